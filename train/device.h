@@ -7,20 +7,7 @@
 #ifndef DT_TRAIN_DEVICE_H
 #define DT_TRAIN_DEVICE_H
 
-#include "dist/allreduce/allreduce.h"
-#include "dist/ranks/world.h"
-#include "model/device_module.h"
-#include "train/config.h"
-
-struct dt_device_choice {
-    const struct dt_backend_ops *backend;
-    const struct dt_device_module *module; /* NULL: the CPU */
-    struct dt_device_info info;            /* with module; else zero */
-    dt_allreduce_open_fn
-        allreduce_open; /* the module's, where gradients are added between devices; else NULL */
-    char why[400];      /* why no GPU, or why not NCCL; else "" */
-    bool idle;          /* GPUs of some ranks are, because others have none */
-};
+#include "train/trainer.h"
 
 /* Reads `device`, `precision` and `dist.allreduce` of the configuration. Every rank calls it; all
  * choose alike, or fail alike. DT_UNAVAILABLE: the configuration wants a GPU, or one for each rank,

@@ -1,5 +1,6 @@
 #include "train/parts.h"
 
+#include "train/device.h"
 #include "train/fit.h"
 
 static const struct dt_driver_ops *const drivers[] = {&dt_recorded_driver, &dt_free_driver,

@@ -7,18 +7,15 @@
 #include "base/clock.h"
 #include "dist/ranks/launch/stop.h"
 #include "train/measure.h"
-#include "train/save/state.h"
 #include "train/trainer.h"
 
 /* A run under way. */
 struct run {
     struct dt_trainer trainer;
-    struct dt_run_dir dir;
+    struct dt_saver *saver; /* or NULL */
     const struct dt_emitter *emitter;
-    struct dt_end_event end;                  /* as far as it is known */
-    struct dt_phase_times *ranks;             /* at the end */
-    char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
-    char best[DT_CHECKPOINT_PATH_SIZE];       /* the best one, or "" */
+    struct dt_end_event end;      /* as far as it is known */
+    struct dt_phase_times *ranks; /* at the end */
     double start_s;
     double epoch_train_s;      /* spent in this epoch's steps, by this process */
     double epoch_samples;      /* used by them, on all ranks */
@@ -63,22 +60,23 @@ static double images_per_s(const struct run *run)
     return run->epoch_train_s > 0 ? run->epoch_samples / run->epoch_train_s : (double)NAN;
 }
 
-static enum dt_status write_checkpoint(struct run *run, bool best)
+static const char *last_checkpoint(const struct run *run)
 {
-    struct dt_trainer *t = &run->trainer;
-    DT_TRY(dt_strategy_share_weights(t->strategy));
-    DT_TRY(dt_strategy_collect_state(t->strategy));
-    if (t->config.dist.check_every > 0) {
-        DT_TRY(dt_replica_check_run(&t->check,
-                                    t->network)); /* rank 0 speaks for all only if all are equal */
-    }
-    return dt_trainer_save(t, &run->dir, best, best ? run->best : run->checkpoint);
+    return run->saver != NULL ? run->saver->checkpoint : "";
+}
+
+static const char *best_checkpoint(const struct run *run)
+{
+    return run->saver != NULL ? run->saver->best : "";
 }
 
 static enum dt_status save(struct run *run, bool best)
 {
-    DT_TRY(write_checkpoint(run, best));
-    const struct dt_save_event saved = {.path = best ? run->best : run->checkpoint};
+    if (run->saver == NULL) {
+        return DT_OK;
+    }
+    DT_TRY(run->saver->ops->save(run->saver, &run->trainer, best));
+    const struct dt_save_event saved = {.path = best ? best_checkpoint(run) : last_checkpoint(run)};
     return emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &saved});
 }
 
@@ -98,7 +96,7 @@ static enum dt_status save_on_the_way(struct run *run, bool best, int *n_failure
     if (++*n_failures >= 3) {
         return s;
     }
-    const struct dt_save_event failed = {.path = best ? run->best : run->checkpoint,
+    const struct dt_save_event failed = {.path = best ? best_checkpoint(run) : last_checkpoint(run),
                                          .error = dt_error_text()};
     emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &failed});
     dt_error_clear();
@@ -115,7 +113,7 @@ static enum dt_status stop(struct run *run)
     DT_TRY(save(run, false));
     run->end.signal = signal_number;
     const struct dt_stop_event stopped = {
-        .signal = signal_number, .step = t->state.step, .checkpoint = run->checkpoint};
+        .signal = signal_number, .step = t->state.step, .checkpoint = last_checkpoint(run)};
     emit(run, (struct dt_event){.kind = DT_EVENT_STOP, .stop = &stopped});
     return dt_error_agreed(DT_STOPPED);
 }
@@ -295,30 +293,7 @@ static enum dt_status compare_replicas(struct run *run)
     return s;
 }
 
-/* Where the weights are from. */
-struct origin {
-    char resumed_from[DT_CHECKPOINT_PATH_SIZE]; /* or "" */
-    const char *weights;                        /* or NULL */
-};
-
-static enum dt_status take_weights(struct run *run, const struct dt_train_options *options,
-                                   struct origin *out)
-{
-    struct dt_trainer *t = &run->trainer;
-    if (options->resume) {
-        DT_TRY(
-            dt_trainer_restore(t, &run->dir, run->emitter, options->checkpoint, out->resumed_from));
-    }
-    out->weights = out->resumed_from[0] == '\0' ? options->weights : NULL;
-    if (out->weights != NULL) {
-        DT_TRY(dt_trainer_take_weights(t, out->weights));
-    }
-    /* A checkpoint is rank 0's replica, and only rank 0 has read either. */
-    const bool read = out->resumed_from[0] != '\0' || out->weights != NULL;
-    return read || t->config.dist.broadcast ? dt_strategy_broadcast(t->strategy) : DT_OK;
-}
-
-static enum dt_status tell_start(struct run *run, const struct origin *origin)
+static enum dt_status tell_start(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     struct dt_rank_info *ranks = NULL;
@@ -327,8 +302,8 @@ static enum dt_status tell_start(struct run *run, const struct origin *origin)
     if (s == DT_OK) {
         start.ranks = ranks;
         start.last_step = t->state.step + steps_left(run);
-        start.resumed_from = origin->resumed_from;
-        start.weights = origin->weights;
+        start.resumed_from = run->saver != NULL ? run->saver->resumed_from : "";
+        start.weights = run->saver != NULL ? run->saver->weights_from : NULL;
         s = dt_watchers_run_begin(t, &start);
     }
     if (s == DT_OK) {
@@ -342,31 +317,20 @@ static enum dt_status tell_start(struct run *run, const struct origin *origin)
 static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
 {
     struct dt_trainer *t = &run->trainer;
-    struct origin origin = {.resumed_from = ""};
     if (options->watch.open != NULL) {
         DT_TRY(options->watch.open(options->watch.context, t, run->emitter));
     }
-    DT_TRY(dt_run_dir_open(t->world, options->run_dir, t->config.name, options->resume, &run->dir));
-    const struct dt_folder_event folder = {
-        .config = &t->config, .dir = &run->dir, .world_size = t->world->size};
-    emit(run, (struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});
-    DT_TRY(take_weights(run, options, &origin));
-    DT_TRY(dt_world_agree(
-        t->world,
-        is_rank0(run) ? dt_run_dir_write(&run->dir, "config.json", t->written.text) : DT_OK));
-    return tell_start(run, &origin);
+    DT_TRY(run->saver != NULL ? run->saver->ops->open(run->saver, t, run->emitter) : DT_OK);
+    DT_TRY(t->config.dist.broadcast ? dt_strategy_broadcast(t->strategy) : DT_OK);
+    return tell_start(run);
 }
 
 static void note_end(struct run *run)
 {
     dt_measure_here(&run->trainer, &run->end);
     run->end.seconds = dt_clock_s() - run->start_s;
-    run->end.checkpoint = run->checkpoint;
-    run->end.best_checkpoint = run->best;
-    if (run->trainer.config.checkpoint_best != DT_TEST_NONE && run->trainer.state.best_epoch > 0) {
-        /* also of a run that was resumed, and has not become better since */
-        (void)dt_checkpoint_best_path(run->dir.checkpoints, run->best);
-    }
+    run->end.checkpoint = last_checkpoint(run);
+    run->end.best_checkpoint = best_checkpoint(run);
 }
 
 /* A run that failed tells so too, if it still can. */
@@ -416,7 +380,7 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
     DT_TRY(dt_world_alloc(world, 1, sizeof *run, "a run", (void **)&run));
     run->start_s = dt_clock_s();
     run->emitter = emitter;
-    run->dir.lock = -1;
+    run->saver = options->saver;
     const struct dt_config c = adjusted(config);
     enum dt_status s = dt_trainer_open(world, &c, options->format, options->parts, &run->trainer);
     if (s == DT_OK) {
@@ -430,7 +394,9 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
         } else {
             tell_fault(run, s);
         }
-        dt_run_dir_close(&run->dir);
+        if (run->saver != NULL) {
+            run->saver->ops->close(run->saver);
+        }
         dt_trainer_close(&run->trainer);
     }
     free(run->ranks);

@@ -2,7 +2,7 @@
 #ifndef DT_TRAIN_TRAIN_H
 #define DT_TRAIN_TRAIN_H
 
-#include "train/events.h"
+#include "train/saver.h"
 
 struct dt_trainer;
 struct dt_trainer_parts;
@@ -10,11 +10,7 @@ struct dt_trainer_parts;
 struct dt_train_options {
     const struct dt_config_format *format;
     const struct dt_trainer_parts *parts;
-    const char *run_dir; /* NULL: choose one */
-    bool resume;
-    const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */
-    const char *weights;    /* the file of the initial ones, where there is nothing to resume; NULL:
-                               they are drawn */
+    struct dt_saver *saver; /* NULL: nothing is kept */
     struct {
         /* Adds the watchers (train/watcher.h) of a trainer that is open. NULL: there are none.
          * Every rank calls it; agreed. */

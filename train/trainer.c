@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/border.h"
 #include "train/data_spec.h"
 #include "train/ranks.h"
 
@@ -182,20 +181,6 @@ static void plan_schedule(struct dt_trainer *t)
                              .factor = c->schedule_factor};
 }
 
-/* Ranks have shares of the samples, or each of them all. */
-static enum dt_status count_bright_borders(struct dt_trainer *t)
-{
-    const struct dt_samples *samples = &t->set.data.samples;
-    const bool images = samples->pixels != NULL;
-    double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n};
-    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 2, DT_TYPE_F64, DT_REDUCE_SUM,
-                             "sum of what borders are like"));
-    t->state.bright_borders = images
-                                  ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5)
-                                  : DT_CHECKPOINT_UNKNOWN;
-    return DT_OK;
-}
-
 /* What every rank has been waited for in vain cannot be agreed on. */
 static enum dt_status agree_unless_stalled(struct dt_world *world, enum dt_status mine)
 {
@@ -216,8 +201,9 @@ static enum dt_status open_parts(struct dt_trainer *t)
                                             .global_batch = t->set.loader.shard.global_batch,
                                             .n_train = t->set.loader.shard.n_total,
                                             .data_crc = t->set.data.crc,
+                                            .bright_borders = DT_CHECKPOINT_UNKNOWN,
                                             .shuffle_rounds = DT_PERMUTATION_ROUNDS};
-    return count_bright_borders(t);
+    return DT_OK;
 }
 
 static enum dt_status lower(struct dt_trainer *t)

@@ -12,12 +12,25 @@
 #include "dist/strategy/replica_check.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
-#include "model/checkpoint.h"
-#include "train/device.h"
+#include "model/device_module.h"
+#include "model/run_state.h"
+#include "model/schedule.h"
+#include "train/config.h"
 #include "train/driver.h"
 #include "train/evaluate.h"
 #include "train/step_clock.h"
 #include "train/watcher.h"
+
+/* What a run computes on, and how gradients travel between its ranks (train/device.h). */
+struct dt_device_choice {
+    const struct dt_backend_ops *backend;
+    const struct dt_device_module *module; /* NULL: the CPU */
+    struct dt_device_info info;            /* with module; else zero */
+    dt_allreduce_open_fn
+        allreduce_open; /* the module's, where gradients are added between devices; else NULL */
+    char why[400];      /* why no GPU, or why not NCCL; else "" */
+    bool idle;          /* GPUs of some ranks are, because others have none */
+};
 
 /* The parts of a trainer that a program chooses: it links those that it names. */
 struct dt_trainer_parts {

@@ -4,6 +4,7 @@
 #include "cli/commands/load.h"
 #include "cli/sinks/sinks.h"
 #include "train/parts.h"
+#include "train/save/saver.h"
 #include "train/train.h"
 #include "train/watch/inject.h"
 #include "train/watch/watch.h"
@@ -25,13 +26,15 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
     DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &faults)));
     DT_TRY(dt_load_config_all(world, args, &config));
     DT_TRY(dt_world_agree(world, dt_sinks_check(&config)));
+    struct dt_folder_saver saver = {.saver = {.ops = &dt_folder_saver_ops},
+                                    .run_dir = dt_args_text(args, DT_OPTION_RUN),
+                                    .resume = dt_args_has(args, DT_OPTION_RESUME),
+                                    .checkpoint = dt_args_text(args, DT_OPTION_RESUME),
+                                    .weights = dt_args_text(args, DT_OPTION_WEIGHTS)};
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
-                                             .run_dir = dt_args_text(args, DT_OPTION_RUN),
-                                             .watch = {dt_watch_all, &faults},
-                                             .resume = dt_args_has(args, DT_OPTION_RESUME),
-                                             .checkpoint = dt_args_text(args, DT_OPTION_RESUME),
-                                             .weights = dt_args_text(args, DT_OPTION_WEIGHTS)};
+                                             .saver = &saver.saver,
+                                             .watch = {dt_watch_all, &faults}};
     struct dt_sinks sinks = {.command = args->line, .last = args->program->last_sink};
     const enum dt_status s =
         dt_train(world, &config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});

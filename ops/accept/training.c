@@ -7,6 +7,7 @@
 #include "cli/commands/eval.h"
 #include "ops/accept/rows.h"
 #include "train/parts.h"
+#include "train/save/saver.h"
 #include "train/watch/watch.h"
 
 #define LEAST_ACCURACY 0.95
@@ -36,9 +37,11 @@ static enum dt_status on_event(void *context, struct dt_event *event)
 enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row *row)
 {
     struct results results = {.acceptance = a};
+    struct dt_folder_saver saver = {.saver = {.ops = &dt_folder_saver_ops},
+                                    .run_dir = a->folder.path};
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
-                                             .run_dir = a->folder.path,
+                                             .saver = &saver.saver,
                                              .watch = {dt_watch_all, a->spec->faults}};
     DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){on_event, &results}));
     DT_TRY(dt_comm_broadcast(a->world->comm, &results.n_correct, 3 * sizeof results.n_correct, 0,

@@ -24,6 +24,7 @@
 #include "train/data_spec.h"
 #include "train/parts.h"
 #include "train/ranks.h"
+#include "train/save/saver.h"
 #include "train/watch/watch.h"
 
 #define PROGRESS_INTERVAL_S 0.1
@@ -149,11 +150,13 @@ static enum dt_status train(struct sweep *w, int run)
     dt_sweep_folder(w->dir, &w->grid, run, path);
     w->sinks = (struct dt_sinks){
         .command = w->args->line, .silent = true, .last = w->args->program->last_sink};
+    struct dt_folder_saver saver = {.saver = {.ops = &dt_folder_saver_ops},
+                                    .run_dir = path,
+                                    .resume = dt_args_has(w->args, DT_OPTION_RESUME)};
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
-                                             .run_dir = path,
-                                             .watch = {dt_watch_all, NULL},
-                                             .resume = dt_args_has(w->args, DT_OPTION_RESUME)};
+                                             .saver = &saver.saver,
+                                             .watch = {dt_watch_all, NULL}};
     enum dt_status s = load(w, run);
     if (s == DT_OK) {
         s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){on_event, w});

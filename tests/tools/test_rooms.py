@@ -11,6 +11,9 @@ import sys
 BELOW = {"model", "base"}
 DIST = {"dist/ranks", "dist/compression", "dist/allreduce", "dist/strategy"}
 ENGINE = {"train", "data", "cpu"} | DIST | BELOW
+TRAINER = {"train/watch", "train/save"} | ENGINE
+# What the engine reaches by includes.
+MOST_FILES, MOST_LINES = 100, 9700
 CLI = {"cli", "cli/config", "cli/sinks", "cli/commands"}
 # The rooms that a room may include beside itself. A room is a folder, or a folder or file in it that has a line of
 # its own.
@@ -27,17 +30,19 @@ MAY_INCLUDE = {
     "cpu": {"cpu/kernels"} | BELOW,
     "cuda": DIST | BELOW,
     "train": ENGINE,
+    "train/watch": ENGINE,
+    "train/save": {"train/watch"} | ENGINE,
     "examples": ENGINE,
-    "cli/config": {"cli"} | ENGINE,
-    "cli/manual": {"cli", "cli/config", "cli/sinks"} | ENGINE,
-    "cli/sinks": {"cli", "cli/config"} | ENGINE,
-    "cli/commands": {"cli", "cli/config", "cli/sinks"} | ENGINE,
-    "cli": {"cli/config", "cli/sinks", "cli/commands"} | ENGINE,
-    "cli/program.c": {"report"} | CLI | ENGINE,
+    "cli/config": {"cli"} | TRAINER,
+    "cli/manual": {"cli", "cli/config", "cli/sinks"} | TRAINER,
+    "cli/sinks": {"cli", "cli/config"} | TRAINER,
+    "cli/commands": {"cli", "cli/config", "cli/sinks"} | TRAINER,
+    "cli": {"cli/config", "cli/sinks", "cli/commands"} | TRAINER,
+    "cli/program.c": {"report"} | CLI | TRAINER,
     "report/page": {"base"},
-    "report": {"report/page"} | CLI | ENGINE,
-    "lab": {"report/page"} | CLI | ENGINE,
-    "ops": {"lab", "report", "report/page"} | CLI | ENGINE,
+    "report": {"report/page"} | CLI | TRAINER,
+    "lab": {"report/page"} | CLI | TRAINER,
+    "ops": {"lab", "report", "report/page"} | CLI | TRAINER,
 }
 FOLDERS = sorted({room.split("/")[0] for room in MAY_INCLUDE})
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
@@ -64,6 +69,22 @@ def includes(root):
         with open(os.path.join(root, path)) as file:
             found[path] = set(INCLUDE.findall(file.read()))
     return found
+
+
+def closure(root, include, start):
+    """The files that one reaches by includes, where a header brings the source of its name; and their lines."""
+    found, todo = set(), [start]
+    while todo:
+        path = todo.pop()
+        if path in found or path not in include:
+            continue
+        found.add(path)
+        todo += [*include[path], path[:-1] + "c"]
+    lines = 0
+    for path in found:
+        with open(os.path.join(root, path)) as file:
+            lines += len(file.readlines())
+    return len(found), lines
 
 
 def calls(root, binary, nm):
@@ -106,6 +127,8 @@ def main():
              if room(to) not in MAY_INCLUDE.get(room(path), set()) | {room(path)}]
     wrong += ["a circle of includes: " + " -> ".join(circle(include))] if circle(include) else []
     wrong += ["a circle of calls: " + " -> ".join(circle(call))] if circle(call) else []
+    n_files, n_lines = closure(root, include, "train/train.c")
+    wrong += [f"train/train.c reaches {n_files} files, {n_lines} lines"] if n_files > MOST_FILES or n_lines > MOST_LINES else []
     print("\n".join(wrong) or f"{len(include)} files and {len(call)} modules depend on each other as they may")
     sys.exit(bool(wrong) or len(include) < 100 or len(call) < 50)
 

@@ -3,6 +3,7 @@
  * is linked with train/ and what lies below. */
 #include "tests/lib/checkpoint_sample.h"
 #include "train/parts.h"
+#include "train/save/saver.h"
 #include "train/train.h"
 #include "train/trainer.h"
 #include "train/watch/watch.h"
@@ -87,11 +88,12 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
     told[0] = '\0';
     CHECK_INT(dt_comm_open_self(&comm), DT_OK);
     struct dt_world world = {.size = 1, .local_size = 1, .host = "here", .comm = comm};
+    struct dt_folder_saver saver = {
+        .saver = {.ops = &dt_folder_saver_ops}, .run_dir = dir, .resume = resume};
     const struct dt_train_options options = {
         .format = &format,
         .parts = &dt_all_parts,
-        .run_dir = dir,
-        .resume = resume,
+        .saver = &saver.saver,
         .watch = {.open = best != DT_TEST_NONE ? dt_watch_all : NULL}};
     const enum dt_status s = dt_train(&world, &now, &options, &(struct dt_emitter){.emit = hear});
     dt_comm_close(comm);

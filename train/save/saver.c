@@ -1,0 +1,85 @@
+#include "train/save/saver.h"
+
+#include "data/border.h"
+#include "train/save/state.h"
+
+/* Ranks have shares of the samples, or each of them all. */
+static enum dt_status count_bright_borders(struct dt_trainer *t)
+{
+    const struct dt_samples *samples = &t->set.data.samples;
+    const bool images = samples->pixels != NULL;
+    double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n};
+    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 2, DT_TYPE_F64, DT_REDUCE_SUM,
+                             "sum of bright borders"));
+    t->state.bright_borders = images
+                                  ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5)
+                                  : DT_CHECKPOINT_UNKNOWN;
+    return DT_OK;
+}
+
+static void tell_folder(const struct dt_folder_saver *f, const struct dt_trainer *t,
+                        const struct dt_emitter *emitter)
+{
+    const struct dt_folder_event folder = {
+        .config = &t->config, .dir = &f->dir, .world_size = t->world->size};
+    if (t->world->rank == 0) {
+        emitter->emit(emitter->context,
+                      &(struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});
+    }
+}
+
+/* Only rank 0 has read them. With `broadcast` the caller broadcasts, whoever made the weights. */
+static enum dt_status take_weights(struct dt_folder_saver *f, struct dt_trainer *t,
+                                   const struct dt_emitter *emitter)
+{
+    if (f->resume) {
+        DT_TRY(dt_trainer_restore(t, &f->dir, emitter, f->checkpoint, f->resumed_from));
+    }
+    if (f->resumed_from[0] == '\0' && f->weights != NULL) {
+        DT_TRY(dt_trainer_take_weights(t, f->weights));
+        f->saver.weights_from = f->weights;
+    }
+    const bool read = f->resumed_from[0] != '\0' || f->saver.weights_from != NULL;
+    return read && !t->config.dist.broadcast ? dt_strategy_broadcast(t->strategy) : DT_OK;
+}
+
+static enum dt_status open_folder(struct dt_saver *saver, struct dt_trainer *t,
+                                  const struct dt_emitter *emitter)
+{
+    struct dt_folder_saver *f = (struct dt_folder_saver *)saver;
+    f->dir.lock = -1;
+    f->resumed_from[0] = f->saved[0] = f->best[0] = '\0';
+    saver->resumed_from = f->resumed_from;
+    saver->checkpoint = f->saved;
+    saver->best = f->best;
+    DT_TRY(count_bright_borders(t));
+    DT_TRY(dt_run_dir_open(t->world, f->run_dir, t->config.name, f->resume, &f->dir));
+    tell_folder(f, t, emitter);
+    DT_TRY(take_weights(f, t, emitter));
+    if (t->config.checkpoint_best != DT_TEST_NONE && t->state.best_epoch > 0) {
+        (void)dt_checkpoint_best_path(f->dir.checkpoints, f->best);
+    }
+    return dt_world_agree(t->world, t->world->rank == 0
+                                        ? dt_run_dir_write(&f->dir, "config.json", t->written.text)
+                                        : DT_OK);
+}
+
+static enum dt_status save(struct dt_saver *saver, struct dt_trainer *t, bool best)
+{
+    struct dt_folder_saver *f = (struct dt_folder_saver *)saver;
+    DT_TRY(dt_strategy_share_weights(t->strategy));
+    DT_TRY(dt_strategy_collect_state(t->strategy));
+    if (t->config.dist.check_every > 0) {
+        DT_TRY(dt_replica_check_run(&t->check,
+                                    t->network)); /* rank 0 speaks for all only if all are equal */
+    }
+    return dt_trainer_save(t, &f->dir, best, best ? f->best : f->saved);
+}
+
+static void close_folder(struct dt_saver *saver)
+{
+    dt_run_dir_close(&((struct dt_folder_saver *)saver)->dir);
+}
+
+const struct dt_saver_ops dt_folder_saver_ops = {
+    .open = open_folder, .save = save, .close = close_folder};
