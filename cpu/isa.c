@@ -19,8 +19,17 @@ extern const struct dt_bf16_kernels dt_cpu_bf16_amx;
 #endif
 
 extern const struct dt_cpu_kernels dt_cpu_kernels_baseline;
-#if defined(__x86_64__)
-extern const struct dt_cpu_kernels dt_cpu_kernels_v3, dt_cpu_kernels_v4;
+#if defined(DT_CPU_HAS_V3)
+extern const struct dt_cpu_kernels dt_cpu_kernels_v3;
+#define KERNELS_V3 &dt_cpu_kernels_v3
+#else
+#define KERNELS_V3 NULL
+#endif
+#if defined(DT_CPU_HAS_V4)
+extern const struct dt_cpu_kernels dt_cpu_kernels_v4;
+#define KERNELS_V4 &dt_cpu_kernels_v4
+#else
+#define KERNELS_V4 NULL
 #endif
 
 static bool has_v3(void)
@@ -55,21 +64,21 @@ static const struct {
     const struct dt_cpu_kernels *kernels; /* NULL: not in this build */
     bool (*supported)(void);
 } isas[DT_CPU_MAX_ISAS] = {
-#if defined(__x86_64__)
-    {"x86-64-v4", &dt_cpu_kernels_v4, has_v4},
-    {"x86-64-v3", &dt_cpu_kernels_v3, has_v3},
-#else
-    {"x86-64-v4", NULL, has_v4},
-    {"x86-64-v3", NULL, has_v3},
-#endif
+    {"x86-64-v4", KERNELS_V4, has_v4},
+    {"x86-64-v3", KERNELS_V3, has_v3},
     {"baseline", &dt_cpu_kernels_baseline, has_baseline},
 };
+
+static bool is_usable(int i)
+{
+    return isas[i].kernels != NULL && isas[i].supported();
+}
 
 int dt_cpu_isa_list(const char *names[DT_CPU_MAX_ISAS])
 {
     int n = 0;
     for (int i = 0; i < DT_CPU_MAX_ISAS; i++) {
-        if (isas[i].supported()) {
+        if (is_usable(i)) {
             names[n++] = isas[i].name;
         }
     }
@@ -79,7 +88,7 @@ int dt_cpu_isa_list(const char *names[DT_CPU_MAX_ISAS])
 static const struct dt_cpu_kernels *best(void)
 {
     for (int i = 0; i < DT_CPU_MAX_ISAS - 1; i++) {
-        if (isas[i].supported()) {
+        if (is_usable(i)) {
             return isas[i].kernels;
         }
     }
@@ -103,6 +112,12 @@ enum dt_status dt_cpu_isa_choose(const struct dt_cpu_kernels **out)
                 "DTRAIN_ISA=%s: this processor does not have it (the best it has is %s)", wanted,
                 best()->isa);
         }
+        if (isas[i].kernels == NULL) {
+            return dt_error(DT_UNAVAILABLE,
+                            "DTRAIN_ISA=%s: this build does not have it (build with "
+                            "-DDTRAIN_ISAS=all)",
+                            wanted);
+        }
         *out = isas[i].kernels;
         return DT_OK;
     }
@@ -116,7 +131,7 @@ const char *dt_cpu_isa(void)
 {
     const char *wanted = getenv("DTRAIN_ISA");
     for (int i = 0; wanted != NULL && i < DT_CPU_MAX_ISAS; i++) {
-        if (strcmp(wanted, isas[i].name) == 0 && isas[i].supported()) {
+        if (strcmp(wanted, isas[i].name) == 0 && is_usable(i)) {
             return isas[i].name;
         }
     }

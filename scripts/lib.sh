@@ -65,6 +65,11 @@ cuda_setting() {
   fi
 }
 
+# isas_setting <build folder>: prints DTRAIN_ISAS for the quickstart. A folder that was configured with all keeps them.
+isas_setting() {
+  if grep -qs '^DTRAIN_ISAS:[A-Z]*=all$' "$1/CMakeCache.txt"; then echo all; else echo native; fi
+}
+
 find_mpirun() { # prints MPICH's launcher; if Open MPI is installed too, plain mpirun may be Open MPI's
   local name version
   for name in mpirun.mpich mpiexec.hydra mpirun; do

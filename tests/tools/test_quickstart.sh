@@ -28,6 +28,8 @@ if [[ ! -e /dev/nvidiactl ]]; then
   grep -q '^no NVIDIA driver here .*: built without CUDA' log || fail 'it was not said that CUDA is left out'
   grep -q '^DTRAIN_WITH_CUDA:STRING=OFF$' build/release/CMakeCache.txt || fail 'CUDA is built where no driver is'
 fi
+grep -q '^a first build: kernels of this processor alone' log || fail 'it was not said that kernels are left out'
+grep -q '^DTRAIN_ISAS:STRING=native$' build/release/CMakeCache.txt || fail "kernels of other processors are built"
 grep -q 'NOT the digits' log || fail 'the substitute data was not announced'
 grep -q '^\$ .* -np 2 build/release/dtrain --config configs/mnist.json' log || fail 'the command was not shown'
 

@@ -79,6 +79,13 @@ for was in AUTO:AUTO ON:AUTO OFF:OFF; do
 done
 sets AUTO no built driver # where there was none before
 
+# A first build has this machine's kernels alone; a folder that has all of them keeps them.
+for was in native:native all:all; do
+  echo "DTRAIN_ISAS:STRING=${was%:*}" >built/CMakeCache.txt
+  [[ $(. "$top/scripts/lib.sh" && isas_setting built) == "${was#*:}" ]] || fail "isas_setting: not ${was#*:}"
+done
+[[ $(. "$top/scripts/lib.sh" && isas_setting nowhere) == native ]] || fail 'isas_setting of a new folder is not native'
+
 expect 64 "unknown option '--dat'" "$get" --dat
 expect 64 'needs a folder' "$get" --data
 expect 64 "unknown option '--epochs'" "$top/scripts/quickstart" --epochs
