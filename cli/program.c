@@ -1,6 +1,6 @@
 #include "cli/program.h"
 
-#include "report/run_page.h"
+#include "report/run.h"
 
 /* X(name): the row is dt_command_<name>, in the file of the command. In the order of the help. */
 #define COMMAND_LIST(X)   \

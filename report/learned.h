@@ -4,7 +4,7 @@
 #define DT_REPORT_LEARNED_H
 
 #include "cli/sinks/record.h"
-#include "report/run_learned.h"
+#include "report/run.h"
 
 /* `data`: folder of the data in place of the configuration's, or NULL. Without checkpoint, data, or
  * classes `out` says so; only data that somebody named must be there. The caller closes `out`, also

@@ -6,9 +6,7 @@
 #include "base/text.h"
 #include "cli/args.h"
 #include "report/learned.h"
-#include "report/run_compare.h"
-#include "report/run_page.h"
-#include "report/run_text.h"
+#include "report/run.h"
 
 static enum dt_status write_page(const struct dt_args *args, const struct dt_record *records)
 {

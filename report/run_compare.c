@@ -1,4 +1,4 @@
-#include "report/run_compare.h"
+#include "report/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "cli/text.h"
 #include "report/page/page.h"
-#include "report/run_config.h"
 
 /* Columns of the results. X(constant, name) */
 #define COLUMN_LIST(X)                  \

@@ -1,4 +1,4 @@
-#include "report/run_config.h"
+#include "report/run.h"
 
 #include <math.h>
 #include <stdlib.h>

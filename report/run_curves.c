@@ -1,4 +1,4 @@
-#include "report/run_curves.h"
+#include "report/run.h"
 
 #include "report/page/curve.h"
 

@@ -1,4 +1,4 @@
-#include "report/run_learned.h"
+#include "report/run.h"
 
 #include <math.h>
 #include <stdlib.h>

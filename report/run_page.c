@@ -1,4 +1,4 @@
-#include "report/run_page.h"
+#include "report/run.h"
 
 #include <stdio.h>
 
@@ -7,11 +7,6 @@
 #include "report/facts.h"
 #include "report/page/curve.h"
 #include "report/page/page.h"
-#include "report/run_compare.h"
-#include "report/run_config.h"
-#include "report/run_curves.h"
-#include "report/run_time.h"
-#include "report/run_timeline.h"
 
 struct run_page {
     const struct dt_record *records;

@@ -1,4 +1,4 @@
-#include "report/run_screen.h"
+#include "report/run.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "report/run_text.h"
+#include "report/run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "report/run_timeline.h"
+#include "report/run.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
 #include "cli/args.h"
 #include "cli/terminal.h"
 #include "dist/ranks/launch/stop.h"
-#include "report/run_screen.h"
+#include "report/run.h"
 
 #define LEAST_INTERVAL_S 1.0
 #define SHARE_OF_TIME \

@@ -12,7 +12,7 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "report/run_page.h"
+#include "report/run.h"
 #include "train/save/run_dir.h"
 
 #define TABLE "sweep.csv"

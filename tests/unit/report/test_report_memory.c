@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "report/run_page.h"
-#include "report/run_screen.h"
+#include "report/run.h"
 #include "tests/lib/check.h"
 
 static long n_calls, failing_call; /* counted from 1; 0: none fails */

@@ -1,0 +1,69 @@
+/* The parts of a report about a run: of its page, of a terminal's screen, as text. What draws into
+ * `out` writes nothing where the run's files do not say. */
+#ifndef DT_REPORT_RUN_H
+#define DT_REPORT_RUN_H
+
+#include <stdio.h>
+
+#include "cli/sinks/record.h"
+#include "cli/sinks/sinks.h"
+#include "cli/terminal.h"
+#include "report/trace.h"
+#include "train/watch/learned.h"
+
+#define DT_RUN_PAGE "report.html"
+#define DT_REPORT_MAX_RUNS 8 /* beside each other */
+
+/* ---- the page (run_page.c): one file, which asks for nothing else */
+
+/* As `path`, or, where that is NULL, as DT_RUN_PAGE in the folder `dir`. `learned`: of the only
+ * run, or NULL: it does not say. Errors as of writing (report/page/page.h); DT_CANT_CREATE: that is
+ * no regular file. */
+enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records,
+                                 int n, const struct dt_learned *learned);
+
+/* A sink (cli/sinks/sinks.h): writes the page of a run at its end. */
+enum dt_status dt_run_page_take(struct dt_sinks *sinks, const struct dt_event *event);
+
+/* ---- its sections, each in a file of its name */
+
+/* Cards of curves; `names` are those of the runs, where there are several. At most
+ * DT_CURVE_MAX_SERIES runs. */
+void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *const *names,
+                        int n);
+/* Where the time of the steps went, rank by rank, and what ranks sent. */
+void dt_run_time_draw(FILE *out, const struct dt_record *record);
+/* Lanes: what the ranks did when, in the steps of trace.json, and a summary of it. */
+void dt_run_timeline_draw(FILE *out, const struct dt_trace_record *trace);
+/* What the model has learned. */
+void dt_run_learned_draw(FILE *out, const struct dt_learned *learned);
+void dt_run_model_draw(FILE *out, const struct dt_record *record);
+/* Every key, with its default where that is another. */
+void dt_run_config_draw(FILE *out, const struct dt_record *record);
+
+/* ---- several runs side by side: results, and where their configurations differ */
+
+/* "A night": the letter of run number i of n, and its folder without what all have in front. */
+#define DT_RUN_NAME_SIZE 48
+void dt_run_name(const struct dt_record *records, int n, int i, char out[DT_RUN_NAME_SIZE]);
+
+void dt_run_compare_print(const struct dt_record *records, int n); /* on stdout */
+void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n);
+
+/* Calls `tell` for every key whose value is not the same in all runs, with the values as JSON, ""
+ * where a run has none. Layers are compared key by key ("model.layers.1.units") as long as their
+ * types are alike. */
+typedef void (*dt_run_difference_fn)(void *context, const char *path, const char *const *values);
+void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell,
+                        void *context);
+
+/* ---- in a terminal */
+
+/* On stdout: the facts first, and the epochs, thinned to a dozen. */
+void dt_run_text_print(const struct dt_record *record);
+
+/* A run under way: at most `height` lines of less than `width` columns, without any codes for a
+ * terminal; of many ranks the first. */
+void dt_run_screen_draw(FILE *out, const struct dt_record *record, struct dt_screen screen);
+
+#endif
