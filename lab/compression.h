@@ -32,6 +32,4 @@ int dt_compression_relation(double share, double other);
  * accuracies show. */
 void dt_compression_print_claims(FILE *out, const struct dt_compression_lesson *lesson);
 
-enum dt_status dt_compression_page(const char *path, const struct dt_compression_lesson *lesson);
-
 #endif

@@ -33,8 +33,4 @@ enum dt_status dt_tape_run(struct dt_world *world, struct dt_tape *out);
 /* Checks the numbers of `rank`, one of n_ranks, against the example. A single rank has no mean. */
 void dt_tape_check(const struct dt_tape *tape, int rank, int n_ranks, struct dt_golden *golden);
 
-/* Writes the page for both ranks. */
-enum dt_status dt_tape_page(const char *path, const struct dt_tape tapes[2],
-                            const struct dt_golden *golden);
-
 #endif

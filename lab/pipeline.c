@@ -1,10 +1,138 @@
 /* Waiting and memory of a pipeline's stages: a step by three schedules, on a clock. */
-#include "lab/pipeline.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/args.h"
+#include "dist/strategy/pipeline/pipeline_schedule.h"
+#include "lab/golden.h"
+#include "lab/images.h"
+#include "report/page/drawing.h"
+#include "report/page/page.h"
+
+#define DT_PIPELINE_MICRO_BATCHES 8
+#define DT_PIPELINE_FORWARD 1  /* time units of a pass */
+#define DT_PIPELINE_BACKWARD 2 /* gradients of weights and of inputs: about twice the work */
+
+enum { DT_PIPELINE_GRID_NAIVE, DT_PIPELINE_GRID_GPIPE, DT_PIPELINE_GRID_1F1B, DT_PIPELINE_GRIDS };
+
+/* A micro-batch's pass through a stage, in units of time [begin, end). */
+struct dt_pipeline_pass {
+    struct dt_pipeline_op op;
+    int begin, end;
+};
+
+/* A step by one schedule. */
+struct dt_pipeline_grid {
+    const char *name, *meaning;
+    int n_micro_batches;
+    int n_units; /* of the step; micro-batch units, or of the whole batch if it passes at once */
+    int length;  /* the same in units of a micro-batch */
+    int n_passes[DT_LAB_MAX_RANKS]; /* of each stage, in this order: */
+    struct dt_pipeline_pass passes[DT_LAB_MAX_RANKS][2 * DT_PIPELINE_MICRO_BATCHES];
+    int held[DT_LAB_MAX_RANKS]; /* the most micro-batches between their forward and their backward
+                                   pass */
+    double waits, formula; /* the share of the step that a stage waits on average: counted, and (p -
+                              1) / (m + p - 1) */
+};
+
+struct dt_pipeline_lesson {
+    int n_stages;
+    struct dt_pipeline_grid grids[DT_PIPELINE_GRIDS];
+    struct dt_golden golden;
+};
+
+/* ---- the page */
+
+/* `longest`: units of the longest step, so that all pictures have one scale. */
+static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stages, int longest)
+{
+    const double unit = (double)grid->length / grid->n_units;
+    const struct dt_lanes lanes = {.out = out,
+                                   .label = grid->name,
+                                   .n_rows = n_stages,
+                                   .width = 960,
+                                   .left = 26,
+                                   .row = 26,
+                                   .end = longest};
+    char text[16];
+    fputs("<div class=\"wide\">", out);
+    dt_lanes_begin(&lanes);
+    for (int stage = 0; stage < n_stages; stage++) {
+        snprintf(text, sizeof text, "%d", stage);
+        dt_lanes_name(&lanes, stage, text);
+        dt_lanes_box(&lanes, stage, &(struct dt_box){"rest", 0, grid->length, NULL, NULL});
+        for (int i = 0; i < grid->n_passes[stage]; i++) {
+            const struct dt_pipeline_pass *pass = &grid->passes[stage][i];
+            snprintf(text, sizeof text, "%d", pass->op.micro_batch + 1);
+            dt_lanes_box(&lanes, stage,
+                         &(struct dt_box){pass->op.backward ? "phase backward" : "phase forward",
+                                          pass->begin * unit, pass->end * unit, text, NULL});
+        }
+    }
+    dt_lanes_end(&lanes);
+    fputs("</div>\n", out);
+}
+
+static void put_row(FILE *out, const struct dt_pipeline_grid *grid, int n_stages)
+{
+    fprintf(out,
+            "<tr><td>%s</td><td>%d</td><td>%d</td><td>%.1f %%</td><td>%d / %d = %.1f %%</td><td>",
+            grid->name, grid->n_micro_batches, grid->length, 100 * grid->waits, n_stages - 1,
+            grid->n_micro_batches + n_stages - 1, 100 * grid->formula);
+    for (int stage = 0; stage < n_stages; stage++) {
+        fprintf(out, stage > 0 ? " %d" : "%d", grid->held[stage]);
+    }
+    fputs("</td></tr>\n", out);
+}
+
+static void put_body(FILE *out, const void *context)
+{
+    const struct dt_pipeline_lesson *l = context;
+    fprintf(out,
+            "<h1>Who waits in a pipeline?</h1>\n<p>A step on %d stages, a row each, time from left "
+            "to right: <b class=\"phase "
+            "forward\">forward</b> one unit, <b class=\"phase backward\">backward</b> two; grey is "
+            "waiting, numbers are "
+            "micro-batches. Each picture is as "
+            "wide as its step is long.</p>\n"
+            "<div class=\"cards\">\n",
+            l->n_stages);
+    int longest = 0;
+    for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
+        longest = l->grids[kind].length > longest ? l->grids[kind].length : longest;
+    }
+    for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
+        const struct dt_pipeline_grid *grid = &l->grids[kind];
+        fprintf(
+            out,
+            "<div class=\"card\"><h2>%s: %s</h2><p>%d units of time, %.1f %% of them waiting</p>\n",
+            grid->name, grid->meaning, grid->length, 100 * grid->waits);
+        draw_grid(out, grid, l->n_stages, longest);
+        fputs("</div>\n", out);
+    }
+    fputs("</div>\n<div "
+          "class=\"wide\"><table><thead><tr><th>schedule</th><th>micro-batches</th><th>units</"
+          "th><th>waits</th>"
+          "<th>(p - 1) / (m + p - 1)</th><th>held by each stage</th></tr></thead>\n<tbody>",
+          out);
+    for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
+        put_row(out, &l->grids[kind], l->n_stages);
+    }
+    fprintf(out,
+            "</tbody></table></div>\n<p>1f1b waits as long as gpipe, and a stage holds no more "
+            "micro-batches than there are stages "
+            "from it on.</p>\n<p class=\"verdict\">%s</p>\n",
+            l->golden.verdict);
+}
+
+static enum dt_status write_page(const char *path, const struct dt_pipeline_lesson *lesson)
+{
+    return dt_page_write(
+        path, &(struct dt_page){
+                  .title = "Pipeline", .class = "pipeline", .body = put_body, .context = lesson});
+}
+
+/* ---- the lesson */
 
 static const struct {
     const char *name, *meaning;
@@ -207,7 +335,7 @@ static enum dt_status lab_pipeline(const struct dt_args *args)
     check(&lesson);
     print_lesson(&lesson);
     return dt_golden_status(&lesson.golden,
-                            dt_pipeline_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
+                            write_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
 }
 
 const struct dt_command dt_command_lab_pipeline = {
