@@ -62,7 +62,7 @@ static void bind_samples(struct training *t, int n)
     CHECK_OK(t->gpu->ops->samples_open(t->gpu, &samples, &t->samples));
 }
 
-/* The same step as dt_trainer_gpu_step. */
+/* The same step as record_step of train/drivers/recorded.c. */
 static enum dt_status take_step(void *context, const struct dt_batch *batch,
                                 const struct dt_update *update)
 {
