@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATH_SIZE 4096
-
 static int call_openat(int folder, const char *path, int flags, mode_t mode)
 {
     return openat(folder, path, flags, mode);
@@ -183,45 +181,4 @@ enum dt_status dt_file_exists(const char *path, bool *exists)
     struct stat info;
     *exists = lstat(path, &info) == 0;
     return *exists || errno == ENOENT || errno == ENOTDIR ? DT_OK : open_error(path);
-}
-
-/* ---- folders ---- */
-
-static enum dt_status create_one(const char *path)
-{
-    struct stat info;
-    if (dt_file_calls.mkdir(path, 0777) == 0) {
-        return DT_OK;
-    }
-    const int error = errno;
-    if (error == EEXIST && stat(path, &info) == 0) {
-        return S_ISDIR(info.st_mode)
-                   ? DT_OK
-                   : dt_error(DT_CANT_CREATE, "%s: is in the way, and not a folder", path);
-    }
-    errno = error;
-    return dt_error_errno(DT_CANT_CREATE, "%s: cannot create the folder", path);
-}
-
-enum dt_status dt_dir_create(const char *path)
-{
-    char part[PATH_SIZE];
-    const size_t length = strlen(path);
-    if (length == 0 || length >= sizeof part) {
-        return dt_error(DT_CANT_CREATE, "a folder's name is %s",
-                        length == 0 ? "empty" : "too long");
-    }
-    memcpy(part, path, length + 1);
-    for (size_t i = 1; i < length; i++) {
-        if (path[i] == '/') {
-            part[i] = '\0';
-            struct stat info;
-            if (stat(part, &info) !=
-                0) { /* an existing parent on a read-only file system is fine */
-                DT_TRY(create_one(part));
-            }
-            part[i] = '/';
-        }
-    }
-    return create_one(path);
 }

@@ -20,7 +20,7 @@
 #include "dist/allreduce/algorithm.h"
 #include "dist/compression/codec.h"
 #include "dist/ranks/comm.h"
-#include "dist/ranks/wire_delay.h"
+#include "dist/ranks/wire.h"
 #include "model/backend.h"
 
 /* X(constant, name, meaning) of those that are no algorithm. */
@@ -54,6 +54,7 @@ struct dt_allreduce;
 struct dt_error_feedback;
 struct dt_host_sum;
 struct dt_allreduce_spec;
+struct dt_wire_delay;
 
 typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *spec,
                                                struct dt_allreduce **out);
@@ -127,6 +128,8 @@ struct dt_allreduce_spec {
     dt_allreduce_open_fn device_open;
     const struct dt_wire_delay *delay; /* an algorithm's messages go over a wire as slow as this;
                                           NULL: as fast as it goes */
+    enum dt_status (*delay_open)(struct dt_wire *below, const struct dt_wire_delay *delay,
+                                 struct dt_wire **out); /* with delay: dt_wire_open_delay */
     size_t n_elems;
     struct dt_codec codec; /* of what is sent, where dt_allreduce_compresses; zeros: none */
     int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */

@@ -225,6 +225,7 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
         .backend = backend,
         .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
         .delay = b->options.delayed ? &b->options.delay : NULL,
+        .delay_open = dt_wire_open_delay,
         .n_elems = largest_elems(b),
         .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &impl.allreduce)));
