@@ -8,6 +8,7 @@
 #include "data/loader.h"
 #include "lab/network.h"
 #include "model/schedule.h"
+#include "model/spec.h"
 
 #define DT_LAB_N_TRAIN 2003 /* a prime: no number of ranks divides it */
 #define DT_LAB_N_TEST 500
@@ -56,5 +57,20 @@ enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t 
 /* The share of `samples` that it classifies correctly. */
 enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples,
                                    double *out);
+
+/* ---- points of a line */
+
+/* The points of the lessons that fit a line: 64 around y = 2 x + 2.4, of the data format "linear".
+ * The seed is chosen so that the first and the second 32 points give 9.88 as in `dtrain lab lr`,
+ * and so that points with even and with odd numbers fit different lines. */
+#define DT_LAB_N_POINTS 64
+
+extern const struct dt_model_spec
+    dt_lab_line_model; /* one dense layer, fc1: y = weight * x + bias, squared error */
+
+enum dt_status dt_lab_points_open(struct dt_owned owned, struct dt_dataset *out);
+
+/* Mean squared error of the line y = slope * x + intercept. */
+double dt_lab_points_loss(const struct dt_samples *points, double slope, double intercept);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include "cli/args.h"
 #include "lab/golden.h"
+#include "lab/images.h"
 #include "lab/network.h"
-#include "lab/points.h"
 #include "model/schedule.h"
 #include "report/page/chart.h"
 #include "report/page/page.h"
