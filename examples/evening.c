@@ -54,7 +54,6 @@ static const struct dt_dist_rows rows = {
     .allreduce = {.implementations = allreduces, .algorithms = algorithms, .n_algorithms = 1}};
 
 static const struct dt_dist_spec ring = {.rows = &rows,
-                                         .strategy = DT_STRATEGY_ALLREDUCE,
                                          .allreduce = DT_ALLREDUCE_RING,
                                          .average = true,
                                          .broadcast = true,

@@ -198,10 +198,8 @@ static struct dt_compression_spec spec_of(int type, bool error_feedback)
 static enum dt_status train(struct dt_world *world, const struct dt_lab_images *images,
                             const struct dt_compression_spec *spec, struct dt_lab_outcome *out)
 {
-    const struct dt_lab_distributed training = {.dist = {.strategy = DT_STRATEGY_ALLREDUCE,
-                                                         .allreduce = DT_ALLREDUCE_ALL_TO_ALL,
-                                                         .compression = *spec},
-                                                .rate = RATE};
+    const struct dt_lab_distributed training = {
+        .dist = {.allreduce = DT_ALLREDUCE_ALL_TO_ALL, .compression = *spec}, .rate = RATE};
     return dt_lab_distributed_run(world, images, &training, out);
 }
 

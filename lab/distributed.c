@@ -60,7 +60,7 @@ static enum dt_status train(struct dt_comm *comm, struct run *run, double *sent)
     const uint64_t n_steps =
         run->training->n_steps > 0 ? (uint64_t)run->training->n_steps : DT_LAB_N_EPOCHS * per_epoch;
     struct dt_strategy *strategy = run->net.strategy;
-    struct dt_wire_sent count = {{0}, {0}};
+    struct dt_strategy_facts facts;
     run->origin_s = dt_clock_s();
     DT_TRY(dt_comm_barrier(comm, "the start of the steps"));
     dt_strategy_expect(strategy, (int)n_steps);
@@ -68,8 +68,8 @@ static enum dt_status train(struct dt_comm *comm, struct run *run, double *sent)
         struct dt_lab_span further;
         DT_TRY(take_step(run, i, i < DT_LAB_MAX_SPANS ? &run->spans[i] : &further));
     }
-    (void)strategy->ops->sent(strategy, &count); /* the strategy counts */
-    *sent = (double)count.all.bytes / (double)n_steps;
+    dt_strategy_facts(strategy, &facts);
+    *sent = (double)facts.sent.all.bytes / (double)n_steps;
     return dt_strategy_share_weights(strategy);
 }
 
@@ -132,6 +132,8 @@ enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_la
     double sent;
     enum dt_status s;
     dist.rows = &dt_all_rows;
+    dist.strategy =
+        dt_strategy_named(training->strategy != NULL ? training->strategy : "allreduce");
     dist.average = dist.broadcast = dist.overlap = true;
     dist.bucket_bytes = (size_t)1 << 30;
     DT_TRY(dt_roles_find(&dist, world->rank, world->size, &run.roles));

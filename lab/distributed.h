@@ -13,6 +13,7 @@
 #define DT_LAB_SEED 1
 
 struct dt_lab_distributed {
+    const char *strategy;     /* its name; NULL: allreduce */
     struct dt_dist_spec dist; /* of a strategy that counts its messages; one bucket; average,
                                  broadcast and overlap are on */
     struct dt_optimizer_spec optimizer;

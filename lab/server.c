@@ -110,30 +110,28 @@ static const struct dt_optimizer_spec adam = {
 static const struct {
     const char *name, *meaning, *formula;
     struct dt_dist_spec dist;
+    const char *strategy; /* NULL: allreduce */
 } ways[DT_SERVER_WAYS] = {
     [RING] = {"ring",
               "an allreduce: all ranks work and send as much",
               "2 (n - 1) / n N",
-              {.strategy = DT_STRATEGY_ALLREDUCE, .allreduce = DT_ALLREDUCE_RING}},
+              {.allreduce = DT_ALLREDUCE_RING}},
     [MASTER] = {"master and workers",
                 "an allreduce by rank 0 alone",
                 "(n - 1) N",
-                {.strategy = DT_STRATEGY_ALLREDUCE, .allreduce = DT_ALLREDUCE_MASTER_WORKER}},
-    [CENTRAL] = {"central",
-                 "rank 0 has the weights, and works too",
-                 "(n - 1) N",
-                 {.strategy = DT_STRATEGY_CENTRAL}},
+                {.allreduce = DT_ALLREDUCE_MASTER_WORKER}},
+    [CENTRAL] = {"central", "rank 0 has the weights, and works too", "(n - 1) N",
+                 .strategy = "central"},
     [SYNC] = {"server, sync",
               "rank 3 has the weights and waits for all",
               "(n - 1) N",
-              {.strategy = DT_STRATEGY_PARAMETER_SERVER, .servers = 1}},
+              {.servers = 1},
+              "parameter_server"},
     [ASYNC] = {"server, async",
                "rank 3 steps with each worker's at once",
                "(n - 1) N",
-               {.strategy = DT_STRATEGY_PARAMETER_SERVER,
-                .servers = 1,
-                .mode = DT_SERVER_MODE_ASYNC,
-                .max_staleness = MAX_STALENESS}},
+               {.servers = 1, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = MAX_STALENESS},
+               "parameter_server"},
 };
 
 /* ---- the runs */
@@ -143,8 +141,10 @@ static enum dt_status run(struct dt_world *world, struct dt_server_lesson *l)
     struct dt_lab_images images;
     enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, &images));
     for (int way = 0; s == DT_OK && way < DT_SERVER_WAYS; way++) {
-        const struct dt_lab_distributed training = {
-            .dist = ways[way].dist, .optimizer = adam, .rate = RATE};
+        const struct dt_lab_distributed training = {.dist = ways[way].dist,
+                                                    .strategy = ways[way].strategy,
+                                                    .optimizer = adam,
+                                                    .rate = RATE};
         s = dt_lab_distributed_run(world, &images, &training, &l->ways[way].outcome);
     }
     dt_lab_images_close(&images);

@@ -181,23 +181,28 @@ static enum dt_status write_page(const char *path, const struct dt_stragglers_le
 #define RATE 0.1
 #define N_COLUMNS 60
 
-#define SERVER .strategy = DT_STRATEGY_PARAMETER_SERVER, .servers = 1
+#define SERVER .strategy = "parameter_server"
 static const struct {
     const char *name, *meaning;
     struct dt_dist_spec dist;
+    const char *strategy; /* NULL: allreduce */
 } ways[DT_STRAGGLERS_WAYS] = {
     [DT_STRAGGLERS_RING] = {"ring",
                             "an allreduce: all wait for all",
-                            {.strategy = DT_STRATEGY_ALLREDUCE, .allreduce = DT_ALLREDUCE_RING}},
-    [DT_STRAGGLERS_SYNC] = {"server, sync", "rank 3 waits for all workers", {SERVER}},
+                            {.allreduce = DT_ALLREDUCE_RING}},
+    [DT_STRAGGLERS_SYNC] = {"server, sync", "rank 3 waits for all workers", {.servers = 1}, SERVER},
     [DT_STRAGGLERS_BOUNDED] = {"server, 4 ahead",
                                "nobody is more than 4 steps ahead of the slowest",
-                               {SERVER, .mode = DT_SERVER_MODE_ASYNC,
-                                .max_staleness = DT_STRAGGLERS_AHEAD}},
+                               {.servers = 1,
+                                .mode = DT_SERVER_MODE_ASYNC,
+                                .max_staleness = DT_STRAGGLERS_AHEAD},
+                               SERVER},
     [DT_STRAGGLERS_ASYNC] = {"server, async",
                              "nobody waits for anybody",
-                             {SERVER, .mode = DT_SERVER_MODE_ASYNC,
-                              .max_staleness = DT_STRAGGLERS_N_STEPS}},
+                             {.servers = 1,
+                              .mode = DT_SERVER_MODE_ASYNC,
+                              .max_staleness = DT_STRAGGLERS_N_STEPS},
+                             SERVER},
 };
 
 /* ---- the runs */
@@ -211,6 +216,7 @@ static enum dt_status run_ways(struct dt_world *world, const struct dt_lab_image
     DT_TRY(dt_faults_parse(late, DT_LAB_RANKS, &faults));
     for (int way = 0; way < DT_STRAGGLERS_WAYS; way++) {
         const struct dt_lab_distributed training = {.dist = ways[way].dist,
+                                                    .strategy = ways[way].strategy,
                                                     .rate = RATE,
                                                     .n_steps = DT_STRAGGLERS_N_STEPS,
                                                     .faults = &faults};

@@ -36,7 +36,7 @@ struct dt_run_event {
     const char *resumed_from, *weights; /* files; "" and NULL: none */
     bool gpu, graph;                    /* graph: the GPU takes steps on its own */
     const char *device_why;
-    struct dt_averaging averaging;
+    struct dt_strategy_facts averaging;
     const struct dt_faults *faults; /* that were put in; NULL: none */
 };
 

@@ -55,10 +55,10 @@ enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)
     return dt_ranks_gather(t->world, &mine, *out);
 }
 
-static struct dt_averaging averaging_of(const struct dt_trainer *t)
+static struct dt_strategy_facts averaging_of(const struct dt_trainer *t)
 {
-    struct dt_averaging averaging;
-    dt_strategy_describe(t->strategy, &averaging);
+    struct dt_strategy_facts averaging;
+    dt_strategy_facts(t->strategy, &averaging);
     if (averaging.why[0] == '\0' && t->device.module != NULL && t->device.allreduce_open == NULL) {
         averaging.why = t->device.why;
     }

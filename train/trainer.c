@@ -119,7 +119,8 @@ static enum dt_status open_strategy(struct dt_trainer *t)
         .backend = t->backend,
         .capacity = dt_trainer_capacity(t),
         .device_open = t->device.allreduce_open,
-        .together = t->config.threads == 1, /* several threads are quicker in a step of their own */
+        .shared_step =
+            t->config.threads == 1, /* several threads are quicker in a step of their own */
         .recorded = choose_driver(t) != NULL};
     return dt_strategy_open(&spec, &t->strategy);
 }

@@ -233,11 +233,11 @@ static void print_averaging(const struct plan *p)
     const struct dt_dist_spec *dist = &p->config.dist;
     const int size = p->shard.size, n = p->traffic.n_buckets;
     char sent[120], gradients[DT_BYTES_TEXT_SIZE];
-    if (dist->strategy == DT_STRATEGY_PIPELINE) {
+    if (p->roles.whole) {
         print_stages(p);
         return;
     }
-    if (dist->strategy != DT_STRATEGY_ALLREDUCE) {
+    if (p->roles.n_servers > 0) {
         print_servers(p);
         return;
     }
@@ -273,9 +273,8 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     DT_TRY(dt_model_lower(&c->model, &p->model));
     dt_data_spec_fit(&p->config.data, &p->model);
     DT_TRY(dt_roles_find(&c->dist, world->rank, world->size, &p->roles));
-    DT_TRY(c->dist.strategy == DT_STRATEGY_PIPELINE
-               ? dt_stages_make(&p->model, world->size, &c->dist.cut, &p->stages)
-               : DT_OK);
+    DT_TRY(p->roles.whole ? dt_stages_make(&p->model, world->size, &c->dist.cut, &p->stages)
+                          : DT_OK);
     DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->comm, &p->traffic));
     const enum dt_status s = count_samples(p);
     p->has_data = s == DT_OK;

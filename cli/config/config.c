@@ -137,53 +137,21 @@ static enum dt_status check_monitors(const struct dt_config_source *source,
     return check_delta(source, "train.schedule.min_delta", &c->plateau);
 }
 
-static enum dt_status check_compression(const struct dt_config_source *source,
-                                        const struct dt_dist_spec *dist)
-{
-    const struct dt_allreduce_rows *rows = &dist->rows->allreduce;
-    struct dt_codec codec;
-    char fitting[192] = "";
-    if (dist->compression.type == DT_COMPRESSION_NONE ||
-        dist->strategy != DT_STRATEGY_ALLREDUCE) { /* servers take any */
-        return DT_OK;
-    }
-    DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, NULL, &codec));
-    if (dt_allreduce_compresses(rows, dist->allreduce, dist->across, &codec)) {
-        return DT_OK;
-    }
-    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
-        if (dt_allreduce_compresses(rows, type, dist->across, &codec)) {
-            const size_t n = strlen(fitting);
-            snprintf(fitting + n, sizeof fitting - n, "%s%s", n > 0 ? ", " : "",
-                     dt_allreduce_names[type]);
-        }
-    }
-    return dt_config_error(source, "distributed.compression.type",
-                           "allreduce \"%s\" cannot add what is sent as %s (take one of %s)",
-                           dt_allreduce_names[dist->allreduce],
-                           dt_compression_names[dist->compression.type], fitting);
-}
-
-static enum dt_status check_pipeline(const struct dt_config_source *source,
+/* Whether the strategy can serve this. */
+static enum dt_status check_strategy(const struct dt_config_source *source,
                                      const struct dt_config *c)
 {
-    if (c->dist.strategy != DT_STRATEGY_PIPELINE) {
-        return DT_OK;
+    const struct dt_strategy_spec spec = {
+        .dist = c->dist, .optimizer = c->optimizer, .accumulate = (int)c->accumulate};
+    const char *key = NULL;
+    char text[512];
+    const enum dt_status s = dt_strategy_check(&spec, &key);
+    if (s == DT_OK || key == NULL) {
+        return s;
     }
-    if (c->accumulate > 1) {
-        return dt_config_error(
-            source, "train.accumulate",
-            "a pipeline has distributed.pipeline.micro_batches instead (set accumulate to 1)");
-    }
-    if (c->dist.compression.type != DT_COMPRESSION_NONE) {
-        return dt_config_error(source, "distributed.compression.type",
-                               "a pipeline sends no gradients of weights (set it to none)");
-    }
-    if (!c->dist.average) {
-        return dt_config_error(source, "distributed.average",
-                               "a pipeline has nothing to average (leave it on)");
-    }
-    return DT_OK;
+    snprintf(text, sizeof text, "%s", dt_error_text());
+    dt_error_clear();
+    return dt_config_error(source, key, "%s", text);
 }
 
 /* "10:30" */
@@ -216,8 +184,7 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     DT_TRY(dt_config_read(source, root, out));
     resolve(out);
     DT_TRY(read_trace(source, out));
-    DT_TRY(check_compression(source, &out->dist));
-    DT_TRY(check_pipeline(source, out));
+    DT_TRY(check_strategy(source, out));
     DT_TRY(check_monitors(source, out));
     return check_training(source, out);
 }

@@ -15,6 +15,7 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
+#include "dist/strategy/roles.h"
 #include "train/watch/inject.h"
 #include "train/watch/timeline.h"
 
@@ -83,7 +84,7 @@ static void print_device(const struct dt_config *c, const struct dt_run_event *r
 
 static void print_averaging(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
-    const struct dt_averaging *a = &run->averaging;
+    const struct dt_strategy_facts *a = &run->averaging;
     if (folder->world_size == 1 || !folder->config->dist.average) {
         return;
     }
@@ -304,6 +305,13 @@ static void print_memory(const struct dt_memory_use *memory)
     fprintf(stderr, "\n");
 }
 
+static struct dt_roles roles_of(const struct dt_folder_event *folder)
+{
+    struct dt_roles roles;
+    (void)dt_roles_find(&folder->config->dist, 0, folder->world_size, &roles);
+    return roles;
+}
+
 /* The share of their steps that the stages of a pipeline waited, beside the formula. */
 static void print_bubble(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
@@ -311,7 +319,7 @@ static void print_bubble(const struct dt_sinks *sinks, const struct dt_end_event
     const int p = sinks->folder.world_size, m = (int)dist->micro_batches;
     struct dt_phase_times all;
     const double all_s = add_times(end, p, &all);
-    if (dist->strategy == DT_STRATEGY_PIPELINE && all_s > 0) {
+    if (roles_of(&sinks->folder).whole && all_s > 0) {
         fprintf(stderr,
                 "bubble of the pipeline: %.1f %% of the time waited; (p - 1) / (m + p - 1) = %.1f "
                 "%%, p = %d, m = %d\n",
@@ -341,8 +349,9 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
     }
     print_times(end, sinks->folder.world_size);
     print_bubble(sinks, end);
-    const bool servers = sinks->folder.config->dist.strategy != DT_STRATEGY_ALLREDUCE;
-    print_traffic(servers ? "messages" : "allreduce", &end->traffic, &end->foretold);
+    const struct dt_roles roles = roles_of(&sinks->folder);
+    print_traffic(roles.whole || roles.n_servers > 0 ? "messages" : "allreduce", &end->traffic,
+                  &end->foretold);
     dt_staleness_print(stderr, &end->staleness);
     print_memory(&end->memory);
     if (end->idle_gpus != NULL) {

@@ -27,7 +27,8 @@ static const struct dt_allreduce_row *const allreduces[] = {
     &dt_mpi_allreduce,           NULL};
 
 static const struct dt_strategy_row *const strategies[] = {
-    &dt_alone_strategy, &dt_mirrored_strategy, &dt_server_strategy, &dt_pipeline_strategy, NULL};
+    &dt_pipeline_strategy, &dt_alone_strategy,  &dt_priority_strategy,
+    &dt_mirrored_strategy, &dt_server_strategy, NULL};
 
 const struct dt_dist_rows dt_all_rows = {.strategies = strategies,
                                          .allreduce = {.implementations = allreduces,

@@ -17,8 +17,7 @@ static void alone_close(struct dt_strategy *strategy)
     free(strategy);
 }
 
-static const struct dt_strategy_ops alone_ops = {
-    .own_mean = true, .wait = alone_wait, .close = alone_close};
+static const struct dt_strategy_ops alone_ops = {.wait = alone_wait, .close = alone_close};
 
 static enum dt_status open_parts(struct dt_strategy *strategy, const struct dt_strategy_spec *spec)
 {

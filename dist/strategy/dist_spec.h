@@ -12,6 +12,10 @@
     X(DT_STRATEGY_PIPELINE, "pipeline")
 enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) };
 
+/* Their rows (strategies.h). */
+extern const struct dt_strategy_row dt_pipeline_strategy, dt_alone_strategy, dt_priority_strategy,
+    dt_mirrored_strategy, dt_server_strategy;
+
 #define DT_SERVER_MODE_LIST(X)     \
     X(DT_SERVER_MODE_SYNC, "sync") \
     X(DT_SERVER_MODE_ASYNC, "async")

@@ -1,14 +1,36 @@
 #include "dist/strategy/strategies.h"
 
+#include <string.h>
+
 #include "dist/strategy/matrices.h"
+
+#define NAME(constant, name) name,
+const char *const dt_strategy_names[] = {DT_STRATEGY_LIST(NAME)};
+enum { N_NAMES = sizeof dt_strategy_names / sizeof dt_strategy_names[0] };
+
+enum dt_strategy_type dt_strategy_named(const char *name)
+{
+    int i = 0;
+    while (i < N_NAMES && strcmp(dt_strategy_names[i], name) != 0) {
+        i++;
+    }
+    return i < N_NAMES ? (enum dt_strategy_type)i : 0;
+}
 
 static const struct dt_strategy_row *row_of(const struct dt_dist_spec *dist)
 {
-    const struct dt_strategy_row *const *row = dist->rows->strategies;
+    static const struct dt_strategy_row *const none[] = {NULL};
+    const struct dt_strategy_row *const *row = dist->rows != NULL ? dist->rows->strategies : none;
     while (*row != NULL && !(*row)->serves(dist)) {
         row++;
     }
     return *row;
+}
+
+enum dt_status dt_strategy_check(const struct dt_strategy_spec *spec, const char **key)
+{
+    const struct dt_strategy_row *row = row_of(&spec->dist);
+    return row != NULL && row->check != NULL ? row->check(spec, key) : DT_OK;
 }
 
 enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
@@ -17,12 +39,13 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
     const struct dt_strategy_row *row = row_of(dist);
     const struct dt_codec_layout layout = dt_matrices_of(spec->model);
     struct dt_strategy_spec with_codec = *spec;
+    const char *key = NULL;
     *out = NULL;
     if (row == NULL) {
         return dt_error(DT_INTERNAL, "this program links no strategy \"%s\"",
                         dt_strategy_names[dist->strategy]);
     }
-    DT_TRY(row->check != NULL ? row->check(spec) : DT_OK);
+    DT_TRY(dt_strategy_check(spec, &key));
     DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, &layout, &with_codec.codec));
     return row->open(&with_codec, out);
 }

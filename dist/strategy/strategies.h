@@ -1,10 +1,11 @@
 /* The strategies; a program passes them as rows with the other rows of dist/ that it links:
  *
+ *   pipeline/pipeline.c         each rank has some of the blocks: `pipeline`
  *   alone.c                     each rank steps with its own gradients (`distributed.average` off)
+ *   priority.c                  mirrored weights in the order "priority"
  *   allreduce.c                 averages gradients over all ranks; every rank takes the same step:
  *                               mirrored weights
  *   servers/parameter_server.c  servers hold the weights: `parameter_server`, `central`
- *   pipeline/pipeline.c         each rank has some of the blocks: `pipeline`
  *
  * all_rows.c has the rows of a program that links all of them. */
 #ifndef DT_DIST_STRATEGY_STRATEGIES_H
@@ -17,9 +18,8 @@ struct dt_host_step_ops;
 
 struct dt_strategy_row {
     bool (*serves)(const struct dt_dist_spec *dist);
-    /* DT_CONFIG: the strategy cannot serve this model, optimizer or backend. NULL: it always can.
-     */
-    enum dt_status (*check)(const struct dt_strategy_spec *spec);
+    /* dt_strategy_check. NULL: it can always serve. */
+    enum dt_status (*check)(const struct dt_strategy_spec *spec, const char **key);
     /* Sets n_workers, n_servers, first_server and whole. NULL: every rank is a worker. */
     void (*roles)(const struct dt_dist_spec *dist, int size, struct dt_roles *out);
     enum dt_status (*open)(const struct dt_strategy_spec *spec, struct dt_strategy **out);
@@ -34,9 +34,14 @@ struct dt_dist_rows {
     const struct dt_host_step_ops *host_step; /* NULL: every rank takes its own steps */
 };
 
-extern const struct dt_strategy_row dt_alone_strategy, dt_mirrored_strategy, dt_server_strategy,
-    dt_pipeline_strategy;
 extern const struct dt_dist_rows dt_all_rows;
+
+/* The strategy of this name; the first, if there is none. */
+enum dt_strategy_type dt_strategy_named(const char *name);
+
+/* Local. DT_CONFIG: the strategy cannot serve. A spec without a backend is a configuration alone,
+ * of which *key becomes the key that is wrong. dt_strategy_open has checked the rest. */
+enum dt_status dt_strategy_check(const struct dt_strategy_spec *spec, const char **key);
 
 /* Every rank calls it. The weights are zeros. A failed open owes nothing. DT_STALLED, or what this
  * rank alone may have: the caller has ranks agree (dt_world_agree); *out NULL with DT_OK: another

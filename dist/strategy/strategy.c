@@ -6,9 +6,6 @@
 #include "base/arithmetic.h"
 #include "base/clock.h"
 
-#define NAME(constant, name) name,
-const char *const dt_strategy_names[] = {DT_STRATEGY_LIST(NAME)};
-
 void dt_strategy_close(struct dt_strategy *strategy)
 {
     if (strategy != NULL) {
@@ -58,12 +55,12 @@ done:
 
 enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy)
 {
-    return strategy->ops->share_weights != NULL ? strategy->ops->share_weights(strategy) : DT_OK;
+    return strategy->ops->share != NULL ? strategy->ops->share(strategy, DT_SHARED_WEIGHTS) : DT_OK;
 }
 
 enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy)
 {
-    return strategy->ops->collect_state != NULL ? strategy->ops->collect_state(strategy) : DT_OK;
+    return strategy->ops->share != NULL ? strategy->ops->share(strategy, DT_SHARED_STATE) : DT_OK;
 }
 
 bool dt_strategy_has_gradient(const struct dt_strategy *strategy)
@@ -117,46 +114,44 @@ const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
                                        : dt_strategy_names[strategy->spec.dist.strategy];
 }
 
-void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
+void dt_strategy_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
 {
-    *out = (struct dt_averaging){.allreduce = dt_strategy_adds_by(strategy),
-                                 .why = "",
-                                 .n_hosts = strategy->spec.comm->n_hosts,
-                                 .codec = &strategy->spec.codec};
-    if (strategy->ops->describe != NULL) {
-        strategy->ops->describe(strategy, out);
+    *out = (struct dt_strategy_facts){.allreduce = dt_strategy_adds_by(strategy),
+                                      .why = "",
+                                      .n_hosts = strategy->spec.comm->n_hosts,
+                                      .codec = &strategy->spec.codec};
+    if (strategy->ops->facts != NULL) {
+        strategy->ops->facts(strategy, out);
     }
 }
 
 enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
 {
-    *out = (struct dt_staleness){{0}};
-    if (strategy->ops->staleness != NULL) {
-        strategy->ops->staleness(strategy, out);
-    }
+    struct dt_strategy_facts facts;
+    dt_strategy_facts(strategy, &facts);
+    *out = facts.staleness != NULL ? *facts.staleness : (struct dt_staleness){{0}};
     return dt_comm_allreduce(strategy->spec.comm, out->counts, DT_STALENESS_BINS, DT_TYPE_U64,
                              DT_REDUCE_SUM, "sum of stalenesses");
 }
 
 void dt_strategy_expect(struct dt_strategy *strategy, int n_steps)
 {
-    if (strategy->ops->expect != NULL) {
-        strategy->ops->expect(strategy, n_steps);
-    }
+    strategy->n_expected = n_steps;
 }
 
 enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps,
                                    struct dt_step_traffic *out)
 {
-    struct dt_wire_sent sent = {0};
-    const bool counted = strategy->ops->sent != NULL && strategy->ops->sent(strategy, &sent);
-    return dt_traffic_measure(strategy->spec.comm, counted ? &sent : NULL, n_steps, out);
+    struct dt_strategy_facts facts;
+    dt_strategy_facts(strategy, &facts);
+    return dt_traffic_measure(strategy->spec.comm, facts.counted ? &facts.sent : NULL, n_steps,
+                              out);
 }
 
 struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
                                   size_t n_local)
 {
-    const size_t n = strategy->ops->own_mean ? n_local : n_global;
+    const size_t n = strategy->spec.dist.average ? n_global : n_local;
     const struct dt_update update =
         dt_optimizer_next(&strategy->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
     strategy->grad_scale = update.grad_scale;
@@ -213,13 +208,13 @@ static void poll(void *context)
 static enum dt_status need(void *context, size_t begin)
 {
     struct dt_strategy_step *step = context;
-    return step->strategy->ops->need(step->strategy, begin);
+    return step->strategy->need(step->strategy, begin);
 }
 
 enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network,
                                    struct dt_pass *pass)
 {
-    if (step->strategy->ops->need == NULL) {
+    if (step->strategy->need == NULL) {
         return dt_network_forward(network, pass);
     }
     pass->need = need;

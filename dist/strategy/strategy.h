@@ -26,8 +26,9 @@ struct dt_strategy_spec {
     struct dt_backend *backend;       /* borrowed */
     int capacity;                     /* samples of a batch at most */
     dt_allreduce_open_fn device_open; /* of struct dt_allreduce_spec */
-    bool together; /* the ranks of a host may take their steps together (host_step.h); one that does
-                      not want to is enough */
+    bool shared_step; /* the ranks of a host may share their steps (host_step.h); one that does not
+                         want to is enough */
+    int accumulate;   /* micro-batches of a step, which the caller runs */
     bool recorded; /* a device takes the steps on its own: nobody looks at messages within a pass,
                       which would be part of it */
 };
@@ -44,16 +45,20 @@ struct dt_staleness {
     uint64_t counts[DT_STALENESS_BINS];
 };
 
-/* What adding gradients takes; for people. */
-struct dt_averaging {
-    const char *allreduce; /* its name */
+/* What a strategy reports of itself. dt_strategy_facts sets allreduce, n_hosts and codec, and `why`
+ * to ""; what a strategy leaves at zero, it does not have. */
+struct dt_strategy_facts {
+    const char *allreduce; /* its name, or the strategy's */
     const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
     const char *why;       /* it is this one; or "" */
     int n_buckets, n_hosts;
-    int n_servers;                  /* that hold the weights; 0: every rank does */
-    int n_stages;                   /* of a pipeline; 0: it is none */
-    struct dt_step_traffic traffic; /* foretold */
-    const struct dt_codec *codec;   /* of what is sent */
+    int n_servers;                        /* that hold the weights; 0: every rank does */
+    int n_stages;                         /* of a pipeline; 0: it is none */
+    struct dt_step_traffic traffic;       /* predicted */
+    const struct dt_codec *codec;         /* of what is sent */
+    bool counted;                         /* messages are */
+    struct dt_wire_sent sent;             /* by this rank so far */
+    const struct dt_staleness *staleness; /* this rank's so far; or NULL */
 };
 
 /* Of the passes of steps so far, of a strategy that runs them itself; or that has them wait for
@@ -66,30 +71,22 @@ struct dt_pass_times {
  * call returns. */
 typedef enum dt_status (*dt_sums_fn)(void *context, size_t begin, size_t end, const float *sums);
 
-/* Mandatory are wait and close. NULL in another slot: there is nothing to do, to tell, or to count.
- */
+/* dt_strategy_share_weights, dt_strategy_collect_state. */
+enum dt_shared_arrays { DT_SHARED_WEIGHTS, DT_SHARED_STATE };
+
+/* Mandatory are wait and close. A NULL slot is a no-op. */
 struct dt_strategy_ops {
     /* dt_strategy_passes; NULL: the network is whole on every rank. */
     enum dt_status (*passes)(struct dt_strategy_step *step, struct dt_network *network,
                              struct dt_bound_samples *samples, const struct dt_pass *pass);
-    bool own_mean; /* the mean gradient is over the rank's own samples, not over those of all */
-    void (*expect)(struct dt_strategy *strategy, int n_steps);
     void (*begin)(struct dt_strategy_step *step);
     enum dt_status (*ready)(struct dt_strategy_step *step, size_t begin, size_t end);
     void (*poll)(struct dt_strategy_step *step);
     enum dt_status (*wait)(struct dt_strategy_step *step);
-    /* The weights from element `begin` of the arena on are the last step's when this returns; NULL:
-     * after wait they all are. Its time counts as waiting_s of pass_times. */
-    enum dt_status (*need)(struct dt_strategy *strategy, size_t begin);
-    enum dt_status (*share_weights)(struct dt_strategy *strategy);
-    enum dt_status (*collect_state)(struct dt_strategy *strategy);
+    enum dt_status (*share)(struct dt_strategy *strategy, enum dt_shared_arrays arrays);
     /* dt_strategy_each_sum. NULL: no rank has the summed gradient. */
     enum dt_status (*each_sum)(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
-    void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
-    bool (*sent)(const struct dt_strategy *strategy,
-                 struct dt_wire_sent *out); /* by this rank; false: nobody counts */
-    void (*staleness)(const struct dt_strategy *strategy,
-                      struct dt_staleness *out); /* this rank's */
+    void (*facts)(const struct dt_strategy *strategy, struct dt_strategy_facts *out);
     void (*close)(struct dt_strategy *strategy);
 };
 
@@ -103,9 +100,12 @@ struct dt_strategy {
     struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
     struct dt_error_feedback
         *feedback; /* around what this rank sends of its gradients; NULL: they are not encoded */
-    bool together; /* the ranks of the host take their steps together */
+    /* NULL: after wait all weights are the last step's. Else those from element `begin` of the
+     * arena on are when this returns. Its time counts as waiting_s of pass_times. */
+    enum dt_status (*need)(struct dt_strategy *strategy, size_t begin);
     bool free_running; /* workers do not wait for each other in a step: they want several at once
                           (dt_strategy_expect) */
+    int n_expected;    /* steps; the first of them to begin sets it to 0 */
     struct dt_pass_times pass_times;
     float grad_scale; /* of the last step's update */
     double update_s;  /* spent on updates since the open; the rest of what dt_strategy_wait takes is
@@ -137,7 +137,7 @@ enum dt_status dt_strategy_each_sum(struct dt_strategy *strategy, dt_sums_fn fn,
 
 const char *dt_strategy_adds_by(
     const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */
-void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out);
+void dt_strategy_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out);
 /* Counted on the wire in n_steps steps, all ranks'. Every rank calls it. */
 enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps,
                                    struct dt_step_traffic *out);

@@ -207,7 +207,9 @@ static enum dt_status time_blocks(struct dt_world *world, const struct dt_config
                                   const char *json)
 {
     struct bench *b;
-    if (config->dist.strategy == DT_STRATEGY_PIPELINE) {
+    struct dt_roles roles;
+    DT_TRY(dt_error_agreed(dt_roles_find(&config->dist, world->rank, world->size, &roles)));
+    if (roles.whole) {
         return dt_error_agreed(dt_error(DT_CONFIG,
                                         "bench blocks: no rank of a pipeline runs all blocks (set "
                                         "distributed.strategy to allreduce)"));

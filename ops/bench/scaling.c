@@ -157,7 +157,9 @@ static enum dt_status time_scaling(struct dt_world *world, const struct dt_confi
                                    const char *json, const char *html)
 {
     struct bench *b;
-    if (config->dist.strategy != DT_STRATEGY_ALLREDUCE) {
+    struct dt_roles roles;
+    DT_TRY(dt_error_agreed(dt_roles_find(&config->dist, world->rank, world->size, &roles)));
+    if (roles.whole || roles.n_servers > 0) {
         return dt_error_agreed(dt_error(
             DT_CONFIG,
             "bench scaling: one rank alone is no %s (set distributed.strategy to allreduce)",

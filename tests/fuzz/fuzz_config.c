@@ -10,8 +10,11 @@
 static const struct dt_algorithm algorithms[] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
 #define CODEC(constant, name, c_name, ...) &dt_##c_name##_codec,
 static const struct dt_codec_ops *const codecs[] = {DT_COMPRESSION_LIST(CODEC)};
+static const struct dt_strategy_row *const strategies[] = {NULL};
 const struct dt_dist_rows dt_all_rows = {
-    .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS}, .codecs = codecs};
+    .strategies = strategies,
+    .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS},
+    .codecs = codecs};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -57,7 +57,7 @@ struct rig_spec {
     enum dt_loss loss;
     struct dt_optimizer_spec optimizer;
     struct dt_dist_spec dist;
-    bool together; /* the ranks of a host take steps together if they can */
+    bool shared_step; /* the ranks of a host share steps if they can */
 };
 
 struct rig {
@@ -89,7 +89,7 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
                                         .model = &rig->model,
                                         .comm = comm,
                                         .backend = rig->backend,
-                                        .together = spec->together};
+                                        .shared_step = spec->shared_step};
     strategy.dist.rows = &dt_all_rows;
     CHECK_OK(dt_strategy_open(&strategy, &rig->strategy));
     CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->strategy->memory,

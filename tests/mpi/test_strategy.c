@@ -4,6 +4,7 @@
 #include "tests/lib/rig.h"
 
 #include "dist/ranks/launch/job.h"
+#include "dist/strategy/mirrored.h"
 #include "dist/strategy/replica_check.h"
 
 enum { N_SAMPLES = 64, N_INPUTS = 6, N_CLASSES = 5, N_STEPS = 10 };
@@ -191,9 +192,9 @@ static bool run_steps(struct rig_spec spec, bool together, struct dt_comm *comm,
 {
     struct rig rig;
     struct dt_replica_check check;
-    spec.together = together;
+    spec.shared_step = together;
     rig_open(&rig, &spec, comm, &samples);
-    const bool taken_together = rig.strategy->together;
+    const bool taken_together = dt_mirrored_shares(dt_mirrored_of(rig.strategy));
     init(&rig, 1 + (uint64_t)comm->rank);
     if (spec.dist.broadcast) {
         CHECK_OK(dt_strategy_broadcast(rig.strategy));
@@ -376,9 +377,9 @@ static void test_agreement(struct dt_comm *comm)
     struct rig rig;
     struct rig_spec spec = classifier;
     spec.backend = &dt_cpu_backend;
-    spec.together = comm->rank != comm->size - 1;
+    spec.shared_step = comm->rank != comm->size - 1;
     rig_open(&rig, &spec, comm, &samples);
-    CHECK(!rig.strategy->together);
+    CHECK(!dt_mirrored_shares(dt_mirrored_of(rig.strategy)));
     rig_close(&rig);
 }
 
@@ -492,7 +493,7 @@ static void test_norm(const struct dt_backend_ops *backend, struct dt_comm *comm
     spec.units[1] = 100;
     const double expected = norm_alone(spec, self);
     for (int together = 0; together < 2; together++) {
-        spec.together = together != 0;
+        spec.shared_step = together != 0;
         check_norm(spec, comm, expected, 1e-5);
         spec.dist.order = DT_ORDER_PRIORITY;
         check_norm(spec, comm, expected, 1e-5);

@@ -44,6 +44,13 @@ def wrong_defaults(path, text, enumerators):
             yield f"{path}:{text.count(chr(10), 0, switch.start()) + 1}: a default in a switch over an enumeration of ours"
 
 
+def wrong_strategies(path, text):
+    """Nothing outside dist/strategy asks by name which strategy it is."""
+    for found in re.finditer(r"\bDT_STRATEGY_(?!LIST\b)\w+", "" if path.startswith("dist/strategy/") else text):
+        if not found[0].endswith("_H"):
+            yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]} (ask dt_strategy_facts or dt_roles_find)"
+
+
 def main():
     root = sys.argv[1]
     source = dict(texts(root, SOURCE, (".c", ".h", ".cu", ".cuh")))
@@ -55,6 +62,7 @@ def main():
               if text.count("\n") > FILE_MOST]
     wrong += [f"{path}:{i}: {len(line)} columns (at most {COLUMNS})" for path, text in source.items()
               for i, line in enumerate(text.split("\n"), 1) if len(line) > COLUMNS]
+    wrong += [line for path, text in source.items() for line in wrong_strategies(path, text)]
     enumerators = set().union(*map(ours, source.values()))
     wrong += [line for path, text in source.items() for line in wrong_defaults(path, text, enumerators)]
     print("\n".join(wrong) or f"{len(lengths)} functions, median {median:g} lines, longest {max(n for _, _, n in lengths)}")

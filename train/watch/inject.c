@@ -204,8 +204,8 @@ static const struct dt_param *find_tensor(const struct dt_model *model, const ch
 
 static enum dt_status check_drop(const struct dt_trainer *t, const struct dt_fault *fault)
 {
-    struct dt_averaging averaging;
-    dt_strategy_describe(t->strategy, &averaging);
+    struct dt_strategy_facts averaging;
+    dt_strategy_facts(t->strategy, &averaging);
     if (!averaging.traffic.known || averaging.traffic.messages == 0) {
         return dt_error(DT_CONFIG,
                         "--inject %s: %s sends no messages that can be lost (set "

@@ -226,13 +226,11 @@ static enum dt_status share(struct pipeline *self, float *array, const char *nam
     return DT_OK;
 }
 
-static enum dt_status pipeline_share_weights(struct dt_strategy *strategy)
+static enum dt_status pipeline_share(struct dt_strategy *strategy, enum dt_shared_arrays arrays)
 {
-    return share(pipeline_of(strategy), strategy->memory.params, "weights of the stages");
-}
-
-static enum dt_status pipeline_collect_state(struct dt_strategy *strategy)
-{
+    if (arrays == DT_SHARED_WEIGHTS) {
+        return share(pipeline_of(strategy), strategy->memory.params, "weights of the stages");
+    }
     for (int i = 0; i < strategy->optimizer.n_states; i++) {
         DT_TRY(share(pipeline_of(strategy), strategy->optimizer.states[i],
                      "the stages' optimizer state"));
@@ -246,18 +244,12 @@ static enum dt_status pipeline_each_sum(struct dt_strategy *strategy, dt_sums_fn
     return fn(context, mine->grad_begin, mine->grad_end, strategy->memory.grads + mine->grad_begin);
 }
 
-static void pipeline_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
-{
-    out->n_stages = ((const struct pipeline *)strategy)->stages.n;
-}
-
-static bool pipeline_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
+static void pipeline_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
 {
     const struct pipeline *self = (const struct pipeline *)strategy;
-    if (self->wire != NULL) {
-        *out = dt_wire_sent(self->wire);
-    }
-    return true;
+    out->n_stages = self->stages.n;
+    out->counted = true;
+    out->sent = self->wire != NULL ? dt_wire_sent(self->wire) : out->sent;
 }
 
 static void pipeline_close(struct dt_strategy *strategy)
@@ -274,15 +266,35 @@ static void pipeline_close(struct dt_strategy *strategy)
 
 static const struct dt_strategy_ops pipeline_ops = {.passes = pipeline_passes,
                                                     .wait = pipeline_wait,
-                                                    .share_weights = pipeline_share_weights,
-                                                    .collect_state = pipeline_collect_state,
+                                                    .share = pipeline_share,
                                                     .each_sum = pipeline_each_sum,
-                                                    .describe = pipeline_describe,
-                                                    .sent = pipeline_sent,
+                                                    .facts = pipeline_facts,
                                                     .close = pipeline_close};
 
-static enum dt_status check_spec(const struct dt_strategy_spec *spec)
+static enum dt_status check_config(const struct dt_strategy_spec *spec, const char **key)
 {
+    if (spec->accumulate > 1) {
+        *key = "train.accumulate";
+        return dt_error(
+            DT_CONFIG,
+            "a pipeline has distributed.pipeline.micro_batches instead (set accumulate to 1)");
+    }
+    if (spec->dist.compression.type != DT_COMPRESSION_NONE) {
+        *key = "distributed.compression.type";
+        return dt_error(DT_CONFIG, "a pipeline sends no gradients of weights (set it to none)");
+    }
+    if (!spec->dist.average) {
+        *key = "distributed.average";
+        return dt_error(DT_CONFIG, "a pipeline has nothing to average (leave it on)");
+    }
+    return DT_OK;
+}
+
+static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char **key)
+{
+    if (spec->backend == NULL) {
+        return check_config(spec, key);
+    }
     if (!spec->backend->host_memory) {
         return dt_error(DT_CONFIG, "distributed.strategy \"pipeline\" sends activations from host "
                                    "memory (use \"device\": \"cpu\", or "

@@ -14,7 +14,8 @@
 void dt_async_expect(struct dt_parameter_server *self, int n_steps)
 {
     const uint64_t version =
-        self->base.optimizer.n_steps * (uint64_t)self->roles.n_workers; /* all pushes so far */
+        (self->base.optimizer.n_steps - 1) *
+        (uint64_t)self->roles.n_workers; /* all pushes before the step that begins */
     const bool first = self->n_expected == 0;
     for (int i = 0; i < self->placement.n_pieces; i++) {
         self->version[i] = version;

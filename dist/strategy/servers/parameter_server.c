@@ -182,14 +182,13 @@ static enum dt_status progress_step(struct dt_request *request, bool *done)
     return advance(request->handle, done);
 }
 
-static void server_expect(struct dt_strategy *strategy, int n_steps)
-{
-    dt_async_expect(dt_server_of(strategy), n_steps);
-}
-
 static void server_begin(struct dt_strategy_step *step)
 {
     struct dt_parameter_server *self = dt_server_of(step->strategy);
+    if (self->base.n_expected > 0) {
+        dt_async_expect(self, self->base.n_expected);
+        self->base.n_expected = 0;
+    }
     self->n_ready = 0;
     self->n_pushed = 0;
     self->failed = DT_OK;
@@ -303,7 +302,7 @@ static enum dt_status share(struct dt_parameter_server *self, float *array, lack
     return dt_comm_wait(comm, &request);
 }
 
-static enum dt_status server_share_weights(struct dt_strategy *strategy)
+static enum dt_status share_weights(struct dt_strategy *strategy)
 {
     struct dt_parameter_server *self = dt_server_of(strategy);
     DT_TRY(self->wire == NULL
@@ -313,7 +312,7 @@ static enum dt_status server_share_weights(struct dt_strategy *strategy)
     return DT_OK;
 }
 
-static enum dt_status server_collect_state(struct dt_strategy *strategy)
+static enum dt_status share_state(struct dt_strategy *strategy)
 {
     struct dt_parameter_server *self = dt_server_of(strategy);
     for (int i = 0; i < strategy->optimizer.n_states && self->wire != NULL; i++) {
@@ -321,6 +320,11 @@ static enum dt_status server_collect_state(struct dt_strategy *strategy)
                      "the servers' optimizer state"));
     }
     return DT_OK;
+}
+
+static enum dt_status server_share(struct dt_strategy *strategy, enum dt_shared_arrays arrays)
+{
+    return arrays == DT_SHARED_WEIGHTS ? share_weights(strategy) : share_state(strategy);
 }
 
 /* ---- */
@@ -337,27 +341,16 @@ static enum dt_status server_each_sum(struct dt_strategy *strategy, dt_sums_fn f
     return DT_OK;
 }
 
-static void server_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
+static void server_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
 {
     const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
     out->n_buckets = self->placement.n_pieces;
     out->n_servers = self->roles.n_servers;
     out->traffic = dt_traffic_of_servers(self->base.spec.comm, &self->roles, &self->placement,
                                          &self->feedback.codec);
-}
-
-static bool server_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
-{
-    const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
-    if (self->wire != NULL) {
-        *out = dt_wire_sent(self->wire);
-    }
-    return true;
-}
-
-static void server_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
-{
-    *out = ((const struct dt_parameter_server *)strategy)->staleness;
+    out->counted = true;
+    out->sent = self->wire != NULL ? dt_wire_sent(self->wire) : out->sent;
+    out->staleness = &self->staleness;
 }
 
 static void server_close(struct dt_strategy *strategy)
@@ -377,21 +370,21 @@ static void server_close(struct dt_strategy *strategy)
     free(self);
 }
 
-static const struct dt_strategy_ops server_ops = {.expect = server_expect,
-                                                  .begin = server_begin,
-                                                  .staleness = server_staleness,
+static const struct dt_strategy_ops server_ops = {.begin = server_begin,
                                                   .ready = server_ready,
                                                   .poll = server_poll,
                                                   .wait = server_wait,
-                                                  .share_weights = server_share_weights,
-                                                  .collect_state = server_collect_state,
+                                                  .share = server_share,
                                                   .each_sum = server_each_sum,
-                                                  .describe = server_describe,
-                                                  .sent = server_sent,
+                                                  .facts = server_facts,
                                                   .close = server_close};
 
-static enum dt_status check_spec(const struct dt_strategy_spec *spec)
+static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char **key)
 {
+    (void)key;
+    if (spec->backend == NULL) { /* servers take any configuration */
+        return DT_OK;
+    }
     if (!spec->backend->host_memory) {
         return dt_error(
             DT_CONFIG,
