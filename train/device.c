@@ -111,7 +111,7 @@ static const char *wish_for_gpu(const struct dt_config *config, const char **cur
     return NULL;
 }
 
-/* A way of adding that wants GPUs of the ranks' own. */
+/* An allreduce implementation that needs a GPU for each rank. */
 static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, const char *why)
 {
     if (type == DT_ALLREDUCE_NCCL && !own) {

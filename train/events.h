@@ -124,7 +124,7 @@ struct dt_end_event {
     const struct dt_phase_times
         *ranks; /* of each rank; this and what follows only at an end, of a fault NULL */
     uint64_t n_timed_steps;
-    struct dt_step_traffic traffic, foretold; /* traffic: counted */
+    struct dt_step_traffic traffic, predicted; /* traffic: counted */
     struct dt_staleness staleness;
     struct dt_memory_use memory;
     const char *idle_gpus; /* why there are some, which the run did not use; NULL: there are none */

@@ -144,7 +144,7 @@ enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_phase_times *ranks
                              "gathering of the ranks' times"));
     out->ranks = ranks;
     DT_TRY(dt_strategy_traffic(t->strategy, t->clock.n_steps, &out->traffic));
-    out->foretold = averaging_of(t).traffic;
+    out->predicted = averaging_of(t).traffic;
     DT_TRY(dt_strategy_staleness(t->strategy, &out->staleness));
     return measure_tightest(t, &out->memory);
 }

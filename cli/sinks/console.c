@@ -276,20 +276,20 @@ static void print_times(const struct dt_end_event *end, int world_size)
 }
 
 static void print_traffic(const char *of, const struct dt_step_traffic *counted,
-                          const struct dt_step_traffic *foretold)
+                          const struct dt_step_traffic *predicted)
 {
     char text[120];
     if (!counted->known || counted->messages == 0) {
         return;
     }
-    const bool as_foretold = foretold->messages == counted->messages &&
-                             foretold->bytes == counted->bytes &&
-                             foretold->bytes_between == counted->bytes_between;
+    const bool as_predicted = predicted->messages == counted->messages &&
+                              predicted->bytes == counted->bytes &&
+                              predicted->bytes_between == counted->bytes_between;
     dt_traffic_text(counted, text, sizeof text);
     fprintf(stderr, "%s of a step: %s%s\n", of, text,
-            !foretold->known ? ""
-            : as_foretold    ? ", as foretold"
-                             : ", which is NOT as foretold");
+            !predicted->known ? ""
+            : as_predicted    ? ", as predicted"
+                              : ", which is NOT as predicted");
     dt_traffic_print_between(stderr, counted);
 }
 
@@ -351,7 +351,7 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
     print_bubble(sinks, end);
     const struct dt_roles roles = roles_of(&sinks->folder);
     print_traffic(roles.whole || roles.n_servers > 0 ? "messages" : "allreduce", &end->traffic,
-                  &end->foretold);
+                  &end->predicted);
     dt_staleness_print(stderr, &end->staleness);
     print_memory(&end->memory);
     if (end->idle_gpus != NULL) {

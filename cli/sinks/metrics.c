@@ -182,9 +182,10 @@ static enum dt_status check_records(const struct dt_sinks *sinks, enum dt_status
     if (status != DT_OK || !sinks->files.failed) {
         return DT_OK;
     }
-    return dt_error(DT_IO,
-                    "%s: records are missing from the metrics, as was said (the result is whole)",
-                    sinks->folder.dir->path);
+    return dt_error(
+        DT_IO,
+        "%s: records are missing from the metrics, as the warning above says (the result is whole)",
+        sinks->folder.dir->path);
 }
 
 static enum dt_status begin_lines(struct dt_sinks *sinks, const struct dt_event *event)

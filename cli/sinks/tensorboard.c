@@ -265,8 +265,10 @@ static enum dt_status check_events(const struct dt_sinks *sinks, enum dt_status 
     if (status != DT_OK || !sinks->events.failed) {
         return DT_OK;
     }
-    return dt_error(DT_IO, "%s/tensorboard: events are missing, as was said (the result is whole)",
-                    sinks->folder.dir->path);
+    return dt_error(
+        DT_IO,
+        "%s/tensorboard: events are missing, as the warning above says (the result is whole)",
+        sinks->folder.dir->path);
 }
 
 enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event *event)

@@ -189,9 +189,10 @@ enum dt_status dt_timeline_take(struct dt_sinks *sinks, const struct dt_event *e
         s = write_trace(dir, event->timeline);
         sinks->timeline_failed = s != DT_OK;
     } else if (event->kind == DT_EVENT_END && event->status == DT_OK && sinks->timeline_failed) {
-        s = dt_error(DT_IO,
-                     "%s: trace.json could not be written, as was said (the result is whole)",
-                     dir->path);
+        s = dt_error(
+            DT_IO,
+            "%s: trace.json could not be written, as the warning above says (the result is whole)",
+            dir->path);
     }
     return s;
 }

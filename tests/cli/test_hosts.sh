@@ -36,16 +36,16 @@ check 'auto takes another way' \
   grep -q '^  allreduce of gradients: 2 buckets, shared_memory in each of 2 hosts, mpi between them$' auto1.err
 check 'a tree does not join the hosts' \
   grep -q '^  allreduce of gradients: 2 buckets, hierarchical in each of 2 hosts, tree between them$' hierarchical-tree1.err
-# What goes between the hosts: foretold before the run and at its beginning, counted at its end and in the records. Of two slices of the
+# What goes between the hosts: predicted before the run and at its beginning, counted at its end and in the records. Of two slices of the
 # first bucket and one of the second, one sum each between two ranks; a ring of all five sends far more of what it sends.
 between() { sed -n 's/^  between hosts: \(.*\), all ranks together$/\1/p' "$1"; }
 MPIR_CVAR_NUM_CLIQUES=2 "$MPIEXEC" -n 5 "$DTRAIN" plan --config config.json --set distributed.allreduce=hierarchical \
   --set distributed.across=tree >plan.out 2>&1
 check "a tree between hosts: $(between hierarchical-tree1.err)" test "$(between hierarchical-tree1.err | sort | uniq -c | tr -s ' ')" = \
   ' 2 6 messages and 627 kB'
-check 'the plan foretells another' test "$(between plan.out)" = "$(between hierarchical-tree1.err | head -1)"
+check 'the plan predicts another' test "$(between plan.out)" = "$(between hierarchical-tree1.err | head -1)"
 for run in hierarchical-tree1 ring1; do
-  check "$run: not as foretold" grep -q '^allreduce of a step: .*, as foretold$' $run.err
+  check "$run: not as predicted" grep -q '^allreduce of a step: .*, as predicted$' $run.err
 done
 check 'the records do not have it' python3 -c 'import json
 def between(run):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job on real images: one epoch, then eval of its checkpoint must count the same hits. On MNIST over several ranks the same with
-# gradients in few bits, which must learn in 60 steps nearly as well, send the bytes that were foretold, and still tell that a training diverges.
+# gradients in few bits, which must learn in 60 steps nearly as well, send the bytes that were predicted, and still tell that a training diverges.
 # usage: DTRAIN=... MPIEXEC=... test_idx_training.sh mnist|fashion LEAST_ACCURACY RANKS
 # mnist wants $DTRAIN_DATA; fashion is Debian's package dataset-fashion-mnist.
 set -euo pipefail
@@ -40,7 +40,7 @@ for row in int8:95:1,213,946 onebit:89:260,336 topk:93:95,992; do # type:least a
   echo "$type: $(cat "$type.txt")"
   awk -v least="$least" '{ if (!($3 >= least)) { print "below " least " %"; exit 1 } }' "$type.txt"
   grep -q "^  compression: $type with error feedback, $bytes bytes for 1,199,882 gradients: " log || { cat log; exit 1; }
-  grep -q '^allreduce of a step: .*, as foretold$' log || { cat log; exit 1; }
+  grep -q '^allreduce of a step: .*, as predicted$' log || { cat log; exit 1; }
   code=0
   "$MPIEXEC" -n "$ranks" "$DTRAIN" --config "$configs/mnist-mlp.json" "${compressed[@]}" --set train.optimizer.type=sgd \
     --set train.optimizer.lr=1e6 --run "$type-diverges" > out 2> log || code=$?

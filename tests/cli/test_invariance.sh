@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# With sharding "global" neither the number of ranks, nor that of hosts (which MPICH pretends), nor the way of adding gradients changes the
+# With sharding "global" neither the number of ranks, nor that of hosts (which MPICH pretends), nor the allreduce implementation changes the
 # training: with 1 to 5 ranks the loss of each of 50 steps agrees to 1e-4 relative, with dropout on, while the replicas are compared bit for
-# bit after every step. What algorithms send is what they foretold.
+# bit after every step. What algorithms send is what they predicted.
 # usage: DTRAIN=... MPIEXEC=... test_invariance.sh
 set -euo pipefail
 work=$(mktemp -d)
@@ -41,7 +41,7 @@ for layout in "${layouts[@]}"; do # ranks:hosts:way
     > "$run.txt" 2> "$run.log" || { cat "$run.log"; exit 1; }
   case $way:$hosts in
     auto:* | mpi:* | hierarchical:1) ;;
-    *) grep -Eq '^allreduce of a step: [0-9]+ messages? and [0-9.]+ [kM]?B sent by .*, as foretold$' "$run.log" || { cat "$run.log"; exit 1; }
+    *) grep -Eq '^allreduce of a step: [0-9]+ messages? and [0-9.]+ [kM]?B sent by .*, as predicted$' "$run.log" || { cat "$run.log"; exit 1; }
       sent=$(sed -n "s/.*,\"allreduce\":\"$way\",\(\"messages\":[1-9][0-9]*,\"bytes_sent\":[1-9][0-9]*,\"messages_between_hosts\":[0-9]*,\"bytes_between_hosts\":[0-9]*\)[,}].*/\1/p" "$run/metrics.jsonl")
       [ "$(wc -l <<<"$sent") $(sort -u <<<"$sent" | wc -l)" = '4 1' ] || { echo "$run: a run's record, three epochs': $sent"; exit 1; } ;;
   esac

@@ -57,7 +57,7 @@ for case in auto,2 ring,2 tree,3 hierarchical,3 all_to_all,4 halving_doubling,4;
   same_bits "$case" "$case-first"
 done
 check 'the banner does not tell' grep -q '^  allreduce of gradients: 4 buckets, ring, by priority$' ring,2-first.err
-check 'messages' grep -q '^allreduce of a step: .*, as foretold$' ring,2-first.err
+check 'messages' grep -q '^allreduce of a step: .*, as predicted$' ring,2-first.err
 for compression in fp16 topk; do
   train "$compression" 2 --set distributed.compression.type=$compression
   train "$compression-first" 2 --set distributed.compression.type=$compression "${by_priority[@]}"

@@ -46,7 +46,7 @@ averaging 4 master_worker >said
 check 'plan: what a master sends' grep -qx '  a step: 6 messages and 14.4 MB sent by the busiest rank' said
 for way in auto shared_memory hierarchical; do
   averaging 2 "$way" >said
-  is "plan: $way is foretold" '2 0' "$(wc -l <said) $(grep -c 'a step' said)"
+  is "plan: $way is predicted" '2 0' "$(wc -l <said) $(grep -c 'a step' said)"
 done
 averaging 1 ring >said
 check 'plan: one rank averages' test ! -s said

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Servers hold the weights: the bits of an allreduce of as many workers, messages as foretold, resume under any strategy, and an end of
+# Servers hold the weights: the bits of an allreduce of as many workers, messages as predicted, resume under any strategy, and an end of
 # the whole job, with the name of the rank, when a server dies or hangs. usage: DTRAIN=... MPIEXEC=... test_servers.sh
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
@@ -54,7 +54,7 @@ central='--set distributed.strategy=central'
     train "central$workers" $workers $central
     check "$workers workers: other bits than an allreduce" python3 tensors.py "all$workers" "one$workers" "two$workers" "central$workers"
     for run in "one$workers" "two$workers"; do
-      check "$run: messages" grep -q '^messages of a step: .* sent by .*, as foretold$' "$run.err"
+      check "$run: messages" grep -q '^messages of a step: .* sent by .*, as predicted$' "$run.err"
     done
   done
   check 'the roster does not tell servers from workers' test "$(grep -c 'none: serves ' two3.err)" -eq 2
@@ -67,7 +67,7 @@ central='--set distributed.strategy=central'
     train "central-$type" 2 $central --set distributed.compression.type=$type
     check "$type: other bits" python3 tensors.py "one-$type" "central-$type"
     check "$type: nothing is lost" test "$(python3 tensors.py all2 "one-$type" 2>&1 | tail -n 1)" = "AssertionError: one-$type"
-    check "$type: messages" grep -q '^messages of a step: .*, as foretold$' "one-$type.err"
+    check "$type: messages" grep -q '^messages of a step: .*, as predicted$' "one-$type.err"
   done
   train dense 3 $(servers 1) --set distributed.compression.type=topk --set distributed.compression.ratio=1
   check 'topk of all: other bits' python3 tensors.py all2 dense

@@ -167,7 +167,7 @@ done
 # Several hosts, through host memory: the messages sent match the prediction.
 if ((ranks == 4)); then
   MPIR_CVAR_NUM_CLIQUES=2 train 4 hosts --set distributed.allreduce=hierarchical --set train.epochs=1
-  says 'two hosts' 'allreduce of a step: .*, as foretold'
+  says 'two hosts' 'allreduce of a step: .*, as predicted'
 fi
 
 # Out of memory on the last rank's GPU.

@@ -1,5 +1,5 @@
 /* Gradient buckets: whole-number gradients must be summed to the bit whatever the buckets, the
- * overlap and the order of polls, by every way of adding them, whose messages and bytes are counted
+ * overlap and the order of polls, by every implementation, whose messages and bytes are counted
  * against the formula. */
 #include "tests/lib/rig.h"
 

@@ -113,7 +113,7 @@ MPIR_CVAR_NUM_CLIQUES=2 bench 0 4 allreduce "${sizes[@]}" --set device=cpu # ran
 check 'sums over two hosts' python3 sums.py 4 0 shared_memory mpi on 2
 check 'it is not said that there are two hosts' test "$(grep -c '^# 4 ranks on 2 hosts; ' out)" -eq 2
 bench 0 4 allreduce -b 8 -e 8000 -f 10 -n 3 -w 1 -c 2 --json sums.json --set device=cpu
-check 'all ways of adding' python3 sums.py 4 0 shared_memory mpi hierarchical ring tree recursive_doubling \
+check 'all implementations' python3 sums.py 4 0 shared_memory mpi hierarchical ring tree recursive_doubling \
   halving_doubling all_to_all master_worker
 bench 0 2 allreduce -b 1K -e 1K -n 1 -w 0 -c 0 --set device=cpu --algorithms mpi,ring
 check 'a sum that is not checked' test "$(grep -Ec '^ +1024 +256 .* N/A +[-0-9]+ +[-0-9]+$' out)" -eq 2

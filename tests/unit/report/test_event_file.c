@@ -166,7 +166,7 @@ static void test_full(void)
         CHECK(sinks.events.failed && sinks.events.file.file == NULL);
         CHECK_INT(dt_tensorboard_take(&sinks, &event), DT_OK);
         CHECK_INT(dt_tensorboard_take(&sinks, &end), DT_IO);
-        CHECK_HAS(dt_error_text(), "tensorboard: events are missing, as was said");
+        CHECK_HAS(dt_error_text(), "tensorboard: events are missing, as the warning above says");
         dt_error_clear();
     }
     dt_sinks_close(&sinks);

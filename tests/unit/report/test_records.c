@@ -177,7 +177,7 @@ static void test_trace_fails(void)
     dt_error_clear();
     CHECK_INT(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}),
               DT_IO);
-    CHECK_HAS(dt_error_text(), "trace.json could not be written, as was said");
+    CHECK_HAS(dt_error_text(), "trace.json could not be written, as the warning above says");
     dt_error_clear();
 }
 
