@@ -144,7 +144,8 @@ class Check:
 
     def test_program(self, name):
         """Runs one of tests/gpu, on fake CUDA or with the real libraries."""
-        folder = ("fakecuda", name) if self.args.dry_run else ("gpu", "gpu_" + name)
+        fake = "cuda" if name.startswith("test_") else "fakecuda"
+        folder = (fake, name) if self.args.dry_run else ("gpu", "gpu_" + name)
         path = os.path.join(self.args.build, "tests", *folder)
         if not os.access(path, os.X_OK):
             raise Skipped("no %s (the part build makes it)" % path)
