@@ -46,8 +46,7 @@ static enum dt_status wait_for(struct dt_cuda *cuda, cudaEvent_t event)
         cuda->lost = true;
         return dt_error(DT_STALLED,
                         "%s, %s, has not finished its work within %.0f s (look for Xid in dmesg; "
-                        "raise DTRAIN_TIMEOUT if the work "
-                        "takes that long)",
+                        "raise DTRAIN_TIMEOUT if the work takes that long)",
                         cuda->gpu.name, cuda->gpu.uuid, cuda->limit_s);
     }
     DT_CUDA(code);

@@ -37,8 +37,7 @@ static void put_markers(FILE *out)
     for (int i = 0; i < 2; i++) {
         fprintf(out,
                 "<marker id=\"%s\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"5.5\" "
-                "markerHeight=\"5.5\" "
-                "orient=\"auto\"><path d=\"M0 0L10 5L0 10z\"/></marker>",
+                "markerHeight=\"5.5\" orient=\"auto\"><path d=\"M0 0L10 5L0 10z\"/></marker>",
                 i == 0 ? "add" : "replace");
     }
     fputs("</defs></svg>\n", out);
@@ -92,8 +91,7 @@ static void put_proof(FILE *out, const struct dt_lab_proof *proof)
     const uint64_t formula[] = {proof->formula.messages, proof->formula.elements * sizeof(float)};
     fprintf(out,
             "<h2 class=\"part\">Proof</h2>\n<p>Run with whole numbers: all ranks have the same: "
-            "<b>%s</b>; it is the exact sum: "
-            "<b>%s</b>",
+            "<b>%s</b>; it is the exact sum: <b>%s</b>",
             proof->equal ? "yes" : "NO", proof->exact ? "yes" : "NO");
     for (int i = 0; i < 2; i++) {
         char a[32], b[32];
@@ -108,11 +106,10 @@ static void put_proof(FILE *out, const struct dt_lab_proof *proof)
 static void put_rows(FILE *out, const struct dt_algorithm *this, const struct dt_lab_row *rows,
                      int n_rows)
 {
-    fputs("<h2 class=\"part\">All algorithms, for as many ranks and numbers</h2>\n<div "
-          "class=\"wide\"><table>\n"
+    fputs("<h2 class=\"part\">All algorithms, for as many ranks and numbers</h2>\n"
+          "<div class=\"wide\"><table>\n"
           "<thead><tr><th>algorithm</th><th>rounds</th><th>messages</th><th>bytes in "
-          "all</th><th>busiest rank</th>"
-          "<th>time (µs)</th></tr></thead>\n<tbody>\n",
+          "all</th><th>busiest rank</th><th>time (µs)</th></tr></thead>\n<tbody>\n",
           out);
     for (int i = 0; i < n_rows; i++) {
         const struct dt_simulation *s = &rows[i].simulation;
@@ -186,8 +183,7 @@ static void put_reduce(FILE *out, const void *context)
     put_rounds(out, page);
     fprintf(out,
             "<p class=\"verdict\">Reduce, after round %d: the sum is on the root, %g on A. "
-            "Allreduce, after round %d: it is "
-            "everywhere,",
+            "Allreduce, after round %d: it is everywhere,",
             page->n_reduce, (double)*dt_replay_state(p, page->n_reduce, 0), p->n_rounds);
     for (int rank = 0; rank < p->size; rank++) {
         fprintf(out, " %g", (double)p->data[rank][0]);

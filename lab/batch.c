@@ -210,9 +210,8 @@ static void put_body(FILE *out, const void *context)
     fputs("</div><div class=\"card\"><h2>Samples</h2>\n", out);
     draw(out, l, true);
     fputs("</div></div>\n<div "
-          "class=\"wide\"><table><thead><tr><th>batch</th><th>rate</th><th>steps</th><th>samples</"
-          "th><th>epochs</th>"
-          "</tr></thead>\n<tbody>",
+          "class=\"wide\"><table><thead><tr><th>batch</th><th>rate</th><th>steps</th><th>samples</t"
+          "h><th>epochs</th></tr></thead>\n<tbody>",
           out);
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];

@@ -151,23 +151,19 @@ static void put_body(FILE *out, const void *context)
 {
     const struct dt_compression_lesson *l = context;
     fprintf(out,
-            "<h1>How few bytes do gradients need?</h1>\n<p>%d ranks, each of which sends %zu "
-            "gradients to the others in every step: "
-            "bytes, counted, against the accuracy of %d test images after %d epochs. Upright "
-            "lines, and ± in the table: 95 of 100 such "
-            "test sets come so near.</p>\n<div class=\"cards\"><div class=\"card\"><h2>Without and "
-            "with error feedback</h2><p>Blue: without; what an encoding loses is lost. Orange: "
-            "with error feedback it is added to the "
-            "next "
-            "step's "
-            "gradients.</p>\n",
+            "<h1>How few bytes do gradients need?</h1>\n"
+            "<p>%d ranks, each of which sends %zu gradients to the others in every step: bytes, "
+            "counted, against the accuracy of %d test images after %d epochs. Upright lines, and ± "
+            "in the table: 95 of 100 such test sets come so near.</p>\n"
+            "<div class=\"cards\"><div class=\"card\"><h2>Without and with error "
+            "feedback</h2><p>Blue: without; what an encoding loses is lost. Orange: with error "
+            "feedback it is added to the next step's gradients.</p>\n",
             DT_LAB_RANKS, l->whole.n_gradients, DT_COMPRESSION_N_TEST, DT_LAB_N_EPOCHS);
     draw(out, l);
     fputs("</div></div>\n", out);
     put_table(out, l);
     fputs("<p>Compared with none, by more than the chance of the test set explains; each is one "
-          "training from one seed:</p>\n<pre "
-          "style=\"white-space:pre-wrap\">",
+          "training from one seed:</p>\n<pre style=\"white-space:pre-wrap\">",
           out);
     dt_compression_print_claims(out, l);
     fputs("</pre>\n", out);

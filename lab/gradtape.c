@@ -88,10 +88,9 @@ static void draw(FILE *out, const struct dt_tape *t)
     const int width = 2 * COLUMN + GAP;
     fprintf(out,
             "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"the ranks' numbers from the loss "
-            "to the broadcast\"><defs>"
-            "<marker id=\"tip\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"5\" "
-            "markerHeight=\"5\" orient=\"auto\">"
-            "<path d=\"M0 0L10 5L0 10z\" fill=\"context-stroke\"/></marker></defs>\n",
+            "to the broadcast\"><defs><marker id=\"tip\" viewBox=\"0 0 10 10\" refX=\"9\" "
+            "refY=\"5\" markerWidth=\"5\" markerHeight=\"5\" orient=\"auto\"><path d=\"M0 0L10 5L0 "
+            "10z\" fill=\"context-stroke\"/></marker></defs>\n",
             width, 5 * ROW + 50);
     draw_start(out, t);
     draw_layers(out, 2, "gradient, its own", &t[0].own, &t[1].own);
@@ -142,19 +141,15 @@ static void put_body(FILE *out, const void *context)
           "input 2; for the bias.</p>\n",
           out);
     draw(out, t);
-    fputs("</div>\n<div class=\"card\"><h2>What it shows</h2>\n<p>Each rank's gradient is of its "
-          "own samples. The mean makes equal "
-          "steps: "
-          "both ranks move alike, and stay 1 apart, as they began. Only the broadcast makes them "
-          "equal, and from then on equal steps "
-          "keep them so.</p>\n",
+    fputs("</div>\n<div class=\"card\"><h2>What it shows</h2>\n"
+          "<p>Each rank's gradient is of its own samples. The mean makes equal steps: both ranks "
+          "move alike, and stay 1 apart, as they began. Only the broadcast makes them equal, and "
+          "from then on equal steps keep them so.</p>\n",
           out);
     fprintf(out,
             "<p>A slip of sign: the example's text says <i>new = old + gradient</i>. Its numbers, "
-            "and dtrain, have <i>new = old − rate "
-            "· "
-            "gradient</i>: 1 − %.7f = %.7f.</p>\n<h2 class=\"part\">Inputs</h2><div "
-            "class=\"wide\"><table><thead><tr><th></th><th>rank "
+            "and dtrain, have <i>new = old − rate · gradient</i>: 1 − %.7f = %.7f.</p>\n"
+            "<h2 class=\"part\">Inputs</h2><div class=\"wide\"><table><thead><tr><th></th><th>rank "
             "0</th><th>rank 1</th></tr></thead>\n<tbody>",
             (double)t[0].mean.weight[0], (double)t[0].stepped.weight[0]);
     put_inputs(out, t);

@@ -127,14 +127,11 @@ static void put_body(FILE *out, const void *context)
     const struct dt_linear_lesson *l = context;
     const struct bowl bowl = bowl_of(&l->points);
     fprintf(out,
-            "<h1>What averaging and broadcasting are for</h1>\n<p>Two ranks fit y = m x + n, each "
-            "with 32 of 64 points, of which a "
-            "step "
-            "takes %d: %d steps of rate %g. <span class=\"rank0\">Rank 0</span> begins at (1, 1), "
-            "<span class=\"rank1\">rank "
-            "1</span> at "
-            "(0, 0). Around the circle, where the loss over all points is least: its "
-            "contours.</p>\n<div class=\"cards\">\n",
+            "<h1>What averaging and broadcasting are for</h1>\n"
+            "<p>Two ranks fit y = m x + n, each with 32 of 64 points, of which a step takes %d: %d "
+            "steps of rate %g. <span class=\"rank0\">Rank 0</span> begins at (1, 1), <span "
+            "class=\"rank1\">rank 1</span> at (0, 0). Around the circle, where the loss over all "
+            "points is least: its contours.</p>\n<div class=\"cards\">\n",
             l->batch, DT_LINEAR_STEPS, l->rate);
     for (int i = 0; i < DT_LINEAR_CASES; i++) {
         put_case(out, &l->cases[i], &bowl);

@@ -246,26 +246,21 @@ static void draw_warm_up(FILE *out)
 static void put_body(FILE *out, const void *context)
 {
     const struct lr_lesson *l = context;
-    fputs("<h1>Why the learning rate grows with the batch</h1>\n<p>64 points around a line y = m x "
-          "+ n, from (0, 0): two steps of "
-          "rate r "
-          "over 32 points each, against one step of 2 r over all 64.</p>\n<div "
-          "class=\"cards\"><div class=\"card\"><h2>Half the "
-          "rate, a "
-          "quarter of the gap</h2>\n<p>Dots: how far the two lines end apart. Line: what the "
-          "data's second derivative says.</p>\n",
+    fputs("<h1>Why the learning rate grows with the batch</h1>\n"
+          "<p>64 points around a line y = m x + n, from (0, 0): two steps of rate r over 32 points "
+          "each, against one step of 2 r over all 64.</p>\n"
+          "<div class=\"cards\"><div class=\"card\"><h2>Half the rate, a quarter of the gap</h2>\n"
+          "<p>Dots: how far the two lines end apart. Line: what the data's second derivative "
+          "says.</p>\n",
           out);
     draw_gaps(out, l);
-    fputs("</div>\n<div class=\"card\"><h2>Warm-up</h2>\n<p>At first the gradient changes most, "
-          "and the rule is worst: four ranks "
-          "begin with "
-          "the rate of one, and have that of four after three epochs.</p>\n",
+    fputs("</div>\n<div class=\"card\"><h2>Warm-up</h2>\n"
+          "<p>At first the gradient changes most, and the rule is worst: four ranks begin with the "
+          "rate of one, and have that of four after three epochs.</p>\n",
           out);
     draw_warm_up(out);
     fputs("</div></div>\n<div class=\"wide\"><table><thead><tr><th>rate r</th><th>two steps: m, "
-          "n</th><th>one step: m, "
-          "n</th><th>gap</th>"
-          "<th>gap / r²</th></tr></thead>\n<tbody>",
+          "n</th><th>one step: m, n</th><th>gap</th><th>gap / r²</th></tr></thead>\n<tbody>",
           out);
     for (int i = 0; i < N_RATES; i++) {
         const struct race *r = &l->races[i];
@@ -277,9 +272,8 @@ static void put_body(FILE *out, const void *context)
     }
     fprintf(out,
             "</tbody></table></div>\n<p>Where the gradient is the same everywhere (a loss that is "
-            "the mean output) both end at the "
-            "same "
-            "line: the gap is %.6f.</p>\n<p class=\"verdict\">%s</p>\n",
+            "the mean output) both end at the same line: the gap is %.6f.</p>\n"
+            "<p class=\"verdict\">%s</p>\n",
             l->constant.gap, l->golden.verdict);
 }
 

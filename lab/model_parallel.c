@@ -132,12 +132,10 @@ static void put_body(FILE *out, const void *context)
     const struct dt_parallel_lesson *l = context;
     char text[32];
     fprintf(out,
-            "<h1>Four ways to share a model</h1>\n<p>%zu samples a step on %d devices, time from "
-            "left to right: <b "
-            "class=\"phase forward\">forward</b>, "
-            "<b class=\"phase backward\">backward</b>, <b class=\"phase "
-            "communication\">exchange</b>. As if all layers took "
-            "equally long; numbers are "
+            "<h1>Four ways to share a model</h1>\n"
+            "<p>%zu samples a step on %d devices, time from left to right: <b class=\"phase "
+            "forward\">forward</b>, <b class=\"phase backward\">backward</b>, <b class=\"phase "
+            "communication\">exchange</b>. As if all layers took equally long; numbers are "
             "micro-batches.</p>\n"
             "<div class=\"cards\">\n",
             l->batch, l->n_devices);
@@ -149,8 +147,7 @@ static void put_body(FILE *out, const void *context)
                 dt_count_text(w->bytes, text, sizeof text), w->at_once, l->n_devices);
     }
     fputs("</div>\n<div class=\"wide\"><table><thead><tr><th>device</th><th>blocks</th><th>of the "
-          "operations</th><th>outputs of a "
-          "sample</th></tr></thead>\n<tbody>",
+          "operations</th><th>outputs of a sample</th></tr></thead>\n<tbody>",
           out);
     for (int i = 0; i < l->n_stages; i++) {
         const struct dt_parallel_stage *s = &l->stages[i];
@@ -163,9 +160,8 @@ static void put_body(FILE *out, const void *context)
     }
     fprintf(out,
             "</tbody></table></div>\n<p>The pipeline of %d micro-batches would keep %.2f devices "
-            "at work if its stages were even; "
-            "as they "
-            "are cut, %.2f.</p>\n<p class=\"verdict\">%s</p>\n",
+            "at work if its stages were even; as they are cut, %.2f.</p>\n"
+            "<p class=\"verdict\">%s</p>\n",
             DT_PARALLEL_MICRO_BATCHES, l->even, l->ways[DT_PARALLEL_PIPELINE].at_once,
             l->golden.verdict);
 }

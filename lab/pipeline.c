@@ -89,12 +89,10 @@ static void put_body(FILE *out, const void *context)
 {
     const struct dt_pipeline_lesson *l = context;
     fprintf(out,
-            "<h1>Who waits in a pipeline?</h1>\n<p>A step on %d stages, a row each, time from left "
-            "to right: <b class=\"phase "
+            "<h1>Who waits in a pipeline?</h1>\n"
+            "<p>A step on %d stages, a row each, time from left to right: <b class=\"phase "
             "forward\">forward</b> one unit, <b class=\"phase backward\">backward</b> two; grey is "
-            "waiting, numbers are "
-            "micro-batches. Each picture is as "
-            "wide as its step is long.</p>\n"
+            "waiting, numbers are micro-batches. Each picture is as wide as its step is long.</p>\n"
             "<div class=\"cards\">\n",
             l->n_stages);
     int longest = 0;
@@ -120,8 +118,7 @@ static void put_body(FILE *out, const void *context)
     }
     fprintf(out,
             "</tbody></table></div>\n<p>1f1b waits as long as gpipe, and a stage holds no more "
-            "micro-batches than there are stages "
-            "from it on.</p>\n<p class=\"verdict\">%s</p>\n",
+            "micro-batches than there are stages from it on.</p>\n<p class=\"verdict\">%s</p>\n",
             l->golden.verdict);
 }
 

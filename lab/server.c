@@ -49,8 +49,7 @@ static void put_table(FILE *out, const struct dt_server_lesson *l)
 {
     char bytes[DT_BYTES_TEXT_SIZE];
     fputs("<div class=\"wide\"><table><thead><tr><th>way</th><th>workers</th><th>busiest rank "
-          "sends</th><th>bytes a step</th>"
-          "<th>accuracy</th></tr></thead>\n<tbody>",
+          "sends</th><th>bytes a step</th><th>accuracy</th></tr></thead>\n<tbody>",
           out);
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
         const struct dt_server_way *way = &l->ways[i];

@@ -93,10 +93,9 @@ static void put_body(FILE *out, const void *context)
 {
     const struct dt_shards_lesson *l = context;
     fprintf(out,
-            "<h1>How ranks share the data</h1>\n<p>%d ranks and %d samples, one a step for each "
-            "rank: a blue cell is a sample that "
-            "a rank "
-            "uses, with the number of its step.</p>\n<div class=\"cards\">\n",
+            "<h1>How ranks share the data</h1>\n"
+            "<p>%d ranks and %d samples, one a step for each rank: a blue cell is a sample that a "
+            "rank uses, with the number of its step.</p>\n<div class=\"cards\">\n",
             l->n_ranks, l->n_shown);
     for (int mode = 0; mode < DT_SHARDS_MODES; mode++) {
         fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s</p>\n", l->sharings[mode].name,
@@ -105,9 +104,8 @@ static void put_body(FILE *out, const void *context)
         fputs("</div>\n", out);
     }
     fputs("<div class=\"card\"><h2>Accuracy after one epoch</h2><p>Shards by label do no harm "
-          "while every step averages over all "
-          "ranks. They "
-          "do when ranks go on alone, or when all read one label after the other.</p>\n",
+          "while every step averages over all ranks. They do when ranks go on alone, or when all "
+          "read one label after the other.</p>\n",
           out);
     draw_accuracy(out, l);
     fputs("</div></div>\n<div class=\"wide\"><table><thead><tr><th>way</th><th>steps</th><th>a "

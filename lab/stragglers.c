@@ -127,9 +127,8 @@ static void put_table(FILE *out, const struct dt_stragglers_lesson *l)
 {
     fprintf(out,
             "<div class=\"wide\"><table><caption>The latest of ranks that jitter, means in "
-            "ms</caption>\n<thead><tr><th>ranks</th>"
-            "<th>by formula</th><th>of 10,000 drawn steps</th><th>of %d drawn steps</th><th>these "
-            "steps took</th></tr></thead>\n"
+            "ms</caption>\n<thead><tr><th>ranks</th><th>by formula</th><th>of 10,000 drawn "
+            "steps</th><th>of %d drawn steps</th><th>these steps took</th></tr></thead>\n"
             "<tbody>",
             DT_STRAGGLERS_N_JITTERED);
     for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
@@ -159,8 +158,7 @@ static void put_body(FILE *out, const void *context)
         put_way(out, &l->ways[i], l->longest_s);
     }
     fputs("<div class=\"card\"><h2>Stale gradients</h2><p>Async: how many steps others had taken "
-          "since the worker read the "
-          "weights. The slow rank's are the old ones.</p>\n",
+          "since the worker read the weights. The slow rank's are the old ones.</p>\n",
           out);
     dt_histogram_draw(out, "staleness in steps", dt_staleness_n_bins(staleness), staleness->counts);
     fputs("</div>\n", out);

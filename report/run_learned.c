@@ -73,11 +73,10 @@ static void put_share(FILE *out, uint64_t part, uint64_t all)
 static void put_classes(FILE *out, const struct dt_learned *l)
 {
     fputs("<div class=\"card\"><h3>Classes</h3><p>Precision: share of the predictions of a class "
-          "that are correct. Recall: share "
-          "of its "
-          "samples that were found.</p>\n<div class=\"wide\"><table "
-          "class=\"classes\"><thead><tr><th>class<th>samples<th>precision<th>recall"
-          "</thead><tbody>\n",
+          "that are correct. Recall: share of its samples that were found.</p>\n"
+          "<div class=\"wide\"><table "
+          "class=\"classes\"><thead><tr><th>class<th>samples<th>precision<th>recall</thead><tbody>"
+          "\n",
           out);
     for (int k = 0; k < l->n_classes; k++) {
         uint64_t n_said = 0, n_label = 0;
@@ -117,8 +116,7 @@ static void put_worst(FILE *out, const struct dt_learned *l)
 {
     fprintf(out,
             "<div class=\"card\"><h3>The %d worst test samples</h3><p>Highest loss first: true "
-            "class, predicted class, "
-            "confidence.</p>\n<div class=\"worst\">\n",
+            "class, predicted class, confidence.</p>\n<div class=\"worst\">\n",
             l->n_worst);
     for (int i = 0; i < l->n_worst; i++) {
         const struct dt_answer *a = &l->worst[i];
@@ -157,8 +155,7 @@ static void put_filter(FILE *out, const struct dt_learned *l, int k)
 static void put_filters(FILE *out, const struct dt_learned *l)
 {
     fputs("<div class=\"card\"><h3>Filters of the first layer</h3><p>White: the most positive "
-          "weight, black: the most negative, "
-          "grey: zero.</p>\n"
+          "weight, black: the most negative, grey: zero.</p>\n"
           "<div class=\"filters\">\n",
           out);
     for (int k = 0; k < l->n_filters; k++) {

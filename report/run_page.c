@@ -51,8 +51,7 @@ static void put_one(FILE *out, const struct dt_record *r, const struct dt_learne
         dt_run_learned_draw(out, learned);
     } else {
         fputs("<p>What the model learned by its last checkpoint, <code>dtrain report</code> adds: "
-              "confusion, the worst test "
-              "samples, filters.</p>\n",
+              "confusion, the worst test samples, filters.</p>\n",
               out);
     }
     dt_run_model_draw(out, r);

@@ -166,8 +166,7 @@ static void tell_communication(FILE *out, const struct times *t)
     if (t->n > 1 && all > 0) {
         fprintf(out,
                 "<p>Exposed communication: %.3f ms of a step, %.1f %%, mean over ranks. "
-                "Communication that overlaps the backward pass "
-                "is counted as backward time.</p>\n",
+                "Communication that overlaps the backward pass is counted as backward time.</p>\n",
                 waited, 100 * waited / all);
     }
 }
@@ -230,9 +229,7 @@ static void draw_staleness(FILE *out, const struct dt_record *r)
     }
     fprintf(out,
             "<div class=\"card narrow\"><h3>Staleness of gradients, in steps</h3><p>Mean %.2f, "
-            "most %d: steps that "
-            "others "
-            "had taken since the weights were read.</p>\n",
+            "most %d: steps that others had taken since the weights were read.</p>\n",
             sum / all, n - 1);
     dt_histogram_draw(out, "how many gradients were so many steps old", n, counts);
     fputs("<details><summary>Numbers</summary><table><thead><tr><th>steps<th>gradients</"

@@ -218,9 +218,8 @@ static void put_table(FILE *out, const struct dt_trace_record *trace)
     const int n = trace->last_step - trace->first_step + 1,
               last = n <= 24 ? trace->last_step : trace->first_step + 23;
     fputs("<details><summary>Step by step</summary><div "
-          "class=\"wide\"><table><thead><tr><th>step<th>ms, all ranks<th>last to end "
-          "its passes"
-          "<th>ms after the first<th>ms buckets travel<th>ms of them hidden</thead>\n",
+          "class=\"wide\"><table><thead><tr><th>step<th>ms, all ranks<th>last to end its "
+          "passes<th>ms after the first<th>ms buckets travel<th>ms of them hidden</thead>\n",
           out);
     for (int step = trace->first_step; step <= last; step++) {
         put_step(out, trace, step);

@@ -117,8 +117,7 @@ static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, con
     if (type == DT_ALLREDUCE_NCCL && !own) {
         return dt_error(DT_UNAVAILABLE,
                         "allreduce \"nccl\" needs a GPU of its own for every rank (use as many "
-                        "ranks as GPUs, or "
-                        "\"allreduce\": \"auto\"): %s",
+                        "ranks as GPUs, or \"allreduce\": \"auto\"): %s",
                         why);
     }
     return DT_OK;

@@ -121,8 +121,7 @@ enum dt_status dt_trainer_check_loss(const struct dt_trainer *t, const char *wha
     }
     return dt_error_agreed(dt_error(DT_NON_FINITE,
                                     "training diverged at step %llu: the %s is %s, no checkpoint "
-                                    "saved (lower train.optimizer.lr "
-                                    "or set clip_norm)",
+                                    "saved (lower train.optimizer.lr or set clip_norm)",
                                     (unsigned long long)step, what, text));
 }
 

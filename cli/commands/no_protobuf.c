@@ -12,8 +12,7 @@ enum dt_status dt_protobuf_check(const char *what)
 {
     return dt_error(DT_UNAVAILABLE,
                     "%s: this dtrain was built without libprotobuf-c (install libprotobuf-c-dev "
-                    "and protobuf-c-compiler, and build it "
-                    "again)",
+                    "and protobuf-c-compiler, and build it again)",
                     what);
 }
 

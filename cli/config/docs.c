@@ -92,27 +92,20 @@ void dt_config_markdown(FILE *out)
     char name[DT_NAME_SIZE];
     fputs("# Configuration\n\n"
           "This page is made from `cli/config/schema.h` by `cmake --build build/release --target "
-          "docs`; `dtrain --help-config` "
-          "prints the "
-          "same.\n\n"
+          "docs`; `dtrain --help-config` prints the same.\n\n"
           "A configuration is one JSON object (RFC 8259, at most 1 MiB, nested at most 16 deep). A "
-          "dot in a key below stands for an "
-          "object\n"
+          "dot in a key below stands for an object\n"
           "inside. Keys that are unknown, given twice, out of range or without meaning beside the "
-          "others are errors, with exit "
-          "status 78.\n"
+          "others are errors, with exit status 78.\n"
           "Paths are relative to the working directory. `dtrain --print-config --config FILE` "
-          "shows what a file means, defaults "
-          "filled in.\n\n"
+          "shows what a file means, defaults filled in.\n\n"
           "`--set KEY=VALUE` changes any key from the command line, also inside lists (`--set "
           "model.layers.1.filters=16`) and whole\n"
           "objects (`--set 'train.batch={\"global\":384}'`); a later one wins. The value is JSON, "
-          "and otherwise a string. "
-          "A wrong\n"
+          "and otherwise a string. A wrong\n"
           "one has exit status 64, that of a wrong command line.\n\n"
           "Editors that know JSON Schema check and complete a configuration with `\"$schema\": "
-          "\"dtrain.schema.json\"` as its first "
-          "key,\n"
+          "\"dtrain.schema.json\"` as its first key,\n"
           "the path being relative to the file.\n",
           out);
     for (int i = 0; i < list.n; i++) {
@@ -127,8 +120,7 @@ void dt_config_markdown(FILE *out)
         markdown_key(out, &list.keys[i]);
     }
     fputs("\n## Layers\n\nEach entry of `model.layers` has a `type` and the keys of that type. The "
-          "last one gives the outputs: as "
-          "many units as\n"
+          "last one gives the outputs: as many units as\n"
           "classes, or as numbers to predict.\n",
           out);
     for (int i = 0; dt_names_get(names, i, name); i++) {
@@ -274,9 +266,8 @@ static int schema_group(FILE *out, const struct dt_key *keys, int n, size_t n_pr
 static void schema_layer(FILE *out, const char *name, struct dt_key_list list)
 {
     fprintf(out,
-            "      {\n        \"type\": \"object\", \"additionalProperties\": false,\n        "
-            "\"properties\": {\n          "
-            "\"type\": { \"const\": \"%s\" }",
+            "      {\n        \"type\": \"object\", \"additionalProperties\": false,\n"
+            "        \"properties\": {\n          \"type\": { \"const\": \"%s\" }",
             name);
     for (int k = 0; k < list.n; k++) {
         fprintf(out, ",\n          \"%s\": ", list.keys[k].path);

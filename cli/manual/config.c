@@ -87,15 +87,13 @@ void dt_manual_config(FILE *out)
     dt_scdoc_text(
         out, false,
         "A configuration is one JSON object. A dot in a key below stands for an object inside. "
-        "Keys that are unknown, given "
-        "twice, out of range or without meaning beside the others are errors, with exit status "
-        "78.\n"
+        "Keys that are unknown, given twice, out of range or without meaning beside the others are "
+        "errors, with exit status 78.\n"
         "`dtrain --set KEY=VALUE` changes a key from the command line, also inside lists "
-        "(`model.layers.1.filters=16`). "
-        "`dtrain --print-config --config FILE` shows what a file means, defaults filled in.\n"
+        "(`model.layers.1.filters=16`). `dtrain --print-config --config FILE` shows what a file "
+        "means, defaults filled in.\n"
         "Editors that know JSON Schema check and complete a configuration with `\"$schema\": "
-        "\"dtrain.schema.json\"` as its "
-        "first key.",
+        "\"dtrain.schema.json\"` as its first key.",
         false);
     fputs("# KEYS\n\n", out);
     print_config_keys(out);

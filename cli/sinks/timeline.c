@@ -119,9 +119,8 @@ static void put_span(FILE *out, const struct dt_timeline_event *e, int rank, dou
     char name[64];
     name_span(e, span, name, sizeof name);
     fprintf(out,
-            "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
-            "\"tid\":%d,\"args\":{\"step\":%u,"
-            "\"samples\":%d}}",
+            "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid"
+            "\":%d,\"args\":{\"step\":%u,\"samples\":%d}}",
             name, kind_names[span->kind], 1e6 * (span->begin_s - origin_s),
             1e6 * (double)span->seconds, rank, lane_of(span), span->step, span->n_samples);
 }

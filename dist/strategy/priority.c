@@ -91,8 +91,7 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char
     DT_TRY(dt_mirrored_check(spec, key));
     if (spec->backend != NULL && !spec->backend->host_memory) {
         return dt_error(DT_CONFIG, "distributed.order \"priority\" steps in host memory (use "
-                                   "\"device\": \"cpu\", or \"order\": "
-                                   "\"backward\")");
+                                   "\"device\": \"cpu\", or \"order\": \"backward\")");
     }
     if (spec->backend != NULL && spec->optimizer.clip_norm != 0) {
         return dt_error(

@@ -61,8 +61,7 @@ enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size
     if (out->n_workers < 1) {
         return dt_error(DT_CONFIG,
                         "distributed.parameter_server.servers: %d server%s of %d rank%s leave no "
-                        "worker (use fewer servers or more "
-                        "ranks)",
+                        "worker (use fewer servers or more ranks)",
                         out->n_servers, out->n_servers == 1 ? "" : "s", size, size == 1 ? "" : "s");
     }
     out->works = out->whole || rank < out->n_workers;

@@ -17,15 +17,14 @@
 
 /* It converges within a second, and its batch suits any number of ranks. */
 static const char training[] = "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 4096, "
-                               "\"test_samples\": 512, \"noise\": 0.1}, "
-                               "\"model\": {\"input\": [1, 12, 12], \"layers\": [{\"type\": "
-                               "\"conv2d\", \"filters\": 8, \"kernel\": 3, \"activation\": "
-                               "\"relu\"}, "
-                               "{\"type\": \"max_pool2d\", \"size\": 2}, {\"type\": \"flatten\"}, "
-                               "{\"type\": \"dense\", \"units\": 4}]}, "
-                               "\"train\": {\"epochs\": 5, \"seed\": 1, \"batch\": {\"global\": "
-                               "64}, \"optimizer\": {\"type\": \"adam\", \"lr\": 0.01}}, "
-                               "\"distributed\": {\"check_every\": 1}, \"log\": {\"every_s\": 0}}";
+                               "\"test_samples\": 512, \"noise\": 0.1}, \"model\": {\"input\": [1, "
+                               "12, 12], \"layers\": [{\"type\": \"conv2d\", \"filters\": 8, "
+                               "\"kernel\": 3, \"activation\": \"relu\"}, {\"type\": "
+                               "\"max_pool2d\", \"size\": 2}, {\"type\": \"flatten\"}, {\"type\": "
+                               "\"dense\", \"units\": 4}]}, \"train\": {\"epochs\": 5, \"seed\": "
+                               "1, \"batch\": {\"global\": 64}, \"optimizer\": {\"type\": "
+                               "\"adam\", \"lr\": 0.01}}, \"distributed\": {\"check_every\": 1}, "
+                               "\"log\": {\"every_s\": 0}}";
 
 #define CHECK(name, meaning) dt_accept_##name,
 static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a,
@@ -275,18 +274,17 @@ const struct dt_command dt_command_accept = {
     .usage = "mpirun -np 4 dtrain accept [--short] [--run DIR] [--baseline FILE]\n"
              "      [--junit FILE] [--json FILE] [--html FILE] [--inject FAULT]...",
     .examples = "  srun --mpi=pmi2 dtrain accept --run runs/acceptance --junit accept.xml\n",
-    .more = "Runs each check and prints PASS or FAIL: all ranks run, of one version and as many "
-            "on each host; `dtrain doctor` finds no problem; Horovod's worked example of the "
-            "gradient tape is reproduced bit for bit; the backward pass agrees with finite "
-            "differences; every allreduce algorithm, also between GPUs, gives exact sums of "
-            "integers; of three hosts or more none is 38 % below the median in messages between "
-            "any two ranks, memory bandwidth and matrix products, or has twice the latency; a "
-            "training of a few seconds, on GPUs if there are any, keeps its replicas equal after "
-            "each step; every rank reads its checkpoint; a frozen rank is named within a second. "
-            "With fewer hosts, and without `--baseline`, figures cannot be compared with "
-            "anything: their row is MEASURED. A failed check ends the program with status 1; "
-            "`--inject` makes the training fail. The files begin with date, command, commit, MPI "
-            "and the hosts' hardware.",
+    .more = "Runs each check and prints PASS or FAIL: all ranks run, of one version and as many on "
+            "each host; `dtrain doctor` finds no problem; Horovod's worked example of the gradient "
+            "tape is reproduced bit for bit; the backward pass agrees with finite differences; "
+            "every allreduce algorithm, also between GPUs, gives exact sums of integers; of three "
+            "hosts or more none is 38 % below the median in messages between any two ranks, memory "
+            "bandwidth and matrix products, or has twice the latency; a training of a few seconds, "
+            "on GPUs if there are any, keeps its replicas equal after each step; every rank reads "
+            "its checkpoint; a frozen rank is named within a second. With fewer hosts, and without "
+            "`--baseline`, figures cannot be compared with anything: their row is MEASURED. A "
+            "failed check ends the program with status 1; `--inject` makes the training fail. The "
+            "files begin with date, command, commit, MPI and the hosts' hardware.",
     .options =
         {
             [DT_OPTION_RUN] = {DT_TAKEN, "folder for its files; default runs/accept/<UTC time>"},

@@ -42,11 +42,10 @@ static void put_cell(FILE *out, const struct page *p, int i, int rank)
 
 static void put_grid(FILE *out, const struct page *p)
 {
-    fputs("<h2 class=\"part\">Hosts and checks</h2>\n<p>\u2713 passed, \u25cb measured, with "
-          "nothing to compare with, \u2013 "
-          "skipped. "
-          "Figures are those of a host's slowest rank.</p>\n<div class=\"wide\"><table "
-          "class=\"grid-table\"><thead><tr><th>host",
+    fputs("<h2 class=\"part\">Hosts and checks</h2>\n"
+          "<p>\u2713 passed, \u25cb measured, with nothing to compare with, \u2013 skipped. "
+          "Figures are those of a host's slowest rank.</p>\n"
+          "<div class=\"wide\"><table class=\"grid-table\"><thead><tr><th>host",
           out);
     for (int i = 0; i < p->outcome->n_done; i++) {
         fprintf(out, "<th>%s", dt_accept_names[i]);
@@ -79,8 +78,7 @@ static void put_rows(FILE *out, const struct page *p)
 {
     const struct dt_accept_outcome *outcome = p->outcome;
     fputs("<h2 class=\"part\">Results</h2>\n<div class=\"wide\"><table "
-          "class=\"rows\"><thead><tr><th>check<th>verdict<th>time"
-          "<th>result</thead><tbody>\n",
+          "class=\"rows\"><thead><tr><th>check<th>verdict<th>time<th>result</thead><tbody>\n",
           out);
     for (int i = 0; i < outcome->n_done; i++) {
         const struct dt_accept_row *row = &outcome->rows[i];

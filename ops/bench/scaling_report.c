@@ -125,8 +125,7 @@ static void put_table(FILE *out, const struct dt_scaling *s)
     fprintf(
         out,
         "<div class=\"wide\"><table><thead><tr><th>scaling</th><th>ranks</th><th>batch</th><th>ms "
-        "a step</th><th>%s/s</th>"
-        "<th>efficiency</th></tr></thead>\n<tbody>",
+        "a step</th><th>%s/s</th><th>efficiency</th></tr></thead>\n<tbody>",
         s->unit);
     for (int i = 0; i < s->n_rows; i++) {
         const struct dt_scaling_row *row = &s->rows[i];
@@ -150,16 +149,14 @@ static void put_body(FILE *out, const void *context)
             "<h1>Scaling to %d rank%s</h1>\n<p>%s; medians of %d training steps on a host with %d "
             "cores.</p>\n"
             "<div class=\"cards\"><div class=\"card\"><h2>Speed</h2><p>How many times as fast as "
-            "one rank. Blue: weak, %s. "
-            "Orange: strong, %s.</p>\n",
+            "one rank. Blue: weak, %s. Orange: strong, %s.</p>\n",
             most_ranks(s), most_ranks(s) == 1 ? "" : "s", text, DT_SCALING_STEPS,
             dt_bench_n_cores(), dt_scaling_meanings[DT_SCALING_WEAK],
             dt_scaling_meanings[DT_SCALING_STRONG]);
     draw(out, s);
     fprintf(out,
             "</div>\n<div class=\"card\"><h2>Efficiency</h2><p>%s/s over those of one rank times "
-            "the ranks. Where the batch stays, "
-            "that is T1 / (n Tn).</p>\n",
+            "the ranks. Where the batch stays, that is T1 / (n Tn).</p>\n",
             s->unit);
     put_table(out, s);
     fputs("</div></div>\n", out);

@@ -297,8 +297,7 @@ static void check_random_tail(void)
     }
     snprintf(case_text, sizeof case_text,
              "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %d by %d, dropout %g, "
-             "flatten %d, bias %d, shift %zu, "
-             "in place %d, strange %d, winners kept %d",
+             "flatten %d, bias %d, shift %zu, in place %d, strange %d, winners kept %d",
              k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool,
              t->pool_size, t->pool_stride, (double)t->dropout_rate, t->flatten, k.with_bias,
              k.shift, k.in_place, strange, k.keeps);

@@ -259,8 +259,7 @@ static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
             ? "faulty allreduce: NCCL: another error; fake: the connection to a peer was closed "
               "(NCCL_DEBUG=INFO shows more; in a container: --ipc=host, or --shm-size=1g)"
             : "faulty allreduce: NCCL: remote process exited or there was a network error; fake: "
-              "the "
-              "connection to a peer was closed (NCCL_DEBUG=INFO shows more)";
+              "the connection to a peer was closed (NCCL_DEBUG=INFO shows more)";
     CHECK_INT(status, code == ncclSystemError ? DT_UNAVAILABLE : DT_STALLED);
     CHECK_HAS(dt_error_text(), hit ? words : "faulty allreduce stalled for ");
     dt_error_clear();

@@ -67,16 +67,14 @@ int posix_memalign(void **memory, size_t alignment, size_t n_bytes)
 #endif
 
 static const char config_text[] =
-    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 600, \"test_samples\": 32},"
-    " \"model\": {\"input\": [1, 12, 12], \"layers\": ["
-    "  {\"type\": \"conv2d\", \"filters\": 8, \"kernel\": 3, \"activation\": \"relu\"}, {\"type\": "
-    "\"max_pool2d\", \"size\": 2},"
-    "  {\"type\": \"dropout\", \"rate\": 0.25}, {\"type\": \"flatten\"}, {\"type\": \"dense\", "
-    "\"units\": 10}],"
-    "  \"loss\": \"softmax_cross_entropy\"},"
-    " \"train\": {\"epochs\": 3, \"batch\": {\"per_rank\": 8}, \"accumulate\": 2,"
-    "  \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, \"distributed\": {\"check_every\": 2},"
-    " \"log\": {\"every_steps\": 2}}"; /* gradients are measured */
+    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 600, \"test_samples\": 32}, "
+    "\"model\": {\"input\": [1, 12, 12], \"layers\": [  {\"type\": \"conv2d\", \"filters\": 8, "
+    "\"kernel\": 3, \"activation\": \"relu\"}, {\"type\": \"max_pool2d\", \"size\": 2},  "
+    "{\"type\": \"dropout\", \"rate\": 0.25}, {\"type\": \"flatten\"}, {\"type\": \"dense\", "
+    "\"units\": 10}],  \"loss\": \"softmax_cross_entropy\"}, \"train\": {\"epochs\": 3, \"batch\": "
+    "{\"per_rank\": 8}, \"accumulate\": 2,  \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, "
+    "\"distributed\": {\"check_every\": 2}, \"log\": {\"every_steps\": 2}}"; /* gradients are
+                                                                                measured */
 
 static void steps(struct dt_trainer *trainer, int n)
 {

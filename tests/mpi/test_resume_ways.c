@@ -16,15 +16,11 @@ enum { N_BEFORE = 3, N_AFTER = 3, MAX_SETS = 8 };
 /* Two buckets: one of few elements, and one that several ranks of a host carry in slices. */
 static const char config_text[] =
     "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 96, \"test_samples\": 8, "
-    "\"sharding\": \"global\"},"
-    " \"model\": {\"input\": [1, 12, 12], \"layers\": ["
-    "  {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 120, \"activation\": \"relu\"}, "
-    "{\"type\": \"dense\", \"units\": "
-    "4}]},"
-    " \"train\": {\"epochs\": 1, \"batch\": {\"global\": 12}, \"optimizer\": {\"type\": \"sgd\", "
-    "\"momentum\": 0.9, \"lr\": 0.05}},"
-    " \"distributed\": {\"bucket_mb\": 0, \"check_every\": 1}, \"device\": \"cpu\", \"threads\": "
-    "1}";
+    "\"sharding\": \"global\"}, \"model\": {\"input\": [1, 12, 12], \"layers\": [  {\"type\": "
+    "\"flatten\"}, {\"type\": \"dense\", \"units\": 120, \"activation\": \"relu\"}, {\"type\": "
+    "\"dense\", \"units\": 4}]}, \"train\": {\"epochs\": 1, \"batch\": {\"global\": 12}, "
+    "\"optimizer\": {\"type\": \"sgd\", \"momentum\": 0.9, \"lr\": 0.05}}, \"distributed\": "
+    "{\"bucket_mb\": 0, \"check_every\": 1}, \"device\": \"cpu\", \"threads\": 1}";
 
 #define KEY(key, value) "distributed." key "=" value
 #define ADDS(name) KEY("allreduce", name)

@@ -163,8 +163,7 @@ static enum dt_status check_connection(void)
     }
     return dt_error(DT_CONFIG,
                     "PMI_FD=%.20s: the connection to the launcher is closed (let the wrapper that "
-                    "starts dtrain keep "
-                    "inherited files open)",
+                    "starts dtrain keep inherited files open)",
                     fd);
 }
 

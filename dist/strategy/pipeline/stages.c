@@ -81,8 +81,7 @@ static enum dt_status cut_by_hand(const struct dt_model *model, const struct dt_
     if (cut->n != out->n - 1) {
         return dt_error(DT_CONFIG,
                         "distributed.pipeline.cut names %d block%s for the stages behind the "
-                        "first, but %d ranks make %d of these "
-                        "(name %d, or use %d ranks)",
+                        "first, but %d ranks make %d of these (name %d, or use %d ranks)",
                         cut->n, cut->n == 1 ? "" : "s", out->n, out->n - 1, out->n - 1, cut->n + 1);
     }
     for (int i = 0, begin = 0, end = model->n_blocks; i < out->n;
@@ -148,8 +147,7 @@ static enum dt_status check(const struct dt_model *model, int n_stages)
     if (n_stages > n_trained) {
         return dt_error(DT_CONFIG,
                         "distributed.strategy \"pipeline\": %d ranks, but only %d block%s with "
-                        "parameters to share out (use fewer "
-                        "ranks)",
+                        "parameters to share out (use fewer ranks)",
                         n_stages, n_trained, n_trained == 1 ? "" : "s");
     }
     return DT_OK;

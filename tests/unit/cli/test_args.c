@@ -67,8 +67,7 @@ static const char *const bad[][2] = {
     {"--config a --print-config=1", "--print-config takes no value"},
     {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
     {"run --config a", "unknown command 'run' (one of train, eval, predict, export, plan, report, "
-                       "compare, watch, doctor, accept, "
-                       "sweep, slurm, bench, lab, help)"},
+                       "compare, watch, doctor, accept, sweep, slurm, bench, lab, help)"},
     {"bench", "unknown command 'bench' (one of bench blocks, bench scaling, bench allreduce)"},
     {"bench --config a", "unknown command 'bench' (one of"},
     {"bench blcoks --config a", "unknown command 'bench blcoks' (did you mean 'bench blocks'?)"},

@@ -235,16 +235,13 @@ static const char *const good[] = {
           "\"warmup_epochs\": 2.5"),
     TRAIN("\"schedule\": {\"type\": \"cosine\", \"min_lr\": 1e-7}, \"lr_scaling\": \"sqrt\""),
     TRAIN("\"schedule\": {\"type\": \"plateau\", \"metric\": \"test_accuracy\", \"min_delta\": "
-          "0.01, \"patience\": 1, \"min_lr\": "
-          "0}"),
+          "0.01, \"patience\": 1, \"min_lr\": 0}"),
     TRAIN("\"early_stopping\": {\"metric\": \"test_loss\", \"patience\": 1, \"min_delta\": 2}"),
     LAYERS("[{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 3, \"stride\": 2, \"padding\": "
-           "\"same\", \"activation\": \"tanh\", "
-           "\"init\": \"he_normal\"}, {\"type\": \"relu\"}, {\"type\": \"avg_pool2d\", \"size\": "
-           "2, \"stride\": 1}, "
-           "{\"type\": \"sigmoid\"}, {\"type\": \"tanh\"}, {\"type\": \"max_pool2d\", \"size\": "
-           "3}, {\"type\": \"flatten\"}, "
-           "{\"type\": \"dropout\", \"rate\": 0}, " DENSE "]"),
+           "\"same\", \"activation\": \"tanh\", \"init\": \"he_normal\"}, {\"type\": \"relu\"}, "
+           "{\"type\": \"avg_pool2d\", \"size\": 2, \"stride\": 1}, {\"type\": \"sigmoid\"}, "
+           "{\"type\": \"tanh\"}, {\"type\": \"max_pool2d\", \"size\": 3}, {\"type\": "
+           "\"flatten\"}, {\"type\": \"dropout\", \"rate\": 0}, " DENSE "]"),
     LINEAR("[1]", "mean_squared_error"),
     WITH("\"distributed\": {\"average\": false, \"broadcast\": false, \"overlap\": false, "
          "\"bucket_mb\": 0.5}"),

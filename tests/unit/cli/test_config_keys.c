@@ -158,9 +158,8 @@ static void check_threads(const char *threads, const char *description)
     struct dt_world alone = {.size = 1, .local_size = 1};
     snprintf(config, sizeof config,
              "{" DATA ", \"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", "
-             "\"filters\": 4, \"kernel\": 3, "
-             "\"activation\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": "
-             "8, \"activation\": "
+             "\"filters\": 4, \"kernel\": 3, \"activation\": \"relu\"}, {\"type\": "
+             "\"flatten\"}, {\"type\": \"dense\", \"units\": 8, \"activation\": "
              "\"tanh\"}, {\"type\": \"dense\", \"units\": 4}]}, \"threads\": %s}",
              threads);
     sample_dir_make(dir);

@@ -61,9 +61,8 @@ static void make_run(void)
         "[1,2]}\n");
     put("summary.json",
         "{\"exit_code\":0,\"started\":5,\"ranks_ms_per_step\":[{\"forward\":1},{\"forward\":2}]}");
-    put("trace.json", "{\"traceEvents\":[{\"cat\":\"forward\",\"name\":\"forward\",\"ph\":\"X\","
-                      "\"ts\":0,\"dur\":9,\"pid\":0,"
-                      "\"args\":{\"step\":1}}]}");
+    put("trace.json", "{\"traceEvents\":[{\"cat\":\"forward\",\"name\":\"forward\",\"ph\":\"X\",\"t"
+                      "s\":0,\"dur\":9,\"pid\":0,\"args\":{\"step\":1}}]}");
 }
 
 /* Two samples of 8 x 8 pixels, and a filter. */
