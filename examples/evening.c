@@ -43,8 +43,7 @@ static const struct dt_optimizer_spec adam = {
 
 /* The parts of dist/ that the program links. */
 static const struct dt_strategy_row *const strategies[] = {&dt_mirrored_strategy, NULL};
-static const struct dt_allreduce_row *const allreduces[] = {&dt_schedule_allreduce,
-                                                            &dt_mpi_allreduce, NULL};
+static const struct dt_allreduce_row *const allreduces[] = {&dt_schedule_allreduce, NULL};
 static const struct dt_algorithm algorithms[] = {{.name = "ring",
                                                   .n_rounds = dt_ring_n_rounds,
                                                   .round = dt_ring_round,
@@ -275,7 +274,7 @@ int main(int argc, char **argv)
         }
     }
     MPI_Init(&argc, &argv);
-    enum dt_status s = dt_world_join(&e.world);
+    enum dt_status s = dt_world_join(&e.world, dt_comm_open_mpi);
     s = s == DT_OK ? run(&e, weights) : s;
     if (s != DT_OK) {
         fprintf(stderr, "evening: %s\n", dt_error_text());

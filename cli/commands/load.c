@@ -1,5 +1,6 @@
 #include "cli/commands/load.h"
 
+#include "dist/ranks/liveness/start_watch.h"
 #include "train/data_spec.h"
 
 enum dt_status dt_load_config(const struct dt_args *args, struct dt_config *config)

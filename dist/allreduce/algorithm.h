@@ -89,19 +89,12 @@ const struct dt_algorithm *dt_algorithm_find(const char *name); /* NULL: none is
 #define DT_SEGMENT_ELEMS ((size_t)1 << 18) /* of a segment, at most: 1 MiB */
 
 /* The schedule with its segments: segment s is one round behind segment s - 1. */
+int dt_algorithm_n_segments(const struct dt_algorithm *algorithm, size_t n_elems);
 int dt_algorithm_n_rounds(const struct dt_algorithm *algorithm, int size, size_t n_elems);
 int dt_algorithm_max_moves(const struct dt_algorithm *algorithm, int size,
                            size_t n_elems); /* of a rank in one round */
 int dt_algorithm_round(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
                        int round, struct dt_move *moves);
-struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size,
-                                       size_t n_elems);
-/* What one rank sends, counted move by move; with `host_roots`, each rank's host, to other hosts
- * alone. moves: room for dt_algorithm_max_moves. */
-struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
-                                       size_t n_elems, const int *host_roots,
-                                       struct dt_move *moves);
-
 #define DT_ALGORITHM_DECLARE(constant, name, c_name, ...)                                          \
     int dt_##c_name##_n_rounds(int size);                                                          \
     int dt_##c_name##_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves); \
@@ -115,61 +108,6 @@ DT_ALGORITHM_LIST(DT_ALGORITHM_DECLARE)
 static inline size_t dt_piece_begin(size_t n_elems, int i, int n_pieces)
 {
     return (size_t)((unsigned __int128)n_elems * (unsigned)i / (unsigned)n_pieces);
-}
-
-/* The number of times that 1 has to be doubled to reach `size`. */
-static inline int dt_log2_ceil(int size)
-{
-    int n = 0;
-    while (n < 31 && (int64_t)1 << n < size) {
-        n++;
-    }
-    return n;
-}
-
-/* Algorithms for powers of two, on any number of ranks (Thakur et al.): of the first 2 n_extra
- * ranks, the even ones give what they have to the next one and sit out until they get the sum. */
-struct dt_fold {
-    int n_active, n_levels; /* a power of two, and which */
-    int n_extra;
-};
-
-static inline struct dt_fold dt_fold_of(int size)
-{
-    int n_levels = 0;
-    while (n_levels < 30 && 2 << n_levels <= size) {
-        n_levels++;
-    }
-    return (struct dt_fold){
-        .n_active = 1 << n_levels, .n_levels = n_levels, .n_extra = size - (1 << n_levels)};
-}
-
-/* A rank's number among the active ones; -1: it sits out. */
-static inline int dt_fold_number(const struct dt_fold *fold, int rank)
-{
-    if (rank >= 2 * fold->n_extra) {
-        return rank - fold->n_extra;
-    }
-    return rank % 2 == 1 ? rank / 2 : -1;
-}
-
-static inline int dt_fold_rank(const struct dt_fold *fold, int number)
-{
-    return number < fold->n_extra ? 2 * number + 1 : number + fold->n_extra;
-}
-
-/* The moves of the first of all rounds, or of the last one: from a rank that sits out to its
- * neighbour, or back. */
-static inline int dt_fold_moves(const struct dt_fold *fold, int rank, size_t n_elems, bool back,
-                                struct dt_move *moves)
-{
-    if (rank >= 2 * fold->n_extra) {
-        return 0;
-    }
-    const bool sits_out = rank % 2 == 0;
-    moves[0] = (struct dt_move){.peer = sits_out ? rank + 1 : rank - 1, .end = n_elems};
-    moves[0].kind = sits_out != back ? DT_SEND : back ? DT_REPLACE : DT_ADD;
-    return 1;
 }
 
 #endif

@@ -5,8 +5,21 @@
 
 #include "base/memory.h"
 
-#define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
-#define BEHIND_BYTES ((size_t)256)    /* readable behind an array, as a backend's have it */
+#define BEHIND_BYTES ((size_t)256) /* readable behind an array, as a backend's have it */
+
+#define NAME(constant, name, ...) name,
+const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES] = {DT_ALLREDUCE_LIST(NAME)};
+
+const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
+                                                  enum dt_allreduce_type type)
+{
+    for (int i = 0; i < rows->n_algorithms; i++) {
+        if (strcmp(rows->algorithms[i].name, dt_allreduce_names[type]) == 0) {
+            return &rows->algorithms[i];
+        }
+    }
+    return NULL;
+}
 
 enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
@@ -26,7 +39,7 @@ enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt
 enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm,
                                       struct dt_wire **out)
 {
-    DT_TRY(dt_wire_open_mpi(comm, out));
+    DT_TRY(comm->ops->wire_open(comm, out));
     return spec->delay != NULL ? spec->delay_open(*out, spec->delay, out) : DT_OK;
 }
 
@@ -73,28 +86,4 @@ bool dt_allreduce_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 {
     *out = (struct dt_wire_sent){0};
     return a->ops->sent(a, out);
-}
-
-int dt_allreduce_n_slices(const struct dt_comm *comm, size_t n_elems)
-{
-    const size_t n_worth = (n_elems + SLICE_ELEMS - 1) / SLICE_ELEMS;
-    return n_worth < (size_t)comm->n_across ? (int)n_worth : comm->n_across;
-}
-
-struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *a, size_t n_elems)
-{
-    if (a->shared == NULL) {
-        return dt_algorithm_formula(a->algorithm, a->comm->size, n_elems);
-    }
-    const int n_slices = dt_allreduce_n_slices(a->comm, n_elems);
-    struct dt_traffic all = {0};
-    for (int i = 0; i < n_slices; i++) {
-        const size_t begin = dt_piece_begin(n_elems, i, n_slices),
-                     end = dt_piece_begin(n_elems, i + 1, n_slices);
-        const struct dt_traffic slice =
-            dt_algorithm_formula(a->algorithm, a->comm->n_hosts, end - begin);
-        all.messages += slice.messages;
-        all.elements += slice.elements;
-    }
-    return all;
 }

@@ -155,15 +155,6 @@ enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size
  * messages. */
 bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
 
-/* Into how many slices a range of so many elements is cut for its way between the hosts of a
- * communicator, on all ranks alike; the k-th rank of every host carries slice k, which begins at
- * dt_piece_begin. */
-int dt_allreduce_n_slices(const struct dt_comm *comm, size_t n_elems);
-
-/* What all ranks together should send for a sum of so many elements, by the formula of `algorithm`.
- */
-struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *allreduce, size_t n_elems);
-
 /* For implementations: the wire between the ranks of `comm`. */
 enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm,
                                       struct dt_wire **out);

@@ -3,6 +3,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "dist/allreduce/formula.h"
+
 #define PIECE_ELEMS DT_HOST_SUM_PIECE
 
 /* One range's round, at the end of the shared memory. Each counter is written by all ranks of the

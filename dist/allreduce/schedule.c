@@ -67,7 +67,8 @@ static enum dt_status open_parts(struct schedule *self, const struct dt_allreduc
 
 static bool serves(const struct dt_allreduce_spec *spec)
 {
-    return spec->comm->size > 1 && dt_allreduce_algorithm(&spec->rows, spec->type) != NULL;
+    return spec->comm->ops->wire_open != NULL &&
+           dt_allreduce_algorithm(&spec->rows, spec->type) != NULL;
 }
 
 static enum dt_status schedule_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)

@@ -1,11 +1,6 @@
-/* The names of the configuration's `distributed.allreduce`, their meanings, and the compressions
- * that go with them; usable without a communicator. */
-#include <string.h>
-
+/* The meanings of the configuration's `distributed.allreduce`, and the compressions that go with
+ * them. */
 #include "dist/allreduce/allreduce.h"
-
-#define NAME(constant, name, ...) name,
-const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES] = {DT_ALLREDUCE_LIST(NAME)};
 
 #define MEANING(constant, name, meaning) meaning,
 #define ALGORITHM_MEANING(constant, name, c_name, gathers, pipelined, meaning) meaning,
@@ -20,17 +15,6 @@ const char *dt_allreduce_meaning(enum dt_allreduce_type type)
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
 {
     return type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED;
-}
-
-const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
-                                                  enum dt_allreduce_type type)
-{
-    for (int i = 0; i < rows->n_algorithms; i++) {
-        if (strcmp(rows->algorithms[i].name, dt_allreduce_names[type]) == 0) {
-            return &rows->algorithms[i];
-        }
-    }
-    return NULL;
 }
 
 bool dt_allreduce_compresses(const struct dt_allreduce_rows *rows, enum dt_allreduce_type type,

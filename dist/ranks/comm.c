@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <sched.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 
@@ -25,21 +24,6 @@ size_t dt_type_bytes(enum dt_type type)
         return 8;
     }
     return 0;
-}
-
-enum dt_status dt_comm_timeout_from_env(double *seconds)
-{
-    const char *text = getenv("DTRAIN_TIMEOUT");
-    if (text == NULL) {
-        return DT_OK;
-    }
-    char *end = NULL;
-    const double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= DT_TIMEOUT_MIN_S && value <= DT_TIMEOUT_MAX_S)) {
-        return dt_error(DT_CONFIG, "DTRAIN_TIMEOUT: expected seconds 2..3600, got '%s'", text);
-    }
-    *seconds = value;
-    return DT_OK;
 }
 
 void dt_comm_close(struct dt_comm *comm)

@@ -36,7 +36,9 @@ struct dt_request {
     bool urgent; /* for `progress`: nobody waits for anything else now. Set by who waits */
 };
 
-/* All slots are mandatory. */
+struct dt_wire;
+
+/* All slots but wire_open are mandatory. */
 struct dt_comm_ops {
     const char *name; /* "self", "mpi"; a test may bring its own */
     enum dt_status (*allreduce_start)(struct dt_comm *comm, void *buffer, size_t n_elems,
@@ -49,6 +51,8 @@ struct dt_comm_ops {
         struct dt_request *request); /* all: size * n_bytes_each, in rank order */
     enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request,
                            bool *done); /* never blocks */
+    /* Messages between two of its ranks (wire.h). NULL: there are none. */
+    enum dt_status (*wire_open)(struct dt_comm *comm, struct dt_wire **out);
     void (*close)(struct dt_comm *comm);
 };
 
@@ -93,16 +97,12 @@ struct dt_comm {
 };
 
 #define DT_TIMEOUT_DEFAULT_S 60.0
-#define DT_TIMEOUT_MIN_S 2.0
-#define DT_TIMEOUT_MAX_S 3600.0
-
-/* The limit that the environment variable DTRAIN_TIMEOUT sets, else *seconds stays as it is.
- * DT_CONFIG: not a number in range. */
-enum dt_status dt_comm_timeout_from_env(double *seconds);
 
 enum dt_status dt_comm_open_self(struct dt_comm **out); /* one rank; needs no MPI */
-enum dt_status dt_comm_open_mpi(
-    struct dt_comm **out); /* over a private duplicate of MPI_COMM_WORLD; after dt_world_open */
+/* Over a private duplicate of MPI_COMM_WORLD, as if each rank were on a host of its own; and with
+ * the hosts known. After MPI_Init. */
+enum dt_status dt_comm_open_mpi(struct dt_comm **out);
+enum dt_status dt_comm_open_hosts(struct dt_comm **out);
 /* The first n ranks of a communicator in one of their own; NULL on the others. Every rank of `comm`
  * calls it; each that got one closes it. */
 enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **out);

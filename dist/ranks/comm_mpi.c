@@ -1,33 +1,13 @@
-/* Collectives over MPI, each started without blocking. */
+/* Collectives and messages over MPI, each started without blocking. */
 #include <limits.h>
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dist/ranks/comm_mpi.h"
-
-struct mpi_comm {
-    struct dt_comm base;
-    MPI_Comm all;  /* private, so that no message can meet another's */
-    MPI_Comm host; /* the ranks that share memory with this one */
-};
+#include "dist/ranks/wire.h"
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into dt_request.handle");
-
-static struct mpi_comm *mpi_of(struct dt_comm *comm)
-{
-    return (struct mpi_comm *)comm;
-}
-
-MPI_Comm dt_comm_mpi_handle(struct dt_comm *comm)
-{
-    return mpi_of(comm)->all;
-}
-
-MPI_Comm dt_comm_mpi_host(struct dt_comm *comm)
-{
-    return mpi_of(comm)->host;
-}
 
 /* Wrong arguments are our bug; everything else is a peer, the network, or ranks that disagree on a
  * message's length. */
@@ -90,7 +70,7 @@ static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, si
 {
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_type(type), mpi_op(op),
-                                    mpi_of(comm)->all, &handle);
+                                    dt_mpi_comm_of(comm)->all, &handle);
     return mpi_started(request, handle, code);
 }
 
@@ -98,7 +78,8 @@ static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, si
                                           int root, struct dt_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
-    const int code = MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, mpi_of(comm)->all, &handle);
+    const int code =
+        MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, dt_mpi_comm_of(comm)->all, &handle);
     return mpi_started(request, handle, code);
 }
 
@@ -108,7 +89,7 @@ static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine
     MPI_Request handle = MPI_REQUEST_NULL;
     const int n = (int)n_bytes_each;
     const int code =
-        MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, mpi_of(comm)->all, &handle);
+        MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, dt_mpi_comm_of(comm)->all, &handle);
     return mpi_started(request, handle, code);
 }
 
@@ -129,9 +110,91 @@ static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request,
     return DT_OK;
 }
 
+/* ---- messages between two ranks; collectives on the same communicator never meet them */
+
+struct mpi_wire {
+    struct dt_wire base;
+    struct dt_mpi_comm *comm; /* borrowed */
+};
+
+static MPI_Comm all_of(const struct dt_wire *wire)
+{
+    return ((const struct mpi_wire *)wire)->comm->all;
+}
+
+static enum dt_status message_started(int code, MPI_Request handle, struct dt_wire_request *request)
+{
+    memcpy(&request->handle, &handle, sizeof handle);
+    return code == MPI_SUCCESS ? DT_OK : dt_comm_mpi_error(code, "a message between two ranks");
+}
+
+/* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker): their wait is dt_comm_wait */
+static enum dt_status wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
+                                size_t n_bytes, struct dt_wire_request *request)
+{
+    MPI_Request handle = MPI_REQUEST_NULL;
+    if (((const struct mpi_wire *)wire)->comm->base.cut) {
+        return message_started(MPI_SUCCESS, handle, request);
+    }
+    const int code = MPI_Isend(bytes, (int)n_bytes, MPI_BYTE, peer, tag, all_of(wire), &handle);
+    return message_started(code, handle, request);
+}
+
+static enum dt_status wire_receive(struct dt_wire *wire, int peer, int tag, void *bytes,
+                                   size_t n_bytes, struct dt_wire_request *request)
+{
+    MPI_Request handle = MPI_REQUEST_NULL;
+    const int code = MPI_Irecv(bytes, (int)n_bytes, MPI_BYTE, peer, tag, all_of(wire), &handle);
+    return message_started(code, handle, request);
+}
+
+/* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
+
+static enum dt_status wire_test(struct dt_wire *wire, struct dt_wire_request *request, bool *done)
+{
+    (void)wire;
+    MPI_Request handle;
+    int flag = 0;
+    memcpy(&handle, &request->handle, sizeof handle);
+    const int code = MPI_Test(&handle, &flag, MPI_STATUS_IGNORE);
+    *done = flag != 0;
+    return message_started(code, handle, request);
+}
+
+static void wire_close(struct dt_wire *wire)
+{
+    free(wire->sent);
+    free(wire);
+}
+
+static const struct dt_wire_ops wire_ops = {.name = "mpi",
+                                            .send = wire_send,
+                                            .receive = wire_receive,
+                                            .test = wire_test,
+                                            .close = wire_close};
+
+enum dt_status dt_wire_open_mpi(struct dt_comm *comm, struct dt_wire **out)
+{
+    struct mpi_wire *wire = malloc(sizeof *wire);
+    struct dt_wire_count *sent = calloc((size_t)comm->size, sizeof *sent);
+    if (wire == NULL || sent == NULL) {
+        free(wire);
+        free(sent);
+        return dt_error(DT_NO_MEMORY, "no memory for the wire");
+    }
+    *wire = (struct mpi_wire){
+        .base = {.ops = &wire_ops, .rank = comm->rank, .size = comm->size, .sent = sent},
+        .comm = dt_mpi_comm_of(comm)};
+    wire->base.host_roots = comm->host_roots;
+    *out = &wire->base;
+    return DT_OK;
+}
+
+/* ---- opening and closing */
+
 static void mpi_close(struct dt_comm *comm)
 {
-    struct mpi_comm *self = mpi_of(comm);
+    struct dt_mpi_comm *self = dt_mpi_comm_of(comm);
     dt_comm_close(comm->across);
     if (comm->liveness != NULL) {
         comm->liveness->close(comm->liveness);
@@ -139,9 +202,7 @@ static void mpi_close(struct dt_comm *comm)
     if (self->host != MPI_COMM_NULL) {
         MPI_Comm_free(&self->host);
     }
-    if (self->all != MPI_COMM_NULL) {
-        MPI_Comm_free(&self->all);
-    }
+    MPI_Comm_free(&self->all);
     free(self->base.host_roots);
     free(self);
 }
@@ -152,114 +213,41 @@ static const struct dt_comm_ops mpi_ops = {
     .broadcast_start = mpi_broadcast_start,
     .allgather_start = mpi_allgather_start,
     .test = mpi_test,
+    .wire_open = dt_wire_open_mpi,
     .close = mpi_close,
 };
 
-static struct mpi_comm *new_comm(void)
+struct dt_mpi_comm *dt_comm_mpi_over(MPI_Comm all)
 {
-    struct mpi_comm *self = calloc(1, sizeof *self);
+    struct dt_mpi_comm *self = calloc(1, sizeof *self);
     if (self != NULL) {
-        *self = (struct mpi_comm){
+        *self = (struct dt_mpi_comm){
             .base = {.ops = &mpi_ops, .silent = -1, .timeout_s = DT_TIMEOUT_DEFAULT_S},
-            .all = MPI_COMM_NULL,
+            .all = all,
             .host = MPI_COMM_NULL};
+        struct dt_comm *base = &self->base;
+        MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+        MPI_Comm_rank(all, &base->rank);
+        MPI_Comm_size(all, &base->size);
+        base->host_root = base->rank;
+        base->local_size = 1;
+        base->n_hosts = base->size;
     }
     return self;
-}
-
-/* Of ranks with the same number on their hosts. */
-static int open_across(struct mpi_comm *self)
-{
-    struct dt_comm *base = &self->base;
-    const int way = base->local_rank < base->n_across ? base->local_rank : MPI_UNDEFINED;
-    MPI_Comm members;
-    const int code = MPI_Comm_split(self->all, way, base->host_root, &members);
-    if (code != MPI_SUCCESS || members == MPI_COMM_NULL) {
-        return code;
-    }
-    struct mpi_comm *across = new_comm();
-    if (across == NULL) {
-        return MPI_ERR_NO_MEM;
-    }
-    across->all = members;
-    MPI_Comm_rank(members, &across->base.rank);
-    MPI_Comm_size(members, &across->base.size);
-    base->across = &across->base;
-    return MPI_SUCCESS;
-}
-
-/* How many hosts there are, and the ways between them. */
-static int find_hosts(struct mpi_comm *self)
-{
-    struct dt_comm *base = &self->base;
-    MPI_Comm_rank(self->host, &base->local_rank);
-    MPI_Comm_size(self->host, &base->local_size);
-    const int is_root = base->local_rank == 0;
-    base->host_root = base->rank;
-    int code = MPI_Allreduce(&is_root, &base->n_hosts, 1, MPI_INT, MPI_SUM, self->all);
-    code = code != MPI_SUCCESS ? code : MPI_Bcast(&base->host_root, 1, MPI_INT, 0, self->host);
-    base->host_roots = calloc((size_t)base->size, sizeof(int));
-    if (code != MPI_SUCCESS || base->host_roots == NULL) {
-        return code != MPI_SUCCESS ? code : MPI_ERR_NO_MEM;
-    }
-    code = MPI_Allgather(&base->host_root, 1, MPI_INT, base->host_roots, 1, MPI_INT, self->all);
-    if (code != MPI_SUCCESS || base->n_hosts == 1) {
-        return code;
-    }
-    code = MPI_Allreduce(&base->local_size, &base->n_across, 1, MPI_INT, MPI_MIN, self->all);
-    return code != MPI_SUCCESS ? code : open_across(self);
-}
-
-static int open_comms(struct mpi_comm *self)
-{
-    MPI_Comm_set_errhandler(self->all, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(self->all, &self->base.rank);
-    MPI_Comm_size(self->all, &self->base.size);
-    const int code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank,
-                                         MPI_INFO_NULL, &self->host);
-    return code != MPI_SUCCESS ? code : find_hosts(self);
-}
-
-/* Of the ranks of `all`, which it owns from then on; `code`: what came of making that. */
-static enum dt_status open_over(int code, MPI_Comm all, struct dt_comm **out)
-{
-    struct mpi_comm *self = new_comm();
-    if (self == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for the communicator");
-    }
-    if (code == MPI_SUCCESS) {
-        self->all = all;
-        code = open_comms(self);
-    }
-    if (code != MPI_SUCCESS) {
-        const enum dt_status status = dt_comm_mpi_error(code, "opening the communicator");
-        mpi_close(&self->base);
-        return status;
-    }
-    *out = &self->base;
-    return DT_OK;
 }
 
 enum dt_status dt_comm_open_mpi(struct dt_comm **out)
 {
     MPI_Comm all;
     const int code = MPI_Comm_dup(MPI_COMM_WORLD, &all);
-    return open_over(code, all, out);
-}
-
-enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **out)
-{
-    MPI_Comm members = MPI_COMM_NULL;
-    *out = NULL;
-    if (n == 1) {
-        DT_TRY(comm->rank == 0 ? dt_comm_open_self(out) : DT_OK);
-    } else {
-        const int code = MPI_Comm_split(mpi_of(comm)->all, comm->rank < n ? 0 : MPI_UNDEFINED,
-                                        comm->rank, &members);
-        DT_TRY(comm->rank < n || code != MPI_SUCCESS ? open_over(code, members, out) : DT_OK);
+    if (code != MPI_SUCCESS) {
+        return dt_comm_mpi_error(code, "opening the communicator");
     }
-    if (*out != NULL) {
-        (*out)->timeout_s = comm->timeout_s;
+    struct dt_mpi_comm *self = dt_comm_mpi_over(all);
+    if (self == NULL) {
+        MPI_Comm_free(&all);
+        return dt_error(DT_NO_MEMORY, "no memory for the communicator");
     }
-    return *out != NULL && n > 1 && comm->liveness != NULL ? comm->liveness->open(*out) : DT_OK;
+    *out = &self->base;
+    return DT_OK;
 }

@@ -1,4 +1,4 @@
-/* What other users of MPI here need of the communicator over MPI. */
+/* The communicator over MPI, for other users of MPI here. */
 #ifndef DT_DIST_RANKS_COMM_MPI_H
 #define DT_DIST_RANKS_COMM_MPI_H
 
@@ -6,9 +6,20 @@
 
 #include "dist/ranks/comm.h"
 
-MPI_Comm dt_comm_mpi_handle(
-    struct dt_comm *comm); /* its ranks; of messages from one to another it has none itself */
-MPI_Comm dt_comm_mpi_host(struct dt_comm *comm); /* those that share memory with this one */
+struct dt_mpi_comm {
+    struct dt_comm base;
+    MPI_Comm all;  /* private, so that no message can meet another's */
+    MPI_Comm host; /* the ranks that share memory with this one (hosts.c), or MPI_COMM_NULL */
+};
+
+static inline struct dt_mpi_comm *dt_mpi_comm_of(struct dt_comm *comm)
+{
+    return (struct dt_mpi_comm *)comm;
+}
+
+/* Over the ranks of `all`, which it owns from then on. NULL: no memory, and `all` stays whose it
+ * was. */
+struct dt_mpi_comm *dt_comm_mpi_over(MPI_Comm all);
 enum dt_status dt_comm_mpi_error(int code, const char *name);
 
 #endif

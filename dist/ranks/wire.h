@@ -1,7 +1,7 @@
 /* Messages between two ranks: started, tested, never waited for here. What waits, with a limit and
  * a name, is dt_comm_wait.
  *
- *   wire_mpi.c    over MPI
+ *   comm_mpi.c    over MPI
  *   wire_local.c  between many ranks in one process, for tests and lessons without a launcher
  *   wire_delay.h  over another wire, as slow as one likes */
 #ifndef DT_DIST_RANKS_WIRE_H

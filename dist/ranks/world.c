@@ -13,12 +13,12 @@ void dt_world_name_host(struct dt_world *world)
     }
 }
 
-enum dt_status dt_world_join(struct dt_world *world)
+enum dt_status dt_world_join(struct dt_world *world, dt_comm_open_fn open)
 {
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
     dt_world_name_host(world);
-    DT_TRY(world->size == 1 ? dt_comm_open_self(&world->comm) : dt_comm_open_mpi(&world->comm));
+    DT_TRY(open(&world->comm));
     world->local_rank = world->comm->local_rank;
     world->local_size = world->comm->local_size;
     return DT_OK;

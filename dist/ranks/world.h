@@ -16,9 +16,12 @@ struct dt_world {
     struct dt_report *reports; /* private: room for dt_world_agree */
 };
 
+/* dt_comm_open_mpi, or another. */
+typedef enum dt_status (*dt_comm_open_fn)(struct dt_comm **out);
+
 /* After MPI_Init: rank, size, host and communicator, of a zeroed world. Every rank calls it.
  * DT_NO_MEMORY, DT_STALLED. */
-enum dt_status dt_world_join(struct dt_world *world);
+enum dt_status dt_world_join(struct dt_world *world, dt_comm_open_fn open);
 void dt_world_leave(struct dt_world *world);
 void dt_world_name_host(struct dt_world *world);
 

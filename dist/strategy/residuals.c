@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/allreduce/formula.h"
 #include "dist/compression/error_feedback.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/roles.h"

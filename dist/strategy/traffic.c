@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "dist/allreduce/formula.h"
+
 /* Who sends: all ranks, each bucket as a whole; or those with the same number on their hosts,
  * slices of it. */
 struct senders {

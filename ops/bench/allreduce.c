@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 #include "cli/output.h"
+#include "dist/allreduce/formula.h"
 #include "dist/ranks/launch/stop.h"
+#include "dist/ranks/liveness/start_watch.h"
 #include "dist/strategy/strategies.h"
 #include "ops/bench/allreduce.h"
 #include "train/device.h"

@@ -19,6 +19,7 @@
 #include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/stop.h"
 #include "dist/ranks/liveness/heartbeat.h"
+#include "dist/ranks/liveness/start_watch.h"
 #include "ops/sweep/grid.h"
 #include "ops/sweep/results.h"
 #include "train/data_spec.h"

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/ranks/liveness/clocks.h"
+#include "dist/ranks/liveness/start_watch.h"
 #include "dist/ranks/liveness/table.h"
 #include "dist/ranks/wire.h"
 #include "tests/lib/comm_values.h"
@@ -126,7 +127,7 @@ static void test_too_large(struct dt_comm *comm)
 static void test_late_rank(struct dt_comm *comm)
 {
     struct dt_comm *second;
-    CHECK_OK(dt_comm_open_mpi(&second));
+    CHECK_OK(dt_comm_open_hosts(&second));
     second->timeout_s = DT_TIMEOUT_MAX_S;
     const int late = comm->size - 1;
     const double usual_timeout_s = comm->timeout_s;
@@ -278,7 +279,7 @@ int main(void)
     CHECK_OK(dt_comm_open_self(&self));
     test_all(self);
     dt_comm_close(self);
-    CHECK_OK(dt_comm_open_mpi(&mpi)); /* of one rank too */
+    CHECK_OK(dt_comm_open_hosts(&mpi)); /* of one rank too */
     CHECK_OK(dt_liveness_open(mpi));
     test_all(mpi);
     test_wire_counts(mpi);

@@ -3,6 +3,7 @@
  * against the formula. */
 #include "tests/lib/rig.h"
 
+#include "dist/allreduce/formula.h"
 #include "dist/allreduce/host_sum.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/strategy/grad_sync.h"

@@ -197,7 +197,7 @@ static void test_late_rank(struct dt_comm *comm, struct dt_host_sum *sum)
     const int late = comm->size - 1;
     const double usual_timeout_s = comm->timeout_s;
     char who[64];
-    CHECK_OK(dt_comm_open_mpi(&second));
+    CHECK_OK(dt_comm_open_hosts(&second));
     rig_word_on_late(comm, late, who, sizeof who);
     dt_comm_phase(comm, comm->rank == late ? "sleep" : "step");
     CHECK_OK(dt_comm_barrier(comm, "all know who is late"));

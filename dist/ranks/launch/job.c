@@ -101,7 +101,7 @@ static enum dt_status find_ranks(struct dt_world *world)
     dt_stop_install();
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
     DT_TRY(dt_launch_check(world->size));
-    DT_TRY(dt_world_join(world));
+    DT_TRY(dt_world_join(world, world->size == 1 ? dt_comm_open_self : dt_comm_open_hosts));
     return world->size == 1 ? DT_OK : dt_liveness_open(world->comm);
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +23,21 @@ static struct {
     const char *host;
     double limit_s;
 } watch;
+
+enum dt_status dt_comm_timeout_from_env(double *seconds)
+{
+    const char *text = getenv("DTRAIN_TIMEOUT");
+    if (text == NULL) {
+        return DT_OK;
+    }
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= DT_TIMEOUT_MIN_S && value <= DT_TIMEOUT_MAX_S)) {
+        return dt_error(DT_CONFIG, "DTRAIN_TIMEOUT: expected seconds 2..3600, got '%s'", text);
+    }
+    *seconds = value;
+    return DT_OK;
+}
 
 /* A wrong value is told once the ranks can agree on it. */
 static double limit_from_env(void)

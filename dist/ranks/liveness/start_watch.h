@@ -11,6 +11,12 @@
 
 #include "base/status.h"
 
+#define DT_TIMEOUT_MIN_S 2.0
+#define DT_TIMEOUT_MAX_S 3600.0
+/* The limit that the environment variable DTRAIN_TIMEOUT sets, else *seconds stays as it is.
+ * DT_CONFIG: not a number in range. */
+enum dt_status dt_comm_timeout_from_env(double *seconds);
+
 /* `host`: this one's name; stays in place. DT_NO_MEMORY: no thread to be had. */
 enum dt_status dt_start_watch_open(const char *host);
 void dt_start_watch_close(void); /* the ranks have found each other */

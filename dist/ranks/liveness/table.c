@@ -173,7 +173,7 @@ static void table_close(struct dt_liveness *liveness)
 /* The first rank of the host owns the table; the others look it up. */
 static int open_slots(struct dt_comm *comm, struct table *self)
 {
-    const MPI_Comm host = dt_comm_mpi_host(comm);
+    const MPI_Comm host = dt_mpi_comm_of(comm)->host;
     const MPI_Aint n_bytes =
         comm->local_rank == 0 ? (MPI_Aint)sizeof(struct slot) * comm->local_size : 0;
     int code =

@@ -5,6 +5,7 @@
 #include "tests/lib/guarded.h"
 
 #include "dist/allreduce/executor.h"
+#include "dist/allreduce/formula.h"
 #include "tests/lib/codec_of.h"
 
 #define MAX_RANKS 17

@@ -1,5 +1,6 @@
 /* The simulator against what is known: the closed forms of the textbooks, the formulas' totals,
  * what hosts that share a link must come to, and schedules that are wrong. */
+#include "dist/allreduce/formula.h"
 #include "dist/allreduce/simulate.h"
 #include "tests/lib/check.h"
 

@@ -1,0 +1,25 @@
+/* What an allreduce sends: by the textbooks' formula, and counted move by move. */
+#ifndef DT_DIST_ALLREDUCE_FORMULA_H
+#define DT_DIST_ALLREDUCE_FORMULA_H
+
+#include "dist/allreduce/allreduce.h"
+
+/* All ranks together, by the formula of the algorithm. */
+struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size,
+                                       size_t n_elems);
+/* What one rank sends, counted move by move; with `host_roots`, each rank's host, to other hosts
+ * alone. moves: room for dt_algorithm_max_moves. */
+struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
+                                       size_t n_elems, const int *host_roots,
+                                       struct dt_move *moves);
+
+/* Into how many slices a range of so many elements is cut for its way between the hosts of a
+ * communicator, on all ranks alike; the k-th rank of every host carries slice k, which begins at
+ * dt_piece_begin. */
+int dt_allreduce_n_slices(const struct dt_comm *comm, size_t n_elems);
+
+/* What all ranks together should send for a sum of so many elements, by the formula of `algorithm`.
+ */
+struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *allreduce, size_t n_elems);
+
+#endif
