@@ -1,6 +1,6 @@
 /* Algorithms for powers of two, on any number of ranks (Thakur et al., algorithm.h). */
-#ifndef DT_DIST_ALLREDUCE_FOLD_H
-#define DT_DIST_ALLREDUCE_FOLD_H
+#ifndef DT_DIST_ALLREDUCE_ALGORITHMS_FOLD_H
+#define DT_DIST_ALLREDUCE_ALGORITHMS_FOLD_H
 
 #include "dist/allreduce/algorithm.h"
 

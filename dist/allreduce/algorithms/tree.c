@@ -1,6 +1,6 @@
 /* Tree: sums go up a binomial tree to rank 0 and down again, in 2 log2 n rounds. Few messages, but
  * each of the whole vector. */
-#include "dist/allreduce/fold.h"
+#include "dist/allreduce/algorithms/fold.h"
 
 int dt_tree_n_rounds(int size)
 {

@@ -2,7 +2,7 @@
  * halves of what each still has to add, until every rank has the sum of one piece; then the same
  * way back, doubling what it has. As few rounds as a butterfly's twice, as few elements as a
  * ring's. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
-#include "dist/allreduce/fold.h"
+#include "dist/allreduce/algorithms/fold.h"
 
 int dt_halving_doubling_n_rounds(int size)
 {

@@ -1,6 +1,6 @@
 /* Recursive doubling, or butterfly: in round l ranks that are 2^l apart exchange all they have, and
  * both add. log2 n rounds: the fewest there are, so the quickest for small vectors. */
-#include "dist/allreduce/fold.h"
+#include "dist/allreduce/algorithms/fold.h"
 
 int dt_recursive_doubling_n_rounds(int size)
 {
