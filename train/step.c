@@ -99,7 +99,7 @@ enum dt_status dt_step_passes(struct dt_trainer *t, const struct dt_batch *batch
 }
 
 /* Of one sample, if the answer is always 0; 1 at least, which is about what classes cost. */
-static double loss_of_nothing(const struct dt_trainer *t)
+static double baseline_loss(const struct dt_trainer *t)
 {
     const struct dt_data_spec *d = &t->config.data;
     const bool line = d->format == DT_DATA_LINEAR;
@@ -113,7 +113,7 @@ enum dt_status dt_trainer_check_loss(const struct dt_trainer *t, const char *wha
 {
     const double loss = m->loss_sum / m->n_samples;
     char text[32] = "not a number";
-    if (loss <= DT_DIVERGED_FACTOR * loss_of_nothing(t)) {
+    if (loss <= DT_DIVERGED_FACTOR * baseline_loss(t)) {
         return DT_OK;
     }
     if (!isnan(loss)) {
@@ -160,6 +160,7 @@ enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
                          dt_shard_step_samples(&loader->shard, step_in_epoch), (size_t)batch.n);
     if (t->watchers.first != NULL) {
         const uint64_t number = t->state.step + 1 + step_in_epoch - t->state.step_in_epoch;
+        dt_step_clock_lap(&t->clock, DT_PHASE_DATA);
         DT_TRY(dt_watchers_step_begin(t, number, number));
         dt_step_clock_lap(&t->clock, DT_PHASE_FORWARD); /* a delay counts as if it computed */
     }

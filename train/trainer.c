@@ -55,7 +55,7 @@ int dt_trainer_capacity(const struct dt_trainer *t)
     return (t->set.loader.capacity + accumulate - 1) / accumulate;
 }
 
-static struct dt_owned nothing_of(const struct dt_shard *shard)
+static struct dt_owned empty_share(const struct dt_shard *shard)
 {
     return (struct dt_owned){.first = (uint32_t)shard->n_total, .stride = 1};
 }
@@ -69,7 +69,7 @@ static enum dt_status open_data(struct dt_trainer *t)
     DT_TRY(dt_loader_open(&shard, &t->set.loader));
     DT_TRY(t->parts->check_memory != NULL ? t->parts->check_memory(t) : DT_OK);
     return dt_dataset_open(&config->data, DT_SPLIT_TRAIN,
-                           t->roles.works ? dt_shard_owned(&shard) : nothing_of(&shard),
+                           t->roles.works ? dt_shard_owned(&shard) : empty_share(&shard),
                            &t->set.data);
 }
 
