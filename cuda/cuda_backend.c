@@ -6,7 +6,6 @@
 
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
-#include "cuda/probe.h"
 
 struct dt_bound_samples {
     struct dt_gpu_samples gpu;

@@ -11,6 +11,13 @@
 
 extern const struct dt_backend_ops dt_cuda_backend;
 
+/* Implements `probe` of model/device_module.h: chooses this rank's GPU, which becomes the thread's
+ * current one. */
+enum dt_status dt_cuda_probe(int local_rank, struct dt_device_info *out, int *n_devices);
+
+/* Implements `versions` there: of CUDA's libraries. */
+const char *dt_cuda_versions(void);
+
 cudaStream_t dt_cuda_backend_stream(
     const struct dt_backend
         *backend); /* the stream it enqueues on; its device must be the thread's current one */

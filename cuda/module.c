@@ -3,7 +3,6 @@
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/nccl_allreduce.h"
-#include "cuda/probe.h"
 #include "cuda/step_graph.h"
 
 const struct dt_device_module dt_device_module = {

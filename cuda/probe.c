@@ -1,4 +1,4 @@
-#include "cuda/probe.h"
+#include "cuda/cuda_backend.h"
 
 #include <stdio.h>
 

@@ -3,8 +3,7 @@
  *   allreduce.c          options, the proof, the table of all algorithms
  *   replay.c             runs a schedule and records each round
  *   allreduce_text.c     names of ranks and pieces; the rounds as text
- *   allreduce_picture.c  a round as SVG
- *   allreduce_page.c     the pages with all of them
+ *   allreduce_page.c     a round as SVG, and the pages with all of them
  * All text and pictures come from the schedule's moves: a new algorithm needs no change here. */
 #ifndef DT_LAB_ALLREDUCE_H
 #define DT_LAB_ALLREDUCE_H
@@ -50,9 +49,6 @@ const char *dt_lab_sentence(const struct dt_lesson *lesson, const struct dt_tran
 /* Prints rounds [begin, end) in 80 columns; abbreviates long ones. */
 void dt_lab_print_rounds(FILE *out, const struct dt_lesson *lesson, int begin, int end);
 void dt_lab_print_state(FILE *out, const struct dt_lesson *lesson, int n_rounds);
-
-/* Draws the vectors after n_rounds rounds as SVG, with the last round's messages. */
-void dt_lab_picture(FILE *out, const struct dt_lesson *lesson, int n_rounds);
 
 /* The costs behind the simulated times, for text and page. */
 #define DT_LAB_COSTS "10 us a message, 10 Gbit/s, 1 ns an addition, a rank a host"

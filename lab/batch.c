@@ -6,7 +6,7 @@
 #include "cli/args.h"
 #include "cli/text.h"
 #include "lab/golden.h"
-#include "lab/images.h"
+#include "lab/training.h"
 #include "report/page/chart.h"
 #include "report/page/page.h"
 

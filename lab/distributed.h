@@ -3,7 +3,7 @@
 #ifndef DT_LAB_DISTRIBUTED_H
 #define DT_LAB_DISTRIBUTED_H
 
-#include "lab/images.h"
+#include "lab/training.h"
 #include "train/watch/inject.h"
 
 #define DT_LAB_RANKS 4

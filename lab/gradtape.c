@@ -8,7 +8,7 @@
 #include "cli/text.h"
 #include "dist/ranks/world.h"
 #include "lab/gradtape.h"
-#include "lab/network.h"
+#include "lab/training.h"
 #include "report/page/page.h"
 
 /* ---- the page */

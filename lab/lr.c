@@ -6,8 +6,7 @@
 
 #include "cli/args.h"
 #include "lab/golden.h"
-#include "lab/images.h"
-#include "lab/network.h"
+#include "lab/training.h"
 #include "model/schedule.h"
 #include "report/page/chart.h"
 #include "report/page/page.h"

@@ -5,7 +5,7 @@
 #include "cli/args.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "lab/golden.h"
-#include "lab/images.h"
+#include "lab/training.h"
 #include "report/page/drawing.h"
 #include "report/page/page.h"
 

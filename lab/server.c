@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "cli/args.h"
-#include "cli/sinks/staleness.h"
+#include "cli/sinks/fields.h"
 #include "cli/text.h"
 #include "lab/distributed.h"
 #include "lab/golden.h"

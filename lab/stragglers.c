@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/args.h"
-#include "cli/sinks/staleness.h"
+#include "cli/sinks/fields.h"
 #include "lab/distributed.h"
 #include "lab/golden.h"
 #include "report/page/chart.h"

@@ -4,7 +4,7 @@
 #include "base/version.h"
 #include "base/text.h"
 #include "cli/args.h"
-#include "cli/sinks/commit.h"
+#include "cli/sinks/fields.h"
 #include "cli/sinks/protobuf.h"
 #include "cpu/isa.h"
 #include "dist/ranks/launch/job.h"

@@ -11,7 +11,6 @@
 #include "base/version.h"
 #include "cli/sinks/fields.h"
 #include "cli/sinks/roster.h"
-#include "cli/sinks/staleness.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"

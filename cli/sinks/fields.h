@@ -163,8 +163,16 @@ enum dt_step_field { DT_STEP_FIELD_LIST(DT_FIELD_CONSTANT) DT_N_STEP_FIELDS };
 enum dt_epoch_field { DT_EPOCH_FIELD_LIST(DT_FIELD_CONSTANT) DT_N_EPOCH_FIELDS };
 #undef DT_FIELD_CONSTANT
 
+extern const char dt_commit[]; /* as `git describe --always --dirty` has it, or "unknown" */
+
 double dt_metrics_loss(const struct dt_metrics *m);     /* mean; NaN of nothing */
 double dt_metrics_accuracy(const struct dt_metrics *m); /* share of 1 */
+
+/* Bins up to the last that is not empty; 0: nothing was counted. */
+int dt_staleness_n_bins(const struct dt_staleness *staleness);
+double dt_staleness_mean(const struct dt_staleness *staleness);
+/* "staleness of gradients, in steps: mean 1.9, most 5" and a row for each, with a bar. */
+void dt_staleness_print(FILE *out, const struct dt_staleness *staleness);
 
 struct dt_field {
     const char *name, *unit, *tag, *meaning;

@@ -2,7 +2,6 @@
 #include "cpu/kernels/kernels.h"
 #include <math.h>
 
-#include "cpu/kernels/blank.h"
 #include "cpu/kernels/tile.h"
 
 #define FILTERS (TILE_VECTORS * VL)

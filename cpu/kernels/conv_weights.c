@@ -2,7 +2,6 @@
  * channels are few. One tile sums, over all positions, a block of the window (R rows, E
  * neighbouring floats of each) times one or two vectors of filters. A first layer's whole window is
  * often one tile, so its gradient is read once, and ReLU's mask applied at the same time. */
-#include "cpu/kernels/blank.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 

@@ -11,9 +11,22 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "cuda/launch.h"
 
 typedef __nv_bfloat16 bf16;
+
+/* Put it before a loop over an array that must stay in registers. */
+#ifdef __CUDACC__
+#define DT_UNROLL _Pragma("unroll")
+#else
+#define DT_UNROLL
+#endif
+
+/* A launch, as an expression of type cudaError_t. A test build compiles the same files as C++ for
+ * the CPU and defines its own. */
+#ifndef DT_LAUNCH
+#define DT_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...) \
+    (kernel<<<(blocks), (threads), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
+#endif
 
 #define THREADS 256 /* per block by default; a power of two */
 #define WIDE 8      /* channels per thread, if they divide the number of channels */

@@ -4,7 +4,7 @@
 #define DT_OPS_ACCEPT_OUTCOME_H
 
 #include "base/version.h"
-#include "cli/sinks/commit.h"
+#include "cli/sinks/fields.h"
 #include "ops/accept/rows.h"
 
 #define DT_ACCEPT_NUMBER(name, meaning) DT_ACCEPT_NUMBER_##name,

@@ -5,7 +5,6 @@
 
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_memory.h"
-#include "cuda/probe.h"
 
 /* ---- samples, losses, sums, updates */
 

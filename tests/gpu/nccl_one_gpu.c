@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/nccl_allreduce.h"
-#include "cuda/probe.h"
 #include "dist/ranks/launch/job.h"
 #include "tests/lib/rig.h"
 
