@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "dist/strategy/facts/facts.h"
 #include "train/events.h"
 
 /* What the samples of this run are called: "images", or "samples" where they are numbers. */

@@ -7,6 +7,7 @@
 
 #include "cli/args.h"
 #include "cli/sinks/fields.h"
+#include "dist/strategy/facts/facts.h"
 #include "lab/distributed.h"
 #include "lab/golden.h"
 #include "report/page/chart.h"

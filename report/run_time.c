@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "cli/text.h"
+#include "dist/strategy/facts/facts.h"
 #include "report/page/drawing.h"
 #include "report/page/page.h"
 #include "train/events.h"

@@ -5,6 +5,7 @@
 #ifndef DT_TRAIN_EVENTS_H
 #define DT_TRAIN_EVENTS_H
 
+#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/strategy.h"
 #include "train/config.h"
 #include "train/ranks.h"

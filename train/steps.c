@@ -1,3 +1,4 @@
+#include "dist/strategy/facts/facts.h"
 #include "train/trainer.h"
 
 /* Steps until the replicas are compared next. */

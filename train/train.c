@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "dist/ranks/launch/stop.h"
+#include "dist/strategy/facts/facts.h"
 #include "train/measure.h"
 #include "train/trainer.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/strategy/roles.h"
 #include "train/data_spec.h"
 #include "train/ranks.h"
 

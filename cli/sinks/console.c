@@ -13,6 +13,7 @@
 #include "cli/sinks/roster.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/roles.h"
 #include "train/watch/inject.h"

@@ -10,6 +10,7 @@
 
 #include "cli/sinks/json.h"
 #include "cli/sinks/sinks.h"
+#include "dist/strategy/facts/facts.h"
 
 // clang-format off
 

@@ -9,6 +9,7 @@
 
 #include "base/version.h"
 #include "cli/sinks/sinks.h"
+#include "dist/strategy/grad_sync.h"
 #include "train/watch/timeline.h"
 
 /* X(constant, name): the lanes from the top; buckets come after them, so many as there are. */

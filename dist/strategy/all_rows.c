@@ -1,8 +1,8 @@
 /* The rows of a program that links all of dist/: dtrain's. */
 #include <string.h>
 
+#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/host_step.h"
-#include "dist/strategy/strategies.h"
 
 const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
 
@@ -30,9 +30,13 @@ static const struct dt_strategy_row *const strategies[] = {
     &dt_pipeline_strategy, &dt_alone_strategy,  &dt_priority_strategy,
     &dt_mirrored_strategy, &dt_server_strategy, NULL};
 
+static const struct dt_facts_row *const facts[] = {&dt_mirrored_facts, &dt_priority_facts,
+                                                   &dt_server_facts, &dt_pipeline_facts, NULL};
+
 const struct dt_dist_rows dt_all_rows = {.strategies = strategies,
                                          .allreduce = {.implementations = allreduces,
                                                        .algorithms = dt_algorithms,
                                                        .n_algorithms = DT_N_ALGORITHMS},
                                          .codecs = codecs,
+                                         .facts = facts,
                                          .host_step = &dt_host_step};

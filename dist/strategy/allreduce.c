@@ -96,18 +96,6 @@ enum dt_status dt_mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn,
     return DT_OK;
 }
 
-void dt_mirrored_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
-{
-    const struct dt_mirrored *self = (const struct dt_mirrored *)strategy;
-    const struct dt_allreduce *a = strategy->allreduce;
-    const bool across = a->shared != NULL && strategy->spec.comm->n_hosts > 1;
-    out->across = !across ? NULL : a->algorithm != NULL ? a->algorithm->name : "mpi";
-    out->why = a->why;
-    out->n_buckets = self->sync.n_buckets;
-    out->traffic = self->predicted;
-    out->counted = dt_allreduce_sent(a, &out->sent);
-}
-
 void dt_mirrored_close(struct dt_strategy *strategy)
 {
     struct dt_mirrored *self = dt_mirrored_of(strategy);
@@ -127,7 +115,6 @@ static const struct dt_strategy_ops mirrored_ops = {.begin = dt_mirrored_begin,
                                                     .poll = dt_mirrored_poll,
                                                     .wait = mirrored_wait,
                                                     .each_sum = dt_mirrored_each_sum,
-                                                    .facts = dt_mirrored_facts,
                                                     .close = dt_mirrored_close};
 
 /* One host, replicas that begin alike, and a rule that looks at one element at a time. */
@@ -171,7 +158,6 @@ static enum dt_status open_own_parts(struct dt_mirrored *self)
     DT_TRY(
         dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, states, &self->base.optimizer));
     DT_TRY(dt_grad_sync_open(self->base.allreduce, spec->model, &spec->dist, &self->sync));
-    self->predicted = dt_traffic_predict(self->base.allreduce, &self->sync);
     self->sync.quiet =
         spec->recorded ||
         dt_mirrored_shares(self); /* pieces are left for those who have nothing else to do */

@@ -9,7 +9,6 @@
 struct dt_mirrored {
     struct dt_strategy base;
     struct dt_grad_sync sync;
-    struct dt_step_traffic predicted;
     struct dt_host_step host_step; /* the ranks of the host share their steps, unless it is zero */
     int n_stepped;                 /* buckets, of the step under way */
     struct dt_strategy_step last;  /* priority.c: its weights may still be on their way */
@@ -36,7 +35,6 @@ void dt_mirrored_begin(struct dt_strategy_step *step);
 enum dt_status dt_mirrored_ready(struct dt_strategy_step *step, size_t begin, size_t end);
 void dt_mirrored_poll(struct dt_strategy_step *step);
 enum dt_status dt_mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
-void dt_mirrored_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out);
 void dt_mirrored_close(struct dt_strategy *strategy);
 
 /* A dt_grad_ready_fn of a struct dt_strategy_step: the sums of a bucket are there. */

@@ -78,7 +78,6 @@ static const struct dt_strategy_ops priority_ops = {.ready = priority_ready,
                                                     .wait = priority_wait,
                                                     .share = priority_share,
                                                     .each_sum = priority_each_sum,
-                                                    .facts = dt_mirrored_facts,
                                                     .close = priority_close};
 
 static bool serves(const struct dt_dist_spec *dist)

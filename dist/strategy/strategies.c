@@ -17,7 +17,7 @@ enum dt_strategy_type dt_strategy_named(const char *name)
     return i < N_NAMES ? (enum dt_strategy_type)i : 0;
 }
 
-static const struct dt_strategy_row *row_of(const struct dt_dist_spec *dist)
+const struct dt_strategy_row *dt_strategy_row_of(const struct dt_dist_spec *dist)
 {
     static const struct dt_strategy_row *const none[] = {NULL};
     const struct dt_strategy_row *const *row = dist->rows != NULL ? dist->rows->strategies : none;
@@ -29,14 +29,14 @@ static const struct dt_strategy_row *row_of(const struct dt_dist_spec *dist)
 
 enum dt_status dt_strategy_check(const struct dt_strategy_spec *spec, const char **key)
 {
-    const struct dt_strategy_row *row = row_of(&spec->dist);
+    const struct dt_strategy_row *row = dt_strategy_row_of(&spec->dist);
     return row != NULL && row->check != NULL ? row->check(spec, key) : DT_OK;
 }
 
 enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
     const struct dt_dist_spec *dist = &spec->dist;
-    const struct dt_strategy_row *row = row_of(dist);
+    const struct dt_strategy_row *row = dt_strategy_row_of(dist);
     const struct dt_codec_layout layout = dt_matrices_of(spec->model);
     struct dt_strategy_spec with_codec = *spec;
     const char *key = NULL;
@@ -48,26 +48,4 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
     DT_TRY(dt_strategy_check(spec, &key));
     DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, &layout, &with_codec.codec));
     return row->open(&with_codec, out);
-}
-
-enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
-                             struct dt_roles *out)
-{
-    const struct dt_strategy_row *row = row_of(dist);
-    *out = (struct dt_roles){.n_workers = size};
-    if (row != NULL && row->roles != NULL) {
-        row->roles(dist, size, out);
-    }
-    if (out->n_workers < 1) {
-        return dt_error(DT_CONFIG,
-                        "distributed.parameter_server.servers: %d server%s of %d rank%s leave no "
-                        "worker (use fewer servers or more ranks)",
-                        out->n_servers, out->n_servers == 1 ? "" : "s", size, size == 1 ? "" : "s");
-    }
-    out->works = out->whole || rank < out->n_workers;
-    out->worker = !out->whole && out->works ? rank : 0;
-    out->server = rank >= out->first_server && rank < out->first_server + out->n_servers
-                      ? rank - out->first_server
-                      : -1;
-    return DT_OK;
 }

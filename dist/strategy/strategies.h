@@ -11,10 +11,11 @@
 #ifndef DT_DIST_STRATEGY_STRATEGIES_H
 #define DT_DIST_STRATEGY_STRATEGIES_H
 
-#include "dist/strategy/roles.h"
 #include "dist/strategy/strategy.h"
 
 struct dt_host_step_ops;
+struct dt_facts_row;
+struct dt_roles;
 
 struct dt_strategy_row {
     bool (*serves)(const struct dt_dist_spec *dist);
@@ -31,6 +32,7 @@ struct dt_dist_rows {
         *strategies; /* NULL ends them; the first that serves opens */
     struct dt_allreduce_rows allreduce;
     const struct dt_codec_ops *const *codecs; /* of dt_codec_open */
+    const struct dt_facts_row *const *facts;  /* NULL: it reports nothing; NULL ends them */
     const struct dt_host_step_ops *host_step; /* NULL: every rank takes its own steps */
 };
 
@@ -38,6 +40,9 @@ extern const struct dt_dist_rows dt_all_rows;
 
 /* The strategy of this name; the first, if there is none. */
 enum dt_strategy_type dt_strategy_named(const char *name);
+
+/* The first of the program's rows that serves; NULL: none does. */
+const struct dt_strategy_row *dt_strategy_row_of(const struct dt_dist_spec *dist);
 
 /* Local. DT_CONFIG: the strategy cannot serve. A spec without a backend is a configuration alone,
  * of which *key becomes the key that is wrong. dt_strategy_open has checked the rest. */

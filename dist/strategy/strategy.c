@@ -1,6 +1,5 @@
 #include "dist/strategy/strategy.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/arithmetic.h"
@@ -63,89 +62,9 @@ enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy)
     return strategy->ops->share != NULL ? strategy->ops->share(strategy, DT_SHARED_STATE) : DT_OK;
 }
 
-bool dt_strategy_has_gradient(const struct dt_strategy *strategy)
-{
-    return strategy->ops->each_sum != NULL && !strategy->free_running;
-}
-
-enum dt_status dt_strategy_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
-{
-    return strategy->ops->each_sum(strategy, fn, context);
-}
-
-struct squares {
-    const struct dt_strategy_spec *spec;
-    double sum;
-};
-
-/* A dt_sums_fn: of the parameters' elements, between which an arena has gaps. */
-static enum dt_status add_squares(void *context, size_t begin, size_t end, const float *sums)
-{
-    struct squares *squares = context;
-    const struct dt_model *model = squares->spec->model;
-    struct dt_backend *backend = squares->spec->backend;
-    for (int i = 0; i < model->n_params; i++) {
-        const size_t first = model->params[i].offset, last = first + model->params[i].n_elems;
-        const size_t from = first > begin ? first : begin, to = last < end ? last : end;
-        double sum = 0;
-        if (from < to) {
-            DT_TRY(backend->ops->sum_squares(backend, to - from, sums + (from - begin), &sum));
-            squares->sum += sum;
-        }
-    }
-    return DT_OK;
-}
-
-enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out)
-{
-    struct squares squares = {.spec = &strategy->spec};
-    DT_TRY(dt_strategy_each_sum(strategy, add_squares, &squares));
-    DT_TRY(dt_comm_allreduce(strategy->spec.comm, &squares.sum, 1, DT_TYPE_F64, DT_REDUCE_SUM,
-                             "sum of the gradient's squares"));
-    *out = sqrt(squares.sum) * (double)strategy->grad_scale;
-    return DT_OK;
-}
-
-const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
-{
-    const bool alone = !strategy->spec.dist.average;
-    return strategy->allreduce != NULL ? dt_allreduce_names[strategy->allreduce->type]
-           : alone                     ? "none"
-                                       : dt_strategy_names[strategy->spec.dist.strategy];
-}
-
-void dt_strategy_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
-{
-    *out = (struct dt_strategy_facts){.allreduce = dt_strategy_adds_by(strategy),
-                                      .why = "",
-                                      .n_hosts = strategy->spec.comm->n_hosts,
-                                      .codec = &strategy->spec.codec};
-    if (strategy->ops->facts != NULL) {
-        strategy->ops->facts(strategy, out);
-    }
-}
-
-enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
-{
-    struct dt_strategy_facts facts;
-    dt_strategy_facts(strategy, &facts);
-    *out = facts.staleness != NULL ? *facts.staleness : (struct dt_staleness){{0}};
-    return dt_comm_allreduce(strategy->spec.comm, out->counts, DT_STALENESS_BINS, DT_TYPE_U64,
-                             DT_REDUCE_SUM, "sum of stalenesses");
-}
-
 void dt_strategy_expect(struct dt_strategy *strategy, int n_steps)
 {
     strategy->n_expected = n_steps;
-}
-
-enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps,
-                                   struct dt_step_traffic *out)
-{
-    struct dt_strategy_facts facts;
-    dt_strategy_facts(strategy, &facts);
-    return dt_traffic_measure(strategy->spec.comm, facts.counted ? &facts.sent : NULL, n_steps,
-                              out);
 }
 
 struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,

@@ -13,7 +13,7 @@
 #define DT_DIST_STRATEGY_STRATEGY_H
 
 #include "dist/allreduce/allreduce.h"
-#include "dist/strategy/traffic.h"
+#include "dist/strategy/dist_spec.h"
 #include "model/network.h"
 #include "model/optimizer.h"
 
@@ -37,29 +37,6 @@ extern const char *const dt_strategy_names[];
 
 struct dt_strategy;
 struct dt_strategy_step;
-
-/* How many steps others had taken between a worker's reading of the weights and the step with its
- * gradients, counted piece by piece; all zero where workers wait for each other. */
-#define DT_STALENESS_BINS 256 /* the last one: so many or more */
-struct dt_staleness {
-    uint64_t counts[DT_STALENESS_BINS];
-};
-
-/* What a strategy reports of itself. dt_strategy_facts sets allreduce, n_hosts and codec, and `why`
- * to ""; what a strategy leaves at zero, it does not have. */
-struct dt_strategy_facts {
-    const char *allreduce; /* its name, or the strategy's */
-    const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
-    const char *why;       /* it is this one; or "" */
-    int n_buckets, n_hosts;
-    int n_servers;                        /* that hold the weights; 0: every rank does */
-    int n_stages;                         /* of a pipeline; 0: it is none */
-    struct dt_step_traffic traffic;       /* predicted */
-    const struct dt_codec *codec;         /* of what is sent */
-    bool counted;                         /* messages are */
-    struct dt_wire_sent sent;             /* by this rank so far */
-    const struct dt_staleness *staleness; /* this rank's so far; or NULL */
-};
 
 /* Of the passes of steps so far, of a strategy that runs them itself; or that has them wait for
  * weights: what it had them wait. */
@@ -86,7 +63,6 @@ struct dt_strategy_ops {
     enum dt_status (*share)(struct dt_strategy *strategy, enum dt_shared_arrays arrays);
     /* dt_strategy_each_sum. NULL: no rank has the summed gradient. */
     enum dt_status (*each_sum)(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
-    void (*facts)(const struct dt_strategy *strategy, struct dt_strategy_facts *out);
     void (*close)(struct dt_strategy *strategy);
 };
 
@@ -124,26 +100,6 @@ enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy);
  * them, before it evaluates or compares replicas, and before rank 0 saves. */
 enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy);
 enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy);
-
-/* Between steps: whether the gradient of a step is known as a whole; and the L2 norm of the last
- * step's mean gradient, before any clipping. Every rank calls it; all have the same number. */
-bool dt_strategy_has_gradient(const struct dt_strategy *strategy);
-enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out);
-
-/* With such a gradient, between steps: tells `fn` of the last step's sums, piece by piece, in the
- * backend's memory; each rank of its own pieces, which together are the whole, once. Every rank
- * calls it, and begins no step before all have returned. */
-enum dt_status dt_strategy_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
-
-const char *dt_strategy_adds_by(
-    const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */
-void dt_strategy_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out);
-/* Counted on the wire in n_steps steps, all ranks'. Every rank calls it. */
-enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps,
-                                   struct dt_step_traffic *out);
-
-/* So far, of all ranks. Every rank calls it. */
-enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out);
 
 /* ---- a step: next, begin, forward, backward, wait; whoever has a struct dt_strategy_step is
  * between begin and wait */

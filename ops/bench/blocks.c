@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cli/commands/load.h"
+#include "dist/strategy/roles.h"
 #include "ops/bench/blocks.h"
 #include "train/parts.h"
 

@@ -11,6 +11,8 @@
 #include "cli/output.h"
 #include "cli/text.h"
 #include "dist/ranks/liveness/heartbeat.h"
+#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/roles.h"
 #include "train/parts.h"
 #include "train/ranks.h"
 

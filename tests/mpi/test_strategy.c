@@ -4,6 +4,7 @@
 #include "tests/lib/rig.h"
 
 #include "dist/ranks/launch/job.h"
+#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/mirrored.h"
 #include "dist/strategy/replica_check.h"
 

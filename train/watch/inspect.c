@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/strategy/facts/facts.h"
 #include "train/events.h"
 #include "train/trainer.h"
 

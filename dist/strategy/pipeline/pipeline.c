@@ -10,8 +10,10 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/pipeline/stages.h"
+#include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 
 /* Messages about one micro-batch between this rank and its neighbours. */
@@ -268,7 +270,6 @@ static const struct dt_strategy_ops pipeline_ops = {.passes = pipeline_passes,
                                                     .wait = pipeline_wait,
                                                     .share = pipeline_share,
                                                     .each_sum = pipeline_each_sum,
-                                                    .facts = pipeline_facts,
                                                     .close = pipeline_close};
 
 static enum dt_status check_config(const struct dt_strategy_spec *spec, const char **key)
@@ -375,3 +376,6 @@ static void pipeline_roles(const struct dt_dist_spec *dist, int size, struct dt_
 
 const struct dt_strategy_row dt_pipeline_strategy = {
     .serves = serves, .check = check_spec, .roles = pipeline_roles, .open = pipeline_open};
+
+const struct dt_facts_row dt_pipeline_facts = {.strategy = &dt_pipeline_strategy,
+                                               .facts = pipeline_facts};

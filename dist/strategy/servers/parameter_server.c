@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/strategy/roles.h"
 #include "dist/strategy/servers/parameter_server.h"
 #include "dist/strategy/strategies.h"
 
@@ -341,18 +342,6 @@ static enum dt_status server_each_sum(struct dt_strategy *strategy, dt_sums_fn f
     return DT_OK;
 }
 
-static void server_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
-{
-    const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
-    out->n_buckets = self->placement.n_pieces;
-    out->n_servers = self->roles.n_servers;
-    out->traffic = dt_traffic_of_servers(self->base.spec.comm, &self->roles, &self->placement,
-                                         &self->feedback.codec);
-    out->counted = true;
-    out->sent = self->wire != NULL ? dt_wire_sent(self->wire) : out->sent;
-    out->staleness = &self->staleness;
-}
-
 static void server_close(struct dt_strategy *strategy)
 {
     struct dt_parameter_server *self = dt_server_of(strategy);
@@ -376,7 +365,6 @@ static const struct dt_strategy_ops server_ops = {.begin = server_begin,
                                                   .wait = server_wait,
                                                   .share = server_share,
                                                   .each_sum = server_each_sum,
-                                                  .facts = server_facts,
                                                   .close = server_close};
 
 static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char **key)

@@ -4,9 +4,9 @@
 #define DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 
 #include "dist/compression/error_feedback.h"
+#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/pipeline/placement.h"
 #include "dist/strategy/roles.h"
-#include "dist/strategy/strategy.h"
 
 /* Of a server that does not wait. */
 enum dt_link_state { DT_LINK_IDLE, DT_LINK_RECEIVING, DT_LINK_HELD, DT_LINK_SENDING };

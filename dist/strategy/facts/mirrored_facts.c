@@ -1,9 +1,21 @@
-#include "dist/strategy/traffic.h"
-
+/* What mirrored weights report: their buckets, and the messages of the allreduce. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "dist/allreduce/formula.h"
+#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/mirrored.h"
+
+static void facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
+{
+    const struct dt_mirrored *self = (const struct dt_mirrored *)strategy;
+    const struct dt_allreduce *a = strategy->allreduce;
+    const bool across = a->shared != NULL && strategy->spec.comm->n_hosts > 1;
+    out->across = !across ? NULL : a->algorithm != NULL ? a->algorithm->name : "mpi";
+    out->why = a->why;
+    out->n_buckets = self->sync.n_buckets;
+    out->counted = dt_allreduce_sent(a, &out->sent);
+}
 
 /* Who sends: all ranks, each bucket as a whole; or those with the same number on their hosts,
  * slices of it. */
@@ -85,10 +97,10 @@ static struct dt_step_traffic of_all(const struct senders *s)
     return most;
 }
 
-struct dt_step_traffic dt_traffic_of_messages(const struct dt_algorithm *algorithm,
-                                              const struct dt_codec *codec,
-                                              const struct dt_comm *comm, bool shared,
-                                              const struct dt_grad_sync *sync)
+/* Messages by an algorithm between all ranks or, with `shared`, between hosts. */
+static struct dt_step_traffic messages_of(const struct dt_algorithm *algorithm,
+                                          const struct dt_codec *codec, const struct dt_comm *comm,
+                                          bool shared, const struct dt_grad_sync *sync)
 {
     struct senders s = {
         .algorithm = algorithm, .codec = codec, .comm = comm, .shared = shared, .sync = sync};
@@ -101,36 +113,41 @@ struct dt_step_traffic dt_traffic_of_messages(const struct dt_algorithm *algorit
     return most;
 }
 
-struct dt_step_traffic dt_traffic_predict(const struct dt_allreduce *allreduce,
-                                          const struct dt_grad_sync *sync)
+/* By the algorithm, bucket by bucket. Not known where shared memory and messages are mixed. */
+static void traffic(const struct dt_strategy *strategy, struct dt_step_traffic *out)
 {
-    const struct dt_comm *comm = allreduce->comm;
-    if (allreduce->algorithm == NULL) {
-        return (struct dt_step_traffic){.known = allreduce->shared != NULL && comm->n_hosts == 1,
+    const struct dt_mirrored *self = (const struct dt_mirrored *)strategy;
+    const struct dt_allreduce *a = strategy->allreduce;
+    const struct dt_comm *comm = a->comm;
+    if (a->algorithm == NULL) {
+        *out = (struct dt_step_traffic){.known = a->shared != NULL && comm->n_hosts == 1,
                                         .by_each = true,
                                         .n_hosts = comm->n_hosts};
+        return;
     }
-    return dt_traffic_of_messages(allreduce->algorithm, &allreduce->codec, comm,
-                                  allreduce->shared != NULL, sync);
+    *out = messages_of(a->algorithm, &a->codec, comm, a->shared != NULL, &self->sync);
 }
 
-enum dt_status dt_traffic_measure(struct dt_comm *comm, const struct dt_wire_sent *sent,
-                                  uint64_t n_steps, struct dt_step_traffic *out)
+/* As if the ranks of a host could share memory. */
+static enum dt_status plan(const struct dt_dist_spec *dist, const struct dt_model *model,
+                           const struct dt_comm *comm, struct dt_planned_traffic *out)
 {
-    const bool counted = n_steps > 0 && sent != NULL;
-    const double n = counted ? (double)n_steps : 1;
-    const struct dt_wire_sent mine = counted ? *sent : (struct dt_wire_sent){0};
-    const double messages = (double)mine.all.messages / n, bytes = (double)mine.all.bytes / n;
-    double most[] = {messages, bytes, -messages, -bytes,
-                     counted ? 0 : 1}; /* the third and fourth: least */
-    double between[] = {(double)mine.between_hosts.messages, (double)mine.between_hosts.bytes};
-    DT_TRY(
-        dt_comm_allreduce(comm, most, 5, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
-    DT_TRY(dt_comm_allreduce(comm, between, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
-    *out = (struct dt_step_traffic){
-        .known = most[4] == 0, .messages = most[0], .bytes = most[1], .n_hosts = comm->n_hosts};
-    out->by_each = most[0] == -most[2] && fabs(most[1] + most[3]) <= 0.001 * most[1];
-    out->messages_between = between[0] / n;
-    out->bytes_between = between[1] / n;
+    const bool hierarchical = dist->allreduce == DT_ALLREDUCE_HIERARCHICAL;
+    struct dt_grad_sync sync;
+    DT_TRY(dt_grad_sync_open(NULL, model, dist, &sync));
+    out->allreduce = dt_allreduce_for_compression(dist->allreduce, &out->codec);
+    out->n_buckets = sync.n_buckets;
+    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(
+        &dist->rows->allreduce,
+        hierarchical ? DT_ALLREDUCE_OF_ALGORITHM(dist->across) : out->allreduce);
+    if (algorithm != NULL) {
+        out->step = messages_of(algorithm, &out->codec, comm,
+                                hierarchical && comm->n_hosts < comm->size, &sync);
+    }
     return DT_OK;
 }
+
+const struct dt_facts_row dt_mirrored_facts = {
+    .strategy = &dt_mirrored_strategy, .facts = facts, .traffic = traffic, .plan = plan};
+const struct dt_facts_row dt_priority_facts = {
+    .strategy = &dt_priority_strategy, .facts = facts, .traffic = traffic, .plan = plan};

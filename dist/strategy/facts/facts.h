@@ -1,0 +1,88 @@
+/* What strategies report of themselves, for people: names, numbers, and the messages and bytes that
+ * a step costs, predicted by a formula and counted on the wire. No step needs it; a program that
+ * reports nothing links none of it. */
+#ifndef DT_DIST_STRATEGY_FACTS_FACTS_H
+#define DT_DIST_STRATEGY_FACTS_FACTS_H
+
+#include "dist/strategy/strategies.h"
+
+/* By the rank that sends most of each. */
+struct dt_step_traffic {
+    bool known;   /* nobody counts the messages of MPI and NCCL themselves */
+    bool by_each; /* every rank sends as much */
+    double messages, bytes;
+    int n_hosts;
+    double messages_between, bytes_between; /* between hosts, of all ranks together */
+};
+
+/* How many steps others had taken between a worker's reading of the weights and the step with its
+ * gradients, counted piece by piece; all zero where workers wait for each other. */
+#define DT_STALENESS_BINS 256 /* the last one: so many or more */
+struct dt_staleness {
+    uint64_t counts[DT_STALENESS_BINS];
+};
+
+/* What a strategy reports of itself. dt_strategy_facts sets allreduce, n_hosts and codec, and `why`
+ * to ""; what a strategy leaves at zero, it does not have. */
+struct dt_strategy_facts {
+    const char *allreduce; /* its name, or the strategy's */
+    const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
+    const char *why;       /* it is this one; or "" */
+    int n_buckets, n_hosts;
+    int n_servers;                        /* that hold the weights; 0: every rank does */
+    int n_stages;                         /* of a pipeline; 0: it is none */
+    struct dt_step_traffic traffic;       /* predicted */
+    const struct dt_codec *codec;         /* of what is sent */
+    bool counted;                         /* messages are */
+    struct dt_wire_sent sent;             /* by this rank so far */
+    const struct dt_staleness *staleness; /* this rank's so far; or NULL */
+};
+
+struct dt_planned_traffic {
+    struct dt_codec codec;            /* of what is sent */
+    enum dt_allreduce_type allreduce; /* auto only where it is not known before a run */
+    int n_buckets;                    /* or pieces, with servers */
+    struct dt_step_traffic
+        step; /* not known but for servers, and the algorithms of dist/allreduce/algorithm.h */
+};
+
+/* The traffic before anything is opened, for these ranks on their hosts; as if those of a host
+ * could share memory. DT_INTERNAL. Local.
+ */
+enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model,
+                               const struct dt_comm *comm, struct dt_planned_traffic *out);
+
+/* A strategy's: a program names them in its rows (strategies.h). A NULL slot has nothing to say. */
+struct dt_facts_row {
+    const struct dt_strategy_row *strategy;
+    void (*facts)(const struct dt_strategy *strategy, struct dt_strategy_facts *out);
+    void (*traffic)(const struct dt_strategy *strategy,
+                    struct dt_step_traffic *out); /* predicted */
+    enum dt_status (*plan)(const struct dt_dist_spec *dist, const struct dt_model *model,
+                           const struct dt_comm *comm, struct dt_planned_traffic *out);
+};
+extern const struct dt_facts_row dt_mirrored_facts, dt_priority_facts, dt_server_facts,
+    dt_pipeline_facts;
+
+const char *dt_strategy_adds_by(
+    const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */
+void dt_strategy_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out);
+
+/* Between steps: whether the gradient of a step is known as a whole; and the L2 norm of the last
+ * step's mean gradient, before any clipping. Every rank calls it; all have the same number. */
+bool dt_strategy_has_gradient(const struct dt_strategy *strategy);
+enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out);
+
+/* With such a gradient, between steps: tells `fn` of the last step's sums, piece by piece, in the
+ * backend's memory; each rank of its own pieces, which together are the whole, once. Every rank
+ * calls it, and begins no step before all have returned. */
+enum dt_status dt_strategy_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
+
+/* Counted on the wire in n_steps steps, all ranks'. Every rank calls it. */
+enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps,
+                                   struct dt_step_traffic *out);
+
+/* So far, of all ranks. Every rank calls it. */
+enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out);
+
+#endif

@@ -1,0 +1,25 @@
+#include "dist/strategy/roles.h"
+
+#include "dist/strategy/strategies.h"
+
+enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
+                             struct dt_roles *out)
+{
+    const struct dt_strategy_row *row = dt_strategy_row_of(dist);
+    *out = (struct dt_roles){.n_workers = size};
+    if (row != NULL && row->roles != NULL) {
+        row->roles(dist, size, out);
+    }
+    if (out->n_workers < 1) {
+        return dt_error(DT_CONFIG,
+                        "distributed.parameter_server.servers: %d server%s of %d rank%s leave no "
+                        "worker (use fewer servers or more ranks)",
+                        out->n_servers, out->n_servers == 1 ? "" : "s", size, size == 1 ? "" : "s");
+    }
+    out->works = out->whole || rank < out->n_workers;
+    out->worker = !out->whole && out->works ? rank : 0;
+    out->server = rank >= out->first_server && rank < out->first_server + out->n_servers
+                      ? rank - out->first_server
+                      : -1;
+    return DT_OK;
+}
