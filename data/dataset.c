@@ -90,14 +90,20 @@ static enum dt_status check_image_shape(const struct dt_data_spec *spec, enum dt
         path, c, h, w, want.c, want.h, want.w, c, h, w);
 }
 
+static struct dt_idx_reader reader_of(const struct dt_data_spec *spec)
+{
+    return (struct dt_idx_reader){.packing = spec->packing, .alive = &spec->alive};
+}
+
 /* From the headers of both files. */
 static enum dt_status count_idx(const struct dt_data_spec *spec, enum dt_split split,
                                 struct idx_paths *paths, size_t *n_total)
 {
+    const struct dt_idx_reader reader = reader_of(spec);
     struct dt_idx images, labels;
     DT_TRY(find_pair(spec, split, paths));
-    DT_TRY(dt_idx_peek(paths->images, 3, &images));
-    DT_TRY(dt_idx_peek(paths->labels, 1, &labels));
+    DT_TRY(dt_idx_peek(paths->images, 3, &reader, &images));
+    DT_TRY(dt_idx_peek(paths->labels, 1, &reader, &labels));
     DT_TRY(check_image_shape(spec, split, paths->images, &images));
     if (images.dims[0] != labels.dims[0]) {
         return dt_error(DT_BAD_DATA,
@@ -145,8 +151,9 @@ static enum dt_status keep_labels(const struct dt_idx *all, struct dt_owned owne
 static enum dt_status load_labels(const struct dt_data_spec *spec, const char *path, size_t n_total,
                                   struct dt_owned owned, struct dt_dataset *out)
 {
+    const struct dt_idx_reader reader = reader_of(spec);
     struct dt_idx all;
-    DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &spec->alive, &all));
+    DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &reader, &all));
     enum dt_status status = check_labels(spec, path, &all, n_total, owned);
     if (status == DT_OK) {
         status = keep_labels(&all, owned, out);
@@ -158,12 +165,13 @@ static enum dt_status load_labels(const struct dt_data_spec *spec, const char *p
 static enum dt_status load_idx(const struct dt_data_spec *spec, enum dt_split split,
                                struct dt_owned owned, struct dt_dataset *out)
 {
+    const struct dt_idx_reader reader = reader_of(spec);
     struct idx_paths paths;
     struct dt_idx images;
     size_t n_total = 0;
     DT_TRY(count_idx(spec, split, &paths, &n_total));
     DT_TRY(load_labels(spec, paths.labels, n_total, owned, out));
-    DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &spec->alive, &images));
+    DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &reader, &images));
     out->items = images.data;
     DT_TRY(check_image_shape(spec, split, paths.images, &images));
     if (images.n_rows != owned.n) {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/samples.h"
 #include "base/status.h"
+#include "data/gzip.h"
 #include "data/shard.h"
 
 /* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz
@@ -24,10 +25,11 @@ enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST };
 
 struct dt_data_spec {
     enum dt_data_format format;
-    char dir[DT_PATH_SIZE];         /* idx */
-    size_t n_train, n_test;         /* generated: how many; idx: at most so many, 0 = all */
-    double slope, intercept, noise; /* linear; noise also of synthetic */
-    uint64_t seed;                  /* generated */
+    char dir[DT_PATH_SIZE];           /* idx */
+    size_t n_train, n_test;           /* generated: how many; idx: at most so many, 0 = all */
+    double slope, intercept, noise;   /* linear; noise also of synthetic */
+    uint64_t seed;                    /* generated */
+    const struct dt_packing *packing; /* idx; NULL: raw files alone */
     /* What the model expects; a file that differs is DT_BAD_DATA, naming both. */
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#define ZLIB_CONST /* zlib does not write to its input */
-#include <zlib.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -19,100 +16,50 @@
 #define PIECE_BYTES ((size_t)1 << 16) /* read at a time, if an item is not larger */
 #define MAX_HEADER_BYTES ((size_t)(4 + 4 * 4))
 #define HEAD_BYTES ((size_t)4096) /* enough of a gzip file to inflate the IDX header */
-#define MAX_DEFLATE_RATIO \
-    ((size_t)1032) /* zlib.net/zlib_tech.html: a stream can not expand more than this */
 #define ELEMENT_U8 0x08
 
-/* ---- where the bytes come from: the file itself, or the gzip stream in it ---- */
+/* ---- where the bytes come from: the file itself, or what is packed in it ---- */
 
 struct source {
     const char *name;
-    const uint8_t *next; /* not yet handed out, or not yet given to zlib */
+    const uint8_t *next; /* of a raw file: not yet handed out */
     size_t n_left;
-    bool gzip, ended; /* ended: the gzip stream is complete and its CRC and length are right */
-    z_stream z;
     size_t n_out; /* bytes handed out */
-    const struct dt_alive *alive;
+    const struct dt_idx_reader *reader;
+    void *packed; /* the stream of a packed file; NULL: it is raw */
 };
 
 static enum dt_status source_open(const char *name, const uint8_t *bytes, size_t n_bytes,
-                                  struct source *out)
+                                  const struct dt_idx_reader *reader, struct source *out)
 {
-    *out = (struct source){.name = name, .next = bytes, .n_left = n_bytes};
-    out->gzip = n_bytes >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
-    if (out->gzip && inflateInit2(&out->z, MAX_WBITS + 16) != Z_OK) {
-        return dt_error(DT_NO_MEMORY, "%s: no memory for zlib", name);
-    }
-    return DT_OK;
+    const struct dt_packing *packing = reader->packing;
+    *out = (struct source){.name = name, .next = bytes, .n_left = n_bytes, .reader = reader};
+    return packing != NULL && packing->fits(bytes, n_bytes)
+               ? packing->open(name, bytes, n_bytes, &out->packed)
+               : DT_OK;
 }
 
 static void source_close(struct source *source)
 {
-    if (source->gzip) {
-        inflateEnd(&source->z);
+    if (source->packed != NULL) {
+        source->reader->packing->close(source->packed);
     }
-}
-
-/* zlib counts input in 32 bits, so it gets its input in pieces. */
-static void refill(struct source *source)
-{
-    const size_t n = source->n_left < (1u << 30) ? source->n_left : (1u << 30);
-    source->z.next_in = source->next;
-    source->z.avail_in = (uInt)n;
-    source->next += n;
-    source->n_left -= n;
-}
-
-static enum dt_status inflate_error(const struct source *source, int code)
-{
-    switch (code) {
-    case Z_MEM_ERROR:
-        return dt_error(DT_NO_MEMORY, "%s: no memory for zlib", source->name);
-    case Z_BUF_ERROR:
-        return dt_error(DT_BAD_DATA,
-                        "%s: unexpected end of file after %zu bytes (fetch or copy it again)",
-                        source->name, source->n_out);
-    default:
-        return dt_error(DT_BAD_DATA, "%s: damaged gzip data: %s (fetch or copy it again)",
-                        source->name, source->z.msg != NULL ? source->z.msg : "no valid stream");
-    }
-}
-
-/* Up to n_wanted bytes (at most 1 GiB); fewer only where the data properly end. */
-static enum dt_status inflate_some(struct source *source, uint8_t *bytes, size_t n_wanted,
-                                   size_t *n_got)
-{
-    source->z.next_out = bytes;
-    source->z.avail_out = (uInt)n_wanted;
-    while (source->z.avail_out > 0 && !source->ended) {
-        if (source->z.avail_in == 0) {
-            refill(source);
-        }
-        const uInt before = source->z.avail_out;
-        const int code = inflate(&source->z, Z_NO_FLUSH);
-        source->n_out += before - source->z.avail_out;
-        source->ended = code == Z_STREAM_END;
-        if (code != Z_OK && code != Z_STREAM_END) {
-            return inflate_error(source, code);
-        }
-    }
-    *n_got = n_wanted - source->z.avail_out;
-    source->z.next_out = NULL; /* the caller's bytes may be gone before the stream is */
-    return DT_OK;
 }
 
 static enum dt_status source_read(struct source *source, uint8_t *bytes, size_t n_wanted,
                                   size_t *n_got)
 {
-    if (source->gzip) {
-        return inflate_some(source, bytes, n_wanted, n_got);
+    enum dt_status s = DT_OK;
+    if (source->packed != NULL) {
+        s = source->reader->packing->read(source->packed, bytes, n_wanted, n_got);
+    } else {
+        *n_got = n_wanted < source->n_left ? n_wanted : source->n_left;
+        memcpy(bytes, source->next, *n_got);
+        source->next += *n_got;
+        source->n_left -= *n_got;
     }
-    *n_got = n_wanted < source->n_left ? n_wanted : source->n_left;
-    memcpy(bytes, source->next, *n_got);
-    source->next += *n_got;
-    source->n_left -= *n_got;
-    source->n_out += *n_got;
-    return DT_OK;
+    source->n_out += s == DT_OK ? *n_got : 0;
+    return s;
 }
 
 /* ---- the header ---- */
@@ -127,40 +74,6 @@ static const char *kind_name(int n_dims)
     return n_dims == 1 ? "labels" : "images";
 }
 
-/* What a file without an IDX magic may be instead: "" when that cannot be told. */
-static const char *guess(const uint8_t *bytes, size_t n_bytes)
-{
-    static const struct {
-        const char *start, *text;
-    } known[] = {
-        {"\x89PNG", "; looks like a PNG image"},
-        {"\xff\xd8\xff", "; looks like a JPEG image"},
-        {"PK\x03\x04", "; looks like a zip archive"},
-        {"\xfd"
-         "7zX",
-         "; looks like xz"},
-        {"BZh", "; looks like bzip2"},
-        {"\x28\xb5\x2f\xfd", "; looks like zstd"},
-        {"\x93NUMPY", "; looks like a NumPy file"},
-        {"<!doc", "; looks like HTML"},
-        {"<html", "; looks like HTML"},
-        {"<head", "; looks like HTML"},
-        {"<?xml", "; looks like HTML"},
-    };
-    size_t blank = 0;
-    while (blank < n_bytes && strchr(" \t\r\n", bytes[blank]) != NULL && bytes[blank] != '\0') {
-        blank++;
-    }
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const size_t length = strlen(known[i].start);
-        if (n_bytes - blank >= length &&
-            strncasecmp((const char *)bytes + blank, known[i].start, length) == 0) {
-            return known[i].text;
-        }
-    }
-    return "";
-}
-
 static enum dt_status check_magic(struct source *source, const uint8_t magic[4], int n_dims_wanted)
 {
     const char *name = source->name, *wanted = kind_name(n_dims_wanted);
@@ -171,9 +84,11 @@ static enum dt_status check_magic(struct source *source, const uint8_t magic[4],
         memcpy(head, magic, 4);
         DT_TRY(source_read(source, head + 4, sizeof head - 4, &n_more));
         const bool swapped = magic[1] == ELEMENT_U8 && magic[2] == 0 && magic[3] == 0;
-        return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file, raw or gzip (magic 0x%08zx%s)%s",
-                        name, n_dims_wanted, big_endian(magic),
-                        swapped ? "; little-endian, IDX is big-endian" : guess(head, n_more + 4),
+        const struct dt_packing *packing = source->reader->packing;
+        const char *guess = packing != NULL ? packing->guess(head, n_more + 4) : "";
+        return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file%s (magic 0x%08zx%s)%s", name,
+                        n_dims_wanted, packing != NULL ? packing->also : "", big_endian(magic),
+                        swapped ? "; little-endian, IDX is big-endian" : guess,
                         magic[0] == '<' ? " (a download that failed? fetch it again)" : "");
     }
     if (magic[2] != ELEMENT_U8) {
@@ -227,13 +142,14 @@ static enum dt_status check_sizes(const struct source *source, size_t n_file, st
 {
     char text[DIMS_TEXT_SIZE];
     const char *name = source->name, *dims = dims_text(idx, text);
-    size_t n_payload, n_most = source->gzip ? n_file * MAX_DEFLATE_RATIO : n_file;
-    n_most = n_most < MAX_FILE_BYTES ? n_most : MAX_FILE_BYTES;
+    const bool packed = source->packed != NULL;
+    const size_t n_most = n_file * (packed ? source->reader->packing->most_ratio : 1);
+    size_t n_payload;
     const bool fits = multiply(idx->dims, idx->n_dims, &n_payload) && n_payload <= MAX_FILE_BYTES;
     if (fits && n_payload == 0) {
         return dt_error(DT_BAD_DATA, "%s: %s items: there is nothing in it", name, dims);
     }
-    if (!fits || (source->gzip && n_payload > n_most)) {
+    if (!fits || (packed && n_payload > n_most)) {
         return dt_error(DT_BAD_DATA, "%s: %s items is impossible for a %zu-byte file", name, dims,
                         n_file);
     }
@@ -248,12 +164,12 @@ static enum dt_status check_sizes(const struct source *source, size_t n_file, st
                         name, dims, MAX_ITEMS, MAX_ITEM_BYTES);
     }
     const size_t n_declared = source->n_out + n_payload;
-    if (!source->gzip && n_file < n_declared) {
+    if (!packed && n_file < n_declared) {
         return dt_error(DT_BAD_DATA,
                         "%s: header says %s = %zu bytes, file has %zu (fetch or copy it again)",
                         name, dims, n_payload, n_file - source->n_out);
     }
-    if (!source->gzip && n_file > n_declared) {
+    if (!packed && n_file > n_declared) {
         return dt_error(DT_BAD_DATA, "%s: %zu extra bytes after the data", name,
                         n_file - n_declared);
     }
@@ -299,7 +215,7 @@ static enum dt_status read_rows(struct source *source, size_t n_limit, size_t fi
     for (size_t row = 0; row < out->dims[0]; row += piece_rows) {
         const size_t end = out->dims[0] - row < piece_rows ? out->dims[0] : row + piece_rows;
         size_t n_got;
-        dt_alive_show(source->alive);
+        dt_alive_show(source->reader->alive);
         DT_TRY(source_read(source, piece, (end - row) * out->n_item_bytes, &n_got));
         if (n_got < (end - row) * out->n_item_bytes) {
             char text[DIMS_TEXT_SIZE];
@@ -311,26 +227,6 @@ static enum dt_status read_rows(struct source *source, size_t n_limit, size_t fi
             memcpy(out->data + n_kept++ * out->n_item_bytes,
                    piece + (next_kept - row) * out->n_item_bytes, out->n_item_bytes);
         }
-    }
-    return DT_OK;
-}
-
-/* Nothing may follow: neither in the gzip stream, of which one byte more is asked for, nor after
- * it. */
-static enum dt_status check_end(struct source *source)
-{
-    uint8_t byte;
-    size_t n;
-    const size_t n_declared = source->n_out;
-    DT_TRY(source_read(source, &byte, 1, &n));
-    if (n > 0) {
-        return dt_error(DT_BAD_DATA, "%s: expands past the %zu bytes its header declares",
-                        source->name, n_declared);
-    }
-    if (source->gzip && source->n_left + source->z.avail_in > 0) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: extra data after the first member of the gzip file: %zu bytes",
-                        source->name, source->n_left + source->z.avail_in);
     }
     return DT_OK;
 }
@@ -353,19 +249,20 @@ static enum dt_status read_data(struct source *source, size_t row_limit, size_t 
         status = read_rows(source, n_limit, first, stride, piece, piece_rows, out);
     }
     free(piece);
-    return status == DT_OK ? check_end(source) : status;
+    return status == DT_OK && source->packed != NULL
+               ? source->reader->packing->check_end(source->packed)
+               : status;
 }
 
 /* ---- the interface ---- */
 
 enum dt_status dt_idx_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
                             int n_dims_wanted, size_t row_limit, uint32_t first, uint32_t stride,
-                            const struct dt_alive *alive, struct dt_idx *out)
+                            const struct dt_idx_reader *reader, struct dt_idx *out)
 {
     struct source source;
     *out = (struct dt_idx){0};
-    DT_TRY(source_open(name, bytes, n_bytes, &source));
-    source.alive = alive;
+    DT_TRY(source_open(name, bytes, n_bytes, reader, &source));
     enum dt_status status = read_header(&source, n_bytes, n_dims_wanted, out);
     if (status == DT_OK) {
         status = read_data(&source, row_limit, first, stride, out);
@@ -378,18 +275,19 @@ enum dt_status dt_idx_parse(const char *name, const uint8_t *bytes, size_t n_byt
 }
 
 enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit, uint32_t first,
-                           uint32_t stride, const struct dt_alive *alive, struct dt_idx *out)
+                           uint32_t stride, const struct dt_idx_reader *reader, struct dt_idx *out)
 {
     uint8_t *bytes;
     size_t n_bytes;
     DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes));
     const enum dt_status status =
-        dt_idx_parse(path, bytes, n_bytes, n_dims_wanted, row_limit, first, stride, alive, out);
+        dt_idx_parse(path, bytes, n_bytes, n_dims_wanted, row_limit, first, stride, reader, out);
     free(bytes);
     return status;
 }
 
-enum dt_status dt_idx_peek(const char *path, int n_dims_wanted, struct dt_idx *out)
+enum dt_status dt_idx_peek(const char *path, int n_dims_wanted, const struct dt_idx_reader *reader,
+                           struct dt_idx *out)
 {
     uint8_t head[HEAD_BYTES];
     size_t n_head, n_file;
@@ -399,7 +297,7 @@ enum dt_status dt_idx_peek(const char *path, int n_dims_wanted, struct dt_idx *o
     if (n_file == 0) {
         return dt_error(DT_BAD_DATA, "%s: empty file", path);
     }
-    DT_TRY(source_open(path, head, n_head, &source));
+    DT_TRY(source_open(path, head, n_head, reader, &source));
     const enum dt_status status = read_header(&source, n_file, n_dims_wanted, out);
     source_close(&source);
     if (status != DT_OK) {

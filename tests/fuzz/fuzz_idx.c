@@ -19,10 +19,12 @@ static void require(int condition)
 static void parse(const uint8_t *bytes, size_t n_bytes, int wanted, size_t limit, uint32_t first,
                   uint32_t stride)
 {
+    const struct dt_alive nobody = {NULL};
+    const struct dt_idx_reader reader = {.packing = &dt_gzip, .alive = &nobody};
     struct dt_idx idx;
     dt_error_clear();
-    const enum dt_status status = dt_idx_parse("fuzz", bytes, n_bytes, wanted, limit, first, stride,
-                                               &(struct dt_alive){NULL}, &idx);
+    const enum dt_status status =
+        dt_idx_parse("fuzz", bytes, n_bytes, wanted, limit, first, stride, &reader, &idx);
     if (status != DT_OK) {
         require(status == DT_BAD_DATA || status == DT_NO_MEMORY);
         require(strncmp(dt_error_text(), "fuzz: ", 6) == 0);

@@ -75,7 +75,8 @@ static void write_files(bool gzip)
 
 static struct dt_data_spec idx_spec(void)
 {
-    struct dt_data_spec spec = {.format = DT_DATA_IDX, .shape = {1, 4, 3}, .n_classes = 5};
+    struct dt_data_spec spec = {
+        .format = DT_DATA_IDX, .packing = &dt_gzip, .shape = {1, 4, 3}, .n_classes = 5};
     snprintf(spec.dir, sizeof spec.dir, "%s", folder);
     return spec;
 }

@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 static const struct dt_alive nobody; /* waits for a sign of life */
+static const struct dt_idx_reader reader = {.packing = &dt_gzip, .alive = &nobody};
 
 static char folder[] = "/tmp/dtrain-test-idx-XXXXXX";
 
@@ -87,7 +88,7 @@ static enum dt_status parse(struct bytes b, int wanted, struct dt_idx *out)
     if (b.n > 0) {
         memcpy(exact, b.at, b.n);
     }
-    const enum dt_status status = dt_idx_parse("x.idx", exact, b.n, wanted, 0, 0, 1, &nobody, out);
+    const enum dt_status status = dt_idx_parse("x.idx", exact, b.n, wanted, 0, 0, 1, &reader, out);
     free(exact);
     return status;
 }
@@ -159,7 +160,7 @@ static void check_kept_rows(struct bytes file, const uint8_t *payload, size_t n,
                             size_t limit, uint32_t first, uint32_t stride)
 {
     struct dt_idx idx;
-    CHECK_INT(dt_idx_parse("x.idx", file.at, file.n, 3, limit, first, stride, &nobody, &idx),
+    CHECK_INT(dt_idx_parse("x.idx", file.at, file.n, 3, limit, first, stride, &reader, &idx),
               DT_OK);
     const size_t n_limit = limit > 0 && limit < n ? limit : n;
     size_t kept = 0;
@@ -364,15 +365,15 @@ static void test_open_and_peek(void)
     for (int gzip = 0; gzip < 2; gzip++) { /* by content: each has the other's name */
         const char *path = write_file(gzip ? "images" : "images.gz", gzip ? gz : raw);
         struct dt_idx idx;
-        CHECK_INT(dt_idx_open(path, 3, 100, 1, 3, &nobody, &idx), DT_OK);
+        CHECK_INT(dt_idx_open(path, 3, 100, 1, 3, &reader, &idx), DT_OK);
         CHECK_INT(idx.n_rows, 33);
         CHECK_INT(memcmp(idx.data + 72, raw.at + 16 + 4 * 72, 72), 0);
         dt_idx_close(&idx);
-        CHECK_INT(dt_idx_peek(path, 3, &idx), DT_OK);
+        CHECK_INT(dt_idx_peek(path, 3, &reader, &idx), DT_OK);
         CHECK_INT(idx.dims[0], 500);
         CHECK_INT(idx.dims[2], 9);
         CHECK(idx.data == NULL);
-        CHECK_INT(dt_idx_peek(path, 1, &idx), DT_BAD_DATA);
+        CHECK_INT(dt_idx_peek(path, 1, &reader, &idx), DT_BAD_DATA);
         CHECK_HAS(dt_error_text(), "holds images");
         CHECK(strncmp(dt_error_text(), path, strlen(path)) == 0);
         dt_error_clear();
@@ -380,16 +381,30 @@ static void test_open_and_peek(void)
     }
     struct dt_idx idx;
     struct bytes cut = {raw.at, 10000};
-    CHECK_INT(dt_idx_peek(write_file("cut", cut), 3, &idx),
+    CHECK_INT(dt_idx_peek(write_file("cut", cut), 3, &reader, &idx),
               DT_BAD_DATA); /* without reading it all */
     CHECK_HAS(dt_error_text(), "header says 500 x 8 x 9 = 36000 bytes, file has 9984");
     dt_error_clear();
     unlink(write_file("cut", cut));
-    CHECK_INT(dt_idx_peek(write_file("empty", (struct bytes){0}), 3, &idx), DT_BAD_DATA);
+    CHECK_INT(dt_idx_peek(write_file("empty", (struct bytes){0}), 3, &reader, &idx), DT_BAD_DATA);
     CHECK_HAS(dt_error_text(), "empty file");
     dt_error_clear();
     unlink(write_file("empty", (struct bytes){0}));
-    CHECK_INT(dt_idx_open("/dev/null", 3, 0, 0, 1, &nobody, &idx), DT_NO_INPUT);
+    CHECK_INT(dt_idx_open("/dev/null", 3, 0, 0, 1, &reader, &idx), DT_NO_INPUT);
+    dt_error_clear();
+    free(raw.at);
+    free(gz.at);
+}
+
+static void test_raw_files_alone(void)
+{
+    const struct dt_idx_reader raw_only = {.alive = &nobody};
+    const struct bytes raw = images_file(5, 8, 9), gz = gzip_of(raw, 6);
+    struct dt_idx idx;
+    CHECK_INT(dt_idx_parse("x.idx", raw.at, raw.n, 3, 0, 0, 1, &raw_only, &idx), DT_OK);
+    dt_idx_close(&idx);
+    CHECK_INT(dt_idx_parse("x.idx", gz.at, gz.n, 3, 0, 0, 1, &raw_only, &idx), DT_BAD_DATA);
+    CHECK_HAS(dt_error_text(), "x.idx: not an IDX3 ubyte file (magic 0x1f8b0800)");
     dt_error_clear();
     free(raw.at);
     free(gz.at);
@@ -410,6 +425,7 @@ int main(void)
     test_after_the_first_member();
     test_bomb();
     test_open_and_peek();
+    test_raw_files_alone();
     CHECK_INT(rmdir(folder), 0);
     return 0;
 }
