@@ -297,14 +297,11 @@ const struct dt_command dt_command_lab_allreduce = {
             "with real numbers. It ends with the proof (all ranks have the exact sum, with as "
             "many messages and bytes as the formula predicts; else the status is 1) and a table "
             "of all algorithms for the same ranks and numbers, with simulated times.",
-    .options =
-        {
-            [DT_OPTION_ALGORITHM] = {DT_TAKEN},
-            [DT_OPTION_RANKS] = {DT_TAKEN, "how many ranks, default 4, at most 64"},
-            [DT_OPTION_ELEMENTS] = {DT_TAKEN},
-            [DT_OPTION_HTML] = {DT_TAKEN,
-                                "write a page with pictures to this file, of at most 16 ranks"},
-        },
+    .options = {[DT_OPTION_ALGORITHM] = {DT_TAKEN},
+                [DT_OPTION_RANKS] = {DT_TAKEN, "how many ranks, default 4, at most 64"},
+                [DT_OPTION_ELEMENTS] = {DT_TAKEN},
+                [DT_OPTION_HTML] =
+                    {DT_TAKEN, "write a page with pictures to this file, of at most 16 ranks"}},
     .alone = lab_allreduce,
 };
 
@@ -313,9 +310,6 @@ const struct dt_command dt_command_lab_reduce = {
     .meaning = "show Reduce and Allreduce of 1 to 5 on five ranks",
     .usage = "dtrain lab reduce [--html FILE]",
     .examples = "  dtrain lab reduce\n",
-    .options =
-        {
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
     .alone = lab_reduce,
 };

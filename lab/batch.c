@@ -240,9 +240,6 @@ const struct dt_command dt_command_lab_batch = {
     .examples = "  dtrain lab batch\n",
     .more = "Trains with batches of 8 to 1024 images until 95 % of the test images are classified "
             "correctly, and prints the steps and samples of each.",
-    .options =
-        {
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
     .alone = lab_batch,
 };

@@ -401,9 +401,6 @@ const struct dt_command dt_command_lab_compression = {
     .more = "Trains on four ranks with uncompressed gradients, and with each codec, without and "
             "with error feedback, and prints the bytes that a rank sends per step, and the "
             "accuracy.",
-    .options =
-        {
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
     .together = lab_compression,
 };

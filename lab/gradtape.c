@@ -421,9 +421,6 @@ const struct dt_command dt_command_lab_gradtape = {
     .examples = "  mpirun -np 2 dtrain lab gradtape\n",
     .more = "Horovod's gradient tape on two ranks. Like every lesson with golden numbers it ends "
             "with PASS, or with the difference and status 1.",
-    .options =
-        {
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
     .together = lab_gradtape,
 };

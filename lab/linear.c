@@ -442,10 +442,6 @@ const struct dt_command dt_command_lab_linear = {
     .examples = "  mpirun -np 2 dtrain lab linear --batch 16\n",
     .more = "Two ranks fit a line, with averaging and broadcasting each on and off, with one "
             "sample per step, 16, or all.",
-    .options =
-        {
-            [DT_OPTION_BATCH] = {DT_TAKEN},
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_BATCH] = {DT_TAKEN}, [DT_OPTION_HTML] = {DT_TAKEN}},
     .together = lab_linear,
 };

@@ -294,9 +294,6 @@ const struct dt_command dt_command_lab_lr = {
     .usage = "dtrain lab lr [--html FILE]",
     .examples = "  dtrain lab lr\n",
     .more = "Compares two steps of a rate with one step of twice the rate over all their samples.",
-    .options =
-        {
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
     .alone = lab_lr,
 };

@@ -402,11 +402,8 @@ const struct dt_command dt_command_lab_model_parallel = {
     .examples = "  dtrain lab model-parallel --config configs/mnist.json\n",
     .more = "Compares four ways to share a model, by the bytes sent per step and the devices that "
             "compute at once: a layer per device, a pipeline, vertical slices, data parallel.",
-    .options =
-        {
-            [DT_OPTION_CONFIG] = {DT_REQUIRED},
-            [DT_OPTION_RANKS] = {DT_TAKEN},
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
+                [DT_OPTION_RANKS] = {DT_TAKEN},
+                [DT_OPTION_HTML] = {DT_TAKEN}},
     .alone = lab_model_parallel,
 };

@@ -343,10 +343,6 @@ const struct dt_command dt_command_lab_pipeline = {
     .more = "A step of a pipeline stage by stage, by the schedules naive, gpipe and 1f1b on a "
             "clock: the share of time that a stage waits, beside the formula, and the "
             "micro-batches that it holds at once.",
-    .options =
-        {
-            [DT_OPTION_RANKS] = {DT_TAKEN},
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_RANKS] = {DT_TAKEN}, [DT_OPTION_HTML] = {DT_TAKEN}},
     .alone = lab_pipeline,
 };

@@ -244,9 +244,6 @@ const struct dt_command dt_command_lab_server = {
     .more = "Trains on four ranks by a ring, a master, central storage, a synchronous and an "
             "asynchronous parameter server, and prints the bytes that each rank sends per step, "
             "which weights are equal, and how stale gradients are.",
-    .options =
-        {
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
     .together = lab_server,
 };

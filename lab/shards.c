@@ -400,10 +400,6 @@ const struct dt_command dt_command_lab_shards = {
     .more = "Shows which samples each rank reads with each of the three sharding modes, that each "
             "sample is used once, and the effect of shards by label and of a sorted file on the "
             "accuracy.",
-    .options =
-        {
-            [DT_OPTION_RANKS] = {DT_TAKEN},
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_RANKS] = {DT_TAKEN}, [DT_OPTION_HTML] = {DT_TAKEN}},
     .alone = lab_shards,
 };

@@ -460,9 +460,6 @@ const struct dt_command dt_command_lab_stragglers = {
             "wait for it with an allreduce and with a parameter server: synchronous, at most four "
             "steps ahead, or asynchronous; and how much later than one rank the latest of "
             "several is.",
-    .options =
-        {
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
     .together = lab_stragglers,
 };

@@ -107,14 +107,12 @@ const struct dt_command dt_command_report = {
             "samples, filters of the first layer. The run may have ended, be under way, or have "
             "been killed. The page is one file that asks for nothing else. Of several runs it "
             "shows the curves over each other, and needs `--html`.",
-    .options =
-        {
-            [DT_OPTION_DATA] =
-                {DT_TAKEN, "folder of the test images, for the part about what the model learned"},
-            [DT_OPTION_HTML] = {DT_TAKEN, "the page's file; default report.html in the run's "
-                                          "folder, required for several runs"},
-            [DT_PATHS] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_DATA] =
+                    {DT_TAKEN,
+                     "folder of the test images, for the part about what the model learned"},
+                [DT_OPTION_HTML] = {DT_TAKEN, "the page's file; default report.html in the run's "
+                                              "folder, required for several runs"},
+                [DT_PATHS] = {DT_TAKEN}},
     .check = check_report,
     .alone = run,
 };
@@ -124,10 +122,7 @@ const struct dt_command dt_command_compare = {
     .meaning = "results of runs, and where their configurations differ",
     .usage = "dtrain compare RUN RUN...",
     .examples = "  dtrain compare runs/night runs/day\n",
-    .options =
-        {
-            [DT_PATHS] = {DT_TAKEN},
-        },
+    .options = {[DT_PATHS] = {DT_TAKEN}},
     .check = check_compare,
     .alone = run,
 };

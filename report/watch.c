@@ -147,10 +147,7 @@ const struct dt_command dt_command_watch = {
             "left, loss, accuracy, rate and throughput as curves, where a step's time goes, the "
             "ranks. `q` leaves; the last screen stays. It reads the folder and nothing else, so "
             "any host that sees it will do. Where stdout is no terminal it prints one screen.",
-    .options =
-        {
-            [DT_PATHS] = {DT_TAKEN},
-        },
+    .options = {[DT_PATHS] = {DT_TAKEN}},
     .ending = DT_SAVES,
     .check = check,
     .alone = watch,

@@ -93,17 +93,14 @@ const struct dt_command dt_command_export = {
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
     .more = "As ONNX of opset 13. The input is floats N C H W with any N, pixels from 0 to 1; the "
             "output is logits, whose softmax is the probabilities.",
-    .options =
-        {
-            [DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
-            [DT_OPTION_SET] = {DT_TAKEN,
-                               "with --weights: change a key of --config; may be given many times"},
-            [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
-            [DT_OPTION_WEIGHTS] =
-                {DT_TAKEN,
-                 "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
-            [DT_OPTION_ONNX] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
+                [DT_OPTION_SET] =
+                    {DT_TAKEN, "with --weights: change a key of --config; may be given many times"},
+                [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
+                [DT_OPTION_WEIGHTS] =
+                    {DT_TAKEN,
+                     "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
+                [DT_OPTION_ONNX] = {DT_TAKEN}},
     .check = check,
     .together = run,
 };

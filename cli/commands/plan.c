@@ -331,11 +331,8 @@ const struct dt_command dt_command_plan = {
     .more = "Without training: shapes, operations, the memory that a rank wants on its device, "
             "the steps of an epoch, what each rank reads, and between several ranks what "
             "averaging gradients sends. Without data it leaves out the steps and what is read.",
-    .options =
-        {
-            [DT_OPTION_CONFIG] = {DT_REQUIRED},
-            [DT_OPTION_DATA] = {DT_TAKEN},
-            [DT_OPTION_SET] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
+                [DT_OPTION_DATA] = {DT_TAKEN},
+                [DT_OPTION_SET] = {DT_TAKEN}},
     .together = run,
 };

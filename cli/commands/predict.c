@@ -223,18 +223,15 @@ const struct dt_command dt_command_predict = {
             "characters. An image is scaled to the model's input; colours become grey by ITU-R "
             "BT.601's luma, and gamma and colour profiles are not regarded. A transparent one "
             "lies on white, or on black where more of it can be seen then.",
-    .options =
-        {
-            [DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
-            [DT_OPTION_SET] = {DT_TAKEN,
-                               "with --weights: change a key of --config; may be given many times"},
-            [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
-            [DT_OPTION_WEIGHTS] =
-                {DT_TAKEN,
-                 "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
-            [DT_OPTION_INVERT] = {DT_TAKEN},
-            [DT_PATHS] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
+                [DT_OPTION_SET] =
+                    {DT_TAKEN, "with --weights: change a key of --config; may be given many times"},
+                [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
+                [DT_OPTION_WEIGHTS] =
+                    {DT_TAKEN,
+                     "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
+                [DT_OPTION_INVERT] = {DT_TAKEN},
+                [DT_PATHS] = {DT_TAKEN}},
     .check = check,
     .together = run,
 };

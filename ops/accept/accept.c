@@ -286,17 +286,15 @@ const struct dt_command dt_command_accept = {
             "failed check ends the program with status 1; `--inject` makes the training fail. The "
             "files begin with date, command, commit, MPI and the hosts' hardware.",
     .options =
-        {
-            [DT_OPTION_RUN] = {DT_TAKEN, "folder for its files; default runs/accept/<UTC time>"},
-            [DT_OPTION_INJECT] = {DT_TAKEN, "inject a fault into the training (see "
-                                            "docs/operating.md), which must then fail"},
-            [DT_OPTION_JSON] =
-                {DT_TAKEN, "also write the record to this file, which a later --baseline takes"},
-            [DT_OPTION_JUNIT] = {DT_TAKEN},
-            [DT_OPTION_BASELINE] = {DT_TAKEN},
-            [DT_OPTION_SHORT] = {DT_TAKEN},
-            [DT_OPTION_HTML] = {DT_TAKEN, "also write the record as a page, to be printed or sent"},
-        },
+        {[DT_OPTION_RUN] = {DT_TAKEN, "folder for its files; default runs/accept/<UTC time>"},
+         [DT_OPTION_INJECT] = {DT_TAKEN, "inject a fault into the training (see "
+                                         "docs/operating.md), which must then fail"},
+         [DT_OPTION_JSON] = {DT_TAKEN,
+                             "also write the record to this file, which a later --baseline takes"},
+         [DT_OPTION_JUNIT] = {DT_TAKEN},
+         [DT_OPTION_BASELINE] = {DT_TAKEN},
+         [DT_OPTION_SHORT] = {DT_TAKEN},
+         [DT_OPTION_HTML] = {DT_TAKEN, "also write the record as a page, to be printed or sent"}},
     .tries_outputs = true,
     .together = run,
 };

@@ -428,21 +428,18 @@ const struct dt_command dt_command_bench_allreduce = {
             "ends the program with status 70. Two tables follow: the latency and bandwidth that "
             "fit each implementation best, and for each size the fastest implementation beside "
             "the choice of `auto`.",
-    .options =
-        {
-            [DT_OPTION_SET] = {DT_TAKEN,
-                               "set a key of distributed, or threads; may be given many times"},
-            [DT_OPTION_JSON] = {DT_TAKEN},
-            [DT_OPTION_ALGORITHMS] = {DT_TAKEN},
-            [DT_OPTION_MIN_BYTES] = {DT_TAKEN},
-            [DT_OPTION_MAX_BYTES] = {DT_TAKEN},
-            [DT_OPTION_FACTOR] = {DT_TAKEN},
-            [DT_OPTION_ITERS] = {DT_TAKEN},
-            [DT_OPTION_WARMUP] = {DT_TAKEN},
-            [DT_OPTION_CHECK] = {DT_TAKEN},
-            [DT_OPTION_LATENCY] = {DT_TAKEN},
-            [DT_OPTION_BANDWIDTH] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_SET] = {DT_TAKEN,
+                                   "set a key of distributed, or threads; may be given many times"},
+                [DT_OPTION_JSON] = {DT_TAKEN},
+                [DT_OPTION_ALGORITHMS] = {DT_TAKEN},
+                [DT_OPTION_MIN_BYTES] = {DT_TAKEN},
+                [DT_OPTION_MAX_BYTES] = {DT_TAKEN},
+                [DT_OPTION_FACTOR] = {DT_TAKEN},
+                [DT_OPTION_ITERS] = {DT_TAKEN},
+                [DT_OPTION_WARMUP] = {DT_TAKEN},
+                [DT_OPTION_CHECK] = {DT_TAKEN},
+                [DT_OPTION_LATENCY] = {DT_TAKEN},
+                [DT_OPTION_BANDWIDTH] = {DT_TAKEN}},
     .ending = DT_AGREES_WITH_OTHERS,
     .together = bench_allreduce,
 };

@@ -252,13 +252,10 @@ const struct dt_command dt_command_bench_blocks = {
             "dense operation; above 100 % of the peak, work on zeros was skipped. On a GPU it "
             "names the cuDNN engines of the convolutions. Rank 0 prints its own times. "
             "Interrupting discards the measurement.",
-    .options =
-        {
-            [DT_OPTION_CONFIG] = {DT_REQUIRED},
-            [DT_OPTION_DATA] = {DT_TAKEN},
-            [DT_OPTION_SET] = {DT_TAKEN},
-            [DT_OPTION_JSON] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
+                [DT_OPTION_DATA] = {DT_TAKEN},
+                [DT_OPTION_SET] = {DT_TAKEN},
+                [DT_OPTION_JSON] = {DT_TAKEN}},
     .ending = DT_AGREES_WITH_OTHERS,
     .together = bench_blocks,
 };

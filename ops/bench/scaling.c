@@ -196,14 +196,11 @@ const struct dt_command dt_command_bench_scaling = {
             "`train.batch.per_rank`, or `train.batch.global` if that is set. A rank has as many "
             "threads as when all ranks train. Efficiency is the samples per second over those of "
             "one rank times the ranks; with one batch that is T1 / (n Tn).",
-    .options =
-        {
-            [DT_OPTION_CONFIG] = {DT_REQUIRED},
-            [DT_OPTION_DATA] = {DT_TAKEN},
-            [DT_OPTION_SET] = {DT_TAKEN},
-            [DT_OPTION_JSON] = {DT_TAKEN},
-            [DT_OPTION_HTML] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
+                [DT_OPTION_DATA] = {DT_TAKEN},
+                [DT_OPTION_SET] = {DT_TAKEN},
+                [DT_OPTION_JSON] = {DT_TAKEN},
+                [DT_OPTION_HTML] = {DT_TAKEN}},
     .ending = DT_AGREES_WITH_OTHERS,
     .together = bench_scaling,
 };

@@ -130,14 +130,12 @@ const struct dt_command dt_command_doctor = {
             "(NVML), access to the configuration's data and to the folder of runs, and Slurm's "
             "settings. Each check is ok, a warning or a problem, with its cure, or `-` if there "
             "is nothing to check; a problem ends the program with status 69.",
-    .options =
-        {
-            [DT_OPTION_CONFIG] =
-                {DT_TAKEN, "also check that every rank can use this configuration and its data"},
-            [DT_OPTION_DATA] = {DT_TAKEN},
-            [DT_OPTION_RUN] = {DT_TAKEN, "folder in which a run is to write"},
-            [DT_OPTION_SET] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_CONFIG] =
+                    {DT_TAKEN,
+                     "also check that every rank can use this configuration and its data"},
+                [DT_OPTION_DATA] = {DT_TAKEN},
+                [DT_OPTION_RUN] = {DT_TAKEN, "folder in which a run is to write"},
+                [DT_OPTION_SET] = {DT_TAKEN}},
     .tells_of_launch = true,
     .together = run,
 };

@@ -290,20 +290,17 @@ const struct dt_command dt_command_slurm = {
             "which saves before the time limit, requeues the job and resumes, with the "
             "configuration and options given here. If there is a `sbatch`, its `--test-only` "
             "checks the script; if it rejects the script, the program ends with status 69.",
-    .options =
-        {
-            [DT_OPTION_CONFIG] = {DT_REQUIRED},
-            [DT_OPTION_DATA] = {DT_TAKEN},
-            [DT_OPTION_RUN] = {DT_TAKEN, "the job's run; default runs/<job name>-<job id>"},
-            [DT_OPTION_SET] = {DT_TAKEN},
-            [DT_OPTION_NODES] = {DT_TAKEN},
-            [DT_OPTION_NTASKS_PER_NODE] = {DT_TAKEN},
-            [DT_OPTION_CPUS_PER_TASK] = {DT_TAKEN},
-            [DT_OPTION_GPUS_PER_NODE] = {DT_TAKEN},
-            [DT_OPTION_TIME] = {DT_TAKEN},
-            [DT_OPTION_PARTITION] = {DT_TAKEN},
-            [DT_OPTION_ACCOUNT] = {DT_TAKEN},
-            [DT_OPTION_SCRIPT] = {DT_TAKEN},
-        },
+    .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
+                [DT_OPTION_DATA] = {DT_TAKEN},
+                [DT_OPTION_RUN] = {DT_TAKEN, "the job's run; default runs/<job name>-<job id>"},
+                [DT_OPTION_SET] = {DT_TAKEN},
+                [DT_OPTION_NODES] = {DT_TAKEN},
+                [DT_OPTION_NTASKS_PER_NODE] = {DT_TAKEN},
+                [DT_OPTION_CPUS_PER_TASK] = {DT_TAKEN},
+                [DT_OPTION_GPUS_PER_NODE] = {DT_TAKEN},
+                [DT_OPTION_TIME] = {DT_TAKEN},
+                [DT_OPTION_PARTITION] = {DT_TAKEN},
+                [DT_OPTION_ACCOUNT] = {DT_TAKEN},
+                [DT_OPTION_SCRIPT] = {DT_TAKEN}},
     .alone = slurm,
 };

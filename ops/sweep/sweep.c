@@ -372,16 +372,13 @@ const struct dt_command dt_command_sweep = {
             "time>); under `mpirun` each rank trains every n-th run alone, with its share of the "
             "cores and its GPU. A failed run is a row of the table, and the others continue; a "
             "diverged one is a result. `--resume` resumes stopped runs.",
-    .options =
-        {
-            [DT_OPTION_CONFIG] = {DT_REQUIRED},
-            [DT_OPTION_DATA] = {DT_TAKEN},
-            [DT_OPTION_RUN] = {DT_TAKEN,
-                               "folder for all runs; default runs/sweep-<config name>/<UTC time>"},
-            [DT_OPTION_RESUME] = {DT_TAKEN, "resume the unfinished runs in --run; no value"},
-            [DT_OPTION_SET] = {DT_TAKEN, "values of a key, combined with those of the others; "
-                                         "may be given many times"},
-        },
+    .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
+                [DT_OPTION_DATA] = {DT_TAKEN},
+                [DT_OPTION_RUN] =
+                    {DT_TAKEN, "folder for all runs; default runs/sweep-<config name>/<UTC time>"},
+                [DT_OPTION_RESUME] = {DT_TAKEN, "resume the unfinished runs in --run; no value"},
+                [DT_OPTION_SET] = {DT_TAKEN, "values of a key, combined with those of the others; "
+                                             "may be given many times"}},
     .ending = DT_SAVES,
     .check = check,
     .together = sweep,
