@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/config/schema.h"
-#include "cli/launch_line.h"
 #include "cli/suggest.h"
 
 const struct dt_option_row dt_options[DT_N_OPTIONS] = {

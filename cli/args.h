@@ -106,4 +106,21 @@ static inline bool dt_command_has_word(const struct dt_command *command)
  * that `about` names. */
 void dt_args_help(FILE *out, const struct dt_program *program, const char *about);
 
+/* ---- text in columns (help.c), the TAB key (complete.c), the line again (launch_line.c) */
+
+/* The words of `text` from `column` on, where the line is already, in 80 columns; further lines
+ * begin at `column`, and the last one is ended. Backticks are left out. */
+void dt_help_wrap(FILE *out, int column, const char *text);
+
+/* What the TAB key offers: `dtrain __complete WORDS...`, which the stubs in packaging/completions
+ * ask. `words`: what is typed behind the program's name; the last one is under the cursor, and may
+ * be empty. Prints what it may become, a line each, with a tab and its meaning; or ":file" or
+ * ":folder" alone, where the shell knows the names. */
+void dt_complete(FILE *out, const struct dt_program *program, int n_words, char *const *words);
+
+/* The program's line as a shell reads it, behind that of the mpirun that started it where that can
+ * be known: it ran on this host, and its line ends in the program's. Else several ranks have the
+ * plainest line that makes so many. The caller frees it; NULL: out of memory. */
+char *dt_launch_line(int argc, char *const *argv);
+
 #endif

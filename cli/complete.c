@@ -1,4 +1,4 @@
-#include "cli/complete.h"
+#include "cli/args.h"
 
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* Also dt_args_help of cli/args.h. */
-#include "cli/help.h"
 
 #include <string.h>
 

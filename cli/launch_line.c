@@ -1,4 +1,4 @@
-#include "cli/launch_line.h"
+#include "cli/args.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/args.h"
-#include "cli/complete.h"
 #include "cli/output.h"
 #include "cli/program.h"
 #include "dist/ranks/launch/job.h"

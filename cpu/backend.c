@@ -1,17 +1,67 @@
-#include "cpu/backend.h"
-
+/* The fast CPU backend: dt_cpu_backend implements model/backend.h. Its vector kernels are chosen
+ * for the processor at open (isa.h). Activations are (n, H, W, C) inside, and stay so at a flatten,
+ * unless the block needs canonical order there (model/block.h). */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cpu/block.h"
 #include "cpu/isa.h"
-#include "cpu/loss.h"
 #include "cpu/subnormals.h"
 
 #define CACHE_BYTES \
     ((size_t)1 << 20) /* private to a core: the second level of today's servers has 1 or 2 MB */
 #define UPDATE_CHUNK ((size_t)1 << 16) /* floats per work item of an optimizer step */
+
+/* ---- losses: small, so plain loops in double */
+
+/* Adds one sample's loss to `metrics`; dz (n), unless NULL, gets its gradient: softmax(z) -
+ * onehot(label). */
+static void cross_entropy(int label, int n, const float *z, float *dz, struct dt_metrics *metrics)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++) {
+        if (z[i] > z[best]) {
+            best = i;
+        }
+    }
+    const double largest = (double)z[best];
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        const double e = exp((double)z[i] - largest);
+        sum += e;
+        if (dz != NULL) {
+            dz[i] = (float)e;
+        }
+    }
+    metrics->loss_sum += log(sum) + largest - (double)z[label];
+    metrics->n_correct += best == label;
+    if (dz != NULL) {
+        const float share = (float)(1.0 / sum);
+        for (int i = 0; i < n; i++) {
+            dz[i] *= share;
+        }
+        dz[label] -= 1.0f;
+    }
+}
+
+/* The same with gradient 2 (z - target) / n. */
+static void squared_error(const float *target, int n, const float *z, float *dz,
+                          struct dt_metrics *metrics)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        const double error = (double)z[i] - (double)target[i];
+        sum += error * error;
+        if (dz != NULL) {
+            dz[i] = (float)(2.0 * error / n);
+        }
+    }
+    metrics->loss_sum += sum / n;
+}
+
+/* ---- the backend */
 
 struct dt_bound_samples {
     const struct dt_samples *samples;
@@ -202,11 +252,11 @@ static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss,
         float *dz = dlogits != NULL ? dlogits + at : NULL;
         switch (loss) {
         case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
-            dt_cpu_cross_entropy(samples->labels[row], n_outputs, logits + at, dz, metrics);
+            cross_entropy(samples->labels[row], n_outputs, logits + at, dz, metrics);
             break;
         case DT_LOSS_MEAN_SQUARED_ERROR:
-            dt_cpu_squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at,
-                                 dz, metrics);
+            squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at, dz,
+                          metrics);
             break;
         }
     }

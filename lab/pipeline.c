@@ -1,6 +1,5 @@
 /* Waiting and memory of a pipeline's stages: a step by three schedules, on a clock. */
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/args.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"

@@ -1,7 +1,6 @@
 /* Parameter servers compared with an allreduce, on four ranks: traffic of the busiest rank,
  * equality of weights, and staleness of gradients without waiting. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/bytes.h"
 #include "cli/args.h"

@@ -2,7 +2,6 @@
  * and shards that harm. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/args.h"
 #include "cli/text.h"

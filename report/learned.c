@@ -1,4 +1,4 @@
-#include "report/learned.h"
+#include "report/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

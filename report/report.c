@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "cli/args.h"
-#include "report/learned.h"
 #include "report/run.h"
 
 static enum dt_status write_page(const struct dt_args *args, const struct dt_record *records)

@@ -35,7 +35,12 @@ void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *
 void dt_run_time_draw(FILE *out, const struct dt_record *record);
 /* Lanes: what the ranks did when, in the steps of trace.json, and a summary of it. */
 void dt_run_timeline_draw(FILE *out, const struct dt_trace_record *trace);
-/* What the model has learned. */
+/* What the model of a run has learned, from its newest checkpoint and the test data. `data`: folder
+ * of the data in place of the configuration's, or NULL. Without checkpoint, data, or classes `out`
+ * says so; only data that somebody named must be there. The caller closes `out`, also of a failure.
+ */
+enum dt_status dt_learned_find(const struct dt_record *record, const char *data,
+                               struct dt_learned *out);
 void dt_run_learned_draw(FILE *out, const struct dt_learned *learned);
 void dt_run_model_draw(FILE *out, const struct dt_record *record);
 /* Every key, with its default where that is another. */

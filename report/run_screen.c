@@ -2,18 +2,105 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <string.h>
 
 #include "base/text.h"
 #include "cli/text.h"
 #include "report/facts.h"
-#include "report/sparkline.h"
-#include "train/events.h"
 
 #define NAME_WIDTH 14
 #define NUMBER_WIDTH 9
 #define BAR_WIDTH 24
 #define LEAST_CURVE 8 /* columns */
+
+/* ---- a curve in one line of text */
+
+#define SPARKLINE_CELLS 400
+
+/* What is drawn: `n` numbers, each `stride` behind the one before; NaN and infinities are left out.
+ */
+struct sparkline {
+    const double *values;
+    size_t n, stride;
+    bool log;  /* heights by the logarithm, where all numbers are above 0 */
+    bool utf8; /* eighths of a block, else eight characters from '.' to '#' */
+};
+
+#define N_LEVELS 8
+
+static const char *const blocks[N_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+static const char *const ascii[N_LEVELS] = {".", ":", "-", "=", "+", "*", "%", "#"};
+
+struct cells {
+    int n;
+    double heights[SPARKLINE_CELLS]; /* NaN: nothing known */
+    double least, most;
+};
+
+/* The mean of those from `begin` on, before `end`. */
+static double mean(const struct sparkline *line, size_t begin, size_t end)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = begin; i < end; i++) {
+        const double value = line->values[i * line->stride];
+        sum += isfinite(value) ? value : 0;
+        n += isfinite(value);
+    }
+    return n > 0 ? sum / (double)n : (double)NAN;
+}
+
+static void find_range(struct cells *cells)
+{
+    cells->least = cells->most = NAN;
+    for (int i = 0; i < cells->n; i++) {
+        cells->least = fmin(cells->least, cells->heights[i]);
+        cells->most = fmax(cells->most, cells->heights[i]);
+    }
+}
+
+static void fill_cells(const struct sparkline *line, int width, struct cells *out)
+{
+    const size_t most = (size_t)(width < SPARKLINE_CELLS ? width : SPARKLINE_CELLS);
+    out->n = (int)(line->n < most ? line->n : most);
+    for (size_t i = 0; i < (size_t)out->n; i++) {
+        out->heights[i] =
+            mean(line, i * line->n / (size_t)out->n, (i + 1) * line->n / (size_t)out->n);
+    }
+    find_range(out);
+    if (line->log && out->least > 0) {
+        for (int i = 0; i < out->n; i++) {
+            out->heights[i] = log(out->heights[i]);
+        }
+        find_range(out);
+    }
+}
+
+static const char *cell(const struct cells *cells, int i, bool utf8)
+{
+    const double range = cells->most - cells->least, height = cells->heights[i];
+    if (isnan(height)) {
+        return " ";
+    }
+    const int level =
+        range > 0 ? (int)fmin(N_LEVELS - 1, N_LEVELS * ((height - cells->least) / range)) : 0;
+    return (utf8 ? blocks : ascii)[level];
+}
+
+/* At most `width` columns, a column for each number or the mean of several; its height is between
+ * the least and the largest mean. `text` has room for SPARKLINE_CELLS characters of three bytes,
+ * and an end. */
+static void sparkline_text(const struct sparkline *line, int width, char *text, size_t n_text)
+{
+    struct cells cells;
+    fill_cells(line, width > 0 ? width : 0, &cells);
+    size_t n = 0;
+    text[0] = '\0';
+    for (int i = 0; i < cells.n && n < n_text; i++) {
+        n += (size_t)snprintf(text + n, n_text - n, "%s", cell(&cells, i, line->utf8));
+    }
+}
+
+/* ---- the screen */
 
 struct painter {
     FILE *out;
@@ -111,17 +198,17 @@ static void put_result(struct painter *p, const struct dt_record *r)
 static void put_curve(struct painter *p, const struct dt_record *r, const char *name,
                       enum dt_step_field column, const char *last)
 {
-    char line[3 * DT_SPARKLINE_CELLS + 1];
+    char line[3 * SPARKLINE_CELLS + 1];
     const int width = p->screen.width - NAME_WIDTH - NUMBER_WIDTH - 4;
     if (r->steps.n == 0 || isnan(dt_record_last(&r->steps, column))) {
         return;
     }
-    const struct dt_sparkline curve = {.values = r->steps.cells + column,
-                                       .n = r->steps.n,
-                                       .stride = r->steps.n_columns,
-                                       .log = column == DT_STEP_LOSS,
-                                       .utf8 = p->screen.utf8};
-    dt_sparkline_text(&curve, width >= LEAST_CURVE ? width : 0, line, sizeof line);
+    const struct sparkline curve = {.values = r->steps.cells + column,
+                                    .n = r->steps.n,
+                                    .stride = r->steps.n_columns,
+                                    .log = column == DT_STEP_LOSS,
+                                    .utf8 = p->screen.utf8};
+    sparkline_text(&curve, width >= LEAST_CURVE ? width : 0, line, sizeof line);
     put_line(p, "%-*s %*s  %s", NAME_WIDTH, name, NUMBER_WIDTH, last, line);
 }
 

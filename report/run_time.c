@@ -4,11 +4,9 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "cli/text.h"
 #include "dist/strategy/facts/facts.h"
 #include "report/page/drawing.h"
 #include "report/page/page.h"
-#include "train/events.h"
 
 #define MAX_BARS 64
 #define MAX_ROWS 1024 /* of the table of numbers */

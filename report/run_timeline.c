@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "report/page/drawing.h"
-#include "report/page/page.h"
 
 #define SHOWN_STEPS 2
 #define SHOWN_RANKS 16

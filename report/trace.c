@@ -14,7 +14,7 @@
 #define NAME(constant, name) name,
 static const char *const kind_names[] = {DT_SPAN_LIST(NAME)};
 
-bool dt_span_computes(enum dt_span_kind kind)
+static bool span_computes(enum dt_span_kind kind)
 {
     return kind == DT_SPAN_FORWARD || kind == DT_SPAN_LOSS || kind == DT_SPAN_RECOMPUTE ||
            kind == DT_SPAN_BACKWARD;
@@ -142,7 +142,7 @@ static void extend(struct dt_trace_step *step, const struct dt_trace_span *s)
     step->begin_ms = fmin(step->begin_ms, s->begin_ms);
     step->end_ms = fmax(step->end_ms, s->end_ms);
     step->compute_end_ms =
-        dt_span_computes(s->kind) ? fmax(step->compute_end_ms, s->end_ms) : step->compute_end_ms;
+        span_computes(s->kind) ? fmax(step->compute_end_ms, s->end_ms) : step->compute_end_ms;
 }
 
 /* What a rank has computed, from its first span on. */
@@ -156,7 +156,7 @@ static double computed_until(struct computed *c, const struct dt_trace_span *spa
 {
     for (; c->next < c->last && spans[c->next].begin_ms < until_ms; c->next++) {
         const struct dt_trace_span *s = &spans[c->next];
-        if (dt_span_computes(s->kind) && s->end_ms > c->end_ms) {
+        if (span_computes(s->kind) && s->end_ms > c->end_ms) {
             c->sum_ms += s->end_ms - fmax(s->begin_ms, c->end_ms);
             c->end_ms = s->end_ms;
         }

@@ -41,6 +41,4 @@ void dt_trace_close(struct dt_trace_record *trace);
 /* Of a rank and step that the record has. */
 struct dt_trace_step dt_trace_step(const struct dt_trace_record *trace, int rank, int step);
 
-bool dt_span_computes(enum dt_span_kind kind);
-
 #endif

@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "cli/commands/load.h"
 #include "cli/config/config.h"
-#include "cli/sinks/console.h"
 #include "cli/sinks/fields.h"
 #include "train/data_spec.h"
 #include "train/evaluate.h"

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/samples.h"
 #include "base/status.h"
@@ -24,5 +25,9 @@ enum dt_status dt_png_read(const char *path, struct dt_shape shape, uint8_t *pix
 /* The same from memory: what the fuzzer calls. `name` appears in messages. */
 enum dt_status dt_png_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
                             struct dt_shape shape, uint8_t *pixels);
+
+/* An image drawn in characters. `pixels` (C, H, W), mean over channels; two characters a pixel,
+ * since a character is about twice as high as wide. */
+void dt_digit_draw(FILE *out, const uint8_t *pixels, struct dt_shape shape);
 
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/commands/digit.h"
 #include "cli/commands/png_image.h"
 
 enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "cli/config/diff.h"
 #include "cli/config/read.h"
-#include "cli/config/set.h"
 #include "cli/suggest.h"
 #include "dist/strategy/strategies.h"
 #include "model/block.h"

@@ -1,8 +1,8 @@
 /* dt_config_help, dt_config_markdown and dt_config_schema_json of cli/config/config.h. */
 #include <string.h>
 
+#include "cli/args.h"
 #include "cli/config/schema.h"
-#include "cli/help.h"
 
 #define VALUES_SIZE 160
 

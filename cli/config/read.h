@@ -26,4 +26,10 @@ enum dt_status dt_config_error(const struct dt_config_source *source, const char
 #define DT_FOUND_SIZE 96
 void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE]);
 
+/* --set key.path=value: a change to the tree, before it is checked as a whole. `text` is
+ * "train.epochs=1" or "model.layers.1.filters=16"; the value is JSON, or else a string. Missing
+ * objects on the way are made; whether the key exists is for the later check to say. DT_USAGE,
+ * DT_NO_MEMORY. */
+enum dt_status dt_config_set(cJSON *root, const char *text);
+
 #endif

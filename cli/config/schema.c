@@ -1,6 +1,5 @@
 #include "cli/config/schema.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,5 @@
-#include "cli/config/set.h"
+#include "cli/config/read.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

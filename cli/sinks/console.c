@@ -1,5 +1,5 @@
-#include "cli/sinks/console.h"
-
+/* What people read of a run (a row of cli/sinks/sinks.h): banner, roster, progress, epochs, where
+ * the time went, the result. Log on stderr, result on stdout. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>

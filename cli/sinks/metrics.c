@@ -17,7 +17,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/sinks/record.h"
-#include "train/watch/inject.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 

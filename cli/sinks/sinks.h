@@ -43,7 +43,7 @@ struct dt_sinks {
     X(position)      /* run.lock: the step, once a second */                     \
     X(tensorboard)   /* tensorboard/: cli/sinks/tensorboard.c */                 \
     X(timeline)      /* trace.json: cli/sinks/timeline.c */                      \
-    X(terminal)      /* stderr, and the result on stdout: cli/sinks/console.h */ \
+    X(terminal)      /* stderr, and the result on stdout: cli/sinks/console.c */ \
     X(summary)       /* summary.json, likewise */
 
 /* Tells the row of an event. DT_IO and the like: what is asked of it cannot be done. */
@@ -62,6 +62,10 @@ void dt_metrics_close(struct dt_metrics_files *files);
 /* A dt_emitter.emit; context: the dt_sinks. */
 enum dt_status dt_sinks_emit(void *context, struct dt_event *event);
 void dt_sinks_close(struct dt_sinks *sinks);
+
+/* The line that stdout ends with: "test accuracy 98.31 % (9831/10000) after 1 epoch". `after` may
+ * be "". */
+void dt_report_result(const struct dt_metrics *test, bool classifies, const char *after);
 
 static inline bool
 dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean something */

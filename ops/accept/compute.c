@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/rng.h"
 #include "model/network.h"
 #include "ops/accept/rows.h"
 #include "ops/doctor/checks.h"

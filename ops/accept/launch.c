@@ -1,6 +1,5 @@
 /* Checks the job's launch, and runs the doctor. */
 #include <stdio.h>
-#include <string.h>
 
 #include "ops/accept/outcome.h"
 #include "ops/doctor/checks.h"

@@ -2,7 +2,6 @@
  * every rank has one), comparing the replicas after each step; and its checkpoint, which every rank
  * then reads. */
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/commands/eval.h"
 #include "ops/accept/rows.h"

@@ -1,8 +1,8 @@
 /* Runs the same training on more and more of the ranks: the first n of them form a world, while the
  * others sleep. */
-#include "ops/bench/scaling.h"
-#include "dist/ranks/launch/job.h"
+#include "ops/bench/bench.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,11 +10,209 @@
 #include "cli/commands/load.h"
 #include "cli/output.h"
 #include "cli/text.h"
+#include "dist/ranks/launch/job.h"
 #include "dist/ranks/liveness/heartbeat.h"
 #include "dist/strategy/facts/facts.h"
 #include "dist/strategy/roles.h"
+#include "report/page/chart.h"
+#include "report/page/page.h"
 #include "train/parts.h"
 #include "train/ranks.h"
+
+#define N_WARMUP 5 /* unmeasured steps */
+#define N_STEPS 20
+#define MAX_ROWS 64
+
+/* X(constant, name, meaning) */
+#define DT_SCALING_LIST(X)                                  \
+    X(DT_SCALING_WEAK, "weak", "each rank keeps its batch") \
+    X(DT_SCALING_STRONG, "strong", "the ranks share one batch")
+#define DT_SCALING_ENUM(constant, ...) constant,
+enum dt_scaling_kind { DT_SCALING_LIST(DT_SCALING_ENUM) DT_N_SCALING_KINDS };
+#undef DT_SCALING_ENUM
+
+struct dt_scaling_row {
+    enum dt_scaling_kind kind;
+    int n_ranks;
+    size_t batch;  /* of all ranks together */
+    double step_s; /* median; 0: not measured yet */
+    double rate;   /* samples a second */
+    double
+        efficiency; /* rate over n times that of one rank; for a shared batch that is T1 / (n Tn) */
+};
+
+struct dt_scaling {
+    const char *unit, *device, *adds_by;
+    size_t n_parameters;
+    int n_threads;      /* per rank, for any number of ranks */
+    int n_host_threads; /* of all ranks on this host */
+    int n_rows;         /* all rows of one kind, then the other; each kind begins with one rank */
+    struct dt_scaling_row rows[MAX_ROWS];
+};
+
+#define PEAK_MS 3
+
+#define SCALING_NAME(constant, name, meaning) name,
+#define SCALING_MEANING(constant, name, meaning) meaning,
+static const char *const scaling_names[DT_N_SCALING_KINDS] = {DT_SCALING_LIST(SCALING_NAME)};
+static const char *const scaling_meanings[DT_N_SCALING_KINDS] = {DT_SCALING_LIST(SCALING_MEANING)};
+
+static int most_ranks(const struct dt_scaling *s)
+{
+    return s->rows[s->n_rows - 1].n_ranks;
+}
+
+/* ---- the table */
+
+/* "1,199,882 parameters, cpu x86-64-v4, 1 thread, shared_memory" */
+static void describe(const struct dt_scaling *s, char *text, size_t size)
+{
+    char count[32];
+    snprintf(text, size, "%s parameters, %s, %s",
+             dt_count_text((double)s->n_parameters, count, sizeof count), s->device, s->adds_by);
+}
+
+static void print_scaling(const struct dt_scaling *s)
+{
+    char text[256], batch[32], rate[32];
+    const int n_cores = dt_bench_n_cores();
+    describe(s, text, sizeof text);
+    printf("# %s\n# medians of %d training steps\n", text, N_STEPS);
+    for (int kind = 0; kind < DT_N_SCALING_KINDS; kind++) {
+        printf("# %s: %s\n", scaling_names[kind], scaling_meanings[kind]);
+    }
+    printf("# efficiency: %s/s over those of one rank times the ranks\n", s->unit);
+    if (s->n_host_threads > n_cores) {
+        printf("# this host has %d cores for %d threads, which share them\n", n_cores,
+               s->n_host_threads);
+    }
+    printf("%-8s %6s %9s %11s %12s/s %11s\n", "scaling", "ranks", "batch", "ms a step", s->unit,
+           "efficiency");
+    for (int i = 0; i < s->n_rows; i++) {
+        const struct dt_scaling_row *row = &s->rows[i];
+        printf("%-8s %6d %9s %11.3f %14s %9.1f %%\n", scaling_names[row->kind], row->n_ranks,
+               dt_count_text((double)row->batch, batch, sizeof batch), 1e3 * row->step_s,
+               dt_count_text(row->rate, rate, sizeof rate), 100 * row->efficiency);
+    }
+}
+
+static cJSON *scaling_json(const struct dt_world *world, const struct dt_scaling *s)
+{
+    cJSON *json = dt_bench_json("scaling", world, dt_bench_peak(PEAK_MS));
+    cJSON_AddNumberToObject(json, "parameters", (double)s->n_parameters);
+    cJSON_AddStringToObject(json, "device", s->device);
+    cJSON_AddNumberToObject(json, "threads", s->n_threads);
+    cJSON_AddStringToObject(json, "allreduce", s->adds_by);
+    cJSON_AddNumberToObject(json, "steps", N_STEPS);
+    cJSON *rows = cJSON_AddArrayToObject(json, "rows");
+    for (int i = 0; i < s->n_rows; i++) {
+        const struct dt_scaling_row *row = &s->rows[i];
+        cJSON *out = cJSON_CreateObject();
+        cJSON_AddStringToObject(out, "scaling", scaling_names[row->kind]);
+        cJSON_AddNumberToObject(out, "ranks", row->n_ranks);
+        cJSON_AddNumberToObject(out, "batch", (double)row->batch);
+        cJSON_AddNumberToObject(out, "step_ms", 1e3 * row->step_s);
+        cJSON_AddNumberToObject(out, "samples_per_s", row->rate);
+        cJSON_AddNumberToObject(out, "efficiency", row->efficiency);
+        cJSON_AddItemToArray(rows, out);
+    }
+    return json;
+}
+
+/* ---- the page */
+
+/* How many times as fast as one rank. */
+static double speedup(const struct dt_scaling_row *row)
+{
+    return row->efficiency * row->n_ranks;
+}
+
+static void draw_kind(const struct dt_chart *chart, const struct dt_scaling *s, int kind)
+{
+    static const char *const lines[] = {"s0", "s1"}, *const dots[] = {"d0", "d1"};
+    double x[MAX_ROWS], y[MAX_ROWS];
+    int n = 0;
+    for (int i = 0; i < s->n_rows; i++) {
+        if (s->rows[i].kind == (enum dt_scaling_kind)kind) {
+            x[n] = s->rows[i].n_ranks;
+            y[n] = speedup(&s->rows[i]);
+            dt_chart_dot(chart, dots[kind], x[n], y[n]);
+            n++;
+        }
+    }
+    dt_chart_line(chart, lines[kind], n, x, y);
+}
+
+static void draw(FILE *out, const struct dt_scaling *s)
+{
+    const double n = most_ranks(s), ideal[] = {0, n};
+    double most = n;
+    for (int i = 0; i < s->n_rows; i++) {
+        most = fmax(most, speedup(&s->rows[i]));
+    }
+    const struct dt_chart chart = {out,
+                                   "speed by ranks",
+                                   {"ranks", 0, 1.05 * n, false},
+                                   {"times one rank's speed", 0, 1.05 * most, false}};
+    dt_chart_begin(&chart);
+    dt_chart_line(&chart, "ideal", 2, ideal, ideal);
+    dt_chart_note(&chart, "end", 0.8 * n, 0.85 * n, "ideal");
+    for (int kind = 0; kind < DT_N_SCALING_KINDS; kind++) {
+        draw_kind(&chart, s, kind);
+    }
+    dt_chart_end(&chart);
+}
+
+static void put_table(FILE *out, const struct dt_scaling *s)
+{
+    char batch[32], rate[32];
+    fprintf(
+        out,
+        "<div class=\"wide\"><table><thead><tr><th>scaling</th><th>ranks</th><th>batch</th><th>ms "
+        "a step</th><th>%s/s</th><th>efficiency</th></tr></thead>\n<tbody>",
+        s->unit);
+    for (int i = 0; i < s->n_rows; i++) {
+        const struct dt_scaling_row *row = &s->rows[i];
+        fprintf(
+            out,
+            "<tr><td>%s</td><td>%d</td><td>%s</td><td>%.3f</td><td>%s</td><td>%.1f %%</td></tr>\n",
+            scaling_names[row->kind], row->n_ranks,
+            dt_count_text((double)row->batch, batch, sizeof batch), 1e3 * row->step_s,
+            dt_count_text(row->rate, rate, sizeof rate), 100 * row->efficiency);
+    }
+    fputs("</tbody></table></div>\n", out);
+}
+
+/* A dt_page_fn. */
+static void put_body(FILE *out, const void *context)
+{
+    const struct dt_scaling *s = context;
+    char text[256];
+    describe(s, text, sizeof text);
+    fprintf(out,
+            "<h1>Scaling to %d rank%s</h1>\n<p>%s; medians of %d training steps on a host with %d "
+            "cores.</p>\n"
+            "<div class=\"cards\"><div class=\"card\"><h2>Speed</h2><p>How many times as fast as "
+            "one rank. Blue: weak, %s. Orange: strong, %s.</p>\n",
+            most_ranks(s), most_ranks(s) == 1 ? "" : "s", text, N_STEPS, dt_bench_n_cores(),
+            scaling_meanings[DT_SCALING_WEAK], scaling_meanings[DT_SCALING_STRONG]);
+    draw(out, s);
+    fprintf(out,
+            "</div>\n<div class=\"card\"><h2>Efficiency</h2><p>%s/s over those of one rank times "
+            "the ranks. Where the batch stays, that is T1 / (n Tn).</p>\n",
+            s->unit);
+    put_table(out, s);
+    fputs("</div></div>\n", out);
+}
+
+static enum dt_status write_scaling(const char *path, const struct dt_scaling *scaling)
+{
+    return dt_page_write(
+        path, &(struct dt_page){
+                  .title = "Scaling", .class = "scaling", .body = put_body, .context = scaling});
+}
+
+/* ---- measuring */
 
 struct bench {
     struct dt_world *world;
@@ -58,15 +256,15 @@ static struct dt_config config_of(const struct bench *b, const struct dt_scaling
 static enum dt_status take_steps(struct bench *b, double *step_s)
 {
     struct dt_trainer *t = &b->trainer;
-    double seconds[DT_SCALING_STEPS];
+    double seconds[N_STEPS];
     DT_TRY(dt_strategy_broadcast(t->strategy));
-    for (int i = -DT_SCALING_WARMUP; i < DT_SCALING_STEPS; i++) {
+    for (int i = -N_WARMUP; i < N_STEPS; i++) {
         const double start_s = dt_clock_s();
         DT_TRY(dt_bench_take_step(t, "bench scaling"));
         seconds[i < 0 ? 0 : i] = dt_clock_s() - start_s;
         DT_TRY(dt_heartbeat_look(&b->heartbeat));
     }
-    *step_s = dt_bench_median(seconds, DT_SCALING_STEPS);
+    *step_s = dt_bench_median(seconds, N_STEPS);
     return DT_OK;
 }
 
@@ -131,11 +329,11 @@ static enum dt_status measure_all(struct bench *b)
 
 static enum dt_status report(const struct bench *b, const char *json_path, const char *html)
 {
-    cJSON *json = dt_scaling_json(b->world, &b->scaling);
-    dt_scaling_print(&b->scaling);
+    cJSON *json = scaling_json(b->world, &b->scaling);
+    print_scaling(&b->scaling);
     const bool failed = dt_output_failed(dt_bench_write(json_path, json));
     cJSON_Delete(json);
-    const enum dt_status s = dt_scaling_page(html, &b->scaling);
+    const enum dt_status s = write_scaling(html, &b->scaling);
     return s == DT_OK && failed
                ? dt_error(DT_IO, "bench scaling: a file was not written (see the message above)")
                : s;

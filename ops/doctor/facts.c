@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <ifaddrs.h>
-#include <limits.h>
 #include <math.h>
 #include <net/if.h>
 #include <stdlib.h>

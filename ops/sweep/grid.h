@@ -2,8 +2,6 @@
 #ifndef DT_OPS_SWEEP_GRID_H
 #define DT_OPS_SWEEP_GRID_H
 
-#include <stddef.h>
-
 #include "base/status.h"
 
 #define DT_SWEEP_MAX_RUNS 1000

@@ -10,7 +10,6 @@
 #include "cli/args.h"
 #include "cli/config/config.h"
 #include "cli/output.h"
-#include "cli/terminal.h"
 #include "cli/text.h"
 #include "report/run.h"
 #include "train/save/run_dir.h"

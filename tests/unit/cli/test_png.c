@@ -4,7 +4,6 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "cli/commands/digit.h"
 #include "tests/lib/png_sample.h"
 
 /* Scaling */
