@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/samples.h"
 #include "base/status.h"
-#include "data/gzip.h"
 #include "data/shard.h"
 
 /* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz
@@ -29,7 +28,7 @@ struct dt_data_spec {
     size_t n_train, n_test;           /* generated: how many; idx: at most so many, 0 = all */
     double slope, intercept, noise;   /* linear; noise also of synthetic */
     uint64_t seed;                    /* generated */
-    const struct dt_packing *packing; /* idx; NULL: raw files alone */
+    const struct dt_packing *packing; /* idx (data/idx.h); NULL: raw files alone */
     /* What the model expects; a file that differs is DT_BAD_DATA, naming both. */
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */

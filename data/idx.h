@@ -7,10 +7,11 @@
 #ifndef DT_DATA_IDX_H
 #define DT_DATA_IDX_H
 
+#include <stdbool.h>
+
 #include "base/alive.h"
 #include "base/samples.h"
 #include "base/status.h"
-#include "data/gzip.h"
 
 struct dt_idx {
     int n_dims; /* 1, 3 or 4 */
@@ -18,6 +19,22 @@ struct dt_idx {
     size_t n_item_bytes; /* product of dims[1..] */
     size_t n_rows;       /* rows kept of dims[0] */
     uint8_t *data;       /* (n_rows, dims[1..]); freed by dt_idx_close */
+};
+
+/* How packed files are read. `name` appears in messages. */
+struct dt_packing {
+    const char *also;  /* ", raw or ...": in messages */
+    size_t most_ratio; /* no stream expands to more than so many times its bytes */
+    bool (*fits)(const uint8_t *bytes, size_t n_bytes);
+    enum dt_status (*open)(const char *name, const uint8_t *bytes, size_t n_bytes, void **stream);
+    void (*close)(void *stream);
+    /* Up to n_wanted bytes (at most 1 GiB); fewer only where the data properly end. */
+    enum dt_status (*read)(void *stream, uint8_t *bytes, size_t n_wanted, size_t *n_got);
+    /* Whether nothing follows: neither in the stream, of which one byte more is asked for, nor
+     * after it. */
+    enum dt_status (*check_end)(void *stream);
+    /* What else the file may be, "" when that cannot be told. */
+    const char *(*guess)(const uint8_t *bytes, size_t n_bytes);
 };
 
 struct dt_idx_reader {

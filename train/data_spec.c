@@ -6,7 +6,6 @@
 void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model)
 {
     const bool classifies = model->spec.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
-    spec->packing = &dt_gzip;
     spec->shape = model->spec.input;
     spec->n_classes = classifies ? model->n_outputs : 0;
     spec->n_targets = classifies ? 0 : model->n_outputs;

@@ -5,7 +5,7 @@
 #include "data/dataset.h"
 #include "model/block.h"
 
-/* Packed files, too. Shape and number of classes or targets, from the model: what differs in a
+/* Shape and number of classes or targets, from the model: what differs in a
  * file, or what the format cannot give, is then an error of dt_dataset_count and dt_dataset_open.
  */
 void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model);

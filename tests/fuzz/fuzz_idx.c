@@ -1,6 +1,6 @@
 /* Any bytes as an IDX file: an error with a text, or rows that are really there; never a crash, a
  * leak or a read out of bounds. */
-#include "data/idx.h"
+#include "data/gzip.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "data/border.h"
 #include "data/dataset.h"
+#include "data/gzip.h"
 #include "tests/lib/check.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* IDX files: good ones in every form, and every bad one with the message it gets. */
 #include "base/file.h"
-#include "data/idx.h"
+#include "data/gzip.h"
 #include "tests/lib/check.h"
 
 #include <stdlib.h>
