@@ -8,6 +8,13 @@ static size_t slice_begin(size_t n, int rank, int size)
     return n * (size_t)rank / (size_t)size;
 }
 
+/* The same in whole leaves; only the last one may be short. */
+static size_t leaf_begin(const struct dt_shard *shard, size_t n, int rank)
+{
+    const size_t leaf = shard->leaf > 0 ? shard->leaf : 1;
+    return dt_min_size(n, leaf * slice_begin((n + leaf - 1) / leaf, rank, shard->size));
+}
+
 static size_t slice_size(size_t n, int rank, int size)
 {
     return slice_begin(n, rank + 1, size) - slice_begin(n, rank, size);
@@ -50,10 +57,10 @@ static size_t my_step(const struct dt_shard *shard, uint64_t step, size_t *n)
         return rank_step(shard, shard->rank, step, n);
     }
     size_t n_global;
-    const size_t begin =
-        global_step(shard, step, &n_global) + slice_begin(n_global, shard->rank, shard->size);
-    *n = slice_size(n_global, shard->rank, shard->size);
-    return begin;
+    const size_t begin = global_step(shard, step, &n_global),
+                 mine = leaf_begin(shard, n_global, shard->rank);
+    *n = leaf_begin(shard, n_global, shard->rank + 1) - mine;
+    return begin + mine;
 }
 
 struct dt_owned dt_shard_owned(const struct dt_shard *shard)
@@ -71,8 +78,9 @@ int dt_shard_capacity(const struct dt_shard *shard)
     size_t n = slice_size(shard->global_batch, shard->rank, shard->size);
     if (shard->mode ==
         DT_SHARDING_GLOBAL) { /* a shorter batch can give a rank one sample more than a full one */
-        n = (dt_min_size(shard->global_batch, shard->n_total) + (size_t)shard->size - 1) /
-            (size_t)shard->size;
+        const size_t leaf = shard->leaf > 0 ? shard->leaf : 1, size = (size_t)shard->size,
+                     most = dt_min_size(shard->global_batch, shard->n_total);
+        n = dt_min_size(most, leaf * (((most + leaf - 1) / leaf + size - 1) / size));
     }
     n = dt_min_size(n, rank_samples(shard, shard->rank));
     return n > 0 ? (int)n : 1;

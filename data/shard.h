@@ -31,6 +31,7 @@ struct dt_shard {
     size_t global_batch; /* samples of a full step over all ranks; >= size */
     int rank, size;
     bool shuffle;
+    size_t leaf; /* global: ranks share out a batch in multiples of it; 0: sample by sample */
 };
 
 /* What a rank keeps in memory: rows i = 0 .. n-1 are the samples first + i * stride. */

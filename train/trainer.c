@@ -44,7 +44,8 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
                              .global_batch = global_batch(config, size),
                              .rank = rank,
                              .size = size,
-                             .shuffle = config->shuffle};
+                             .shuffle = config->shuffle,
+                             .leaf = config->dist.deterministic ? (size_t)config->dist.leaf : 0};
     DT_TRY(check_ranks(out->global_batch, size));
     DT_TRY(dt_dataset_count(&config->data, DT_SPLIT_TRAIN, &out->n_total));
     return check_samples(config, out->global_batch, out->n_total);
@@ -53,6 +54,9 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
 int dt_trainer_capacity(const struct dt_trainer *t)
 {
     const int accumulate = (int)t->config.accumulate;
+    if (t->config.dist.deterministic) {
+        return (int)t->config.dist.leaf; /* as many at any number of ranks */
+    }
     return (t->set.loader.capacity + accumulate - 1) / accumulate;
 }
 

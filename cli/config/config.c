@@ -65,6 +65,30 @@ static void resolve(struct dt_config *c)
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }
 
+#define MOST_LEAVES 4096 /* of a batch: their sums fit 64 bits (deterministic.c) */
+
+/* The same leaves at any number of ranks. */
+static enum dt_status check_deterministic(const struct dt_config_source *source,
+                                          const struct dt_config *c)
+{
+    static const char key[] = "distributed.deterministic";
+    if (c->sharding != DT_SHARDING_GLOBAL) {
+        return dt_config_error(source, key,
+                               "ranks need the slices of one order (set data.sharding to global)");
+    }
+    if (c->batch_global == 0) {
+        return dt_config_error(source, key,
+                               "a batch per rank grows with the ranks (set train.batch.global "
+                               "instead; --set 'train.batch={\"global\":128}' replaces it)");
+    }
+    if (c->batch_global / c->dist.leaf >= MOST_LEAVES) {
+        return dt_config_error(source, "distributed.leaf",
+                               "a batch of %lld has more than %d leaves (make it larger)",
+                               (long long)c->batch_global, MOST_LEAVES);
+    }
+    return DT_OK;
+}
+
 static enum dt_status check_training(const struct dt_config_source *source,
                                      const struct dt_config *c)
 {
@@ -80,6 +104,7 @@ static enum dt_status check_training(const struct dt_config_source *source,
                                "a batch of %lld has no %lld parts (make it smaller)",
                                (long long)batch, (long long)c->accumulate);
     }
+    DT_TRY(c->dist.deterministic ? check_deterministic(source, c) : DT_OK);
     if (c->optimizer.nesterov && c->optimizer.momentum <= 0) {
         return dt_config_error(source, "train.optimizer.nesterov",
                                "needs a momentum (set train.optimizer.momentum, for example 0.9)");

@@ -245,6 +245,9 @@ bool dt_key_applies(const struct dt_key *key, const struct dt_config *config)
         const struct dt_key *governor = &config_keys[i];
         if (strncmp(governor->path, key->when, n_path) == 0 && governor->path[n_path] == '\0') {
             char names[128], current[DT_NAME_SIZE];
+            if (governor->kind == DT_KEY_BOOL) {
+                return dt_key_bool(governor, config); /* "=true" */
+            }
             snprintf(names, sizeof names, "|%s", key->when + n_path + 1);
             return dt_names_get(governor->values, (int)dt_key_int(governor, config), current) &&
                    dt_names_find(names, current) >= 0;

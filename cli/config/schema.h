@@ -170,6 +170,12 @@
       "backward: gradients travel as they are made, and a step ends when all weights are new; "    \
       "priority: those of the first layers "                                                       \
       "overtake, and the next forward pass waits for each layer's weights when it comes to it")    \
+    X("distributed.deterministic", BOOL, dist.deterministic, "", "false",                          \
+      "distributed.strategy=allreduce",                                                            \
+      "the same bits of weights at any number of ranks: gradients of leaves of the global batch "  \
+      "are added as integers; needs data.sharding global and train.batch.global")                  \
+    X("distributed.leaf", INT, dist.leaf, "[1, 4096]", "32", "distributed.deterministic=true",     \
+      "samples of a leaf, whose gradient one rank computes as one batch")                          \
     X("distributed.overlap", BOOL, dist.overlap, "", "true", "",                                   \
       "send gradients while the backward pass still runs")                                         \
     X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                              \

@@ -26,12 +26,17 @@ static const struct dt_allreduce_row *const allreduces[] = {
     &dt_shared_memory_allreduce, &dt_schedule_allreduce,
     &dt_mpi_allreduce,           NULL};
 
-static const struct dt_strategy_row *const strategies[] = {
-    &dt_pipeline_strategy, &dt_alone_strategy,  &dt_priority_strategy,
-    &dt_mirrored_strategy, &dt_server_strategy, NULL};
+static const struct dt_strategy_row *const strategies[] = {&dt_pipeline_strategy,
+                                                           &dt_deterministic_strategy,
+                                                           &dt_alone_strategy,
+                                                           &dt_priority_strategy,
+                                                           &dt_mirrored_strategy,
+                                                           &dt_server_strategy,
+                                                           NULL};
 
-static const struct dt_facts_row *const facts[] = {&dt_mirrored_facts, &dt_priority_facts,
-                                                   &dt_server_facts, &dt_pipeline_facts, NULL};
+static const struct dt_facts_row *const facts[] = {&dt_deterministic_facts, &dt_mirrored_facts,
+                                                   &dt_priority_facts,      &dt_server_facts,
+                                                   &dt_pipeline_facts,      NULL};
 
 const struct dt_dist_rows dt_all_rows = {.strategies = strategies,
                                          .allreduce = {.implementations = allreduces,

@@ -13,8 +13,8 @@
 enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) };
 
 /* Their rows (strategies.h). */
-extern const struct dt_strategy_row dt_pipeline_strategy, dt_alone_strategy, dt_priority_strategy,
-    dt_mirrored_strategy, dt_server_strategy;
+extern const struct dt_strategy_row dt_pipeline_strategy, dt_alone_strategy,
+    dt_deterministic_strategy, dt_priority_strategy, dt_mirrored_strategy, dt_server_strategy;
 
 #define DT_SERVER_MODE_LIST(X)     \
     X(DT_SERVER_MODE_SYNC, "sync") \
@@ -54,6 +54,8 @@ struct dt_dist_spec {
     struct dt_pipeline_cut cut;         /* of a pipeline */
     struct dt_compression_spec compression; /* of the gradients that are sent */
     enum dt_order order;                    /* of an allreduce */
+    bool deterministic;                     /* the same bits at any number of ranks */
+    int64_t leaf; /* deterministic: samples whose gradient one rank makes, as one batch */
     bool average, broadcast;
     bool overlap; /* false: everything is sent at the end of the backward pass, to compare */
     size_t bucket_bytes;

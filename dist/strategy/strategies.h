@@ -1,6 +1,7 @@
 /* The strategies; a program passes them as rows with the other rows of dist/ that it links:
  *
  *   pipeline/pipeline.c         each rank has some of the blocks: `pipeline`
+ *   deterministic.c             adds gradients as integers: the same bits at any number of ranks
  *   alone.c                     each rank steps with its own gradients (`distributed.average` off)
  *   priority.c                  mirrored weights in the order "priority"
  *   allreduce.c                 averages gradients over all ranks; every rank takes the same step:

@@ -61,8 +61,8 @@ struct dt_facts_row {
     enum dt_status (*plan)(const struct dt_dist_spec *dist, const struct dt_model *model,
                            const struct dt_comm *comm, struct dt_planned_traffic *out);
 };
-extern const struct dt_facts_row dt_mirrored_facts, dt_priority_facts, dt_server_facts,
-    dt_pipeline_facts;
+extern const struct dt_facts_row dt_deterministic_facts, dt_mirrored_facts, dt_priority_facts,
+    dt_server_facts, dt_pipeline_facts;
 
 const char *dt_strategy_adds_by(
     const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */

@@ -7,6 +7,8 @@
 #define MAX_N 2000
 #define MAX_SIZE 8
 
+static size_t leaf; /* of global slices; 0: none */
+
 static struct dt_shard make(enum dt_sharding mode, size_t n_total, size_t global_batch, int rank,
                             int size, bool shuffle)
 {
@@ -16,7 +18,8 @@ static struct dt_shard make(enum dt_sharding mode, size_t n_total, size_t global
                              .global_batch = global_batch,
                              .rank = rank,
                              .size = size,
-                             .shuffle = shuffle};
+                             .shuffle = shuffle,
+                             .leaf = leaf};
 }
 
 /* Every rank knows since when all have had as many samples as in this step. */
@@ -163,6 +166,27 @@ static void test_global_slices(void)
     }
 }
 
+/* With leaves, too, each sample is used once, and a slice begins and ends with a leaf. */
+static void test_leaves_stay_whole(void)
+{
+    static const size_t leaves[] = {1, 2, 7, 8, 64};
+    uint32_t rows[MAX_N], ids[MAX_N];
+    for (size_t l = 0; l < sizeof leaves / sizeof leaves[0]; l++) {
+        leaf = leaves[l];
+        test_each_sample_once();
+        for (int rank = 0; rank < 3; rank++) {
+            const struct dt_shard shard = make(DT_SHARDING_GLOBAL, 250, 100, rank, 3, false);
+            for (uint64_t step = 0; step < 3; step++) {
+                const size_t n = (size_t)dt_shard_batch(&shard, 0, step, rows, ids);
+                const size_t end = n > 0 ? ids[n - 1] + 1 - 100 * step : 0;
+                CHECK(n == 0 || (ids[0] - 100 * step) % leaf == 0);
+                CHECK(end % leaf == 0 || end == dt_shard_step_samples(&shard, step));
+            }
+        }
+    }
+    leaf = 0;
+}
+
 /* The example of docs/data.md: the first two steps of 10 samples on 3 ranks, as text. */
 static void test_three_ranks_by_hand(void)
 {
@@ -261,6 +285,7 @@ int main(void)
     test_replicate_uses_everything_on_every_rank();
     test_global_batches_do_not_depend_on_ranks();
     test_global_slices();
+    test_leaves_stay_whole();
     test_three_ranks_by_hand();
     test_unshuffled_is_natural_order();
     test_epochs_differ();
