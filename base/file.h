@@ -1,46 +1,16 @@
-/* Files, with hostile input and full disks in mind: the only place that opens, reads or writes data
- * and checkpoints for dtrain.
- *
- * Every system call goes through a small table, so that tests can make the k-th call fail, fall
- * short or be the last. */
+/* Files that are written, with full disks in mind; with file_read.h the only place that opens,
+ * reads or writes data and checkpoints for dtrain. */
 #ifndef DT_BASE_FILE_H
 #define DT_BASE_FILE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <sys/types.h>
 
-#include "base/status.h"
+#include "base/file_read.h"
 
-#define DT_PATH_SIZE 1024 /* room for a path that someone gives */
-
-/* Reads a whole regular file of 1 .. max_bytes bytes into memory from malloc, with a NUL behind it
- * that does not count. Caller frees. Error texts begin with the path. DT_NO_INPUT: missing,
- * directory, not a regular file. DT_NO_PERMISSION. DT_BAD_DATA: empty, too large, or changed while
- * it was read. DT_IO: a read error. DT_NO_MEMORY. */
-enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *n_bytes);
-
-/* The first n_wanted bytes, or all of a shorter file, and the size of the whole. Errors as above,
- * but any size will do. */
-enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read,
-                                 size_t *n_total);
-
-/* Whether something has this name, whatever it is. DT_NO_PERMISSION when a folder on the way cannot
- * be searched. */
-enum dt_status dt_file_exists(const char *path, bool *exists);
-
-/* Reads a file back, piece by piece: DT_BAD_DATA unless it is these parts and nothing else. Other
- * errors as those of reading. */
 struct dt_file_part {
     const void *bytes;
     size_t n_bytes;
 };
-enum dt_status dt_file_compare(const char *path, const struct dt_file_part *parts, size_t n_parts);
-
-/* ---- writing (file_write.c) */
 
 /* Writes a file so that at any moment, also after a crash or a power cut, `dir/name` is the old
  * content or the new one, whole: temporary file (O_EXCL, O_NOFOLLOW, mode 0600), space reserved,
@@ -88,21 +58,5 @@ enum dt_status dt_dir_try(const char *dir);
 /* Removes the temporary files that writers left who were killed, of names that are `ours`. Nobody
  * else may be writing those. */
 void dt_dir_sweep(const char *dir, bool (*ours)(const char *name));
-
-/* The system calls used here, with their usual meaning. Only tests replace them. */
-struct dt_file_calls {
-    int (*openat)(int folder, const char *path, int flags, mode_t mode);
-    int (*fstat)(int fd, struct stat *info);
-    ssize_t (*read)(int fd, void *bytes, size_t n_bytes);
-    ssize_t (*write)(int fd, const void *bytes, size_t n_bytes);
-    int (*fallocate)(int fd, int mode, off_t offset, off_t n_bytes);
-    int (*fchmod)(int fd, mode_t mode);
-    int (*fsync)(int fd);
-    int (*close)(int fd);
-    int (*renameat)(int from_folder, const char *from, int to_folder, const char *to);
-    int (*unlinkat)(int folder, const char *path, int flags);
-    int (*mkdir)(const char *path, mode_t mode);
-};
-extern struct dt_file_calls dt_file_calls;
 
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "data/idx.h"
 #include "data/synthetic.h"

@@ -3,7 +3,7 @@
 #define DT_DATA_DATASET_H
 
 #include "base/alive.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/samples.h"
 #include "base/status.h"
 #include "data/shard.h"

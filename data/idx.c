@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/memory.h"
 
 #define MAX_FILE_BYTES ((size_t)4 << 30) /* of a file, and of what a gzip file expands to */

@@ -14,7 +14,7 @@
 
 #include <stddef.h>
 
-#include "base/draw.h"
+#include "base/permutation.h"
 
 #define DT_SHARDING_LIST(X)         \
     X(DT_SHARDING_SHARD, "shard")   \

@@ -131,6 +131,42 @@ static enum dt_status check_savable(const struct dt_checkpoint *checkpoint,
     return DT_OK;
 }
 
+static enum dt_status damaged(const char *path)
+{
+    return dt_error(DT_BAD_DATA, "%s: damaged: what is read back is not what was written", path);
+}
+
+static enum dt_status compare_part(int fd, const char *path, const struct dt_file_part *part)
+{
+    uint8_t piece[1 << 16];
+    for (size_t n_done = 0; n_done < part->n_bytes;) {
+        const size_t left = part->n_bytes - n_done, n = left < sizeof piece ? left : sizeof piece;
+        size_t n_read;
+        DT_TRY(dt_file_read_piece(fd, path, piece, n, &n_read));
+        if (n_read != n || memcmp(piece, (const uint8_t *)part->bytes + n_done, n) != 0) {
+            return damaged(path);
+        }
+        n_done += n;
+    }
+    return DT_OK;
+}
+
+/* Reads a file back, piece by piece: DT_BAD_DATA unless it is these parts and nothing else. */
+static enum dt_status compare(const char *path, const struct dt_file_part *parts, size_t n_parts)
+{
+    int fd = -1;
+    struct stat info = {0};
+    size_t n_bytes = 0;
+    DT_TRY(dt_file_open(path, &fd, &info));
+    enum dt_status status = DT_OK;
+    for (size_t i = 0; i < n_parts && status == DT_OK; i++) {
+        n_bytes += parts[i].n_bytes;
+        status = compare_part(fd, path, &parts[i]);
+    }
+    dt_file_calls.close(fd);
+    return status == DT_OK && n_bytes != (size_t)info.st_size ? damaged(path) : status;
+}
+
 static enum dt_status write_and_verify(const char *dir, const struct tensor_list *list,
                                        const char *header, size_t n_header, const char *name,
                                        const char *path)
@@ -145,7 +181,7 @@ static enum dt_status write_and_verify(const char *dir, const struct tensor_list
     }
     enum dt_status status = dt_file_write_atomic(dir, name, parts, (size_t)list->n + 1);
     if (status == DT_OK) {
-        status = dt_file_compare(path, parts, (size_t)list->n + 1);
+        status = compare(path, parts, (size_t)list->n + 1);
         if (status == DT_BAD_DATA) {
             dt_file_calls.unlinkat(
                 AT_FDCWD, path,

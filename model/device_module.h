@@ -6,7 +6,7 @@
 #ifndef DT_MODEL_DEVICE_MODULE_H
 #define DT_MODEL_DEVICE_MODULE_H
 
-#include "base/draw.h"
+#include "base/permutation.h"
 #include "model/backend.h"
 #include "model/optimizer.h"
 

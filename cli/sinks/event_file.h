@@ -24,4 +24,8 @@ void dt_event_file_close(struct dt_event_file *file); /* a zeroed one is fine */
  * killed. Allocates nothing. False, with errno: it is not whole, and nothing may follow it. */
 bool dt_event_file_put(struct dt_event_file *file, const void *bytes, size_t n);
 
+/* CRC-32C (Castagnoli's polynomial), which zlib has not got, of n bytes: the checksum of records.
+ * "123456789" has 0xE3069283. */
+uint32_t dt_crc32c(const void *bytes, size_t n);
+
 #endif

@@ -16,6 +16,7 @@
 #include <zlib.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/version.h"
 #include "dist/ranks/launch/launch.h"
 #include "model/block.h"

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
 #include "base/file.h"
+#include "cli/sinks/event_file.h"
 #include "cli/sinks/protobuf.h"
 #include "cli/sinks/sinks.h"
 #include "tests/lib/check.h"

@@ -1,4 +1,4 @@
-#include "base/file.h"
+#include "base/file_read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +26,6 @@ struct dt_file_calls dt_file_calls = {
     .mkdir = mkdir,
 };
 
-/* ---- reading ---- */
-
 static enum dt_status open_error(const char *path)
 {
     return dt_error_errno(errno == EACCES || errno == EPERM ? DT_NO_PERMISSION : DT_NO_INPUT, "%s",
@@ -35,7 +33,7 @@ static enum dt_status open_error(const char *path)
 }
 
 /* O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. */
-static enum dt_status open_regular(const char *path, int *fd, struct stat *info)
+enum dt_status dt_file_open(const char *path, int *fd, struct stat *info)
 {
     *fd = dt_file_calls.openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (*fd < 0) {
@@ -55,9 +53,8 @@ static enum dt_status open_regular(const char *path, int *fd, struct stat *info)
     return status;
 }
 
-/* Reads until `n_wanted` bytes or the end of the file. */
-static enum dt_status read_up_to(int fd, const char *path, uint8_t *bytes, size_t n_wanted,
-                                 size_t *n_read)
+enum dt_status dt_file_read_piece(int fd, const char *path, uint8_t *bytes, size_t n_wanted,
+                                  size_t *n_read)
 {
     *n_read = 0;
     while (*n_read < n_wanted) {
@@ -89,7 +86,7 @@ static enum dt_status read_unchanged(int fd, const char *path, const struct stat
 {
     size_t n_read = 0;
     struct stat after;
-    DT_TRY(read_up_to(fd, path, bytes, (size_t)before->st_size + 1, &n_read));
+    DT_TRY(dt_file_read_piece(fd, path, bytes, (size_t)before->st_size + 1, &n_read));
     if (dt_file_calls.fstat(fd, &after) != 0) {
         return dt_error_errno(DT_IO, "%s", path);
     }
@@ -105,7 +102,7 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
     int fd = -1;
     struct stat info = {0};
     uint8_t *content = NULL;
-    DT_TRY(open_regular(path, &fd, &info));
+    DT_TRY(dt_file_open(path, &fd, &info));
     enum dt_status status = DT_OK;
     if (info.st_size == 0) {
         status = dt_error(DT_BAD_DATA, "%s: empty file", path);
@@ -134,46 +131,11 @@ enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *byt
 {
     int fd = -1;
     struct stat info = {0};
-    DT_TRY(open_regular(path, &fd, &info));
-    const enum dt_status status = read_up_to(fd, path, bytes, n_wanted, n_read);
+    DT_TRY(dt_file_open(path, &fd, &info));
+    const enum dt_status status = dt_file_read_piece(fd, path, bytes, n_wanted, n_read);
     dt_file_calls.close(fd);
     *n_total = (size_t)info.st_size;
     return status;
-}
-
-static enum dt_status damaged(const char *path)
-{
-    return dt_error(DT_BAD_DATA, "%s: damaged: what is read back is not what was written", path);
-}
-
-static enum dt_status compare_part(int fd, const char *path, const struct dt_file_part *part)
-{
-    uint8_t piece[1 << 16];
-    for (size_t n_done = 0; n_done < part->n_bytes;) {
-        const size_t left = part->n_bytes - n_done, n = left < sizeof piece ? left : sizeof piece;
-        size_t n_read;
-        DT_TRY(read_up_to(fd, path, piece, n, &n_read));
-        if (n_read != n || memcmp(piece, (const uint8_t *)part->bytes + n_done, n) != 0) {
-            return damaged(path);
-        }
-        n_done += n;
-    }
-    return DT_OK;
-}
-
-enum dt_status dt_file_compare(const char *path, const struct dt_file_part *parts, size_t n_parts)
-{
-    int fd = -1;
-    struct stat info = {0};
-    size_t n_bytes = 0;
-    DT_TRY(open_regular(path, &fd, &info));
-    enum dt_status status = DT_OK;
-    for (size_t i = 0; i < n_parts && status == DT_OK; i++) {
-        n_bytes += parts[i].n_bytes;
-        status = compare_part(fd, path, &parts[i]);
-    }
-    dt_file_calls.close(fd);
-    return status == DT_OK && n_bytes != (size_t)info.st_size ? damaged(path) : status;
 }
 
 enum dt_status dt_file_exists(const char *path, bool *exists)
