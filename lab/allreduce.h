@@ -19,8 +19,8 @@
 /* A replay, and the meaning of its numbers. */
 struct dt_lesson {
     const struct dt_replay *replay;
-    bool numbers; /* plain numbers; else sets of ranks: bit r of a piece means that the sum includes
-                     rank r's */
+    bool numbers; /* plain numbers; else sets: bit r of a piece means that its sum includes rank r's
+                   */
     const struct dt_replay *sets; /* for pictures: the same moves on sets; may be `replay` */
 };
 

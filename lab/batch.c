@@ -3,12 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/args.h"
 #include "cli/text.h"
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "report/page/chart.h"
-#include "report/page/page.h"
 
 #define TARGET 0.95
 #define MAX_EPOCHS 30
@@ -229,8 +227,7 @@ static enum dt_status lab_batch(const struct dt_args *args)
     check(&lesson);
     print_lesson(&lesson);
     const struct dt_page page = {.title = "Batch size", .body = put_body, .context = &lesson};
-    return dt_golden_status(&lesson.golden,
-                            dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page));
+    return dt_golden_page(&lesson.golden, args, &page);
 }
 
 const struct dt_command dt_command_lab_batch = {

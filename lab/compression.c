@@ -170,12 +170,6 @@ static void put_body(FILE *out, const void *context)
     fprintf(out, "<p class=\"verdict\">%s</p>\n", l->golden.verdict);
 }
 
-static enum dt_status write_page(const char *path, const struct dt_compression_lesson *lesson)
-{
-    return dt_page_write(
-        path, &(struct dt_page){.title = "Compression", .body = put_body, .context = lesson});
-}
-
 /* ---- the lesson */
 
 #define RATE 0.2
@@ -386,9 +380,11 @@ static enum dt_status lab_compression(struct dt_world *world, const struct dt_ar
         s = prove_all(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = s == DT_OK ? dt_golden_status(&lesson.golden,
-                                          write_page(dt_args_text(args, DT_OPTION_HTML), &lesson))
-                       : s;
+        s = s == DT_OK
+                ? dt_golden_page(&lesson.golden, args,
+                                 &(struct dt_page){
+                                     .title = "Compression", .body = put_body, .context = &lesson})
+                : s;
     }
     return dt_world_agree(world, s);
 }

@@ -41,3 +41,9 @@ enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status w
     dt_output_failed(written);
     return dt_error(DT_FAILED, "%s", golden->verdict);
 }
+
+enum dt_status dt_golden_page(const struct dt_golden *golden, const struct dt_args *args,
+                              const struct dt_page *page)
+{
+    return dt_golden_status(golden, dt_page_write(dt_args_text(args, DT_OPTION_HTML), page));
+}

@@ -3,15 +3,14 @@
 #ifndef DT_LAB_GOLDEN_H
 #define DT_LAB_GOLDEN_H
 
-#include <stdbool.h>
-
-#include "base/status.h"
+#include "cli/args.h"
+#include "report/page/page.h"
 
 struct dt_golden {
     int n; /* number of checks so far */
     bool differs;
-    char verdict[200]; /* of the first difference; without one, after dt_golden_end, the number of
-                          checks */
+    char verdict[200]; /* the first difference; without one, after dt_golden_end, the checks' number
+                        */
 };
 
 /* Checks that |actual - expected| <= tolerance; NaN never passes. `what` names the number for
@@ -26,5 +25,8 @@ void dt_golden_end(struct dt_golden *golden);
 /* DT_FAILED with the verdict as the error's text; else `written`, the status of writing the
  * page. */
 enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status written);
+/* The same after it has written the page to the --html FILE of `args`, if there is one. */
+enum dt_status dt_golden_page(const struct dt_golden *golden, const struct dt_args *args,
+                              const struct dt_page *page);
 
 #endif

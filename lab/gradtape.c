@@ -53,20 +53,22 @@ static void draw_down(FILE *out, int row)
     }
 }
 
-static const char *weights_text(const struct dt_tape_layer *l, char *out, size_t size)
+#define LAYER_SIZE 112
+static const char *layer_text(const struct dt_tape_layer *l, const char *comma,
+                              const char *semicolon, char out[LAYER_SIZE])
 {
     char a[32], b[32], c[32];
-    snprintf(out, size, "%s, %s; %s", dt_float_text(l->weight[0], a),
-             dt_float_text(l->weight[1], b), dt_float_text(l->bias, c));
+    snprintf(out, LAYER_SIZE, "%s%s%s%s%s", dt_float_text(l->weight[0], a), comma,
+             dt_float_text(l->weight[1], b), semicolon, dt_float_text(l->bias, c));
     return out;
 }
 
 static void draw_layers(FILE *out, int row, const char *title, const struct dt_tape_layer *a,
                         const struct dt_tape_layer *b)
 {
-    char text[100];
-    draw_box(out, left_of(0), row, COLUMN, title, weights_text(a, text, sizeof text));
-    draw_box(out, left_of(1), row, COLUMN, title, weights_text(b, text, sizeof text));
+    char text[LAYER_SIZE];
+    draw_box(out, left_of(0), row, COLUMN, title, layer_text(a, ", ", "; ", text));
+    draw_box(out, left_of(1), row, COLUMN, title, layer_text(b, ", ", "; ", text));
 }
 
 static void draw_start(FILE *out, const struct dt_tape *t)
@@ -84,7 +86,7 @@ static void draw_start(FILE *out, const struct dt_tape *t)
 
 static void draw(FILE *out, const struct dt_tape *t)
 {
-    char mean[100];
+    char mean[LAYER_SIZE];
     const int width = 2 * COLUMN + GAP;
     fprintf(out,
             "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"the ranks' numbers from the loss "
@@ -95,7 +97,7 @@ static void draw(FILE *out, const struct dt_tape *t)
     draw_start(out, t);
     draw_layers(out, 2, "gradient, its own", &t[0].own, &t[1].own);
     draw_box(out, 0, 3, width, "allreduce: the mean of both",
-             weights_text(&t[0].mean, mean, sizeof mean));
+             layer_text(&t[0].mean, ", ", "; ", mean));
     draw_layers(out, 4, "weights after the step", &t[0].stepped, &t[1].stepped);
     draw_layers(out, 5, "after the broadcast", &t[0].sent, &t[1].sent);
     for (int row = 0; row < 4; row++) {
@@ -155,14 +157,6 @@ static void put_body(FILE *out, const void *context)
     put_inputs(out, t);
     fprintf(out, "</tbody></table></div>\n<p class=\"verdict\">%s</p></div></div>\n",
             page->golden->verdict);
-}
-
-static enum dt_status write_page(const char *path, const struct dt_tape tapes[2],
-                                 const struct dt_golden *golden)
-{
-    const struct tape_page page = {tapes, golden};
-    return dt_page_write(
-        path, &(struct dt_page){.title = "Gradient tape", .body = put_body, .context = &page});
 }
 
 /* ---- the lesson */
@@ -350,19 +344,11 @@ static void print_floats(const char *what, float a, float b)
     print_pair(what, dt_float_text(a, left), dt_float_text(b, right));
 }
 
-static const char *layer_text(const struct dt_tape_layer *layer, char *out, size_t size)
-{
-    char a[32], b[32], c[32];
-    snprintf(out, size, "%s  %s  %s", dt_float_text(layer->weight[0], a),
-             dt_float_text(layer->weight[1], b), dt_float_text(layer->bias, c));
-    return out;
-}
-
 static void print_layers(const char *what, const struct dt_tape_layer *a,
                          const struct dt_tape_layer *b)
 {
-    char left[100], right[100];
-    print_pair(what, layer_text(a, left, sizeof left), layer_text(b, right, sizeof right));
+    char left[LAYER_SIZE], right[LAYER_SIZE];
+    print_pair(what, layer_text(a, "  ", "  ", left), layer_text(b, "  ", "  ", right));
 }
 
 static void print_inputs(const struct dt_tape t[2])
@@ -409,7 +395,10 @@ static enum dt_status lab_gradtape(struct dt_world *world, const struct dt_args 
     if (world->rank == 0) {
         print_lesson(both);
         puts(golden.verdict);
-        s = write_page(dt_args_text(args, DT_OPTION_HTML), both, &golden);
+        const struct tape_page page = {both, &golden};
+        s = dt_page_write(
+            dt_args_text(args, DT_OPTION_HTML),
+            &(struct dt_page){.title = "Gradient tape", .body = put_body, .context = &page});
     }
     return dt_world_agree(world, dt_golden_status(&golden, s));
 }

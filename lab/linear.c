@@ -5,13 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/args.h"
 #include "data/loader.h"
 #include "dist/ranks/world.h"
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "report/page/chart.h"
-#include "report/page/page.h"
 #include "train/events.h"
 
 #define DT_LINEAR_STEPS 64
@@ -139,13 +137,6 @@ static void put_body(FILE *out, const void *context)
             "</div>\n<p>Batch %s: %d of %d steps raised the loss over all points.</p>\n<p "
             "class=\"verdict\">%s</p>\n",
             l->batch_name, l->n_uphill, DT_LINEAR_STEPS, l->golden.verdict);
-}
-
-static enum dt_status write_page(const char *path, const struct dt_linear_lesson *lesson)
-{
-    return dt_page_write(
-        path,
-        &(struct dt_page){.title = "A line on two ranks", .body = put_body, .context = lesson});
 }
 
 /* ---- the lesson */
@@ -414,7 +405,9 @@ static enum dt_status tell(struct dt_world *world, const struct dt_args *args,
         return DT_OK;
     }
     print_lesson(l);
-    return write_page(dt_args_text(args, DT_OPTION_HTML), l);
+    return dt_page_write(
+        dt_args_text(args, DT_OPTION_HTML),
+        &(struct dt_page){.title = "A line on two ranks", .body = put_body, .context = l});
 }
 
 static enum dt_status lab_linear(struct dt_world *world, const struct dt_args *args)

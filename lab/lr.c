@@ -4,12 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/args.h"
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "model/schedule.h"
 #include "report/page/chart.h"
-#include "report/page/page.h"
 
 #define N_RATES 5 /* four halvings */
 enum { HALF = DT_LAB_N_POINTS / 2 };
@@ -284,8 +282,7 @@ static enum dt_status lab_lr(const struct dt_args *args)
     print_lesson(&lesson);
     const struct dt_page page = {
         .title = "The learning rate", .body = put_body, .context = &lesson};
-    return dt_golden_status(&lesson.golden,
-                            dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page));
+    return dt_golden_page(&lesson.golden, args, &page);
 }
 
 const struct dt_command dt_command_lab_lr = {

@@ -5,13 +5,11 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/args.h"
 #include "cli/config/config.h"
 #include "cli/text.h"
 #include "dist/allreduce/simulate.h"
 #include "lab/golden.h"
 #include "report/page/drawing.h"
-#include "report/page/page.h"
 #include "train/config.h"
 
 #define DT_PARALLEL_MAX_DEVICES 8
@@ -164,12 +162,6 @@ static void put_body(FILE *out, const void *context)
             "<p class=\"verdict\">%s</p>\n",
             DT_PARALLEL_MICRO_BATCHES, l->even, l->ways[DT_PARALLEL_PIPELINE].at_once,
             l->golden.verdict);
-}
-
-static enum dt_status write_page(const char *path, const struct dt_parallel_lesson *lesson)
-{
-    return dt_page_write(
-        path, &(struct dt_page){.title = "Model parallel", .body = put_body, .context = lesson});
 }
 
 /* ---- the lesson */
@@ -389,7 +381,9 @@ static enum dt_status lab_model_parallel(const struct dt_args *args)
     if (s == DT_OK) {
         check(l);
         print_lesson(l);
-        s = dt_golden_status(&l->golden, write_page(dt_args_text(args, DT_OPTION_HTML), l));
+        s = dt_golden_page(
+            &l->golden, args,
+            &(struct dt_page){.title = "Model parallel", .body = put_body, .context = l});
     }
     free(l);
     return s;

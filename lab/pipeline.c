@@ -1,12 +1,10 @@
 /* Waiting and memory of a pipeline's stages: a step by three schedules, on a clock. */
 #include <stdio.h>
 
-#include "cli/args.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "report/page/drawing.h"
-#include "report/page/page.h"
 
 #define DT_PIPELINE_MICRO_BATCHES 8
 #define DT_PIPELINE_FORWARD 1  /* time units of a pass */
@@ -28,8 +26,7 @@ struct dt_pipeline_grid {
     int length;  /* the same in units of a micro-batch */
     int n_passes[DT_LAB_MAX_RANKS]; /* of each stage, in this order: */
     struct dt_pipeline_pass passes[DT_LAB_MAX_RANKS][2 * DT_PIPELINE_MICRO_BATCHES];
-    int held[DT_LAB_MAX_RANKS]; /* the most micro-batches between their forward and their backward
-                                   pass */
+    int held[DT_LAB_MAX_RANKS]; /* the most micro-batches between forward and backward pass */
     double waits, formula; /* the share of the step that a stage waits on average: counted, and (p -
                               1) / (m + p - 1) */
 };
@@ -119,13 +116,6 @@ static void put_body(FILE *out, const void *context)
             "</tbody></table></div>\n<p>1f1b waits as long as gpipe, and a stage holds no more "
             "micro-batches than there are stages from it on.</p>\n<p class=\"verdict\">%s</p>\n",
             l->golden.verdict);
-}
-
-static enum dt_status write_page(const char *path, const struct dt_pipeline_lesson *lesson)
-{
-    return dt_page_write(
-        path, &(struct dt_page){
-                  .title = "Pipeline", .class = "pipeline", .body = put_body, .context = lesson});
 }
 
 /* ---- the lesson */
@@ -330,8 +320,10 @@ static enum dt_status lab_pipeline(const struct dt_args *args)
     }
     check(&lesson);
     print_lesson(&lesson);
-    return dt_golden_status(&lesson.golden,
-                            write_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
+    return dt_golden_page(
+        &lesson.golden, args,
+        &(struct dt_page){
+            .title = "Pipeline", .class = "pipeline", .body = put_body, .context = &lesson});
 }
 
 const struct dt_command dt_command_lab_pipeline = {

@@ -14,8 +14,7 @@ struct dt_transfer {
     int from, to;
     bool adds;      /* else it replaces the old value */
     int begin, end; /* pieces; an empty message has none */
-    float value;    /* the value of its first piece; NAN: its pieces have different values, or there
-                       are none */
+    float value; /* of its first piece; NAN: its pieces have different values, or there are none */
 };
 
 struct dt_replay {
@@ -24,10 +23,10 @@ struct dt_replay {
     size_t n_elems;
     size_t *cuts; /* piece i is elements [cuts[i], cuts[i + 1]): every move covers whole pieces */
     struct dt_transfer *transfers;
-    int *ends;     /* the transfers of round r end before transfers[ends[r]] */
-    float *states; /* before the first round and after each: the first element of each piece of each
-                      rank */
-    float **data;  /* each rank's vector at the end */
+    int *ends; /* the transfers of round r end before transfers[ends[r]] */
+    float *
+        states; /* before the first round and after each: each rank's first element of each piece */
+    float **data;               /* each rank's vector at the end */
     struct dt_wire_count *sent; /* by each rank */
 };
 

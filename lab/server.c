@@ -3,14 +3,12 @@
 #include <stdio.h>
 
 #include "base/bytes.h"
-#include "cli/args.h"
 #include "cli/sinks/fields.h"
 #include "cli/text.h"
 #include "dist/strategy/facts/facts.h"
 #include "lab/distributed.h"
 #include "lab/golden.h"
 #include "report/page/drawing.h"
-#include "report/page/page.h"
 
 #define DT_SERVER_WAYS 5
 
@@ -88,12 +86,6 @@ static void put_body(FILE *out, const void *context)
     fputs("</div></div>\n", out);
     put_table(out, l);
     fprintf(out, "<p class=\"verdict\">%s</p>\n", l->golden.verdict);
-}
-
-static enum dt_status write_page(const char *path, const struct dt_server_lesson *lesson)
-{
-    return dt_page_write(
-        path, &(struct dt_page){.title = "Servers", .body = put_body, .context = lesson});
 }
 
 /* ---- the lesson */
@@ -229,8 +221,9 @@ static enum dt_status lab_server(struct dt_world *world, const struct dt_args *a
         compare(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = dt_golden_status(&lesson.golden,
-                             write_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
+        s = dt_golden_page(
+            &lesson.golden, args,
+            &(struct dt_page){.title = "Servers", .body = put_body, .context = &lesson});
     }
     return dt_world_agree(world, s);
 }

@@ -3,12 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/args.h"
 #include "cli/text.h"
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "report/page/drawing.h"
-#include "report/page/page.h"
 
 #define DT_SHARDS_MODES 3                          /* shard, global, replicate */
 #define DT_SHARDS_MAX_SHOWN (2 * DT_LAB_MAX_RANKS) /* samples of the example: two for each rank */
@@ -120,12 +118,6 @@ static void put_body(FILE *out, const void *context)
                 s->meaning);
     }
     fprintf(out, "</tbody></table></div>\n<p class=\"verdict\">%s</p>\n", l->golden.verdict);
-}
-
-static enum dt_status write_page(const char *path, const struct dt_shards_lesson *lesson)
-{
-    return dt_page_write(path,
-                         &(struct dt_page){.title = "Shards", .body = put_body, .context = lesson});
 }
 
 /* ---- the lesson */
@@ -387,8 +379,9 @@ static enum dt_status lab_shards(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    return dt_golden_status(&lesson.golden,
-                            write_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
+    return dt_golden_page(
+        &lesson.golden, args,
+        &(struct dt_page){.title = "Shards", .body = put_body, .context = &lesson});
 }
 
 const struct dt_command dt_command_lab_shards = {

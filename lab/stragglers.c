@@ -5,14 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/args.h"
 #include "cli/sinks/fields.h"
 #include "dist/strategy/facts/facts.h"
 #include "lab/distributed.h"
 #include "lab/golden.h"
 #include "report/page/chart.h"
 #include "report/page/drawing.h"
-#include "report/page/page.h"
 
 #define DT_STRAGGLERS_N_STEPS 10
 #define DT_STRAGGLERS_SLOW 2 /* the slow rank */
@@ -167,12 +165,6 @@ static void put_body(FILE *out, const void *context)
     fputs("</div>\n", out);
     put_table(out, l);
     fprintf(out, "<p class=\"verdict\">%s</p>\n", l->golden.verdict);
-}
-
-static enum dt_status write_page(const char *path, const struct dt_stragglers_lesson *lesson)
-{
-    return dt_page_write(
-        path, &(struct dt_page){.title = "Stragglers", .body = put_body, .context = lesson});
 }
 
 /* ---- the lesson */
@@ -445,8 +437,9 @@ static enum dt_status lab_stragglers(struct dt_world *world, const struct dt_arg
         time_ways(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = dt_golden_status(&lesson.golden,
-                             write_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
+        s = dt_golden_page(
+            &lesson.golden, args,
+            &(struct dt_page){.title = "Stragglers", .body = put_body, .context = &lesson});
     }
     return dt_world_agree(world, s);
 }
