@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -15,8 +16,20 @@ static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(NAME)};
 static const char *const scaling_names[] = {DT_LR_SCALING_LIST(NAME)};
 static const char *const schedule_names[] = {DT_SCHEDULE_LIST(NAME)};
 
+/* Behind what the fact says already. */
+static void __attribute__((format(printf, 3, 4)))
+tell(struct dt_facts *out, enum dt_fact fact, const char *format, ...)
+{
+    char *text = out->texts[fact];
+    const size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, DT_FACT_SIZE - n, format, args);
+    va_end(args);
+}
+
 /* "stopped: by SIGTERM", "failed (74): disk full" */
-static void tell_verdict(const struct dt_record *r, char *text)
+static void tell_verdict(const struct dt_record *r, struct dt_facts *out)
 {
     const char *word = dt_run_state_word(r->state);
     const double number = dt_record_number(r->summary, "signal");
@@ -24,20 +37,20 @@ static void tell_verdict(const struct dt_record *r, char *text)
     const char *early = dt_record_text(r->summary, "stopped_early");
     switch (r->state) {
     case DT_RUN_STOPPED:
-        snprintf(text, DT_FACT_SIZE, "%s by SIG%s, with a checkpoint", word,
-                 name != NULL ? name : "?");
+        tell(out, DT_FACT_VERDICT, "%s by SIG%s, with a checkpoint", word,
+             name != NULL ? name : "?");
         break;
     case DT_RUN_FAILED:
-        snprintf(text, DT_FACT_SIZE, "%s (exit code %.0f): %.800s", word,
-                 dt_record_number(r->summary, "exit_code"), dt_record_text(r->summary, "error"));
+        tell(out, DT_FACT_VERDICT, "%s (exit code %.0f): %.800s", word,
+             dt_record_number(r->summary, "exit_code"), dt_record_text(r->summary, "error"));
         break;
     case DT_RUN_DONE:
-        snprintf(text, DT_FACT_SIZE, early[0] != '\0' ? "%s: stopped early, %.800s" : "%s: %s",
-                 word, early[0] != '\0' ? early : dt_run_state_meaning(r->state));
+        tell(out, DT_FACT_VERDICT, early[0] != '\0' ? "%s: stopped early, %.800s" : "%s: %s", word,
+             early[0] != '\0' ? early : dt_run_state_meaning(r->state));
         break;
     case DT_RUN_GOING:
     case DT_RUN_KILLED:
-        snprintf(text, DT_FACT_SIZE, "%s: %s", word, dt_run_state_meaning(r->state));
+        tell(out, DT_FACT_VERDICT, "%s: %s", word, dt_run_state_meaning(r->state));
         break;
     }
 }
@@ -46,26 +59,25 @@ static void tell_result(const struct dt_record *r, struct dt_facts *out)
 {
     const struct dt_record_result result = dt_record_result(r);
     if (isfinite(result.accuracy)) {
-        const int n =
-            snprintf(out->texts[DT_FACT_ACCURACY], DT_FACT_SIZE, "%.2f %%", 100 * result.accuracy);
+        tell(out, DT_FACT_ACCURACY, "%.2f %%", 100 * result.accuracy);
         if (isfinite(result.margin)) {
-            snprintf(out->texts[DT_FACT_ACCURACY] + n, DT_FACT_SIZE - (size_t)n,
-                     " ± %.2f %% (95 %%, of %.0f samples)", 100 * result.margin, result.n_samples);
+            tell(out, DT_FACT_ACCURACY, " ± %.2f %% (95 %%, of %.0f samples)", 100 * result.margin,
+                 result.n_samples);
         }
     }
     if (isfinite(result.loss)) {
-        snprintf(out->texts[DT_FACT_LOSS], DT_FACT_SIZE, "%.6g", result.loss);
+        tell(out, DT_FACT_LOSS, "%.6g", result.loss);
     }
 }
 
-static void tell_progress(const struct dt_record *r, char *text)
+static void tell_progress(const struct dt_record *r, struct dt_facts *out)
 {
     const struct dt_record_progress at = dt_record_progress(r);
     if (isfinite(at.step) && isfinite(at.all)) {
-        snprintf(text, DT_FACT_SIZE, "%.0f of %.0f steps, %.0f an epoch", at.step, at.all,
-                 at.per_epoch);
+        tell(out, DT_FACT_PROGRESS, "%.0f of %.0f steps, %.0f an epoch", at.step, at.all,
+             at.per_epoch);
     } else if (isfinite(at.step)) {
-        snprintf(text, DT_FACT_SIZE, "%.0f steps", at.step);
+        tell(out, DT_FACT_PROGRESS, "%.0f steps", at.step);
     }
 }
 
@@ -76,15 +88,13 @@ static void tell_speed(const struct dt_record *r, struct dt_facts *out)
                  of_step = dt_record_last(&r->steps, DT_STEP_IMAGES);
     const double speed = isfinite(of_epoch) ? of_epoch : of_step, seconds = dt_record_seconds(r);
     if (isfinite(speed)) {
-        snprintf(out->texts[DT_FACT_SPEED], DT_FACT_SIZE, "%s %s/s",
-                 dt_count_text(speed, number, sizeof number), dt_unit_name(&r->config));
+        tell(out, DT_FACT_SPEED, "%s %s/s", dt_count_text(speed, number, sizeof number),
+             dt_unit_name(&r->config));
     }
     if (isfinite(seconds)) {
-        const int n = snprintf(out->texts[DT_FACT_TIME], DT_FACT_SIZE, "%s",
-                               dt_duration_text(seconds, number, sizeof number));
+        tell(out, DT_FACT_TIME, "%s", dt_duration_text(seconds, number, sizeof number));
         if (r->n_starts > 1) {
-            snprintf(out->texts[DT_FACT_TIME] + n, DT_FACT_SIZE - (size_t)n, ", over %zu starts",
-                     r->n_starts);
+            tell(out, DT_FACT_TIME, ", over %zu starts", r->n_starts);
         }
     }
 }
@@ -101,14 +111,13 @@ static void tell_ranks(const struct dt_record *r, struct dt_facts *out)
         n_other += strcmp(dt_record_text(rank, "device"), dt_record_text(first, "device")) != 0;
     }
     if (isfinite(n)) {
-        const int used = snprintf(out->texts[DT_FACT_RANKS], DT_FACT_SIZE, "%.0f", n);
+        tell(out, DT_FACT_RANKS, "%.0f", n);
         if (n_hosts > 0) {
-            snprintf(out->texts[DT_FACT_RANKS] + used, DT_FACT_SIZE - (size_t)used, " on %d host%s",
-                     n_hosts, n_hosts == 1 ? "" : "s");
+            tell(out, DT_FACT_RANKS, " on %d host%s", n_hosts, n_hosts == 1 ? "" : "s");
         }
     }
-    snprintf(out->texts[DT_FACT_DEVICE], DT_FACT_SIZE, "%.100s%s", dt_record_text(first, "device"),
-             n_other > 0 ? ", and others" : "");
+    tell(out, DT_FACT_DEVICE, "%.100s%s", dt_record_text(first, "device"),
+         n_other > 0 ? ", and others" : "");
 }
 
 static void tell_training(const struct dt_record *r, struct dt_facts *out)
@@ -119,41 +128,39 @@ static void tell_training(const struct dt_record *r, struct dt_facts *out)
     const double scale = dt_record_number(r->start, "lr_scale"),
                  workers = dt_record_number(r->start, "workers");
     if (isfinite(batch) && c->batch_per_rank > 0 && isfinite(workers)) {
-        snprintf(out->texts[DT_FACT_BATCH], DT_FACT_SIZE, "%lld × %.0f = %.0f",
-                 (long long)c->batch_per_rank, workers, batch);
+        tell(out, DT_FACT_BATCH, "%lld × %.0f = %.0f", (long long)c->batch_per_rank, workers,
+             batch);
     } else if (isfinite(batch)) {
-        snprintf(out->texts[DT_FACT_BATCH], DT_FACT_SIZE, "%.0f", batch);
+        tell(out, DT_FACT_BATCH, "%.0f", batch);
     }
     if (isfinite(lr) && isfinite(scale) && scale != 1) {
-        snprintf(out->texts[DT_FACT_LR], DT_FACT_SIZE, "%g × %g = %g (%s), %s, %s", c->optimizer.lr,
-                 scale, lr, scaling_names[c->lr_scaling], schedule_names[c->schedule],
-                 optimizer_names[c->optimizer.type]);
+        tell(out, DT_FACT_LR, "%g × %g = %g (%s), %s, %s", c->optimizer.lr, scale, lr,
+             scaling_names[c->lr_scaling], schedule_names[c->schedule],
+             optimizer_names[c->optimizer.type]);
     } else {
-        snprintf(out->texts[DT_FACT_LR], DT_FACT_SIZE, "%g, %s, %s", c->optimizer.lr,
-                 schedule_names[c->schedule], optimizer_names[c->optimizer.type]);
+        tell(out, DT_FACT_LR, "%g, %s, %s", c->optimizer.lr, schedule_names[c->schedule],
+             optimizer_names[c->optimizer.type]);
     }
 }
 
-static void tell_memory(const struct dt_record *r, char *text)
+static void tell_memory(const struct dt_record *r, struct dt_facts *out)
 {
     char host[DT_BYTES_TEXT_SIZE], gpu[DT_BYTES_TEXT_SIZE];
     const double host_peak = dt_record_number(r->summary, "host_memory_peak_bytes");
     const double gpu_peak = dt_record_number(r->summary, "gpu_memory_peak_bytes");
     if (host_peak > 0) {
-        snprintf(text, DT_FACT_SIZE, "%s a rank at most%s%s", dt_bytes_text(host_peak, host),
-                 gpu_peak > 0 ? ", on its GPU " : "",
-                 gpu_peak > 0 ? dt_bytes_text(gpu_peak, gpu) : "");
+        tell(out, DT_FACT_MEMORY, "%s a rank at most%s%s", dt_bytes_text(host_peak, host),
+             gpu_peak > 0 ? ", on its GPU " : "", gpu_peak > 0 ? dt_bytes_text(gpu_peak, gpu) : "");
     }
 }
 
-static void tell_faults(const struct dt_record *r, char *text)
+static void tell_faults(const struct dt_record *r, struct dt_facts *out)
 {
     const cJSON *fault =
         cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r->start, "injected"), 0);
-    for (size_t n = 0; fault != NULL && n < DT_FACT_SIZE; fault = fault->next) {
+    for (int i = 0; fault != NULL && i < DT_FACT_SIZE; fault = fault->next, i++) {
         const char *one = cJSON_GetStringValue(fault);
-        n += (size_t)snprintf(text + n, DT_FACT_SIZE - n, "%s%.100s", n > 0 ? "; " : "",
-                              one != NULL ? one : "?");
+        tell(out, DT_FACT_FAULTS, "%s%.100s", i > 0 ? "; " : "", one != NULL ? one : "?");
     }
 }
 
@@ -164,21 +171,17 @@ static void tell_start(const struct dt_record *r, struct dt_facts *out)
     if (seconds >= 0 && gmtime_r(&seconds, &utc) != NULL) {
         strftime(out->texts[DT_FACT_STARTED], DT_FACT_SIZE, "%Y-%m-%d %H:%M:%S UTC", &utc);
     }
-    snprintf(out->texts[DT_FACT_COMMAND], DT_FACT_SIZE, "%.1000s",
-             dt_record_text(r->start, "command"));
-    snprintf(out->texts[DT_FACT_RESUMED], DT_FACT_SIZE, "%.1000s",
-             dt_record_text(r->start, "resumed_from"));
-    snprintf(out->texts[DT_FACT_CHECKPOINT], DT_FACT_SIZE, "%.1000s",
-             dt_record_text(r->summary, "checkpoint"));
+    tell(out, DT_FACT_COMMAND, "%.1000s", dt_record_text(r->start, "command"));
+    tell(out, DT_FACT_RESUMED, "%.1000s", dt_record_text(r->start, "resumed_from"));
+    tell(out, DT_FACT_CHECKPOINT, "%.1000s", dt_record_text(r->summary, "checkpoint"));
     const char *version = dt_record_text(r->start, "version"),
                *commit = dt_record_text(r->start, "commit");
-    snprintf(out->texts[DT_FACT_PROGRAM], DT_FACT_SIZE,
-             version[0] != '\0' ? "dtrain %.40s%s%.60s" : "", version,
-             commit[0] != '\0' ? ", commit " : "", commit);
+    tell(out, DT_FACT_PROGRAM, version[0] != '\0' ? "dtrain %.40s%s%.60s" : "", version,
+         commit[0] != '\0' ? ", commit " : "", commit);
 }
 
 /* Shares of 1 as percentages. */
-static void tell_best(const struct dt_record *r, char *text)
+static void tell_best(const struct dt_record *r, struct dt_facts *out)
 {
     const char *path = dt_record_text(r->summary, "best_checkpoint"),
                *metric = dt_record_text(r->summary, "best_metric");
@@ -186,30 +189,28 @@ static void tell_best(const struct dt_record *r, char *text)
                  epoch = dt_record_number(r->summary, "best_epoch");
     const bool share = strcmp(metric, dt_metric_name(DT_TEST_ACCURACY)) == 0;
     if (path[0] != '\0' && isfinite(value) && isfinite(epoch)) {
-        snprintf(text, DT_FACT_SIZE,
-                 share ? "%.800s (%.40s %.2f %%, epoch %.0f)" : "%.800s (%.40s %.4g, epoch %.0f)",
-                 path, metric, share ? 100 * value : value, epoch);
+        tell(out, DT_FACT_BEST,
+             share ? "%.800s (%.40s %.2f %%, epoch %.0f)" : "%.800s (%.40s %.4g, epoch %.0f)", path,
+             metric, share ? 100 * value : value, epoch);
     }
 }
 
 void dt_facts_find(const struct dt_record *r, struct dt_facts *out)
 {
     memset(out, 0, sizeof *out);
-    tell_verdict(r, out->texts[DT_FACT_VERDICT]);
+    tell_verdict(r, out);
     tell_result(r, out);
-    tell_progress(r, out->texts[DT_FACT_PROGRESS]);
+    tell_progress(r, out);
     tell_speed(r, out);
     tell_ranks(r, out);
     tell_training(r, out);
-    snprintf(out->texts[DT_FACT_ADDING], DT_FACT_SIZE, "%.100s",
-             dt_record_text(r->start, "allreduce"));
-    tell_memory(r, out->texts[DT_FACT_MEMORY]);
-    tell_faults(r, out->texts[DT_FACT_FAULTS]);
+    tell(out, DT_FACT_ADDING, "%.100s", dt_record_text(r->start, "allreduce"));
+    tell_memory(r, out);
+    tell_faults(r, out);
     tell_start(r, out);
-    tell_best(r, out->texts[DT_FACT_BEST]);
+    tell_best(r, out);
     if (r->n_strange > 0) {
-        snprintf(out->texts[DT_FACT_NOTE], DT_FACT_SIZE,
-                 "%zu line%s of metrics.jsonl %s no record, and left out", r->n_strange,
-                 r->n_strange == 1 ? "" : "s", r->n_strange == 1 ? "is" : "are");
+        tell(out, DT_FACT_NOTE, "%zu line%s of metrics.jsonl %s no record, and left out",
+             r->n_strange, r->n_strange == 1 ? "" : "s", r->n_strange == 1 ? "is" : "are");
     }
 }
