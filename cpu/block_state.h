@@ -9,9 +9,9 @@
  * order: so the bits do not depend on the number of threads. Until the pass ends they keep the
  * kernels' order. */
 struct dt_conv_sums {
-    float *sparse, *dense; /* of the weights: from lists, ordered as by conv_pack_backward; from
-                              dense products */
-    float *bias;           /* (dt_conv_filters) */
+    float *sparse,
+        *dense;  /* of weights: from lists, ordered as by conv_pack_backward; from dense products */
+    float *bias; /* (dt_conv_filters) */
     bool sparse_used, dense_used;
 };
 
@@ -51,8 +51,7 @@ struct dt_cpu_conv {
     size_t n_words;
 
     bool dx_direct;         /* dx needs no scratch */
-    bool survivors_pooled;  /* a max pool's windows do not overlap: survivors are found in its
-                               output's gradient */
+    bool survivors_pooled;  /* no windows of a max pool overlap: survivors are found in its dy */
     bool masks_only;        /* only ReLU, or nothing, follows the convolution */
     struct dt_conv rotated; /* stride 1: the convolution that computes dx from the output's
                                gradient, where that has few zeros */

@@ -32,7 +32,7 @@ enum dt_cuda_branch {
 struct dt_cuda_branches {
     struct dt_cuda_lane lanes[DT_CUDA_N_BRANCHES];
     cudaEvent_t events[DT_CUDA_N_BRANCHES];
-    bool open[DT_CUDA_N_BRANCHES]; /* the branch has work that the main stream does not wait for yet
+    bool open[DT_CUDA_N_BRANCHES]; /* it has work that the main stream does not wait for yet
                                     */
 };
 

@@ -23,7 +23,7 @@ struct operation {
         QUEUED,
         GIVEN,
         ISSUED
-    } state; /* waits for NCCL; with NCCL, not yet on the stream; on the stream, followed by `done`
+    } state; /* waits for NCCL; with NCCL, not yet on the stream; on it, followed by `done`
               */
     struct nccl *owner;
     const char *name;

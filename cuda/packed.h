@@ -20,8 +20,7 @@ struct dt_cuda_packed {
     const float *weight_of;      /* the weight it is a copy of; NULL: not copied yet */
     void *dw;                    /* conv: the filter's gradient */
     float *dw_of; /* its pending destination, unless an optimizer step reads dw first; NULL: none */
-    float *dw_recorded; /* its pending destination after each recorded step that does not unpack it;
-                           NULL: none */
+    float *dw_recorded; /* likewise, after each recorded step that does not unpack it; NULL: none */
     struct dt_cuda_packed *next; /* of the open ones */
 };
 

@@ -32,8 +32,7 @@ extern const char *const dt_fact_names[DT_N_FACTS];
 
 #define DT_FACT_SIZE 1024
 struct dt_facts {
-    char texts[DT_N_FACTS][DT_FACT_SIZE]; /* as the files have them, not escaped; "": unknown, or
-                                             nothing to say */
+    char texts[DT_N_FACTS][DT_FACT_SIZE]; /* as in the files, not escaped; "": unknown, or none */
 };
 void dt_facts_find(const struct dt_record *record, struct dt_facts *out);
 

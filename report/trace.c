@@ -34,12 +34,6 @@ static double number_of(const cJSON *object, const char *key)
                                                                            : (double)NAN;
 }
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-    return text != NULL ? text : "";
-}
-
 static int kind_of(const char *name)
 {
     int kind = DT_N_SPANS - 1;
@@ -54,8 +48,8 @@ static bool read_span(const cJSON *event, struct dt_trace_span *out)
     const double ts = number_of(event, "ts"), dur = number_of(event, "dur"),
                  rank = number_of(event, "pid");
     const double step = number_of(cJSON_GetObjectItemCaseSensitive(event, "args"), "step");
-    const int kind = kind_of(text_of(event, "cat"));
-    if (strcmp(text_of(event, "ph"), "X") != 0 || kind < 0 || !(ts >= 0) || !(dur >= 0) ||
+    const int kind = kind_of(dt_record_text(event, "cat"));
+    if (strcmp(dt_record_text(event, "ph"), "X") != 0 || kind < 0 || !(ts >= 0) || !(dur >= 0) ||
         !(rank >= 0 && rank < DT_TRACE_MAX_RANKS) || !(step >= 1 && step < 1e9)) {
         return false;
     }
@@ -65,7 +59,7 @@ static bool read_span(const cJSON *event, struct dt_trace_span *out)
                                   .bucket = -1,
                                   .begin_ms = 1e-3 * ts,
                                   .end_ms = 1e-3 * (ts + dur)};
-    snprintf(out->name, sizeof out->name, "%s", text_of(event, "name"));
+    snprintf(out->name, sizeof out->name, "%s", dt_record_text(event, "name"));
     return kind != DT_SPAN_BUCKET || (sscanf(out->name, "bucket %2d", &out->bucket) == 1 &&
                                       out->bucket >= 0 && out->bucket < MAX_BUCKETS);
 }

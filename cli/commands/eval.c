@@ -227,16 +227,9 @@ const struct dt_command dt_command_eval = {
                 "  dtrain eval \\\n"
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
     .more = "All ranks share the test samples.",
-    .options =
-        {[DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
-         [DT_OPTION_DATA] = {DT_TAKEN,
-                             "folder of the test images, in place of the checkpoint's data.dir"},
-         [DT_OPTION_SET] = {DT_TAKEN,
-                            "with --weights: change a key of --config; may be given many times"},
-         [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
-         [DT_OPTION_WEIGHTS] =
-             {DT_TAKEN,
-              "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"}},
+    .options = {DT_TRAINED_OPTIONS,
+                [DT_OPTION_DATA] =
+                    {DT_TAKEN, "folder of the test images, in place of the checkpoint's data.dir"}},
     .check = dt_trained_check,
     .together = run,
 };

@@ -42,6 +42,15 @@ void dt_inference_close(struct dt_inference *inference);
  * alone need one. */
 enum dt_status dt_trained_check(const struct dt_args *args);
 
+/* The rows of their options that all of these commands take. */
+#define DT_TRAINED_OPTIONS                                                                   \
+    [DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},     \
+    [DT_OPTION_SET] = {DT_TAKEN,                                                             \
+                       "with --weights: change a key of --config; may be given many times"}, \
+    [DT_OPTION_CHECKPOINT] = {DT_TAKEN},                                                     \
+    [DT_OPTION_WEIGHTS] = {                                                                  \
+        DT_TAKEN, "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"}
+
 /* What they name; `config` has room for that of bare weights. Every rank calls it; agreed. */
 enum dt_status dt_trained_find(struct dt_world *world, const struct dt_args *args,
                                struct dt_config *config, struct dt_trained *out);

@@ -58,15 +58,6 @@ static enum dt_status export_onnx(const struct dt_trained *from, const char *pat
     return s;
 }
 
-/* Rank 0 writes the ONNX file `path` (cli/commands/onnx.h), whole or not at all. Agreed.
- * DT_UNAVAILABLE: a build without libprotobuf-c. */
-static enum dt_status export_model(struct dt_world *world, const struct dt_trained *from,
-                                   const char *path)
-{
-    DT_TRY(dt_world_agree(world, dt_protobuf_check("export --onnx")));
-    return dt_world_agree(world, world->rank == 0 ? export_onnx(from, path) : DT_OK);
-}
-
 static enum dt_status check(const struct dt_args *args)
 {
     DT_TRY(dt_trained_check(args));
@@ -76,12 +67,17 @@ static enum dt_status check(const struct dt_args *args)
                                     "--checkpoint FILE)");
 }
 
+/* Rank 0 writes the ONNX file (cli/commands/onnx.h), whole or not at all. Agreed. DT_UNAVAILABLE: a
+ * build without libprotobuf-c. */
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     struct dt_trained trained;
     DT_TRY(dt_trained_find(world, args, &config, &trained));
-    return export_model(world, &trained, dt_args_text(args, DT_OPTION_ONNX));
+    DT_TRY(dt_world_agree(world, dt_protobuf_check("export --onnx")));
+    return dt_world_agree(world, world->rank == 0
+                                     ? export_onnx(&trained, dt_args_text(args, DT_OPTION_ONNX))
+                                     : DT_OK);
 }
 
 const struct dt_command dt_command_export = {
@@ -93,14 +89,7 @@ const struct dt_command dt_command_export = {
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
     .more = "As ONNX of opset 13. The input is floats N C H W with any N, pixels from 0 to 1; the "
             "output is logits, whose softmax is the probabilities.",
-    .options = {[DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
-                [DT_OPTION_SET] =
-                    {DT_TAKEN, "with --weights: change a key of --config; may be given many times"},
-                [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
-                [DT_OPTION_WEIGHTS] =
-                    {DT_TAKEN,
-                     "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
-                [DT_OPTION_ONNX] = {DT_TAKEN}},
+    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_ONNX] = {DT_TAKEN}},
     .check = check,
     .together = run,
 };

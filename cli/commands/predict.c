@@ -165,31 +165,18 @@ static enum dt_status predict_one(struct prediction *p, const char *path, enum i
     return DT_OK;
 }
 
-static enum dt_status predict_all(const struct dt_trained *from, const char *how,
-                                  const char *const *images, int n_images)
+static enum dt_status predict_all(const struct dt_trained *from, const struct dt_args *args)
 {
     struct prediction p = {0};
     enum invert invert = INVERT_AUTO;
-    DT_TRY(read_invert(how, &invert));
+    const struct dt_values *images = &args->values[DT_PATHS];
+    DT_TRY(read_invert(dt_args_text(args, DT_OPTION_INVERT), &invert));
     enum dt_status s = open_prediction(from, &p);
-    for (int i = 0; s == DT_OK && i < n_images; i++) {
-        s = predict_one(&p, images[i], invert);
+    for (int i = 0; s == DT_OK && i < images->n; i++) {
+        s = predict_one(&p, images->texts[i], invert);
     }
     close_prediction(&p);
     return s;
-}
-
-/* For each image, on stdout: its picture in characters as the model sees it, the class, and the
- * probabilities. Rank 0 works, the others wait. `invert`: "yes", "no", or "auto" or NULL: an image
- * with a border as bright as no training image's is inverted, or as dark as none's; where the file
- * does not tell what those were like, they are taken to be light on dark, as MNIST's. Agreed.
- * DT_CONFIG: the model is no classifier of images. DT_USAGE: another `invert`. DT_NON_FINITE: what
- * the model computes is not finite. */
-static enum dt_status predict(struct dt_world *world, const struct dt_trained *from,
-                              const char *invert, const char *const *images, int n_images)
-{
-    return dt_world_agree(world,
-                          world->rank == 0 ? predict_all(from, invert, images, n_images) : DT_OK);
 }
 
 static enum dt_status check(const struct dt_args *args)
@@ -201,13 +188,18 @@ static enum dt_status check(const struct dt_args *args)
                                     "--checkpoint FILE IMAGE.png...)");
 }
 
+/* For each image, on stdout: its picture in characters as the model sees it, the class, and the
+ * probabilities. Rank 0 works, the others wait. --invert auto: an image with a border as bright as
+ * no training image's is inverted, or as dark as none's; where the file does not tell what those
+ * were like, they are taken to be light on dark, as MNIST's. Agreed. DT_CONFIG: the model is no
+ * classifier of images. DT_USAGE: another --invert. DT_NON_FINITE: what the model computes is not
+ * finite. */
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     struct dt_trained trained;
     DT_TRY(dt_trained_find(world, args, &config, &trained));
-    return predict(world, &trained, dt_args_text(args, DT_OPTION_INVERT),
-                   args->values[DT_PATHS].texts, args->values[DT_PATHS].n);
+    return dt_world_agree(world, world->rank == 0 ? predict_all(&trained, args) : DT_OK);
 }
 
 const struct dt_command dt_command_predict = {
@@ -222,15 +214,7 @@ const struct dt_command dt_command_predict = {
             "characters. An image is scaled to the model's input; colours become grey by ITU-R "
             "BT.601's luma, and gamma and colour profiles are not regarded. A transparent one "
             "lies on white, or on black where more of it can be seen then.",
-    .options = {[DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
-                [DT_OPTION_SET] =
-                    {DT_TAKEN, "with --weights: change a key of --config; may be given many times"},
-                [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
-                [DT_OPTION_WEIGHTS] =
-                    {DT_TAKEN,
-                     "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
-                [DT_OPTION_INVERT] = {DT_TAKEN},
-                [DT_PATHS] = {DT_TAKEN}},
+    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, [DT_PATHS] = {DT_TAKEN}},
     .check = check,
     .together = run,
 };

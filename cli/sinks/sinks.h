@@ -8,8 +8,8 @@
 /* metrics.jsonl and metrics.csv; NULL: not open. */
 struct dt_metrics_files {
     FILE *jsonl, *csv;
-    bool failed; /* a record could not be written: said once, training goes on, and the run ends
-                    with DT_IO */
+    bool
+        failed; /* a record was not written: said once, training goes on, the run ends with DT_IO */
 };
 
 /* What they keep between events. Zeroed at first but for `command`, `silent` and `last`; before the
@@ -19,9 +19,8 @@ struct dt_sinks {
     bool silent;         /* likewise: the terminal is not told */
     /* likewise: a sink behind those of the list, or NULL; what it writes is made of their files */
     enum dt_status (*last)(struct dt_sinks *sinks, const struct dt_event *event);
-    double started_s; /* when the folder was opened, since 1970: tells the starts of a run from each
-                         other */
-    double clock_s;   /* likewise, by dt_clock_s */
+    double started_s;      /* when the folder was opened, since 1970: tells a run's starts apart */
+    double clock_s;        /* likewise, by dt_clock_s */
     double seconds_before; /* that the starts before have taken */
     struct dt_folder_event folder;
     struct dt_progress progress;
@@ -31,7 +30,7 @@ struct dt_sinks {
         bool failed; /* some could not be written: said once, and the run ends with DT_IO */
     } events;
     double position_s;    /* when the step was written last */
-    bool timeline_failed; /* trace.json could not be written: said once, and the run ends with DT_IO
+    bool timeline_failed; /* trace.json was not written: said once, and the run ends with DT_IO
                            */
 };
 

@@ -194,8 +194,7 @@ struct data_row {
     float *dx;                      /* the patch's first element at column 0 */
     size_t dx_row, dx_tap, dx_step; /* floats to the next row, column, window */
     bool slides;                    /* windows one column apart: shared columns stay in registers */
-    bool begins; /* this row is the first to reach the last row of its windows, which holds no sums
-                    yet */
+    bool begins; /* the first row to reach the last one of its windows, which holds no sums yet */
     struct dt_entry **list;  /* (k) end of each filter's list; NULL: the lists exist already */
     int32_t x_begin, x_step; /* the first window's place in x, and the distance to the next */
 };

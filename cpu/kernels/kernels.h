@@ -80,8 +80,8 @@ struct dt_dense {
 struct dt_conv_outputs {
     const float *bias;
     bool relu;
-    bool pool; /* max pool of size and stride 2 over ReLU's output; leaves out an unpaired last row
-                  or column */
+    bool pool; /* max pool 2 of stride 2 over ReLU's output, without an unpaired last row or column
+                */
     float *y;  /* (images, h, w, k), of the pool if there is one */
     const float *next;   /* prefetched memory, like y, that the next call writes; or NULL */
     uint64_t *word;      /* with a pool: the surviving outputs; NULL if not needed */

@@ -63,9 +63,9 @@ static void transform_input(const struct dt_winograd *w, const float *x, size_t 
                 store(v + (size_t)(second_of[p] * SIDE + first_of[q]) * v_freq, a);
                 store(v + (size_t)(second_of[p] * SIDE + second_of[q]) * v_freq, b);
             }
-            __asm__ volatile("" ::
-                                 : "memory"); /* else the compiler keeps the pixels in more
-                                                 registers than there are */
+            __asm__ volatile(
+                "" ::
+                    : "memory"); /* else the pixels are kept in more registers than there are */
         }
     }
 }

@@ -24,8 +24,8 @@ struct dt_engine_search {
 
 struct dt_engine {
     cudnnBackendDescriptor_t config, execution;
-    int64_t number; /* cuDNN's number for it, for this kind of graph; variants with other tiles
-                       share it */
+    int64_t number; /* cuDNN's number for it in this kind of graph; variants with other tiles share
+                       it */
     int place;      /* in the heuristics' list, from 1 */
     size_t workspace_bytes; /* that a run needs */
     double us;              /* of a run (cuda/cudnn/engine_trial.h); 0: not timed */

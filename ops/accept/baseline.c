@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/sinks/record.h"
 #include "ops/accept/outcome.h"
 
 #define MAX_BYTES ((size_t)1 << 20)
@@ -28,12 +29,6 @@ static enum dt_status parse(const char *path, cJSON **out)
     return *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for %.300s", path);
 }
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-    return text != NULL ? text : "";
-}
-
 /* DT_BAD_DATA if it was measured on another machine: a rank's rate says nothing about a rank that
  * shares its host with more. */
 static enum dt_status check_place(const struct dt_acceptance *a, const char *path,
@@ -41,7 +36,7 @@ static enum dt_status check_place(const struct dt_acceptance *a, const char *pat
 {
     const cJSON *each = cJSON_GetObjectItemCaseSensitive(json, "ranks_per_host");
     const int n_each = dt_accept_ranks_on_host(a, 0);
-    if (strcmp(text_of(json, "kind"), "accept") != 0 || !cJSON_IsNumber(each)) {
+    if (strcmp(dt_record_text(json, "kind"), "accept") != 0 || !cJSON_IsNumber(each)) {
         return dt_error(DT_BAD_DATA, "%.300s: no baseline (%s)", path, cure);
     }
     if (!(each->valuedouble >= n_each && each->valuedouble <= n_each)) {
@@ -50,11 +45,11 @@ static enum dt_status check_place(const struct dt_acceptance *a, const char *pat
             "%.300s: was measured with %.0f ranks on a host, here are %d (measure one so)", path,
             each->valuedouble, n_each);
     }
-    if (strcmp(text_of(json, "device"), a->device.backend->name) != 0) {
+    if (strcmp(dt_record_text(json, "device"), a->device.backend->name) != 0) {
         return dt_error(
             DT_BAD_DATA,
             "%.300s: was measured on the device \"%.20s\", here it is \"%s\" (measure one so)",
-            path, text_of(json, "device"), a->device.backend->name);
+            path, dt_record_text(json, "device"), a->device.backend->name);
     }
     return DT_OK;
 }
@@ -82,7 +77,7 @@ static enum dt_status take_rows(const char *path, const cJSON *json, struct dt_a
     cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(json, "rows"))
     {
         for (int i = 0; i < DT_N_ACCEPT; i++) {
-            const int n = strcmp(text_of(row, "name"), dt_accept_names[i]) == 0
+            const int n = strcmp(dt_record_text(row, "name"), dt_accept_names[i]) == 0
                               ? take_row(row, out->values[i])
                               : 0;
             if (n < 0) {

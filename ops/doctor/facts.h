@@ -16,8 +16,7 @@ struct dt_rank_facts {
     char host[DT_HOST_SIZE];
     char version[48], mpi[48]; /* dtrain's, with its commit, and MPI's */
     char launcher[16];         /* "mpirun", "srun", or "" */
-    uint32_t environment; /* CRC-32 of the variables that control MPI and NCCL: MPIR_*, UCX_*, FI_*,
-                             NCCL_* */
+    uint32_t environment; /* CRC-32 of MPI's and NCCL's variables: MPIR_*, UCX_*, FI_*, NCCL_* */
 
     bool has_ucx_conf; /* UCX has read a ucx.conf in the working folder */
 
