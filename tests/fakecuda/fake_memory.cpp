@@ -10,7 +10,7 @@ constexpr size_t page_bytes = 4096;
 constexpr size_t alignment = 256;   /* that of cudaMalloc */
 constexpr int fresh_pattern = 0xff; /* a NaN as float, double and bfloat16 */
 
-std::map<uintptr_t, memory> memories;
+std::map<uintptr_t, memory> memories, freed;
 int exposed = -1;
 
 char *memory::pages() const
@@ -23,14 +23,20 @@ size_t memory::pages_bytes() const
     return map_bytes - 2 * page_bytes;
 }
 
-const memory *memory_at(const void *pointer)
+static const memory *find(const std::map<uintptr_t, memory> &among, const void *pointer)
 {
-    auto after = memories.upper_bound((uintptr_t)pointer);
-    if (after == memories.begin()) {
+    auto after = among.upper_bound((uintptr_t)pointer);
+    if (after == among.begin()) {
         return nullptr;
     }
     const memory &found = (--after)->second;
     return (const char *)pointer < found.map + found.map_bytes ? &found : nullptr;
+}
+
+const memory *memory_at(const void *pointer)
+{
+    const memory *found = find(memories, pointer);
+    return found != nullptr ? found : find(freed, pointer);
 }
 
 void protect(const memory &memory, int protection)
@@ -99,7 +105,7 @@ void release(const char *call, void *pointer, kind is)
         fake_die("%s: %p is not the begin of such memory%s", call, pointer,
                  found != nullptr && found->is == FREED ? ": it is freed already" : "");
     }
-    memory &memory = memories[(uintptr_t)found->map];
+    memory memory = *found;
     if (is == DEVICE) {
         need_current(memory.device, call);
     }
@@ -108,6 +114,8 @@ void release(const char *call, void *pointer, kind is)
     mmap(memory.map, memory.map_bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     memory.is = FREED;
+    memories.erase((uintptr_t)memory.map);
+    freed[(uintptr_t)memory.map] = memory;
     if (is == DEVICE) {
         counts.n_live_bytes -= (long)memory.n_bytes;
     }

@@ -55,9 +55,9 @@ struct memory {
     size_t pages_bytes() const;
 };
 
-extern std::map<uintptr_t, memory> memories; /* by the address of the map; freed ones stay, so that
-                                                their addresses are not reused */
-extern int exposed;                          /* the device whose memory is accessible now */
+/* By the address of the map. Freed ones stay mapped, so that their addresses are not reused. */
+extern std::map<uintptr_t, memory> memories, freed;
+extern int exposed; /* the device whose memory is accessible now */
 
 const memory *memory_at(const void *pointer);
 void expose(int device);
