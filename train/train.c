@@ -349,6 +349,9 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
     if (status == DT_OK) {
         DT_TRY(compare_replicas(run));
+        DT_TRY(t->config.dist.average
+                   ? dt_replica_check_digest(&t->check, t->network, run->end.weights)
+                   : DT_OK);
     }
     DT_TRY(dt_watchers_run_end(t, status, &run->end));
     DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->ranks, "the ranks' times",

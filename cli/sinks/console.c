@@ -347,6 +347,9 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
             stderr, end->checkpoint[0] != '\0' ? "saved %s" : "nothing to do: the run had ended%s",
             end->checkpoint);
     }
+    if (end->weights[0] != '\0') {
+        fprintf(stderr, "hash of the weights %s\n", end->weights);
+    }
     print_times(end, sinks->folder.world_size);
     print_bubble(sinks, end);
     const struct dt_roles roles = roles_of(&sinks->folder);

@@ -116,6 +116,8 @@
       "of the test samples")                                                                       \
     X("lines", when(r->lines != NULL, parts(put_lines)), "",                                       \
       "list, a rank each: `slope` and `intercept`; only of the format `linear`")                   \
+    X("weights_xxh3", text_if(r->weights), "",                                                     \
+      "hash of the last weights (XXH3-128): equal for equal bits, at any number of ranks")         \
     X("stopped_early", when(r->stopped_early, parts(put_stopping)), "", "only then: why")          \
     X("best_checkpoint", when(r->best.epoch > 0, text(r->best_checkpoint)), "",                    \
       "file of the best epoch")                                                                    \

@@ -160,3 +160,14 @@ enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_ne
     }
     return DT_OK;
 }
+
+enum dt_status dt_replica_check_digest(struct dt_replica_check *check, struct dt_network *network,
+                                       char out[DT_DIGEST_SIZE])
+{
+    const size_t n_bytes = (size_t)check->model->n_params * HASH_BYTES;
+    DT_TRY(hash_tensors(check, network, check->hashes));
+    const XXH128_hash_t digest = XXH3_128bits(check->hashes, n_bytes);
+    snprintf(out, DT_DIGEST_SIZE, "%016llx%016llx", (unsigned long long)digest.high64,
+             (unsigned long long)digest.low64);
+    return DT_OK;
+}

@@ -21,4 +21,9 @@ void dt_replica_check_close(struct dt_replica_check *check);
  * from the majority; without a majority, as of two ranks, which ranks have the same. */
 enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_network *network);
 
+/* A hash of all tensors of this rank, in hexadecimal: the same for the same weights. Local. */
+#define DT_DIGEST_SIZE 33
+enum dt_status dt_replica_check_digest(struct dt_replica_check *check, struct dt_network *network,
+                                       char out[DT_DIGEST_SIZE]);
+
 #endif

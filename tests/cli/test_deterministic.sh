@@ -52,6 +52,9 @@ train threads 2 --set threads=2
 check 'another number of ranks or threads: other bits' alike ranks1 ranks2 ranks3 ranks5 threads
 check 'banner' grep -q '^  allreduce of gradients: 1 bucket, 64-bit integers over mpi$' ranks2.err
 
+check 'another hash in summary.json' test "$(grep -ho '"weights_xxh3":\s*"[0-9a-f]\{32\}"' ranks?/summary.json | sort | uniq -c | awk '{ print $1 }')" = 4
+check 'no hash at the end, or another' test "$(grep -h '^hash of the weights [0-9a-f]*$' ranks?.err | sort -u | wc -l)" -eq 1
+
 train parts 3 --set train.max_steps=6
 train parts 2 --resume
 check 'resumed at another number of ranks: other bits' alike parts ranks1
@@ -62,6 +65,7 @@ check 'ref: other bits' alike ref1 ref3
 
 train float2 2 --set 'distributed={}'
 train float3 3 --set 'distributed={}'
+check 'the hash is blind' test "$(grep -h '^hash of the weights ' float?.err | sort -u | wc -l)" -eq 2
 check 'this test sees no rounding: sums of floats are alike, too' test "$(python3 bits.py float2 float3 | sort -u | wc -l)" -eq 2
 
 refused() { # refused CODE TEXT ARGUMENT...
