@@ -53,6 +53,7 @@ check 'another number of ranks or threads: other bits' alike ranks1 ranks2 ranks
 check 'banner' grep -q '^  allreduce of gradients: 1 bucket, 64-bit integers over mpi$' ranks2.err
 
 check 'another hash in summary.json' test "$(grep -ho '"weights_xxh3":\s*"[0-9a-f]\{32\}"' ranks?/summary.json | sort | uniq -c | awk '{ print $1 }')" = 4
+check 'summary.json names another sum' grep -q '"allreduce":\s*"64-bit integers over mpi"' ranks2/summary.json
 check 'no hash at the end, or another' test "$(grep -h '^hash of the weights [0-9a-f]*$' ranks?.err | sort -u | wc -l)" -eq 1
 
 train parts 3 --set train.max_steps=6

@@ -16,7 +16,8 @@ static const struct dt_facts_row *row_of(const struct dt_dist_spec *dist)
     return row != NULL && *row != NULL ? *row : &none;
 }
 
-const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
+/* Unless the row has another. */
+static const char *adds_by(const struct dt_strategy *strategy)
 {
     const bool alone = !strategy->spec.dist.average;
     return strategy->allreduce != NULL ? dt_allreduce_names[strategy->allreduce->type]
@@ -28,7 +29,7 @@ const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
 static struct dt_strategy_facts facts_of(const struct dt_strategy *strategy)
 {
     const struct dt_facts_row *row = row_of(&strategy->spec.dist);
-    struct dt_strategy_facts facts = {.allreduce = dt_strategy_adds_by(strategy),
+    struct dt_strategy_facts facts = {.allreduce = adds_by(strategy),
                                       .why = "",
                                       .n_hosts = strategy->spec.comm->n_hosts,
                                       .codec = &strategy->spec.codec};
@@ -36,6 +37,11 @@ static struct dt_strategy_facts facts_of(const struct dt_strategy *strategy)
         row->facts(strategy, &facts);
     }
     return facts;
+}
+
+const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
+{
+    return facts_of(strategy).allreduce;
 }
 
 void dt_strategy_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
