@@ -1,4 +1,4 @@
-#include "lab/replay.h"
+#include "lab/allreduce.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "cli/config/object.h"
+#include "cli/config/read.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/config/object.h"
 #include "cli/suggest.h"
 
 /* The value at a relative path, or NULL. */

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/config/config.h"
+#include "cli/config/schema.h"
 
 /* Where values came from, for messages. */
 struct dt_config_source {
@@ -31,5 +32,25 @@ void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE]);
  * objects on the way are made; whether the key exists is for the later check to say. DT_USAGE,
  * DT_NO_MEMORY. */
 enum dt_status dt_config_set(cJSON *root, const char *text);
+
+/* ---- an object: that its keys are known, and how messages name them (object.c) */
+
+#define DT_CONFIG_PATH_SIZE 160
+
+/* An object being read: its keys have paths relative to it, `prefix` is its own ("" or
+ * "model.layers[2]."). */
+struct dt_config_object {
+    const struct dt_config_source *source;
+    const char *prefix;
+    struct dt_key_list list;
+    const char *owner; /* "conv2d" or NULL: whose keys these are */
+};
+
+/* The path of a key of the object, for messages; returns `out`. */
+const char *dt_config_object_path(const struct dt_config_object *o, const char *path,
+                                  char out[DT_CONFIG_PATH_SIZE]);
+
+/* Every member of the JSON object is known and given once, groups being objects. DT_CONFIG. */
+enum dt_status dt_config_object_check(const struct dt_config_object *o, const cJSON *item);
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/sinks/fields.h"
-#include "cli/sinks/roster.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "dist/strategy/facts/facts.h"

@@ -1,4 +1,4 @@
-#include "cli/sinks/roster.h"
+#include "cli/sinks/sinks.h"
 
 #include <stdio.h>
 #include <string.h>

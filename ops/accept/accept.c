@@ -1,4 +1,4 @@
-#include "ops/accept/accept.h"
+#include "ops/accept/rows.h"
 
 #include <math.h>
 #include <stdio.h>

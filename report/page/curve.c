@@ -5,6 +5,14 @@
 #include "report/page/chart.h"
 #include "report/page/page.h"
 
+/* A part of the axis: a point, or several where there are more than DT_CURVE_MAX_POINTS. */
+struct part {
+    double first, last, x; /* of the axis: ends, and mean */
+    double mean, low, high;
+    double epoch; /* of the last point */
+    size_t n;
+};
+
 /* ---- thinning */
 
 static double x_of(const struct dt_series *s, size_t i)
@@ -17,7 +25,7 @@ static double y_of(const struct dt_series *s, size_t i)
     return s->y[i * s->stride];
 }
 
-static void add_point(struct dt_part *part, double x, double y)
+static void add_point(struct part *part, double x, double y)
 {
     const double share = 1.0 / (double)++part->n;
     part->first = part->n == 1 ? x : part->first;
@@ -28,7 +36,7 @@ static void add_point(struct dt_part *part, double x, double y)
     part->mean += (y - part->mean) * share;
 }
 
-size_t dt_series_thin(const struct dt_series *s, struct dt_part parts[DT_CURVE_MAX_POINTS])
+static size_t thin(const struct dt_series *s, struct part parts[DT_CURVE_MAX_POINTS])
 {
     size_t n = 0, part_of_last = 0;
     const bool exact = s->n <= DT_CURVE_MAX_POINTS;
@@ -42,7 +50,7 @@ size_t dt_series_thin(const struct dt_series *s, struct dt_part parts[DT_CURVE_M
             continue;
         }
         if (n == 0 || part != part_of_last) {
-            parts[n++] = (struct dt_part){.n = 0};
+            parts[n++] = (struct part){.n = 0};
         }
         part_of_last = part;
         add_point(&parts[n - 1], x_of(s, i), y_of(s, i));
@@ -58,7 +66,7 @@ struct figure {
     FILE *out;
     const struct dt_curves *curves;
     struct dt_chart chart;
-    struct dt_part parts[DT_CURVE_MAX_SERIES][DT_CURVE_MAX_POINTS];
+    struct part parts[DT_CURVE_MAX_SERIES][DT_CURVE_MAX_POINTS];
     size_t n_parts[DT_CURVE_MAX_SERIES];
 };
 
@@ -79,7 +87,7 @@ static void find_axes(struct figure *f)
     x->high = y->high = -INFINITY;
     for (int s = 0; s < f->curves->n_series; s++) {
         for (size_t i = 0; i < f->n_parts[s]; i++) {
-            const struct dt_part *p = &f->parts[s][i];
+            const struct part *p = &f->parts[s][i];
             x->low = fmin(x->low, p->first);
             x->high = fmax(x->high, p->last);
             y->low = fmin(y->low, p->low);
@@ -100,7 +108,7 @@ static void find_axes(struct figure *f)
 
 static void draw_band(const struct figure *f, int s)
 {
-    const struct dt_part *p = f->parts[s];
+    const struct part *p = f->parts[s];
     const size_t n = f->n_parts[s];
     fprintf(f->out, "<path class=\"band d%d\" clip-path=\"url(#plot)\" d=\"",
             f->curves->series[s].color);
@@ -177,7 +185,7 @@ static void put_legend(const struct figure *f)
 
 /* ---- the table behind it */
 
-static void put_part(FILE *out, const struct dt_part *p, bool thinned)
+static void put_part(FILE *out, const struct part *p, bool thinned)
 {
     if (!thinned) {
         fprintf(out,
@@ -227,7 +235,7 @@ void dt_curves_draw(FILE *out, const struct dt_curves *curves)
     f->chart = (struct dt_chart){
         .out = out, .label = curves->title, .x = {.name = curves->x_name}, .y = {.name = ""}};
     for (int s = 0; s < curves->n_series; s++) {
-        n += f->n_parts[s] = dt_series_thin(&curves->series[s], f->parts[s]);
+        n += f->n_parts[s] = thin(&curves->series[s], f->parts[s]);
     }
     if (n == 0) {
         return;

@@ -34,14 +34,4 @@ struct dt_curves {
 /* Nothing where no series has a point. */
 void dt_curves_draw(FILE *out, const struct dt_curves *curves);
 
-/* `n` points into at most DT_CURVE_MAX_POINTS parts; exact, one part a point, where there are no
- * more than that. */
-struct dt_part {
-    double first, last, x; /* of the axis: ends, and mean */
-    double mean, low, high;
-    double epoch; /* of the last point */
-    size_t n;
-};
-size_t dt_series_thin(const struct dt_series *series, struct dt_part parts[DT_CURVE_MAX_POINTS]);
-
 #endif
