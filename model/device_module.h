@@ -1,5 +1,5 @@
 /* The program's interface to a kind of device, such as a GPU, whose backend is a module, loaded
- * only if such a device is there (train/device_load.h), so that elsewhere the program starts as
+ * only if such a device is there (train/device.h), so that elsewhere the program starts as
  * fast and stays as small as without. cuda/ is one, libdtrain_cuda.so. The module has one exported
  * symbol, `dt_device_module`; errors go to the program's own dt_error. Callers ask these fields for
  * a device's abilities, never for its kind. */

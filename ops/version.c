@@ -9,7 +9,7 @@
 #include "cpu/isa.h"
 #include "dist/ranks/launch/job.h"
 #include "ops/doctor/facts.h"
-#include "train/device_load.h"
+#include "train/device.h"
 
 static enum dt_status version(const struct dt_args *args)
 {

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 
 #include "cli/commands/eval.h"
+#include "cli/commands/load.h"
 #include "model/checkpoint_dir.h"
-#include "train/data_spec.h"
 #include "train/evaluate.h"
+#include "train/trainer.h"
 
 #define BATCH 256
 
@@ -36,7 +37,7 @@ static enum dt_status ask(struct dt_world *world, struct dt_inference *inference
                           struct dt_learned *out)
 {
     struct dt_evaluator evaluator = {0};
-    DT_TRY(dt_data_spec_set_dir(&inference->config.data, data));
+    DT_TRY(dt_load_data_dir(&inference->config.data, data));
     DT_TRY(dt_evaluator_open(world, &inference->config.data, inference->network, &evaluator));
     const enum dt_status s = evaluate(&evaluator, out);
     if (s != DT_OK) {

@@ -1,4 +1,4 @@
-#include "train/parts.h"
+#include "train/trainer.h"
 
 #include "train/device.h"
 #include "train/fit.h"

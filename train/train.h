@@ -2,10 +2,33 @@
 #ifndef DT_TRAIN_TRAIN_H
 #define DT_TRAIN_TRAIN_H
 
-#include "train/saver.h"
+#include "train/events.h"
 
 struct dt_trainer;
 struct dt_trainer_parts;
+
+struct dt_saver;
+
+/* Who keeps a run: where it began, and its checkpoints. A program that wants none links none; there
+ * is one in train/save/. All slots are mandatory. */
+struct dt_saver_ops {
+    /* Finds the run's place, and the state and weights to begin with, if there are some. The caller
+     * broadcasts where the configuration says so. Every rank calls it; agreed. */
+    enum dt_status (*open)(struct dt_saver *saver, struct dt_trainer *trainer,
+                           const struct dt_emitter *emitter);
+    /* Rank 0 writes a checkpoint, the newest or `best`. Every rank calls it; agreed. DT_IO: the
+     * ones before are still there. */
+    enum dt_status (*save)(struct dt_saver *saver, struct dt_trainer *trainer, bool best);
+    void (*close)(struct dt_saver *saver); /* also of a failed open */
+};
+
+/* The beginning of each saver's own struct. */
+struct dt_saver {
+    const struct dt_saver_ops *ops;
+    const char *resumed_from;      /* after open: the checkpoint, or "" */
+    const char *weights_from;      /* the file of the initial weights, or NULL */
+    const char *checkpoint, *best; /* on rank 0: the last one saved, the best one, or "" */
+};
 
 struct dt_train_options {
     const struct dt_config_format *format;

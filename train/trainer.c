@@ -5,8 +5,15 @@
 #include <string.h>
 
 #include "dist/strategy/roles.h"
-#include "train/data_spec.h"
 #include "train/ranks.h"
+
+void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model)
+{
+    const bool classifies = model->spec.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+    spec->shape = model->spec.input;
+    spec->n_classes = classifies ? model->n_outputs : 0;
+    spec->n_targets = classifies ? 0 : model->n_outputs;
+}
 
 static size_t global_batch(const struct dt_config *config, int world_size)
 {

@@ -1,11 +1,11 @@
 /* Everything one rank needs to train, opened together: data, network, optimizer, and where the run
  * stands.
  *
- *   trainer.c   opens and closes it       steps.c  takes steps: by its driver, with its watchers,
- *   driver.h    who takes steps (drivers/)         and the replicas compared on the way
- *   watcher.h   who looks on (watch/)     step.c   the parts of a step
- *   evaluate.c  the test samples          train.c  the epochs, and what people see of them
- *   parts.c     lists all parts           save/    checkpoints and the run's folder */
+ *   trainer.c   opens and closes it       step.c   a step and its parts: by its driver, with its
+ *   driver.h    who takes steps (drivers/)         watchers, the replicas compared on the way
+ *   watcher.h   who looks on (watch/)     train.c  the epochs, and what people see of them
+ *   evaluate.c  the test samples          save/    checkpoints and the run's folder
+ *   parts.c     lists all parts */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
@@ -43,6 +43,9 @@ struct dt_trainer_parts {
     enum dt_status (*advise)(struct dt_trainer *trainer, bool search);
 };
 
+/* All parts that there are (parts.c): who names this links them. */
+extern const struct dt_trainer_parts dt_all_parts;
+
 /* The configuration as checkpoints and the run's folder have it. */
 struct dt_written_config {
     const struct dt_config_format *format; /* borrowed */
@@ -70,9 +73,14 @@ struct dt_trainer {
     struct dt_watchers watchers;
 };
 
+/* Shape and number of classes or targets, from the model: what differs in a
+ * file, or what the format cannot give, is then an error of dt_dataset_count and dt_dataset_open.
+ */
+void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model);
+
 /* How the training samples are shared out among `size` workers, seen from number `rank`. DT_CONFIG:
  * the batch does not go with the number of workers or samples. Local; `config->data` must fit the
- * model (train/data_spec.h). */
+ * model (dt_data_spec_fit). */
 enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size,
                                 struct dt_shard *out);
 

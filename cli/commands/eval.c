@@ -7,10 +7,10 @@
 #include "cli/commands/load.h"
 #include "cli/config/config.h"
 #include "cli/sinks/fields.h"
-#include "train/data_spec.h"
 #include "train/evaluate.h"
 #include "train/ranks.h"
 #include "train/save/saved.h"
+#include "train/trainer.h"
 
 #define EVAL_BATCH 256
 
@@ -127,7 +127,7 @@ void dt_inference_close(struct dt_inference *inference)
 static enum dt_status open_evaluator(struct dt_world *world, const char *data,
                                      struct dt_inference *inference, struct dt_evaluator *evaluator)
 {
-    DT_TRY(dt_data_spec_set_dir(&inference->config.data, data));
+    DT_TRY(dt_load_data_dir(&inference->config.data, data));
     return dt_evaluator_open(world, &inference->config.data, inference->network, evaluator);
 }
 

@@ -1,13 +1,32 @@
 #include "cli/commands/load.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "dist/ranks/liveness/start_watch.h"
-#include "train/data_spec.h"
+
+enum dt_status dt_load_data_dir(struct dt_data_spec *spec, const char *dir)
+{
+    if (dir == NULL) {
+        return DT_OK;
+    }
+    if (spec->format != DT_DATA_IDX) {
+        return dt_error(DT_USAGE,
+                        "--data %s: this configuration generates its data (leave --data out)", dir);
+    }
+    if (strlen(dir) >= sizeof spec->dir) {
+        return dt_error(DT_USAGE, "--data: the path is longer than %zu bytes",
+                        sizeof spec->dir - 1);
+    }
+    snprintf(spec->dir, sizeof spec->dir, "%s", dir);
+    return DT_OK;
+}
 
 enum dt_status dt_load_config(const struct dt_args *args, struct dt_config *config)
 {
     const struct dt_values *sets = &args->values[DT_OPTION_SET];
     DT_TRY(dt_config_load(dt_args_text(args, DT_OPTION_CONFIG), sets->texts, sets->n, config));
-    return dt_data_spec_set_dir(&config->data, dt_args_text(args, DT_OPTION_DATA));
+    return dt_load_data_dir(&config->data, dt_args_text(args, DT_OPTION_DATA));
 }
 
 enum dt_status dt_load_config_all(struct dt_world *world, const struct dt_args *args,

@@ -6,6 +6,9 @@
 #include "cli/config/config.h"
 #include "dist/ranks/world.h"
 
+/* --data DIR. NULL changes nothing. DT_USAGE: the path is too long, or the data are generated. */
+enum dt_status dt_load_data_dir(struct dt_data_spec *spec, const char *dir);
+
 /* --config with every --set, and --data in place of its folder. Local; DT_USAGE, DT_CONFIG. */
 enum dt_status dt_load_config(const struct dt_args *args, struct dt_config *config);
 

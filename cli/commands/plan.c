@@ -18,7 +18,6 @@
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategy.h"
 #include "model/device_bytes.h"
-#include "train/data_spec.h"
 #include "train/trainer.h"
 
 #define COLUMNS_OF_NUMBERS 62 /* of the table of blocks */

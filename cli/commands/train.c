@@ -3,9 +3,9 @@
 
 #include "cli/commands/load.h"
 #include "cli/sinks/sinks.h"
-#include "train/parts.h"
 #include "train/save/saver.h"
 #include "train/train.h"
+#include "train/trainer.h"
 #include "train/watch/inject.h"
 #include "train/watch/watch.h"
 

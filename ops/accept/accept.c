@@ -12,7 +12,6 @@
 #include "cli/args.h"
 #include "cli/output.h"
 #include "ops/accept/show.h"
-#include "train/parts.h"
 #include "train/trainer.h"
 
 /* It converges within a second, and its batch suits any number of ranks. */

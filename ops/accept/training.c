@@ -5,8 +5,8 @@
 
 #include "cli/commands/eval.h"
 #include "ops/accept/rows.h"
-#include "train/parts.h"
 #include "train/save/saver.h"
+#include "train/trainer.h"
 #include "train/watch/watch.h"
 
 #define LEAST_ACCURACY 0.95

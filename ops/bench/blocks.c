@@ -10,7 +10,7 @@
 #include "cli/commands/load.h"
 #include "dist/strategy/roles.h"
 #include "ops/bench/blocks.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 #define PEAK_MS 3 /* a round */
 

@@ -16,8 +16,8 @@
 #include "dist/strategy/roles.h"
 #include "report/page/chart.h"
 #include "report/page/page.h"
-#include "train/parts.h"
 #include "train/ranks.h"
+#include "train/trainer.h"
 
 #define N_WARMUP 5 /* unmeasured steps */
 #define N_STEPS 20

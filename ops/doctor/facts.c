@@ -20,8 +20,8 @@
 #include "base/version.h"
 #include "dist/ranks/launch/launch.h"
 #include "model/block.h"
-#include "train/data_spec.h"
-#include "train/device_load.h"
+#include "train/device.h"
+#include "train/trainer.h"
 
 /* Reads the beginning of a small file of /sys or /proc; false: there is none. */
 static bool read_text(const char *path, char *text, size_t size)

@@ -21,10 +21,9 @@
 #include "dist/ranks/liveness/start_watch.h"
 #include "ops/sweep/grid.h"
 #include "ops/sweep/results.h"
-#include "train/data_spec.h"
-#include "train/parts.h"
 #include "train/ranks.h"
 #include "train/save/saver.h"
+#include "train/trainer.h"
 #include "train/watch/watch.h"
 
 #define PROGRESS_INTERVAL_S 0.1
@@ -131,7 +130,7 @@ static enum dt_status load(struct sweep *w, int run)
     DT_TRY(dt_config_load(dt_args_text(w->args, DT_OPTION_CONFIG), w->sets, w->grid.n_axes,
                           &w->config));
     w->config.threads = w->config.threads == 0 ? w->n_threads : w->config.threads;
-    return dt_data_spec_set_dir(&w->config.data, dt_args_text(w->args, DT_OPTION_DATA));
+    return dt_load_data_dir(&w->config.data, dt_args_text(w->args, DT_OPTION_DATA));
 }
 
 /* Reports a failed run, which becomes a row of the table. */

@@ -7,7 +7,6 @@
 #include "cli/config/config.h"
 #include "dist/ranks/launch/job.h"
 #include "tests/lib/check.h"
-#include "train/parts.h"
 #include "train/trainer.h"
 
 #if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)

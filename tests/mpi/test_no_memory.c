@@ -12,7 +12,6 @@
 #include "cli/config/config.h"
 #include "dist/ranks/launch/job.h"
 #include "tests/lib/check.h"
-#include "train/parts.h"
 #include "train/save/run_dir.h"
 #include "train/save/state.h"
 #include "train/trainer.h"

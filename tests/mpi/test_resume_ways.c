@@ -6,7 +6,6 @@
 #include "dist/strategy/residuals.h"
 #include "tests/lib/checkpoint_sample.h"
 #include "tests/lib/rig.h"
-#include "train/parts.h"
 #include "train/save/run_dir.h"
 #include "train/save/state.h"
 #include "train/trainer.h"

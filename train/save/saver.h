@@ -4,7 +4,7 @@
 
 #include "model/checkpoint_dir.h"
 #include "train/save/run_dir.h"
-#include "train/saver.h"
+#include "train/train.h"
 
 struct dt_folder_saver {
     struct dt_saver saver; /* first */

@@ -2,7 +2,6 @@
  * text in checkpoints of a format that only this test knows, and what the run tells are events. It
  * is linked with train/ and what lies below. */
 #include "tests/lib/checkpoint_sample.h"
-#include "train/parts.h"
 #include "train/save/saver.h"
 #include "train/train.h"
 #include "train/trainer.h"
