@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
+#include "dist/compression/codec.h"
 
 const char *dt_duration_text(double seconds, char *text, size_t size)
 {
@@ -116,9 +117,9 @@ void dt_traffic_print_between(FILE *out, const struct dt_step_traffic *traffic)
 
 void dt_compression_print(FILE *out, const struct dt_codec *codec, size_t n_gradients)
 {
-    const struct dt_compression_spec *compression = &codec->spec;
     char bytes[32], numbers[32];
-    if (compression->type != DT_COMPRESSION_NONE) {
+    if (codec != NULL && codec->spec.type != DT_COMPRESSION_NONE) {
+        const struct dt_compression_spec *compression = &codec->spec;
         fprintf(out, "  compression: %s%s, %s bytes for %s gradients: %s for n numbers\n",
                 dt_compression_names[compression->type],
                 compression->error_feedback ? " with error feedback" : "",

@@ -3,6 +3,7 @@
 #ifndef DT_LAB_DISTRIBUTED_H
 #define DT_LAB_DISTRIBUTED_H
 
+#include "dist/compression/codec.h"
 #include "dist/strategy/facts/facts.h"
 #include "lab/training.h"
 #include "train/watch/inject.h"

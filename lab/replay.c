@@ -247,8 +247,8 @@ static enum dt_status open_and_run(struct run *run, float (*value)(int rank, siz
     run->n_wires = p->size;
     for (; run->n_open < p->size; run->n_open++) {
         const int rank = run->n_open;
-        DT_TRY(dt_executor_open(p->algorithm, run->wires[rank], p->data[rank], p->n_elems, 1, NULL,
-                                &run->executors[rank]));
+        DT_TRY(dt_executor_open(p->algorithm, run->wires[rank], p->data[rank], p->n_elems, 1,
+                                (struct dt_encoding){.codec = NULL}, &run->executors[rank]));
     }
     return run_all(run);
 }

@@ -11,7 +11,7 @@
 #include "cli/commands/model_table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/facts/plan.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/pipeline/placement.h"
 #include "dist/strategy/pipeline/stages.h"

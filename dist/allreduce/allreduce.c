@@ -25,7 +25,6 @@ enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt
 {
     struct dt_allreduce_spec rest = *spec;
     *out = NULL;
-    rest.codec = spec->codec.ops != NULL ? spec->codec : dt_codec_none();
     while (*rest.rows.implementations != NULL) {
         const struct dt_allreduce_row *row = *rest.rows.implementations++;
         if (row->serves(&rest)) {

@@ -18,7 +18,7 @@
 #define DT_DIST_ALLREDUCE_ALLREDUCE_H
 
 #include "dist/allreduce/algorithm.h"
-#include "dist/compression/codec.h"
+#include "dist/compression/compression.h"
 #include "dist/ranks/comm.h"
 #include "dist/ranks/wire.h"
 #include "model/backend.h"
@@ -51,7 +51,6 @@ const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type); /* and for them alone */
 
 struct dt_allreduce;
-struct dt_error_feedback;
 struct dt_host_sum;
 struct dt_allreduce_spec;
 struct dt_wire_delay;
@@ -105,7 +104,7 @@ struct dt_allreduce {
     char why[160];               /* what auto went by, or what else there is to say; or "" */
     const struct dt_algorithm *algorithm; /* goes over the wire: between all ranks or, with
                                              `shared`, between hosts; or NULL */
-    struct dt_codec codec; /* what goes over the wire is encoded so; where there is an algorithm */
+    const struct dt_codec *codec; /* what goes over the wire is encoded so; NULL: it is not */
     struct dt_error_feedback
         *feedback;    /* around it, of what this rank brings along; NULL: it encodes nothing */
     bool by_priority; /* with a credit: sums that begin later overtake those under way */
@@ -131,7 +130,7 @@ struct dt_allreduce_spec {
     enum dt_status (*delay_open)(struct dt_wire *below, const struct dt_wire_delay *delay,
                                  struct dt_wire **out); /* with delay: dt_wire_open_delay */
     size_t n_elems;
-    struct dt_codec codec; /* of what is sent, where dt_allreduce_compresses; zeros: none */
+    struct dt_encoding encoding; /* of what is sent, where dt_allreduce_compresses */
     int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
     /* 0: all under way move on alike. Else sums that begin later overtake, in slots of rising
      * number; of those that are overtaken a rank sends as long as fewer bytes than this are on

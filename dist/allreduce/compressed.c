@@ -3,19 +3,20 @@
 #include <stdio.h>
 
 #include "dist/allreduce/allreduce.h"
+#include "dist/compression/codec.h"
 
 static bool serves(const struct dt_allreduce_spec *spec)
 {
-    return spec->codec.spec.type != DT_COMPRESSION_NONE && spec->comm->size > 1;
+    return spec->encoding.codec != NULL && spec->comm->size > 1;
 }
 
 static enum dt_status open_compressed(const struct dt_allreduce_spec *spec,
                                       struct dt_allreduce **out)
 {
-    const char *name = dt_compression_names[spec->codec.spec.type];
+    const char *name = dt_compression_names[spec->encoding.codec->spec.type];
     struct dt_allreduce_spec messages = *spec;
-    messages.type = dt_allreduce_for_compression(spec->type, &spec->codec);
-    if (!dt_allreduce_compresses(&spec->rows, spec->type, spec->across, &spec->codec)) {
+    messages.type = dt_allreduce_for_compression(spec->type, spec->encoding.codec);
+    if (!dt_allreduce_compresses(&spec->rows, spec->type, spec->across, spec->encoding.codec)) {
         return dt_error(DT_INTERNAL, "the allreduce %s cannot compress by %s",
                         dt_allreduce_names[spec->type], name);
     }

@@ -1,6 +1,18 @@
 #include "dist/allreduce/executor.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+static bool encodes(const struct dt_executor *e)
+{
+    return e->feedback != NULL;
+}
+
+/* Of n numbers from `begin` of the array on, as they are sent. */
+static size_t bytes_of(const struct dt_executor *e, size_t begin, size_t n)
+{
+    return encodes(e) ? e->encoding.ops->bytes(e->encoding.codec, begin, n) : n * sizeof(float);
+}
 
 static enum dt_status open_slots(struct dt_executor *e)
 {
@@ -17,10 +29,12 @@ static enum dt_status open_slots(struct dt_executor *e)
                  : dt_error(DT_NO_MEMORY, "no memory for the moves of %d ranks", e->wire->size);
 }
 
-static enum dt_status open_parts(struct dt_executor *e, const struct dt_codec *codec)
+static enum dt_status open_parts(struct dt_executor *e)
 {
-    const size_t n_vectors = e->algorithm->gathers ? (size_t)e->wire->size : e->encodes ? 2 : 1;
-    DT_TRY(dt_error_feedback_open(codec, e->wire->rank, e->n_elems, &e->feedback));
+    if (e->encoding.codec != NULL) {
+        DT_TRY(e->encoding.ops->open(e->encoding.codec, e->wire->rank, e->n_elems, &e->feedback));
+    }
+    const size_t n_vectors = e->algorithm->gathers ? (size_t)e->wire->size : encodes(e) ? 2 : 1;
     e->incoming = calloc(n_vectors * e->n_elems + 1, sizeof(float));
     return e->incoming != NULL
                ? open_slots(e)
@@ -29,17 +43,15 @@ static enum dt_status open_parts(struct dt_executor *e, const struct dt_codec *c
 
 enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire,
                                 float *data, size_t n_elems, int n_slots,
-                                const struct dt_codec *codec, struct dt_executor *out)
+                                struct dt_encoding encoding, struct dt_executor *out)
 {
-    const struct dt_codec none = dt_codec_none();
-    *out =
-        (struct dt_executor){.algorithm = algorithm,
-                             .wire = wire,
-                             .data = data,
-                             .n_elems = n_elems,
-                             .n_slots = n_slots,
-                             .encodes = codec != NULL && codec->spec.type != DT_COMPRESSION_NONE};
-    const enum dt_status s = open_parts(out, codec != NULL ? codec : &none);
+    *out = (struct dt_executor){.algorithm = algorithm,
+                                .wire = wire,
+                                .data = data,
+                                .n_elems = n_elems,
+                                .n_slots = n_slots,
+                                .encoding = encoding};
+    const enum dt_status s = open_parts(out);
     if (s != DT_OK) {
         dt_executor_close(out);
     }
@@ -54,7 +66,9 @@ void dt_executor_close(struct dt_executor *e)
     }
     free(e->slots);
     free(e->incoming);
-    dt_error_feedback_close(&e->feedback);
+    if (encodes(e)) {
+        e->encoding.ops->close(e->feedback);
+    }
     *e = (struct dt_executor){.n_slots = 0};
 }
 
@@ -73,16 +87,16 @@ static float *outgoing(const struct dt_executor *e)
 /* Rounds sums as their encoding does, which then is in its place. */
 static void encode_sums(struct dt_executor *e, size_t begin, size_t end)
 {
-    dt_codec_encode(&e->feedback.codec, 0, e->data + begin, begin, end - begin,
-                    outgoing(e) + begin);
-    dt_codec_decode(&e->feedback.codec, outgoing(e) + begin, begin, end - begin, e->data + begin);
+    const struct dt_encoding *by = &e->encoding;
+    by->ops->encode(by->codec, 0, e->data + begin, begin, end - begin, outgoing(e) + begin);
+    by->ops->decode(by->codec, outgoing(e) + begin, begin, end - begin, e->data + begin);
 }
 
 /* What a move sends that is not the input. */
 static const float *sums_to_send(struct dt_executor *e, const struct dt_execution *x, int index)
 {
     const struct dt_move *move = &x->moves[index];
-    if (!e->encodes) {
+    if (!encodes(e)) {
         return e->data + x->begin + move->begin;
     }
     if (index == 0 || move[-1].kind != DT_SEND || move[-1].begin != move->begin ||
@@ -96,8 +110,7 @@ static const float *sums_to_send(struct dt_executor *e, const struct dt_executio
 static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, int slot, int index)
 {
     const struct dt_move *move = &x->moves[index];
-    const size_t at = x->begin + move->begin,
-                 n_bytes = dt_codec_bytes(&e->feedback.codec, at, move->end - move->begin);
+    const size_t at = x->begin + move->begin, n_bytes = bytes_of(e, at, move->end - move->begin);
     struct dt_wire_request *request = &x->requests[index];
     request->active = false;
     switch (move->kind) {
@@ -111,7 +124,7 @@ static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, 
                                n_bytes, request);
     case DT_REPLACE:
         return dt_wire_receive(e->wire, move->peer, slot,
-                               (e->encodes ? dt_executor_incoming(e, move->peer) : e->data) + at,
+                               (encodes(e) ? dt_executor_incoming(e, move->peer) : e->data) + at,
                                n_bytes, request);
     case DT_ADD_INPUT:
         return DT_OK;
@@ -145,12 +158,22 @@ static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x,
         const struct dt_move *move = &x->moves[i];
         DT_TRY(begin_move(e, x, slot, i));
         const bool sends = move->kind == DT_SEND || move->kind == DT_SEND_INPUT;
-        x->sent_bytes += sends ? dt_codec_bytes(&e->feedback.codec, x->begin + move->begin,
-                                                move->end - move->begin)
-                               : 0;
+        x->sent_bytes += sends ? bytes_of(e, x->begin + move->begin, move->end - move->begin) : 0;
     }
     e->in_flight_bytes += x->sent_bytes;
     return DT_OK;
+}
+
+static void add(struct dt_executor *e, const float *from, size_t at, size_t n)
+{
+    float *to = e->data + at;
+    if (encodes(e)) {
+        e->encoding.ops->decode_add(e->encoding.codec, from, at, n, to);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        to[i] += from[i];
+    }
 }
 
 static void end_round(struct dt_executor *e, const struct dt_execution *x)
@@ -161,9 +184,9 @@ static void end_round(struct dt_executor *e, const struct dt_execution *x)
         const size_t at = x->begin + move->begin, n = move->end - move->begin;
         const float *from = dt_executor_incoming(e, move->peer) + at;
         if (move->kind == DT_ADD || move->kind == DT_ADD_INPUT) {
-            dt_codec_decode_add(&e->feedback.codec, from, at, n, e->data + at);
-        } else if (move->kind == DT_REPLACE && e->encodes) {
-            dt_codec_decode(&e->feedback.codec, from, at, n, e->data + at);
+            add(e, from, at, n);
+        } else if (move->kind == DT_REPLACE && encodes(e)) {
+            e->encoding.ops->decode(e->encoding.codec, from, at, n, e->data + at);
         }
     }
 }
@@ -179,6 +202,11 @@ static enum dt_status test_all(struct dt_wire *wire, const struct dt_execution *
     return DT_OK;
 }
 
+uint64_t dt_executor_draw(struct dt_executor *e)
+{
+    return encodes(e) ? e->encoding.ops->draw(e->feedback) : 0;
+}
+
 enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw, size_t begin,
                                  size_t end)
 {
@@ -189,9 +217,11 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw,
     x->end = end;
     x->round = 0;
     x->n_rounds = dt_algorithm_n_rounds(e->algorithm, e->wire->size, end - begin);
-    if (e->algorithm->gathers || e->feedback.left != NULL) {
-        dt_error_feedback_encode(&e->feedback, draw, begin, end, e->data + begin,
-                                 outgoing(e) + begin);
+    if (encodes(e)) {
+        e->encoding.ops->encode_input(e->feedback, e->algorithm->gathers, draw, begin, end,
+                                      e->data + begin, outgoing(e) + begin);
+    } else if (e->algorithm->gathers) {
+        memcpy(outgoing(e) + begin, e->data + begin, (end - begin) * sizeof *e->data);
     }
     return x->n_rounds > 0 ? begin_round(e, x, slot) : DT_OK;
 }
@@ -213,7 +243,7 @@ enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
         end_round(e, x);
         x->round++;
         x->begun = false;
-        if (x->round == x->n_rounds && e->encodes && !e->algorithm->gathers) {
+        if (x->round == x->n_rounds && encodes(e) && !e->algorithm->gathers) {
             encode_sums(e, x->begin, x->end);
         }
     }

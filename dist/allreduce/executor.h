@@ -19,7 +19,7 @@
 #define DT_DIST_ALLREDUCE_EXECUTOR_H
 
 #include "dist/allreduce/algorithm.h"
-#include "dist/compression/error_feedback.h"
+#include "dist/compression/compression.h"
 #include "dist/ranks/wire.h"
 
 /* What is under way in a slot. */
@@ -40,13 +40,13 @@ struct dt_executor {
     struct dt_wire *wire; /* borrowed */
     float *data;          /* borrowed; the array that is summed in place */
     size_t n_elems;
-    struct dt_error_feedback feedback; /* and its codec */
+    struct dt_encoding encoding;        /* of what is sent */
+    struct dt_error_feedback *feedback; /* around it; NULL: the floats themselves are sent */
     /* As long as it: what has come, an encoding where its first float belongs. One for each rank if
      * the algorithm gathers, this rank's own the input; else, if it encodes, a second one for what
      * is sent. */
     float *incoming;
     int n_slots;
-    bool encodes; /* what is sent is not the floats themselves */
     /* 0: every round begins as soon as it can. Else while fewer bytes than this are on their way,
      * those of higher slots first. The caller sets it, while nothing is under way, and asks for
      * every sum by dt_executor_hurry in the end. */
@@ -55,14 +55,16 @@ struct dt_executor {
     struct dt_execution *slots;
 };
 
-/* codec: of what is sent; NULL: the floats as they are. */
 enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire,
                                 float *data, size_t n_elems, int n_slots,
-                                const struct dt_codec *codec, struct dt_executor *out);
+                                struct dt_encoding encoding, struct dt_executor *out);
 /* When nothing is under way, or never to be moved on again. A zeroed one is fine. */
 void dt_executor_close(struct dt_executor *executor);
 
-/* Begins to sum elements [begin, end), encoded by a draw of the executor's feedback. The slot's
+/* The draw of a sum that begins (error_feedback.h). */
+uint64_t dt_executor_draw(struct dt_executor *executor);
+
+/* Begins to sum elements [begin, end), encoded by such a draw. The slot's
  * last sum must be done. */
 enum dt_status dt_executor_start(struct dt_executor *executor, int slot, uint64_t draw,
                                  size_t begin, size_t end);

@@ -221,7 +221,7 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
                                         .round = range->round + 1,
                                         .order = sum->n_started++,
                                         .across.name = name};
-    range->draw = sum->across != NULL ? dt_error_feedback_draw(&sum->across->feedback) : 0;
+    range->draw = sum->across != NULL ? dt_executor_draw(sum->across) : 0;
     /* The last to arrive opens the round. By then every rank has seen the end of the one before,
      * and none looks at the counters. */
     if (atomic_fetch_add(&slot->n_arrived, 1) + 1 ==

@@ -13,8 +13,8 @@ static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec,
                                        struct dt_allreduce **out)
 {
     struct dt_allreduce_spec by_priority = *spec;
-    const bool any = spec->type == DT_ALLREDUCE_AUTO &&
-                     spec->codec.spec.type == DT_COMPRESSION_NONE && spec->comm->n_hosts > 1;
+    const bool any =
+        spec->type == DT_ALLREDUCE_AUTO && spec->encoding.codec == NULL && spec->comm->n_hosts > 1;
     by_priority.type = any ? DT_ALLREDUCE_HIERARCHICAL : spec->type;
     DT_TRY(dt_allreduce_open(&by_priority, out));
     if (*out == NULL || spec->comm->size == 1) {

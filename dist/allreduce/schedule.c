@@ -29,8 +29,7 @@ static enum dt_status schedule_start(struct dt_allreduce *a, int slot, size_t be
     request->handle = self;
     request->slot = slot;
     request->progress = progress;
-    return dt_executor_start(&self->executor, slot,
-                             dt_error_feedback_draw(&self->executor.feedback), begin, end);
+    return dt_executor_start(&self->executor, slot, dt_executor_draw(&self->executor), begin, end);
 }
 
 static bool schedule_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
@@ -57,9 +56,9 @@ static enum dt_status open_parts(struct schedule *self, const struct dt_allreduc
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm, &self->wire));
     DT_TRY(dt_allreduce_take_memory(spec, &a->part));
     a->total = a->part;
-    a->feedback = &self->executor.feedback;
     DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots,
-                            &spec->codec, &self->executor));
+                            spec->encoding, &self->executor));
+    a->feedback = self->executor.feedback;
     self->executor.credit_bytes = spec->credit_bytes;
     a->by_priority = spec->credit_bytes > 0;
     return DT_OK;
@@ -80,7 +79,7 @@ static enum dt_status schedule_open(const struct dt_allreduce_spec *spec, struct
     self->base = (struct dt_allreduce){.ops = &schedule_ops,
                                        .type = spec->type,
                                        .algorithm = dt_allreduce_algorithm(&spec->rows, spec->type),
-                                       .codec = spec->codec,
+                                       .codec = spec->encoding.codec,
                                        .comm = spec->comm};
     self->backend = spec->backend;
     const enum dt_status s = open_parts(self, spec);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "dist/allreduce/host_sum.h"
+#include "dist/compression/error_feedback.h"
 
 struct shared {
     struct dt_allreduce base;
@@ -49,12 +50,13 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     }
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm->across, &self->wire));
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems,
-                            spec->n_slots, &spec->codec, &self->executor));
+                            spec->n_slots, spec->encoding, &self->executor));
     self->executor.credit_bytes = spec->credit_bytes;
-    self->executor.feedback.draw =
-        DT_FIRST_DRAW(spec->comm->rank); /* on the wire, its rank is its host's number */
+    if (self->executor.feedback != NULL) { /* on the wire, its rank is its host's number */
+        self->executor.feedback->draw = DT_FIRST_DRAW(spec->comm->rank);
+    }
     sum->across = &self->executor;
-    self->base.feedback = &self->executor.feedback;
+    self->base.feedback = self->executor.feedback;
     return DT_OK;
 }
 
@@ -92,7 +94,7 @@ static enum dt_status open_shared(const struct dt_allreduce_spec *spec, struct d
         .algorithm = hierarchical ? dt_allreduce_algorithm(&spec->rows,
                                                            DT_ALLREDUCE_OF_ALGORITHM(spec->across))
                                   : NULL,
-        .codec = spec->codec,
+        .codec = spec->encoding.codec,
         .comm = spec->comm};
     const enum dt_status s = open_parts(self, spec);
     *out = &self->base;

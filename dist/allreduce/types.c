@@ -1,6 +1,7 @@
 /* The meanings of the configuration's `distributed.allreduce`, and the compressions that go with
  * them. */
 #include "dist/allreduce/allreduce.h"
+#include "dist/compression/codec.h"
 
 #define MEANING(constant, name, meaning) meaning,
 #define ALGORITHM_MEANING(constant, name, c_name, gathers, pipelined, meaning) meaning,

@@ -38,6 +38,12 @@ struct dt_codec dt_codec_none(void)
     return (struct dt_codec){.ops = &dt_none_codec, .spec = {.type = DT_COMPRESSION_NONE}};
 }
 
+const struct dt_codec *dt_codec_or_none(const struct dt_codec *codec)
+{
+    static const struct dt_codec none = {.ops = &dt_none_codec};
+    return codec != NULL ? codec : &none;
+}
+
 enum dt_status dt_codec_open(const struct dt_codec_ops *const *codecs,
                              const struct dt_compression_spec *spec,
                              const struct dt_codec_layout *layout, struct dt_codec *out)

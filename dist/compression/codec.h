@@ -18,35 +18,9 @@
 #ifndef DT_DIST_COMPRESSION_CODEC_H
 #define DT_DIST_COMPRESSION_CODEC_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "base/status.h"
-
-/* X(constant, the configuration's name, C name, bytes of n numbers, meaning) */
-#define DT_COMPRESSION_LIST(X)                                                               \
-    X(DT_COMPRESSION_NONE, "none", none, "4 n", "numbers as they are")                       \
-    X(DT_COMPRESSION_FP16, "fp16", fp16, "2 n", "16 bits, 10 of them fraction: up to 65504") \
-    X(DT_COMPRESSION_BF16, "bf16", bf16, "2 n",                                              \
-      "16 bits, 7 of them fraction: as far as 32 bits reach")                                \
-    X(DT_COMPRESSION_INT8, "int8", int8, "n + 3 ceil(n / 256)",                              \
-      "8 bits between the least and the largest of 256")                                     \
-    X(DT_COMPRESSION_ONEBIT, "onebit", onebit, "d / 8 + 4 c + 4 (n - d)",                    \
-      "the sign, and two means for each column of a dense layer")                            \
-    X(DT_COMPRESSION_TOPK, "topk", topk, "8 k, k = ratio n",                                 \
-      "the largest k, each with its place; 4 n from ratio 0.5 on")
-#define DT_COMPRESSION_ENUM(constant, ...) constant,
-enum dt_compression_type { DT_COMPRESSION_LIST(DT_COMPRESSION_ENUM) DT_N_COMPRESSION_TYPES };
-extern const char *const dt_compression_names[DT_N_COMPRESSION_TYPES];
-extern const char
-    *const dt_compression_formulas[DT_N_COMPRESSION_TYPES]; /* bytes of n numbers, for people */
-
-#define DT_ROUNDING_LIST(X)           \
-    X(DT_ROUNDING_NEAREST, "nearest") \
-    X(DT_ROUNDING_STOCHASTIC, "stochastic")
-enum dt_rounding { DT_ROUNDING_LIST(DT_COMPRESSION_ENUM) };
+#include "dist/compression/compression.h"
 
 /* Row after row of the array whose ranges are encoded. */
 struct dt_matrix {
@@ -54,19 +28,11 @@ struct dt_matrix {
 };
 #define DT_MAX_MATRICES 64
 
-/* The matrices of an array, in its order (dist/strategy/matrices.h). onebit encodes them, and sends
- * all other numbers as they are. */
+/* The matrices of an array, in its order (dist/strategy/compression.h). onebit encodes them, and
+ * sends all other numbers as they are. */
 struct dt_codec_layout {
     int n_matrices;
     struct dt_matrix matrices[DT_MAX_MATRICES];
-};
-
-/* The configuration's `distributed.compression`. Zeros: none. */
-struct dt_compression_spec {
-    enum dt_compression_type type;
-    double ratio;              /* topk: the share of the numbers that is sent, in (0, 1] */
-    bool error_feedback;       /* what is lost is added to what comes next (error_feedback.h) */
-    enum dt_rounding rounding; /* int8 */
 };
 
 struct dt_codec;
@@ -94,7 +60,8 @@ struct dt_codec {
 enum dt_status dt_codec_open(const struct dt_codec_ops *const *codecs,
                              const struct dt_compression_spec *spec,
                              const struct dt_codec_layout *layout, struct dt_codec *out);
-struct dt_codec dt_codec_none(void); /* numbers as they are */
+struct dt_codec dt_codec_none(void);                                   /* numbers as they are */
+const struct dt_codec *dt_codec_or_none(const struct dt_codec *codec); /* where it is NULL */
 
 /* How many bytes n numbers become, whatever they are, that begin at `begin` of the array. Never
  * more than 4 n: where a codec saves nothing, they are sent as they are.

@@ -1,6 +1,7 @@
 /* The rows of a program that links all of dist/: dtrain's. */
 #include <string.h>
 
+#include "dist/strategy/compression.h"
 #include "dist/strategy/facts/facts.h"
 #include "dist/strategy/host_step.h"
 
@@ -43,5 +44,6 @@ const struct dt_dist_rows dt_all_rows = {.strategies = strategies,
                                                        .algorithms = dt_algorithms,
                                                        .n_algorithms = DT_N_ALGORITHMS},
                                          .codecs = codecs,
+                                         .compression = &dt_compression,
                                          .facts = facts,
                                          .host_step = &dt_host_step};

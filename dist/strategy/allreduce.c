@@ -173,7 +173,7 @@ static enum dt_status open_parts(struct dt_mirrored *self, size_t credit_bytes)
                                                 .comm = spec->comm,
                                                 .backend = spec->backend,
                                                 .device_open = spec->device_open,
-                                                .codec = spec->codec,
+                                                .encoding = spec->encoding,
                                                 .n_elems = spec->model->arena_elems,
                                                 .n_slots = spec->model->n_blocks,
                                                 .credit_bytes = credit_bytes};
@@ -184,29 +184,12 @@ static enum dt_status open_parts(struct dt_mirrored *self, size_t credit_bytes)
     return open_own_parts(self);
 }
 
-/* Of the compressions any allreduce can add some, with a configuration alone. */
 enum dt_status dt_mirrored_check(const struct dt_strategy_spec *spec, const char **key)
 {
     const struct dt_dist_spec *dist = &spec->dist;
-    const struct dt_allreduce_rows *rows = &dist->rows->allreduce;
-    struct dt_codec codec;
-    char fitting[192] = "";
-    DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, NULL, &codec));
-    if (spec->backend != NULL ||
-        dt_allreduce_compresses(rows, dist->allreduce, dist->across, &codec)) {
-        return DT_OK;
-    }
-    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
-        if (dt_allreduce_compresses(rows, type, dist->across, &codec)) {
-            const size_t n = strlen(fitting);
-            snprintf(fitting + n, sizeof fitting - n, "%s%s", n > 0 ? ", " : "",
-                     dt_allreduce_names[type]);
-        }
-    }
-    *key = "distributed.compression.type";
-    return dt_error(DT_CONFIG, "allreduce \"%s\" cannot add what is sent as %s (take one of %s)",
-                    dt_allreduce_names[dist->allreduce],
-                    dt_compression_names[dist->compression.type], fitting);
+    return dist->compression.type != DT_COMPRESSION_NONE && dist->rows->compression != NULL
+               ? dist->rows->compression->check(spec, key)
+               : DT_OK;
 }
 
 enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec,

@@ -1,8 +1,7 @@
 #include "dist/strategy/strategies.h"
 
+#include <stdlib.h>
 #include <string.h>
-
-#include "dist/strategy/matrices.h"
 
 #define NAME(constant, name) name,
 const char *const dt_strategy_names[] = {DT_STRATEGY_LIST(NAME)};
@@ -37,8 +36,7 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
 {
     const struct dt_dist_spec *dist = &spec->dist;
     const struct dt_strategy_row *row = dt_strategy_row_of(dist);
-    const struct dt_codec_layout layout = dt_matrices_of(spec->model);
-    struct dt_strategy_spec with_codec = *spec;
+    struct dt_strategy_spec encoded = *spec;
     const char *key = NULL;
     *out = NULL;
     if (row == NULL) {
@@ -46,6 +44,14 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
                         dt_strategy_names[dist->strategy]);
     }
     DT_TRY(dt_strategy_check(spec, &key));
-    DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, &layout, &with_codec.codec));
-    return row->open(&with_codec, out);
+    if (dist->compression.type != DT_COMPRESSION_NONE) {
+        DT_TRY(dist->rows->compression != NULL
+                   ? dist->rows->compression->open(dist, spec->model, &encoded.encoding)
+                   : dt_error(DT_INTERNAL, "this program links no codec"));
+    }
+    const enum dt_status s = row->open(&encoded, out);
+    if (*out == NULL) {
+        free((void *)encoded.encoding.codec);
+    }
+    return s;
 }

@@ -16,6 +16,7 @@
 
 struct dt_host_step_ops;
 struct dt_facts_row;
+struct dt_codec_ops;
 struct dt_roles;
 
 struct dt_strategy_row {
@@ -27,14 +28,23 @@ struct dt_strategy_row {
     enum dt_status (*open)(const struct dt_strategy_spec *spec, struct dt_strategy **out);
 };
 
+/* Of a program that compresses (compression.h). */
+struct dt_compression_ops {
+    /* Whether an allreduce can add what is sent: dt_strategy_check of mirrored weights. */
+    enum dt_status (*check)(const struct dt_strategy_spec *spec, const char **key);
+    enum dt_status (*open)(const struct dt_dist_spec *dist, const struct dt_model *model,
+                           struct dt_encoding *out); /* the caller frees its codec */
+};
+
 /* The rows that a program links. */
 struct dt_dist_rows {
     const struct dt_strategy_row *const
         *strategies; /* NULL ends them; the first that serves opens */
     struct dt_allreduce_rows allreduce;
-    const struct dt_codec_ops *const *codecs; /* of dt_codec_open */
-    const struct dt_facts_row *const *facts;  /* NULL: it reports nothing; NULL ends them */
-    const struct dt_host_step_ops *host_step; /* NULL: every rank takes its own steps */
+    const struct dt_codec_ops *const *codecs;     /* of dt_codec_open */
+    const struct dt_compression_ops *compression; /* NULL: it sends floats as they are */
+    const struct dt_facts_row *const *facts;      /* NULL: it reports nothing; NULL ends them */
+    const struct dt_host_step_ops *host_step;     /* NULL: every rank takes its own steps */
 };
 
 extern const struct dt_dist_rows dt_all_rows;

@@ -8,7 +8,9 @@
 void dt_strategy_close(struct dt_strategy *strategy)
 {
     if (strategy != NULL) {
+        const struct dt_codec *codec = strategy->spec.encoding.codec;
         strategy->ops->close(strategy);
+        free((void *)codec);
     }
 }
 
@@ -96,8 +98,7 @@ static enum dt_status clear_gaps(const struct dt_strategy *strategy, float *memo
     static const float zeros[DT_PARAM_ALIGN];
     const struct dt_model *model = strategy->spec.model;
     struct dt_backend *backend = strategy->spec.backend;
-    for (int i = 0;
-         i < model->n_params && strategy->spec.dist.compression.type != DT_COMPRESSION_NONE; i++) {
+    for (int i = 0; i < model->n_params && strategy->spec.encoding.codec != NULL; i++) {
         const size_t gap = model->params[i].offset + model->params[i].n_elems,
                      n = dt_round_up(gap, DT_PARAM_ALIGN) - gap;
         if (n > 0 && gap >= begin && gap < end) {

@@ -8,13 +8,10 @@
 
 /* The rows that the reader asks: nothing that opens. */
 static const struct dt_algorithm algorithms[] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
-#define CODEC(constant, name, c_name, ...) &dt_##c_name##_codec,
-static const struct dt_codec_ops *const codecs[] = {DT_COMPRESSION_LIST(CODEC)};
 static const struct dt_strategy_row *const strategies[] = {NULL};
 const struct dt_dist_rows dt_all_rows = {
     .strategies = strategies,
-    .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS},
-    .codecs = codecs};
+    .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS}};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -2,6 +2,7 @@
 #ifndef DT_TESTS_CODEC_OF_H
 #define DT_TESTS_CODEC_OF_H
 
+#include "dist/compression/codec.h"
 #include "dist/strategy/strategies.h"
 #include "tests/lib/check.h"
 
@@ -12,6 +13,12 @@ static inline struct dt_codec codec_of(const struct dt_compression_spec *spec,
     struct dt_codec codec;
     CHECK_INT(dt_codec_open(dt_all_rows.codecs, spec, layout, &codec), DT_OK);
     return codec;
+}
+
+static inline struct dt_encoding encoding_of(const struct dt_codec *codec)
+{
+    const bool none = codec == NULL || codec->spec.type == DT_COMPRESSION_NONE;
+    return none ? (struct dt_encoding){.codec = NULL} : (struct dt_encoding){codec, &dt_encoder};
 }
 
 #endif

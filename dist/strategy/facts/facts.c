@@ -2,10 +2,7 @@
 
 #include <math.h>
 
-#include "dist/strategy/matrices.h"
-
-/* The program's row for a configuration, or one that has nothing to say. */
-static const struct dt_facts_row *row_of(const struct dt_dist_spec *dist)
+const struct dt_facts_row *dt_facts_row_of(const struct dt_dist_spec *dist)
 {
     static const struct dt_facts_row none = {.strategy = NULL};
     const struct dt_strategy_row *strategy = dt_strategy_row_of(dist);
@@ -28,11 +25,11 @@ static const char *adds_by(const struct dt_strategy *strategy)
 /* All but the predicted traffic. */
 static struct dt_strategy_facts facts_of(const struct dt_strategy *strategy)
 {
-    const struct dt_facts_row *row = row_of(&strategy->spec.dist);
+    const struct dt_facts_row *row = dt_facts_row_of(&strategy->spec.dist);
     struct dt_strategy_facts facts = {.allreduce = adds_by(strategy),
                                       .why = "",
                                       .n_hosts = strategy->spec.comm->n_hosts,
-                                      .codec = &strategy->spec.codec};
+                                      .codec = strategy->spec.encoding.codec};
     if (row->facts != NULL) {
         row->facts(strategy, &facts);
     }
@@ -46,7 +43,7 @@ const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
 
 void dt_strategy_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
 {
-    const struct dt_facts_row *row = row_of(&strategy->spec.dist);
+    const struct dt_facts_row *row = dt_facts_row_of(&strategy->spec.dist);
     *out = facts_of(strategy);
     if (row->traffic != NULL) {
         row->traffic(strategy, &out->traffic);
@@ -82,19 +79,6 @@ enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t 
     out->messages_between = between[0] / n;
     out->bytes_between = between[1] / n;
     return DT_OK;
-}
-
-enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model,
-                               const struct dt_comm *comm, struct dt_planned_traffic *out)
-{
-    const struct dt_facts_row *row = row_of(dist);
-    const struct dt_codec_layout layout = dt_matrices_of(model);
-    *out = (struct dt_planned_traffic){.codec = dt_codec_none(), .allreduce = dist->allreduce};
-    if (row->plan == NULL) {
-        return DT_OK;
-    }
-    DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, &layout, &out->codec));
-    return row->plan(dist, model, comm, out);
 }
 
 bool dt_strategy_has_gradient(const struct dt_strategy *strategy)

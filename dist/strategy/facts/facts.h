@@ -32,25 +32,13 @@ struct dt_strategy_facts {
     int n_servers;                        /* that hold the weights; 0: every rank does */
     int n_stages;                         /* of a pipeline; 0: it is none */
     struct dt_step_traffic traffic;       /* predicted */
-    const struct dt_codec *codec;         /* of what is sent */
+    const struct dt_codec *codec;         /* of what is sent; NULL: floats */
     bool counted;                         /* messages are */
     struct dt_wire_sent sent;             /* by this rank so far */
     const struct dt_staleness *staleness; /* this rank's so far; or NULL */
 };
 
-struct dt_planned_traffic {
-    struct dt_codec codec;            /* of what is sent */
-    enum dt_allreduce_type allreduce; /* auto only where it is not known before a run */
-    int n_buckets;                    /* or pieces, with servers */
-    struct dt_step_traffic
-        step; /* not known but for servers, and the algorithms of dist/allreduce/algorithm.h */
-};
-
-/* The traffic before anything is opened, for these ranks on their hosts; as if those of a host
- * could share memory. DT_INTERNAL. Local.
- */
-enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model,
-                               const struct dt_comm *comm, struct dt_planned_traffic *out);
+struct dt_planned_traffic; /* plan.h */
 
 /* A strategy's: a program names them in its rows (strategies.h). A NULL slot has nothing to say. */
 struct dt_facts_row {
@@ -63,6 +51,9 @@ struct dt_facts_row {
 };
 extern const struct dt_facts_row dt_deterministic_facts, dt_mirrored_facts, dt_priority_facts,
     dt_server_facts, dt_pipeline_facts;
+
+/* The program's row for a configuration, or one that has nothing to say. */
+const struct dt_facts_row *dt_facts_row_of(const struct dt_dist_spec *dist);
 
 const char *dt_strategy_adds_by(
     const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "dist/allreduce/formula.h"
-#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/facts/plan.h"
 #include "dist/strategy/mirrored.h"
 
 static void facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
@@ -125,7 +125,8 @@ static void traffic(const struct dt_strategy *strategy, struct dt_step_traffic *
                                         .n_hosts = comm->n_hosts};
         return;
     }
-    *out = messages_of(a->algorithm, &a->codec, comm, a->shared != NULL, &self->sync);
+    *out =
+        messages_of(a->algorithm, dt_codec_or_none(a->codec), comm, a->shared != NULL, &self->sync);
 }
 
 /* As if the ranks of a host could share memory. */

@@ -1,6 +1,7 @@
 /* What servers report: their pieces, and the messages between them and the workers. */
 #include <math.h>
 
+#include "dist/strategy/facts/plan.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/servers/parameter_server.h"
 

@@ -23,8 +23,8 @@ static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t n_
     CHECK_INT(dt_wire_open_local(size, wires), DT_OK);
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(n_elems + 2 * N_AROUND);
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1, codec,
-                                   &executors[r]),
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1,
+                                   encoding_of(codec), &executors[r]),
                   DT_OK);
     }
 }

@@ -20,15 +20,15 @@ static struct buffer data[MAX_RANKS];
 static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t credit,
                        const struct dt_compression_spec *compression)
 {
-    const struct dt_codec codec =
-        compression != NULL ? codec_of(compression, NULL) : dt_codec_none();
+    static struct dt_codec codec; /* borrowed by the executors */
+    codec = compression != NULL ? codec_of(compression, NULL) : dt_codec_none();
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(N_ELEMS);
         for (size_t i = 0; i < N_ELEMS; i++) {
             data[r].data[i] = 1.0f / (float)(1 + r + (int)(i % 50));
         }
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS, &codec,
-                                   &executors[r]),
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS,
+                                   encoding_of(&codec), &executors[r]),
                   DT_OK);
         executors[r].credit_bytes = credit;
     }
@@ -46,7 +46,7 @@ static void close_ranks(int size)
 
 static void start(int rank, int slot)
 {
-    const uint64_t draw = dt_error_feedback_draw(&executors[rank].feedback);
+    const uint64_t draw = dt_executor_draw(&executors[rank]);
     CHECK_INT(dt_executor_start(&executors[rank], slot, draw, (size_t)slot * SLOT_ELEMS,
                                 (size_t)(slot + 1) * SLOT_ELEMS),
               DT_OK);

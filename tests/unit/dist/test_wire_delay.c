@@ -125,7 +125,8 @@ static double allreduce_s(const struct dt_algorithm *algorithm, double tick_s)
         for (int i = 0; i < N_ELEMS; i++) {
             data[r][i] = (float)(r + i);
         }
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1, NULL, &executors[r]),
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1,
+                                   (struct dt_encoding){.codec = NULL}, &executors[r]),
                   DT_OK);
         CHECK_INT(dt_executor_start(&executors[r], 0, 0, 0, N_ELEMS), DT_OK);
     }

@@ -1,0 +1,70 @@
+/* The configuration's `distributed.compression`, and what those who send know of it. */
+#ifndef DT_DIST_COMPRESSION_COMPRESSION_H
+#define DT_DIST_COMPRESSION_COMPRESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* X(constant, the configuration's name, C name, bytes of n numbers, meaning) */
+#define DT_COMPRESSION_LIST(X)                                                               \
+    X(DT_COMPRESSION_NONE, "none", none, "4 n", "numbers as they are")                       \
+    X(DT_COMPRESSION_FP16, "fp16", fp16, "2 n", "16 bits, 10 of them fraction: up to 65504") \
+    X(DT_COMPRESSION_BF16, "bf16", bf16, "2 n",                                              \
+      "16 bits, 7 of them fraction: as far as 32 bits reach")                                \
+    X(DT_COMPRESSION_INT8, "int8", int8, "n + 3 ceil(n / 256)",                              \
+      "8 bits between the least and the largest of 256")                                     \
+    X(DT_COMPRESSION_ONEBIT, "onebit", onebit, "d / 8 + 4 c + 4 (n - d)",                    \
+      "the sign, and two means for each column of a dense layer")                            \
+    X(DT_COMPRESSION_TOPK, "topk", topk, "8 k, k = ratio n",                                 \
+      "the largest k, each with its place; 4 n from ratio 0.5 on")
+#define DT_COMPRESSION_ENUM(constant, ...) constant,
+enum dt_compression_type { DT_COMPRESSION_LIST(DT_COMPRESSION_ENUM) DT_N_COMPRESSION_TYPES };
+extern const char *const dt_compression_names[DT_N_COMPRESSION_TYPES];
+extern const char
+    *const dt_compression_formulas[DT_N_COMPRESSION_TYPES]; /* bytes of n numbers, for people */
+
+#define DT_ROUNDING_LIST(X)           \
+    X(DT_ROUNDING_NEAREST, "nearest") \
+    X(DT_ROUNDING_STOCHASTIC, "stochastic")
+enum dt_rounding { DT_ROUNDING_LIST(DT_COMPRESSION_ENUM) };
+
+/* Zeros: none. */
+struct dt_compression_spec {
+    enum dt_compression_type type;
+    double ratio;              /* topk: the share of the numbers that is sent, in (0, 1] */
+    bool error_feedback;       /* what is lost is added to what comes next (error_feedback.h) */
+    enum dt_rounding rounding; /* int8 */
+};
+
+struct dt_codec;
+struct dt_error_feedback;
+
+/* What codec.h and error_feedback.h do, for a program that links them (encoder.c). */
+struct dt_encoder_ops {
+    enum dt_status (*open)(const struct dt_codec *codec, int rank, size_t n_elems,
+                           struct dt_error_feedback **out);
+    uint64_t (*draw)(struct dt_error_feedback *feedback);
+    /* What this rank brings along; if `gathers` is not set, only where something may be left. */
+    void (*encode_input)(struct dt_error_feedback *feedback, bool gathers, uint64_t draw,
+                         size_t begin, size_t end, float *values, void *bytes);
+    size_t (*bytes)(const struct dt_codec *codec, size_t begin, size_t n);
+    void (*encode)(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin,
+                   size_t n, void *bytes);
+    void (*decode)(const struct dt_codec *codec, const void *bytes, size_t begin, size_t n,
+                   float *to);
+    void (*decode_add)(const struct dt_codec *codec, const void *bytes, size_t begin, size_t n,
+                       float *to);
+    void (*close)(struct dt_error_feedback *feedback); /* NULL is fine */
+};
+extern const struct dt_encoder_ops dt_encoder;
+
+/* Zeros: floats are sent as they are. */
+struct dt_encoding {
+    const struct dt_codec *codec;
+    const struct dt_encoder_ops *ops;
+};
+
+#endif

@@ -1,0 +1,65 @@
+#include "dist/strategy/compression.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(DT_MAX_LAYERS <= DT_MAX_MATRICES, "a dense layer is a matrix");
+
+struct dt_codec_layout dt_matrices_of(const struct dt_model *model)
+{
+    struct dt_codec_layout out = {.n_matrices = 0};
+    for (int b = model->n_blocks - 1; b >= 0; b--) { /* the arena's order */
+        const struct dt_block *block = &model->blocks[b];
+        if (block->linear == DT_LINEAR_DENSE) {
+            const struct dt_param *weight = &model->params[block->weight];
+            out.matrices[out.n_matrices++] = (struct dt_matrix){
+                .begin = weight->offset, .n_rows = weight->dims[0], .n_cols = weight->dims[1]};
+        }
+    }
+    return out;
+}
+
+/* Of the compressions any allreduce can add some, with a configuration alone. */
+static enum dt_status check_sums(const struct dt_strategy_spec *spec, const char **key)
+{
+    const struct dt_dist_spec *dist = &spec->dist;
+    const struct dt_allreduce_rows *rows = &dist->rows->allreduce;
+    struct dt_codec codec;
+    char fitting[192] = "";
+    DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, NULL, &codec));
+    if (spec->backend != NULL ||
+        dt_allreduce_compresses(rows, dist->allreduce, dist->across, &codec)) {
+        return DT_OK;
+    }
+    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
+        if (dt_allreduce_compresses(rows, type, dist->across, &codec)) {
+            const size_t n = strlen(fitting);
+            snprintf(fitting + n, sizeof fitting - n, "%s%s", n > 0 ? ", " : "",
+                     dt_allreduce_names[type]);
+        }
+    }
+    *key = "distributed.compression.type";
+    return dt_error(DT_CONFIG, "allreduce \"%s\" cannot add what is sent as %s (take one of %s)",
+                    dt_allreduce_names[dist->allreduce],
+                    dt_compression_names[dist->compression.type], fitting);
+}
+
+static enum dt_status open_encoding(const struct dt_dist_spec *dist, const struct dt_model *model,
+                                    struct dt_encoding *out)
+{
+    const struct dt_codec_layout layout = dt_matrices_of(model);
+    struct dt_codec *codec = malloc(sizeof *codec);
+    if (codec == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for a codec");
+    }
+    const enum dt_status s = dt_codec_open(dist->rows->codecs, &dist->compression, &layout, codec);
+    if (s != DT_OK) {
+        free(codec);
+        return s;
+    }
+    *out = (struct dt_encoding){codec, &dt_encoder};
+    return DT_OK;
+}
+
+const struct dt_compression_ops dt_compression = {.check = check_sums, .open = open_encoding};
