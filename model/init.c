@@ -3,6 +3,17 @@
 #include "base/rng.h"
 #include "model/block.h"
 
+size_t dt_param_at(const struct dt_param *param, size_t i)
+{
+    const size_t n_c = (size_t)param->image.c,
+                 n_places = (size_t)param->image.h * (size_t)param->image.w;
+    if (n_c == 0) {
+        return i;
+    }
+    const size_t row = i / (n_c * n_places), column = i % (n_c * n_places);
+    return row * n_c * n_places + column % n_places * n_c + column / n_places;
+}
+
 /* Half the width of a uniform distribution, or the standard deviation of a normal one. */
 static double init_width(const struct dt_param *param)
 {

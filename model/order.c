@@ -1,20 +1,9 @@
-/* Reorders the one tensor whose order in the arena is not PyTorch's: the weight of a dense layer
- * after a flatten. */
+/* Reorders for files the one tensor whose order in the arena is not PyTorch's: the weight of a
+ * dense layer after a flatten. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/block.h"
-
-size_t dt_param_at(const struct dt_param *param, size_t i)
-{
-    const size_t n_c = (size_t)param->image.c,
-                 n_places = (size_t)param->image.h * (size_t)param->image.w;
-    if (n_c == 0) {
-        return i;
-    }
-    const size_t row = i / (n_c * n_places), column = i % (n_c * n_places);
-    return row * n_c * n_places + column % n_places * n_c + column / n_places;
-}
 
 /* (n_columns, n_rows) from (n_rows, n_columns) */
 static void transpose(size_t n_rows, size_t n_columns, const float *from, float *to)

@@ -175,20 +175,14 @@ static enum dt_status ref_metrics_take(struct dt_backend *backend, struct dt_met
     return DT_OK;
 }
 
-static double sum_squares(const float *x, size_t n_elems)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n_elems; i++) {
-        sum += (double)x[i] * (double)x[i];
-    }
-    return sum;
-}
-
 static enum dt_status ref_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x,
                                       double *out)
 {
     (void)backend;
-    *out = sum_squares(x, n_elems);
+    *out = 0;
+    for (size_t i = 0; i < n_elems; i++) {
+        *out += (double)x[i] * (double)x[i];
+    }
     return DT_OK;
 }
 
@@ -233,10 +227,11 @@ static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struc
                                          size_t n_elems, float *params, const float *grads,
                                          float *state1, float *state2)
 {
-    (void)backend;
     struct dt_update clipped = *update;
     if (update->clip_norm > 0) {
-        clipped.grad_scale = dt_update_clipped_scale(update, sum_squares(grads, n_elems));
+        double squares;
+        DT_TRY(ref_sum_squares(backend, n_elems, grads, &squares));
+        clipped.grad_scale = dt_update_clipped_scale(update, squares);
     }
     switch (update->type) {
     case DT_OPTIMIZER_SGD:
