@@ -84,7 +84,9 @@ static enum dt_status check_magic(struct source *source, const uint8_t magic[4],
         DT_TRY(source_read(source, head + 4, sizeof head - 4, &n_more));
         const bool swapped = magic[1] == ELEMENT_U8 && magic[2] == 0 && magic[3] == 0;
         const struct dt_packing *packing = source->reader->packing;
-        const char *guess = packing != NULL ? packing->guess(head, n_more + 4) : "";
+        const char *guess = packing != NULL ? packing->guess(head, n_more + 4)
+                            : magic[0] == 0x1f && magic[1] == 0x8b ? "; it is gzip (gunzip it)"
+                                                                   : "";
         return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file%s (magic 0x%08zx%s)%s", name,
                         n_dims_wanted, packing != NULL ? packing->also : "", big_endian(magic),
                         swapped ? "; little-endian, IDX is big-endian" : guess,
