@@ -249,7 +249,7 @@ void dt_dir_sweep(const char *dir, bool (*ours)(const char *name))
 
 /* ---- what a user names ---- */
 
-/* What a path stands for. */
+/* The kind of file that a path names. */
 struct target {
     char path[PATH_SIZE]; /* of a file: behind all symbolic links */
     const char *name;     /* of a file: the last part of `path` */

@@ -201,7 +201,7 @@ static bool read_member(struct reader *r)
     return accept(r, ':') ? read_value(r) : unexpected(r, "':' is missing after a key");
 }
 
-/* What stands between brackets, the opening one being read. */
+/* Reads the contents of brackets; the opening one is read already. */
 static bool read_items(struct reader *r, int close, bool (*read_item)(struct reader *),
                        const char *missing)
 {

@@ -15,7 +15,7 @@
 #define DT_HOST_DEVICE
 #endif
 
-/* What a number is for. Two purposes never share a number. */
+/* The purpose of a number. Two purposes never share a number. */
 enum dt_rng_purpose {
     DT_RNG_INIT = 1,      /* initial weights */
     DT_RNG_SHUFFLE = 2,   /* the permutation of an epoch */

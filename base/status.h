@@ -35,7 +35,7 @@ enum dt_status {
 
 #define DT_ERROR_TEXT_SIZE 512
 
-/* Records the text of an error, unless one is already waiting to be told (the first one is the
+/* Records the text of an error, unless one is already waiting to be printed (the first one is the
  * cause), and returns `status`, so that a failing function can end in `return dt_error(DT_CONFIG,
  * "...", ...)`. The text is one line: `<what is wrong, where> (<how to mend it>)`; what is not
  * printable is escaped (base/text.h). */

@@ -10,7 +10,7 @@ const struct dt_option_row dt_options[DT_N_OPTIONS] = {
 #define OPTION_ROW(constant, ...) {__VA_ARGS__},
     DT_OPTION_LIST(OPTION_ROW)};
 
-/* What has been read so far. */
+/* State of the parser. */
 struct parser {
     int argc, next;
     char *const *argv;
@@ -18,7 +18,7 @@ struct parser {
     struct dt_args *out;
 };
 
-/* What stands behind an option that has its value in the next argument. */
+/* The next argument, where it can be an option's value; else NULL. */
 static const char *next_word(const struct parser *p)
 {
     return p->next < p->argc && p->argv[p->next][0] != '-' ? p->argv[p->next] : NULL;

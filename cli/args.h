@@ -15,7 +15,7 @@ struct dt_sinks;
 struct dt_event;
 struct dt_world;
 
-/* What the command line gives: values of options, and behind them names without an option. */
+/* The parsed command line: values of options, and behind them names without an option. */
 enum { DT_PATHS = DT_N_OPTIONS, DT_N_VALUES };
 
 enum dt_need { DT_NOT_TAKEN, DT_TAKEN, DT_REQUIRED };
@@ -42,14 +42,15 @@ struct dt_command {
     enum dt_ending ending; /* if it works */
     /* DT_USAGE: what is given does not fit together; NULL: no more to check than `options`. */
     enum dt_status (*check)(const struct dt_args *args);
-    /* What it does: with the other ranks, or alone, without MPI, so that it works anywhere. */
+    /* The command's function: with the other ranks, or alone, without MPI, so that it works
+     * anywhere. */
     enum dt_status (*together)(struct dt_world *world, const struct dt_args *args);
     enum dt_status (*alone)(const struct dt_args *args);
 };
 
 struct dt_program {
     const struct dt_command *const *commands; /* the first needs no word; NULL behind the last */
-    /* A sink that cli/ does not know: it is told of a training's events after all others. */
+    /* A sink that cli/ does not know: it gets a training's events after all others. */
     enum dt_status (*last_sink)(struct dt_sinks *sinks, const struct dt_event *event);
 };
 

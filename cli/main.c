@@ -17,7 +17,7 @@
 #include "dist/ranks/launch/stop.h"
 #include "train/ranks.h"
 
-/* A place that takes no result is told before the work. */
+/* An output that cannot be written is reported before the work. */
 static enum dt_status try_outputs(const struct dt_args *args)
 {
     DT_TRY(dt_file_try(dt_args_text(args, DT_OPTION_JSON), NULL));

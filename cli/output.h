@@ -19,8 +19,7 @@ void dt_output_open(void);
  */
 bool dt_output_failed(enum dt_status s);
 
-/* Whether what was printed on stdout has arrived. That nobody reads it is no error. DT_IO: it could
- * not be written. */
+/* Flushes stdout. A closed pipe is no error. DT_IO: it could not be written. */
 enum dt_status dt_output_check(void);
 
 #endif

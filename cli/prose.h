@@ -1,4 +1,4 @@
-/* What the help and the manual page say beyond the rows of commands, options and exit codes. In all
+/* Texts of the help and the manual page beyond the rows of commands, options and exit codes. In all
  * texts `code` stands between backticks. */
 #ifndef DT_CLI_PROSE_H
 #define DT_CLI_PROSE_H
@@ -16,7 +16,7 @@
       "capabilities) refuses it.")                                                                 \
     X("DTRAIN_CUDA_GRAPH", "file for the CUDA graph of a training step, for Graphviz", "")
 
-/* What a run's folder holds. X(file, meaning) */
+/* The files of a run's folder. X(file, meaning) */
 #define DT_RUN_FILE_LIST(X)                                                                        \
     X("config.json", "the configuration as it was understood")                                     \
     X("metrics.jsonl", "one JSON object per line: what the run began with, steps and epochs, "     \

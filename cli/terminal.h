@@ -1,4 +1,4 @@
-/* What the terminal can show. */
+/* The terminal's abilities. */
 #ifndef DT_CLI_TERMINAL_H
 #define DT_CLI_TERMINAL_H
 

@@ -7,7 +7,7 @@
 #include "dist/strategy/facts/facts.h"
 #include "train/events.h"
 
-/* What the samples of this run are called: "images", or "samples" where they are numbers. */
+/* The word for this run's samples: "images", or "samples" where they are numbers. */
 const char *dt_unit_name(const struct dt_config *config);
 /* "0.1234"; what is huge in few digits. */
 const char *dt_loss_text(double loss, char *text, size_t size);

@@ -14,8 +14,8 @@ size_t dt_border_count_bright(const struct dt_samples *samples);
 
 enum dt_ground { DT_GROUND_UNKNOWN, DT_GROUND_MIXED, DT_GROUND_DARK, DT_GROUND_BRIGHT };
 
-/* What n_bright of n images say of a data set: all but one in a thousand lie on dark, or on bright;
- * or both belong to it, as where things fill the picture. */
+/* Decides by n_bright of n images about a data set: all but one in a thousand lie on dark, or on
+ * bright; or both belong to it, as where things fill the picture. */
 enum dt_ground dt_ground_of(uint64_t n_bright, uint64_t n);
 
 #endif

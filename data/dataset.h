@@ -29,7 +29,7 @@ struct dt_data_spec {
     double slope, intercept, noise;   /* linear; noise also of synthetic */
     uint64_t seed;                    /* generated */
     const struct dt_packing *packing; /* idx (data/idx.h); NULL: raw files alone */
-    /* What the model expects; a file that differs is DT_BAD_DATA, naming both. */
+    /* The model's expectation; a file that differs is DT_BAD_DATA, naming both. */
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */
     int n_targets;

@@ -34,7 +34,7 @@ struct dt_shard {
     size_t leaf; /* global: ranks share out a batch in multiples of it; 0: sample by sample */
 };
 
-/* What a rank keeps in memory: rows i = 0 .. n-1 are the samples first + i * stride. */
+/* The rows that a rank keeps in memory: rows i = 0 .. n-1 are the samples first + i * stride. */
 struct dt_owned {
     size_t n;
     uint32_t first, stride;

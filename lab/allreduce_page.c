@@ -316,7 +316,7 @@ static void put_markers(FILE *out)
     fputs("</defs></svg>\n", out);
 }
 
-/* What the colours and the letters are. */
+/* The legend of colours and letters. */
 static void put_key(FILE *out, const struct dt_lesson *lesson)
 {
     const struct dt_replay *p = lesson->replay;

@@ -29,7 +29,7 @@ struct dt_server_lesson {
 
 /* ---- the page */
 
-/* What each rank sends: a bar a rank; the longest of all ways is as wide as the picture. */
+/* A bar for the bytes that each rank sends; the longest of all ways is as wide as the picture. */
 static void draw_ranks(FILE *out, const struct dt_server_way *way, double most)
 {
     char names[DT_LAB_RANKS][16], texts[DT_LAB_RANKS][DT_BYTES_TEXT_SIZE];

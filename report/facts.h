@@ -1,5 +1,4 @@
-/* What there is to say first about a run, name by name: for the terminal, the page, and runs side
- * by side. */
+/* A run's main facts, name by name: for the terminal, the page, and runs side by side. */
 #ifndef DT_REPORT_FACTS_H
 #define DT_REPORT_FACTS_H
 

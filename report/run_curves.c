@@ -2,7 +2,7 @@
 
 #include "report/page/curve.h"
 
-/* What a figure has of a run: a column of the steps, and of the epochs; -1: none. */
+/* A run's columns for a figure: one of the steps, and of the epochs; -1: none. */
 struct quantity {
     const char *title;
     bool log;

@@ -6,9 +6,9 @@
 #include "cli/image.h"
 #include "report/page/page.h"
 
-static uint64_t count_of(const struct dt_learned *l, int label, int said)
+static uint64_t count_of(const struct dt_learned *l, int label, int predicted)
 {
-    return (uint64_t)l->confusion[(size_t)label * (size_t)l->n_classes + (size_t)said];
+    return (uint64_t)l->confusion[(size_t)label * (size_t)l->n_classes + (size_t)predicted];
 }
 
 /* ---- confusion */
@@ -17,19 +17,20 @@ static uint64_t largest_mistake(const struct dt_learned *l)
 {
     uint64_t most = 1;
     for (int label = 0; label < l->n_classes; label++) {
-        for (int said = 0; said < l->n_classes; said++) {
-            most =
-                label != said && count_of(l, label, said) > most ? count_of(l, label, said) : most;
+        for (int predicted = 0; predicted < l->n_classes; predicted++) {
+            most = label != predicted && count_of(l, label, predicted) > most
+                       ? count_of(l, label, predicted)
+                       : most;
         }
     }
     return most;
 }
 
 /* Right answers green, mistakes the redder the more there are. */
-static void put_cell(FILE *out, const struct dt_learned *l, int label, int said, uint64_t most)
+static void put_cell(FILE *out, const struct dt_learned *l, int label, int predicted, uint64_t most)
 {
-    const uint64_t n = count_of(l, label, said);
-    if (label == said) {
+    const uint64_t n = count_of(l, label, predicted);
+    if (label == predicted) {
         fprintf(out, "<td class=\"right\">%llu", (unsigned long long)n);
     } else if (n == 0) {
         fputs("<td>", out);
@@ -52,8 +53,8 @@ static void put_confusion(FILE *out, const struct dt_learned *l)
     fputs("</thead><tbody>\n", out);
     for (int label = 0; label < l->n_classes; label++) {
         fprintf(out, "<tr><td>%d", label);
-        for (int said = 0; said < l->n_classes; said++) {
-            put_cell(out, l, label, said, most);
+        for (int predicted = 0; predicted < l->n_classes; predicted++) {
+            put_cell(out, l, label, predicted, most);
         }
         fputc('\n', out);
     }
@@ -124,7 +125,7 @@ static void put_worst(FILE *out, const struct dt_learned *l)
             put_sample(out, l, l->images + (size_t)i * dt_shape_elems(l->shape));
         }
         fprintf(out, "<b>%d</b>, predicted %d<br><small>%.1f %%, no. %u</small></div>\n", a->label,
-                a->said, 100 * a->probability, a->id);
+                a->predicted, 100 * a->probability, a->id);
     }
     fputs("</div></div>\n", out);
 }

@@ -178,7 +178,7 @@ struct finish {
     double spread_ms;
 };
 
-/* Who was the first, and who the last, to end the passes of a step. */
+/* The first and the last rank to end the passes of a step. */
 static struct finish finish_of(const struct dt_trace_record *trace, int step)
 {
     struct finish f = {.first = -1, .last = -1};
@@ -226,7 +226,8 @@ static void put_table(FILE *out, const struct dt_trace_record *trace)
     fputs("</table></div></details>\n", out);
 }
 
-/* Who held the others up most often, and how much of the sending was hidden behind computing. */
+/* Names the rank that held the others up most often, and the share of sending that computing
+ * hid. */
 static void put_sentence(FILE *out, const struct dt_trace_record *trace)
 {
     int counts[DT_TRACE_MAX_RANKS] = {0}, slowest = 0, n_steps = 0;

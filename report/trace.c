@@ -139,7 +139,7 @@ static void extend(struct dt_trace_step *step, const struct dt_trace_span *s)
         span_computes(s->kind) ? fmax(step->compute_end_ms, s->end_ms) : step->compute_end_ms;
 }
 
-/* What a rank has computed, from its first span on. */
+/* A rank's computing time, from its first span on. */
 struct computed {
     int next, last;        /* spans: the first that does not count yet, and the end of the rank's */
     double sum_ms, end_ms; /* of those that count: a time that several of them have counts once */

@@ -15,7 +15,7 @@
     X(DT_DEVICE_CUDA, "cuda")
 enum dt_device { DT_DEVICE_LIST(DT_NAMED_ENUM) };
 
-/* What an evaluation says of a model. X(constant, config name, name) */
+/* The metrics of an evaluation. X(constant, config name, name) */
 #define DT_TEST_METRIC_LIST(X)                \
     X(DT_TEST_NONE, "none", "")               \
     X(DT_TEST_LOSS, "test_loss", "test loss") \
@@ -83,7 +83,7 @@ struct dt_config {
 struct dt_config_format {
     char *(*write)(
         const struct dt_config *config); /* every key; the caller frees; NULL: out of memory */
-    /* What `write` of this version or an earlier one has written. DT_CONFIG, with `name` in the
+    /* Reads what `write` of this version or an earlier one wrote. DT_CONFIG, with `name` in the
      * text. */
     enum dt_status (*read)(const char *name, const char *text, struct dt_config *out);
     /* Looks below the key `path` ("train.optimizer"; "": everywhere) of two written ones. `text` is

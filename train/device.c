@@ -86,7 +86,7 @@ enum dt_status dt_device_load(const struct dt_device_module **out)
 
 /* ---- the choice ---- */
 
-/* What a rank found on its host; it travels. */
+/* A rank's findings on its host, sent to the others. */
 struct finding {
     bool has_gpu;
     bool may_share; /* tests: NCCL is asked all the same, which with NCCL_HOSTID takes ranks of one
@@ -124,7 +124,7 @@ static struct finding look(const struct dt_world *world, const struct dt_config 
     return mine;
 }
 
-/* Whether no rank lacks a GPU; if one does, `why` says which and for what reason, or only the
+/* True if every rank has a GPU; if one has none, `why` says which and for what reason, or only the
  * reason when all have the same. */
 static bool all_have_gpus(const struct finding *all, int size, char *why, size_t n_why)
 {

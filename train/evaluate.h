@@ -29,7 +29,7 @@ static inline void dt_sample_set_close(struct dt_sample_set *set, struct dt_back
 
 struct dt_evaluator;
 
-/* Who notes the answers while an evaluation goes on anyway. */
+/* Notes the outputs of an evaluation that runs anyway. */
 struct dt_answers {
     void (*begin)(struct dt_answers *answers);
     enum dt_status (*take)(struct dt_answers *answers, const struct dt_evaluator *evaluator,

@@ -1,7 +1,7 @@
-/* What a training tells of itself, as plain structs: who trains fills them in and hands them to one
- * `emit`; who shows or records them (cli/sinks/sinks.h) reads nothing else of it. Rank 0 alone is
- * told, of sums over all ranks. What pointers lead to stays until the call returns; `config` and
- * `dir` of the folder, until its end. */
+/* A training's events, as plain structs: the trainer fills them in and hands them to one `emit`;
+ * sinks (cli/sinks/sinks.h) read nothing else of it. Rank 0 alone emits, sums over all ranks.
+ * Memory behind pointers stays until the call returns; `config` and `dir` of the folder, until its
+ * end. */
 #ifndef DT_TRAIN_EVENTS_H
 #define DT_TRAIN_EVENTS_H
 
@@ -56,8 +56,7 @@ struct dt_step_event {
     double eta_s; /* to the end of the run */
 };
 
-/* What a metric of the test samples has come to, of a run that goes by it (train/watch/monitor.h).
- */
+/* The state of the metric that a run is controlled by (train/watch/monitor.h). */
 struct dt_monitored {
     enum dt_test_metric metric; /* DT_TEST_NONE: it does not */
     double best;
@@ -151,7 +150,7 @@ struct dt_result_event {
     X(DT_EVENT_SAVE, save, struct dt_save_event)                                                 \
     X(DT_EVENT_TIMELINE, timeline, struct dt_timeline_event)                                     \
     X(DT_EVENT_STOP, stop, struct dt_stop_event) /* somebody asked to stop, and it was saved */  \
-    X(DT_EVENT_DIFFERENCE, difference, char)     /* what replicas differ by that were told to */ \
+    X(DT_EVENT_DIFFERENCE, difference, char) /* the difference of replicas that were made to */  \
     X(DT_EVENT_END, end, struct dt_end_event)                                                    \
     X(DT_EVENT_FAULT, fault, struct dt_end_event)      /* the run failed */                      \
     X(DT_EVENT_RESULT, result, struct dt_result_event) /* the last of all */
@@ -168,8 +167,8 @@ struct dt_event {
     };
 };
 
-/* Where events go; the status is the first failure of who was told. Between the run's event and its
- * end nobody fails: what cannot be told is said once, and comes up at the end. */
+/* Where events go; the status is the first failure of a sink. Between the run's event and its end
+ * no sink fails: one that cannot write reports it once, and again at the end. */
 struct dt_emitter {
     enum dt_status (*emit)(void *context, struct dt_event *event);
     void *context;

@@ -1,4 +1,5 @@
-/* Whether a training fits the memory that there is, and what would: for struct dt_trainer_parts. */
+/* Compares a training's memory with the host's, and finds a batch that fits: for struct
+ * dt_trainer_parts. */
 #ifndef DT_TRAIN_FIT_H
 #define DT_TRAIN_FIT_H
 

@@ -43,7 +43,7 @@ struct dt_train_options {
     } watch;
 };
 
-/* `emitter`: who is told, on rank 0. Every rank calls it; the status is agreed where
+/* `emitter`: gets the events, on rank 0. Every rank calls it; the status is agreed where
  * dt_error_is_agreed; a rank may fail alone inside a step. DT_STOPPED after a signal. */
 enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
                         const struct dt_train_options *options, const struct dt_emitter *emitter);

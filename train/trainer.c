@@ -194,7 +194,7 @@ static void plan_schedule(struct dt_trainer *t)
                              .factor = c->schedule_factor};
 }
 
-/* What every rank has been waited for in vain cannot be agreed on. */
+/* A stalled rank cannot take part in an agreement. */
 static enum dt_status agree_unless_stalled(struct dt_world *world, enum dt_status mine)
 {
     return mine == DT_STALLED ? mine : dt_world_agree(world, mine);

@@ -21,7 +21,7 @@
 #include "train/step_clock.h"
 #include "train/watcher.h"
 
-/* What a run computes on, and how gradients travel between its ranks (train/device.h). */
+/* The device of a run, and how gradients travel between its ranks (train/device.h). */
 struct dt_device_choice {
     const struct dt_backend_ops *backend;
     const struct dt_device_module *module; /* NULL: the CPU */
@@ -100,7 +100,7 @@ int dt_trainer_capacity(const struct dt_trainer *trainer);
 enum dt_status dt_trainer_open_network(struct dt_trainer *trainer, int capacity);
 void dt_trainer_close_network(struct dt_trainer *trainer);
 
-/* What a step gave, over all ranks. */
+/* The result of a step, over all ranks. */
 struct dt_step_result {
     uint64_t step; /* taken in all, with this one */
     struct dt_metrics train;
@@ -120,7 +120,7 @@ bool dt_trainer_records(const struct dt_trainer *trainer, uint64_t step);
 
 #define DT_MAX_STEPS_TOGETHER DT_MAX_RECORDED_STEPS
 
-/* What the next steps gave. */
+/* The results of the next steps. */
 struct dt_step_results {
     struct dt_step_result steps[DT_MAX_STEPS_TOGETHER];
     int n;          /* >= 1 */
@@ -134,7 +134,7 @@ struct dt_step_results {
 enum dt_status dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit,
                                 struct dt_step_results *out);
 
-/* From the next step on, `trace` (borrowed) is told of what is done; NULL: nobody is. Not while a
+/* From the next step on, `trace` (borrowed) gets the spans; NULL: no trace. Not while a
  * GPU takes steps on its own. */
 void dt_trainer_watch(struct dt_trainer *trainer, struct dt_trace *trace);
 

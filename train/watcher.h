@@ -17,7 +17,7 @@ struct dt_watcher;
 /* NULL in a slot: nothing to do there. Steps count from 1, over the whole run. Every rank calls
  * them alike, but for run_end after an error. */
 struct dt_watcher_ops {
-    /* The first step is next; `start` is told then. */
+    /* The first step is next; `start` is emitted then. */
     enum dt_status (*run_begin)(struct dt_watcher *watcher, struct dt_trainer *trainer,
                                 struct dt_run_event *start);
     /* Before steps first to last, which this rank takes together: one, or on a device several. */
@@ -29,10 +29,10 @@ struct dt_watcher_ops {
     /* After steps first to last, before the replicas are compared. */
     enum dt_status (*step_end)(struct dt_watcher *watcher, struct dt_trainer *trainer,
                                uint64_t first, uint64_t last);
-    /* The epoch, or what there was of it, is evaluated; `epoch` is told then. */
+    /* The epoch, or what there was of it, is evaluated; `epoch` is emitted then. */
     enum dt_status (*epoch_end)(struct dt_watcher *watcher, struct dt_trainer *trainer,
                                 struct dt_epoch_event *epoch);
-    /* The run ends with `status`; `end` is told then. After an error a rank is alone. */
+    /* The run ends with `status`; `end` is emitted then. After an error a rank is alone. */
     enum dt_status (*run_end)(struct dt_watcher *watcher, struct dt_trainer *trainer,
                               enum dt_status status, struct dt_end_event *end);
     void (*close)(struct dt_watcher *watcher); /* mandatory; frees it */

@@ -64,7 +64,7 @@ static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpo
     return DT_OK;
 }
 
-/* What the training had to have is only a wish here: the weights fit any device. */
+/* The device of the training is only preferred here: the weights fit any device. */
 static enum dt_status choose_device(struct dt_world *world, struct dt_inference *out)
 {
     struct dt_config *config = &out->config;

@@ -10,7 +10,7 @@
 #include "cli/commands/onnx.h"
 #include "cli/sinks/protobuf.h"
 
-/* What dtrain gives its models: data/dataset.h. */
+/* The range of inputs in training: data/dataset.h. */
 static const char *input_text(const struct dt_config *config)
 {
     return config->data.format == DT_DATA_LINEAR ? "values as they are"

@@ -1,4 +1,4 @@
-/* What takes the place of all that needs libprotobuf-c, in a build without it. */
+/* Stands in for the functions that need libprotobuf-c, in a build without it. */
 #include "cli/commands/onnx.h"
 #include "cli/sinks/protobuf.h"
 #include "cli/sinks/sinks.h"

@@ -229,7 +229,7 @@ static void print_servers(const struct plan *p)
     printf("  a step: %s\n", sent);
 }
 
-/* What averaging takes, without a run. */
+/* Predicts messages and bytes of averaging, without a run. */
 static void print_averaging(const struct plan *p)
 {
     const struct dt_dist_spec *dist = &p->config.dist;

@@ -117,8 +117,7 @@ static int contrast(struct dt_shape shape, const uint8_t *pixels)
     return high - low;
 }
 
-/* What is drawn on nothing has no ground of its own: paper, unless it was meant for a blackboard.
- */
+/* A transparent image has no ground: it is laid on white, or on black if its ink is light. */
 static void scale_on_ground(struct raster *in, struct dt_shape shape, uint8_t *pixels)
 {
     in->ground = 0;

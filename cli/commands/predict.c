@@ -110,7 +110,7 @@ static enum dt_status read_invert(const char *text, enum invert *out)
     return dt_error(DT_USAGE, "--invert: expected auto, yes or no, got '%.60s'", text);
 }
 
-/* What is said of an image that has to be turned round; "" for one that does not. */
+/* The remark about an image that is inverted; "" for one that is not. */
 static const char *why_invert(const struct prediction *p, enum invert invert)
 {
     const enum dt_ground ground = p->inference.ground;

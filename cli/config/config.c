@@ -49,7 +49,7 @@ static void set_name(const char *path, char *out, size_t n_out)
     }
 }
 
-/* What depends on more than one key. */
+/* Checks that involve more than one key. */
 static void resolve(struct dt_config *c)
 {
     if (c->batch_per_rank == 0 && c->batch_global == 0) {
@@ -117,7 +117,7 @@ static enum dt_status check_training(const struct dt_config_source *source,
     return DT_OK;
 }
 
-/* What goes by a metric of the test samples, key by key. */
+/* Checks a key that depends on a metric of the test samples. */
 static enum dt_status check_monitor(const struct dt_config_source *source,
                                     const struct dt_config *c, const char *key,
                                     enum dt_test_metric metric)
@@ -284,7 +284,7 @@ static enum dt_status suggest_file(const char *path, enum dt_status status)
     return best[0] != '\0' ? dt_error_around(status, "", after) : status;
 }
 
-/* What a layer does to its input is known here, and so is the file that describes it. */
+/* Lowers the model to find layers that do not fit; errors name the file. */
 static enum dt_status check_model(const char *path, const struct dt_config *config)
 {
     struct dt_model model;

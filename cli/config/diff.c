@@ -19,7 +19,7 @@ static const cJSON *find(const cJSON *tree, const char *path)
     return tree;
 }
 
-/* Where the first difference is told. */
+/* The text of the first difference. */
 struct difference {
     char *text;
     size_t size;

@@ -23,7 +23,7 @@ enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON
 enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
                                const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* What a message says was found: `string "ten"`, `1.5`, `a list`; long texts are cut. */
+/* The value as error messages quote it: `string "ten"`, `1.5`, `a list`; long texts are cut. */
 #define DT_FOUND_SIZE 96
 void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE]);
 

@@ -8,22 +8,23 @@
 static const struct {
     const char *name;
     const struct dt_fields *fields;
-    bool told; /* has columns for metrics.csv and TensorBoard */
+    bool recorded; /* has columns for metrics.csv and TensorBoard */
 } tables[] = {{"run", &dt_run_fields, false},
               {"step", &dt_step_fields, true},
               {"epoch", &dt_epoch_fields, true},
               {"summary", &dt_end_fields, false}};
 
-static void put_table(FILE *out, const struct dt_fields *fields, bool told)
+static void put_table(FILE *out, const struct dt_fields *fields, bool recorded)
 {
-    fputs(told ? "| field | unit | metrics.csv | TensorBoard | meaning |\n|---|---|---|---|---|\n"
-               : "| field | unit | meaning |\n|---|---|---|\n",
+    fputs(recorded
+              ? "| field | unit | metrics.csv | TensorBoard | meaning |\n|---|---|---|---|---|\n"
+              : "| field | unit | meaning |\n|---|---|---|\n",
           out);
     for (int i = 0; i < fields->n; i++) {
         const struct dt_field *f = &fields->rows[i];
         const char *quote = f->tag[0] != '\0' ? "`" : "";
         fprintf(out, "| `%s` | %s |", f->name, f->unit);
-        if (told) {
+        if (recorded) {
             fprintf(out, " %s | %s%s%s |", f->csv ? "yes" : "", quote, f->tag, quote);
         }
         fprintf(out, " %s |\n", f->meaning);
@@ -37,7 +38,7 @@ static void put_table_of(FILE *out, const char *line)
     sscanf(line, "<!-- fields: %15s -->", name);
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         if (strcmp(name, tables[i].name) == 0) {
-            put_table(out, tables[i].fields, tables[i].told);
+            put_table(out, tables[i].fields, tables[i].recorded);
         }
     }
 }

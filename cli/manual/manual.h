@@ -1,6 +1,5 @@
-/* What is written about the program for others to read: the manual pages. All of it follows from
- * the tables of commands, options (cli/options.h), keys (cli/config/schema.h) and exit codes
- * (base/status.h), and from cli/prose.h. */
+/* The manual pages. All of it follows from the tables of commands, options (cli/options.h), keys
+ * (cli/config/schema.h) and exit codes (base/status.h), and from cli/prose.h. */
 #ifndef DT_CLI_MANUAL_MANUAL_H
 #define DT_CLI_MANUAL_MANUAL_H
 

@@ -71,7 +71,7 @@ static void print_owners(FILE *out, int option, const char *meaning)
     dt_scdoc_text(out, true, owners, true);
 }
 
-/* What it means to some commands alone, each meaning once. */
+/* The meanings that only some commands give it, each once. */
 static void print_meanings(FILE *out, int option)
 {
     for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++) {

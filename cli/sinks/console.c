@@ -408,7 +408,7 @@ static const char *lost_text(const struct dt_timeline_event *e, char *text, size
     return n_lost > 0 ? text : "";
 }
 
-/* That it could not be written is no reason to stop. */
+/* A training goes on if its line cannot be written. */
 static void print_timeline(const struct dt_sinks *sinks, const struct dt_event *event)
 {
     const struct dt_timeline_event *e = event->timeline;

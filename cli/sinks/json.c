@@ -40,7 +40,7 @@ static void put_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* What stands before a value. */
+/* The text before a value. */
 static void put_key(struct dt_json *j, const char *key)
 {
     if (j->inside) {

@@ -130,7 +130,7 @@ void dt_metrics_close(struct dt_metrics_files *files)
     files->jsonl = files->csv = NULL;
 }
 
-/* A full disk must not end a run that can still compute; it is said once. */
+/* A full disk must not end a run that can still compute; it is reported once. */
 static void note_failure(struct dt_metrics_files *files, const char *name, int error)
 {
     if (!files->failed) {
@@ -161,7 +161,7 @@ static void put_line(struct dt_sinks *sinks, const char *type, const struct dt_f
     flush(&sinks->files, json.out, "metrics.jsonl");
 }
 
-/* What the starts before have taken, also of steps that are done again: their records go. */
+/* Seconds of earlier starts, also for steps that are repeated now and whose records are removed. */
 static enum dt_status find_seconds_before(struct dt_sinks *sinks, const struct dt_run_event *run)
 {
     struct dt_record before;

@@ -88,7 +88,7 @@ struct dt_record_progress {
 };
 struct dt_record_progress dt_record_progress(const struct dt_record *record);
 
-/* That all its starts have taken; a killed one until its last record. NaN: unknown. */
+/* Time of all its starts; of a killed one until its last record. NaN: unknown. */
 double dt_record_seconds(const struct dt_record *record);
 
 #endif

@@ -1,4 +1,4 @@
-/* Who is told of a training's events: one row each. Adding one is a row and a function. */
+/* The receivers of a training's events, one row each. Adding one is a row and a function. */
 #ifndef DT_CLI_SINKS_SINKS_H
 #define DT_CLI_SINKS_SINKS_H
 
@@ -12,11 +12,11 @@ struct dt_metrics_files {
         failed; /* a record was not written: said once, training goes on, the run ends with DT_IO */
 };
 
-/* What they keep between events. Zeroed at first but for `command`, `silent` and `last`; before the
- * folder's event, nobody is told anything. */
+/* Their state between events. Zeroed at first but for `command`, `silent` and `last`; before the
+ * folder's event, no sink gets an event. */
 struct dt_sinks {
     const char *command; /* the program's line, for people; set by whoever opens them */
-    bool silent;         /* likewise: the terminal is not told */
+    bool silent;         /* likewise: no output on the terminal */
     /* likewise: a sink behind those of the list, or NULL; what it writes is made of their files */
     enum dt_status (*last)(struct dt_sinks *sinks, const struct dt_event *event);
     double started_s;      /* when the folder was opened, since 1970: tells a run's starts apart */
@@ -27,15 +27,15 @@ struct dt_sinks {
     struct dt_metrics_files files;
     struct {
         struct dt_event_file file; /* open while there is more to tell */
-        bool failed; /* some could not be written: said once, and the run ends with DT_IO */
+        bool failed; /* some could not be written: reported once, and the run ends with DT_IO */
     } events;
     double position_s;    /* when the step was written last */
     bool timeline_failed; /* trace.json was not written: said once, and the run ends with DT_IO
                            */
 };
 
-/* X(name), in the order in which they are told: each sees in event->status whether one before it
- * has failed. */
+/* X(name), in the order in which they get an event: each sees in event->status whether one before
+ * it has failed. */
 #define DT_SINK_LIST(X)                                                          \
     X(metrics_jsonl) /* metrics.jsonl: cli/sinks/metrics.c */                    \
     X(metrics_csv)   /* metrics.csv */                                           \

@@ -24,7 +24,7 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Nothing can follow a record that is not whole; it is said once. */
+/* Nothing can follow a record that is not whole; it is reported once. */
 static void give_up(struct dt_sinks *sinks, int error)
 {
     dt_event_file_close(&sinks->events.file);
@@ -61,7 +61,7 @@ struct scalars {
     Tensorboard__Summary__Value values[DT_MAX_FIELDS], *list[DT_MAX_FIELDS];
 };
 
-/* What is not a number is left out. */
+/* Values that are no numbers are left out. */
 static void add_scalar(struct scalars *s, const char *tag, double number)
 {
     if (!isfinite(number)) {
@@ -331,7 +331,7 @@ static void put_inside(struct dt_sinks *sinks, const struct dt_inspection *insid
 
 /* ---- the run */
 
-/* What an earlier start has told of steps that are taken again does not hold. */
+/* Makes TensorBoard drop an earlier start's events of steps that are repeated now. */
 static void put_start(struct dt_sinks *sinks, uint64_t step)
 {
     Tensorboard__SessionLog start = TENSORBOARD__SESSION_LOG__INIT;

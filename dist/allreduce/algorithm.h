@@ -69,7 +69,7 @@ struct dt_algorithm {
     /* Writes this round's moves of a rank, at most 2 * `size` of them, and returns how many. Unless
      * it gathers, no two of those that receive overlap. */
     int (*round)(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
-    /* What all ranks together send, as the textbooks have it. */
+    /* The textbook's formula for the messages and bytes of all ranks. */
     struct dt_traffic (*formula)(int size, size_t n_elems);
 };
 

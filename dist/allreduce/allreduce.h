@@ -80,7 +80,7 @@ extern const struct dt_allreduce_row dt_priority_allreduce, dt_compressed_allred
 const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
                                                   enum dt_allreduce_type type);
 
-/* What may be compressed is what the executor sends: sums of encoded numbers by any algorithm,
+/* Compression applies to what the executor sends: sums of encoded numbers by any algorithm,
  * encodings that cannot be added by one that gathers. across: of struct dt_allreduce_spec; what
  * ranks of a host add in shared memory then is not encoded. auto becomes the best of these; all
  * others, and no compression, stay what they are. */

@@ -92,7 +92,7 @@ static void encode_sums(struct dt_executor *e, size_t begin, size_t end)
     by->ops->decode(by->codec, outgoing(e) + begin, begin, end - begin, e->data + begin);
 }
 
-/* What a move sends that is not the input. */
+/* The numbers that a move sends, where they are not the input. */
 static const float *sums_to_send(struct dt_executor *e, const struct dt_execution *x, int index)
 {
     const struct dt_move *move = &x->moves[index];

@@ -22,7 +22,7 @@
 #include "dist/compression/compression.h"
 #include "dist/ranks/wire.h"
 
-/* What is under way in a slot. */
+/* The sum that is under way in a slot. */
 struct dt_execution {
     size_t begin, end; /* of the array */
     bool active;

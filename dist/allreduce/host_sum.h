@@ -23,7 +23,7 @@
 #define DT_HOST_SUM_PIECE \
     ((size_t)1 << 13) /* elements; 32 KiB: parts and total of a piece fit the nearest caches */
 
-/* What this rank knows of a slot. */
+/* This rank's view of a slot. */
 struct dt_host_sum_range {
     size_t begin, end;
     uint64_t round;                                  /* of the slot, from 1 */

@@ -40,7 +40,7 @@ static struct group measure(const float *from, size_t n)
     return (struct group){.scale = scale, .zero = scale > 0 ? (uint8_t)ceilf(-low / scale) : 0};
 }
 
-/* What is added before the fraction is cut off: for a group's numbers [at, at + DRAWS). */
+/* Offsets that are added before the fraction is cut off, for a group's numbers [at, at + DRAWS). */
 static void draw_offsets(const struct dt_codec *codec, uint64_t draw, size_t at, float out[DRAWS])
 {
     if (codec->spec.rounding == DT_ROUNDING_NEAREST) {

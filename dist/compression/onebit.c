@@ -44,7 +44,7 @@ static struct part of_matrix(const struct dt_matrix *m, size_t begin, size_t end
     return part.n_bytes < plain.n_bytes ? part : plain;
 }
 
-/* What comes next of [begin, end); matrices are in the order of the array. */
+/* The next part of [begin, end); matrices are in the order of the array. */
 static struct part next_part(const struct dt_codec *codec, size_t begin, size_t end)
 {
     for (int i = 0; i < codec->layout.n_matrices; i++) {
@@ -88,7 +88,7 @@ static void add_row(const float *from, size_t n, size_t first, struct columns *t
     }
 }
 
-/* What the part has of columns [first, last); `from` begins at the part. */
+/* Adds the part's share of columns [first, last); `from` begins at the part. */
 static void add_columns(const struct part *part, size_t first, size_t last, const float *from,
                         struct columns *to)
 {

@@ -113,7 +113,7 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
     return DT_OK;
 }
 
-/* What a wait of so long, beyond the limit, comes to: DT_OK as long as others may know more. */
+/* Judges a wait beyond the limit: DT_OK as long as other ranks may know more. */
 static enum dt_status judge(struct dt_comm *comm, const struct dt_request *request, double waited_s)
 {
     char who[256] = "a rank, or the network, does not answer";

@@ -13,8 +13,8 @@
 
 #include "base/status.h"
 
-/* What can be reduced. MPICH 4.0 compares unsigned numbers as if they had a sign: no bytes, and max
- * and min of DT_TYPE_U64 only below 2^63. Its sums wrap around. */
+/* Types that can be reduced. MPICH 4.0 compares unsigned numbers as if they had a sign: no bytes,
+ * and max and min of DT_TYPE_U64 only below 2^63. Its sums wrap around. */
 enum dt_type { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_U64 };
 size_t dt_type_bytes(enum dt_type type);
 enum dt_reduce { DT_REDUCE_SUM, DT_REDUCE_MAX, DT_REDUCE_MIN };

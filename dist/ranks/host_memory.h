@@ -20,7 +20,7 @@ void dt_host_memory_close(
  * one after the other from the beginning: small ones in whole pages, larger ones in whole huge
  * pages. Ranks then never share one, which lies near the rank that touches it first. */
 size_t dt_host_array_bytes(size_t n_elems);
-/* That first touch, by one rank before any other uses the array: zeros, in huge pages where the
+/* The first touch, by one rank before any other uses the array: zeros, in huge pages where the
  * system has them, since weights and gradients of one unit lie many pages apart. */
 void dt_host_array_settle(float *array, size_t n_elems);
 

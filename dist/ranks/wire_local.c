@@ -13,7 +13,7 @@ struct local_end {
     size_t n_bytes;
 };
 
-/* What the ranks share; the last wire to close closes it. */
+/* State that the ranks share; the last wire to close closes it. */
 struct local_hub {
     int n_open;
     struct local_end *waiting, **tail; /* in the order of the calls */

@@ -24,7 +24,7 @@ enum dt_status dt_world_join(struct dt_world *world, dt_comm_open_fn open)
     return DT_OK;
 }
 
-/* What a rank tells the others about itself. */
+/* A rank's report to the others. */
 struct dt_report {
     int32_t status;
     uint32_t text_hash; /* FNV-1a */

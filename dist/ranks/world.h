@@ -12,7 +12,7 @@ struct dt_world {
     int local_rank, local_size; /* among the ranks of this host */
     char host[DT_HOST_SIZE];
     struct dt_comm *comm;      /* owned by the world */
-    bool has_word;             /* private: this rank tells of an error that not all ranks know of */
+    bool reports_error;        /* private: this rank prints an error that not all ranks know of */
     struct dt_report *reports; /* private: room for dt_world_agree */
 };
 

@@ -1,4 +1,4 @@
-/* What compression has left of each worker's gradients and not sent yet
+/* The residuals: what compression has not sent yet of each worker's gradients
  * (dist/compression/error_feedback.h), for checkpoints: each rank has its own, and rank 0 writes
  * and reads them all.
  *

@@ -108,7 +108,7 @@ enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy);
  * rank calls it. */
 void dt_strategy_expect(struct dt_strategy *strategy, int n_steps);
 
-/* What the step does with the sums: n_global samples over all ranks, n_local of this one. 0
+/* The update that a step makes of the sums: n_global samples over all ranks, n_local of this one. 0
  * samples: gradient zero. Counts the step. */
 struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
                                   size_t n_local);

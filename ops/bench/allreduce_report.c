@@ -1,4 +1,4 @@
-/* What `bench allreduce` tells: tables in the columns of nccl-tests, and JSON. */
+/* The output of `bench allreduce`: tables in the columns of nccl-tests, and JSON. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>

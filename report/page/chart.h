@@ -35,7 +35,7 @@ double dt_chart_tick(double span, int n_most);
 
 void dt_chart_begin(const struct dt_chart *chart);
 void dt_chart_end(const struct dt_chart *chart);
-/* What lies outside the axes is cut off. */
+/* Draws nothing outside the axes. */
 void dt_chart_line(const struct dt_chart *chart, const char *class, int n, const double *x,
                    const double *y);
 void dt_chart_dot(const struct dt_chart *chart, const char *class, double x, double y);

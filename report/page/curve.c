@@ -61,7 +61,7 @@ static size_t thin(const struct dt_series *s, struct part parts[DT_CURVE_MAX_POI
 
 /* ---- the axes */
 
-/* What a figure draws, thinned. */
+/* A figure while it is drawn, its points thinned. */
 struct figure {
     FILE *out;
     const struct dt_curves *curves;

@@ -29,8 +29,7 @@ void dt_page_text(FILE *out, const char *text)
     }
 }
 
-/* What is in the page itself, and nothing of elsewhere: whatever gets into it sends nothing away.
- */
+/* Allows the page's own contents alone: text that gets into it can load and send nothing. */
 #define POLICY                                                                              \
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src " \
     "'unsafe-inline'; "                                                                     \

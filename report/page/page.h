@@ -19,7 +19,7 @@ struct dt_page {
 /* page.css and page.js, which the build embeds: the same of every page. */
 extern const char dt_page_css[], dt_page_js[];
 
-/* What every page may use: cards (.card) in columns (.cards), tables in a .wide, and for pictures
+/* Classes for every page: cards (.card) in columns (.cards), tables in a .wide, and for pictures
  * the colours --a to --d of series, as class .s0 to .s3 of lines and .d0 to .d3 of areas. Written
  * as dt_file_write does; NULL: no page. */
 enum dt_status dt_page_write(const char *path, const struct dt_page *page);

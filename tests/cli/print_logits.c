@@ -1,4 +1,4 @@
-/* What a checkpoint's network answers to test samples, for another runtime to compare with.
+/* Prints a checkpoint's outputs for test samples, for another runtime to compare with.
  *
  * usage: print_logits CHECKPOINT N: to stdout, as floats, the first N test samples (N, C, H, W),
  * and then the outputs */

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is wrong is said in one line and in the exit code, whatever it is and however many ranks find it.
+# Each bad input gets one line and its exit code, however many ranks find it.
 #
 # Each row below is one bad input: it must end at -np 1 and at -np 4 with the stated exit code, an empty stdout, and on stderr one
 # line that begins with "dtrain: " and has the stated text. Variants of a row ("ranks=1") save time and run at -np 1 only, unless

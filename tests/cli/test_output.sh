@@ -231,14 +231,14 @@ for file in run.lock config.json metrics.jsonl metrics.csv summary.json report.h
   for kind in symlink dangling hard fifo folder; do
     prepare "$kind" "$file"
     run 73 $((n++ % 2 * 2)) --config config.json --run prepared --resume
-    check "$file, $kind: not said" one_line err "dtrain: .*prepared/$file: is (a symbolic link|a hard link|not a regular file) \\(.*\\)"
+    check "$file, $kind: not reported" one_line err "dtrain: .*prepared/$file: is (a symbolic link|a hard link|not a regular file) \\(.*\\)"
     check "$file, $kind: its target was written" test "$(cat victim 2>/dev/null)" = "$([[ $kind != [sh]* ]] || echo precious)"
   done
 done
 
 rm -rf prepared && mkdir prepared elsewhere && ln -s ../elsewhere prepared/checkpoints
 run 73 2 --config config.json --run prepared
-check 'checkpoints, symlink: not said' one_line err 'dtrain: .*prepared/checkpoints: is a symbolic link \(.*\)'
+check 'checkpoints, symlink: not reported' one_line err 'dtrain: .*prepared/checkpoints: is a symbolic link \(.*\)'
 check 'checkpoints, symlink: its target was written' test -z "$(ls elsewhere)"
 
 # A folder that takes no checkpoints is found before the first step, not at the first save.
@@ -247,20 +247,20 @@ if ((EUID == 0)) && unshare -m true 2>/dev/null; then
   unshare -m bash -c 'mount -t tmpfs -o ro dtrain-test full/checkpoints && "$@"' - timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" \
     --config config.json --run full >out 2>err </dev/null
   check 'checkpoints read-only: not 73' test $? -eq 73
-  check 'checkpoints read-only: not said, or not at once' one_line err 'dtrain: .*full/checkpoints: .*Read-only file system'
+  check 'checkpoints read-only: not reported, or not at once' one_line err 'dtrain: .*full/checkpoints: .*Read-only file system'
 elif ((EUID != 0)); then
   mkdir -p full/checkpoints && chmod 555 full/checkpoints
   run 73 2 --config config.json --run full
-  check 'checkpoints not writable: not said, or not at once' one_line err 'dtrain: .*full/checkpoints: .*Permission denied'
+  check 'checkpoints not writable: not reported, or not at once' one_line err 'dtrain: .*full/checkpoints: .*Permission denied'
 else
   echo 'not checked: checkpoints that cannot be written (needs unshare -m)'
 fi
 
 run 73 0 --config config.json --run /
-check 'the root: not said' one_line err 'dtrain: --run /: is the root of the file system \(name a folder for the run\)'
+check 'the root: not reported' one_line err 'dtrain: --run /: is the root of the file system \(name a folder for the run\)'
 check 'the root: something was written' test ! -e /run.lock -a ! -e /checkpoints
 run 73 2 --config config.json --run "$work/../../"
-check 'the root, by another name: not said' one_line err 'dtrain: .* is the root of the file system .*'
+check 'the root, by another name: not reported' one_line err 'dtrain: .* is the root of the file system .*'
 
 # ---- what a writer left that was killed goes with the next use of the folder ----
 sleep 0 &
@@ -308,7 +308,7 @@ check 'stdout closed: the run is not whole' grep -Eq '"exit_code":[[:space:]]*0,
 got=0
 "$DTRAIN" --config config.json --run unwritten >/dev/full 2>err </dev/null || got=$?
 check "stdout on a full disk: exit code $got, expected 74" test "$got" -eq 74
-check 'stdout on a full disk: not said' grep -q '^dtrain: standard output cannot be written' err
+check 'stdout on a full disk: not reported' grep -q '^dtrain: standard output cannot be written' err
 got=0
 timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" --config config.json --run deaf2 >&9 2>&9 </dev/null || got=$?
 check "nobody reads what mpirun writes: exit code $got" test "$got" -eq 0

@@ -70,13 +70,13 @@ kind() { echo --set "distributed.compression.type=$1"; }
   train more 3 $(kind topk) --resume="$saved"
   check 'more workers: warns' test "$(grep -c residuals more.err)" -eq 0
   train off 2 --resume="$saved"
-  check 'no error feedback: not said' grep -q "$saved: residuals of compression, now without error feedback (dropped; the run goes on)" off.err
-  check 'said twice' test "$(grep -c residuals off.err)" -eq 1
+  check 'no error feedback: not reported' grep -q "$saved: residuals of compression, now without error feedback (dropped; the run goes on)" off.err
+  check 'reported twice' test "$(grep -c residuals off.err)" -eq 1
 
   # A file from before, and one that cannot be.
   python3 change.py "$saved" older.safetensors strip
   train older 2 $(kind topk) --resume=older.safetensors
-  check 'an older file: not said' grep -q 'older.safetensors: has no residuals of compression (an older dtrain saved it; the run goes on from 0)' older.err
+  check 'an older file: not reported' grep -q 'older.safetensors: has no residuals of compression (an older dtrain saved it; the run goes on from 0)' older.err
   python3 change.py "$saved" hostile.safetensors reshape
   got=0
   timeout 60 "$MPIEXEC" -n 2 "$DTRAIN" --config config.json --run hostile $(kind topk) --resume=hostile.safetensors >no.out 2>no.err </dev/null || got=$?

@@ -28,7 +28,7 @@ done
 idx=(--config "$configs/mnist.json" --set data.dir=nowhere)
 dtrain 2 plan "${idx[@]}"
 is 'plan without data' 0 "$got"
-check 'plan without data: not said' grep -qx 'data: no IDX files in nowhere' out
+check 'plan without data: not reported' grep -qx 'data: no IDX files in nowhere' out
 check 'plan without data: the cure' grep -qF '(add --data DIR)' out
 check 'plan without data: the batch' grep -qx 'batch 128 × 2 = 256, lr 0.001 × 2 = 0.002' out
 check 'plan without data: the parameters' grep -Eq '^  total .* 1,199,882 ' out
@@ -68,7 +68,7 @@ cp out first
 dtrain 1 "${config[@]}" --run limit --set train.max_steps=100 --resume
 is 'nothing left' '0 1,64 2,100' "$got $(epochs_of limit)"
 check 'nothing left: the same result' cmp first out
-check 'nothing left: not said' grep -Eq '^epoch 2/3 .* %  .*no step was left$' err
+check 'nothing left: not reported' grep -Eq '^epoch 2/3 .* %  .*no step was left$' err
 is 'nothing left: a speed is shown' '0 0' "$(grep -c 'images/s' err) $(grep -c 'ms_per_step' limit/summary.json)"
 check 'nothing left: a speed is recorded' grep -q '"epoch":2,.*"images_per_s":null' limit/metrics.jsonl
 dtrain 1 "${config[@]}" --run limit --resume

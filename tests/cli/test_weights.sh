@@ -58,7 +58,7 @@ standing=(--set train.optimizer.lr=1e-30 --set train.max_steps=1)
 for n in 1 2; do
   works $n "${torch[@]}" "${standing[@]}" --run "still$n" --set distributed.broadcast=false --set distributed.init_per_rank=true
   check "-np $n: the weights are not those of the file" "$tests/lib/make_weights.py" --same "$(newest_checkpoint "still$n")" files/torch.safetensors
-  check "-np $n: it is not said where weights are from" grep -q '^  weights from files/torch.safetensors$' err
+  check "-np $n: no line says where weights are from" grep -q '^  weights from files/torch.safetensors$' err
   check "-np $n: replicas differ" bash -c "! grep -q 'as expected' err"
 done
 

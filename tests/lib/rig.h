@@ -30,7 +30,7 @@
         }                                                                                        \
     } while (0)
 
-/* What this rank says of rank `late` when it gives up waiting: its name on the same host; elsewhere
+/* This rank's text about rank `late` when it gives up waiting: its name on the same host; elsewhere
  * nothing (""), because that is left to those who know, unless nobody is there. */
 static inline void rig_word_on_late(struct dt_comm *comm, int late, char *text, size_t n_text)
 {

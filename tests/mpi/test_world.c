@@ -48,7 +48,7 @@ static void test_later_error(void)
     dt_error_clear();
 }
 
-/* All fail with one status, for different reasons: it is rank 0's that is told, as its own. */
+/* All fail with one status, for different reasons: rank 0's is printed, as its own. */
 static void test_same_status(struct dt_world *world)
 {
     CHECK_INT(dt_world_agree(world, dt_error(DT_IO, "disk %d is full", world->rank)), DT_IO);

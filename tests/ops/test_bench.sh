@@ -111,7 +111,7 @@ bench 0 2 allreduce "${sizes[@]}" --set device=cpu --set distributed.allreduce=m
 check 'sums with allreduce mpi' python3 sums.py 2 0 mpi
 MPIR_CVAR_NUM_CLIQUES=2 bench 0 4 allreduce "${sizes[@]}" --set device=cpu # ranks 0 and 2 as if on another host
 check 'sums over two hosts' python3 sums.py 4 0 shared_memory mpi on 2
-check 'it is not said that there are two hosts' test "$(grep -c '^# 4 ranks on 2 hosts; ' out)" -eq 2
+check 'no line says that there are two hosts' test "$(grep -c '^# 4 ranks on 2 hosts; ' out)" -eq 2
 bench 0 4 allreduce -b 8 -e 8000 -f 10 -n 3 -w 1 -c 2 --json sums.json --set device=cpu
 check 'all implementations' python3 sums.py 4 0 shared_memory mpi hierarchical ring tree recursive_doubling \
   halving_doubling all_to_all master_worker
@@ -128,7 +128,7 @@ few=(-n 2 -w 0 --json sums.json --set device=cpu)
 bench 0 2 allreduce -b 8 -e 8 "${few[@]}" --latency 20000 --algorithms mpi,ring
 check 'a slow ring' slow 40000 ring
 check 'mpi cannot be slowed down, and is measured' grep -q '^# mpi: not here, because dtrain can slow down' out
-check 'it is not said how slow' test "$(grep -cx '# as if a message took 20000 us' out)" = 1
+check 'no line says how slow' test "$(grep -cx '# as if a message took 20000 us' out)" = 1
 bench 0 2 allreduce -b 8000 -e 8000 "${few[@]}" --latency 1 --bandwidth 0.0004 --algorithms ring,tree
 check 'a narrow ring' slow 20000 ring
 check 'a narrow tree' slow 40000 tree
@@ -145,7 +145,7 @@ program=$wrong_sum
 rm -f sums.json
 bench 70 2 allreduce "${sizes[@]}" --set device=cpu
 check 'wrong sums' python3 sums.py 2 4 shared_memory mpi
-check 'wrong sums are not said' test "$(cat err)" = 'dtrain: 32 elements of sums were wrong (see #wrong in the table)'
+check 'wrong sums are not reported' test "$(cat err)" = 'dtrain: 32 elements of sums were wrong (see #wrong in the table)'
 mkfifo deaf # a file that cannot be written does not hide them
 bench 70 2 allreduce -b 8 -e 8 -n 1 -w 0 -c 1 --set device=cpu --algorithms ring --json deaf
 check 'wrong sums, and no file' test "$(sed 's/ elements .*//; s/ (.*//' err | paste -sd '|')" = 'dtrain: deaf: nobody reads from it|dtrain: 2'
@@ -247,7 +247,7 @@ got=0
 wait "$job" || got=$?
 check "stall: exit code $got" test "$got" -eq 76
 names='(allreduce of 4194304 bytes \(shared_memory\)|barrier before sums are timed)'
-check "stall: not said: $(cat err)" grep -Eqx "dtrain: $names stalled for 2 s: rank 1 .* \(raise DTRAIN_TIMEOUT .*" err
+check "stall: not reported: $(cat err)" grep -Eqx "dtrain: $names stalled for 2 s: rank 1 .* \(raise DTRAIN_TIMEOUT .*" err
 
 # The same where one rank alone measures, and the others have nothing to do.
 "$MPIEXEC" -n 3 env DTRAIN_TIMEOUT=2 "$DTRAIN" bench scaling --config scaling.json --set train.batch.per_rank=100 \
@@ -264,7 +264,7 @@ kill -KILL "${ranks[@]}" "$job" 2>/dev/null
 got=0
 wait "$job" || got=$?
 check "idle: exit code $got" test "$got" -eq 76
-check "idle: not said: $(cat err)" grep -q '^dtrain: .* stalled for 2 s: rank 0 ' err
+check "idle: not reported: $(cat err)" grep -q '^dtrain: .* stalled for 2 s: rank 0 ' err
 
 # ---- a signal: the size under way is finished, nothing is written ----
 # All sizes together would take minutes, each as long as those before it.
@@ -275,7 +275,7 @@ kill -TERM "$job"
 got=0
 wait "$job" || got=$?
 check "signal: exit code $got" test "$got" -eq 75
-check "signal: not said: $(cat err)" grep -qx 'stopped by a signal; nothing is written' err
+check "signal: not reported: $(cat err)" grep -qx 'stopped by a signal; nothing is written' err
 check 'signal: a file is left' test ! -e signalled
 
 # ---- blocks ----
@@ -367,7 +367,7 @@ check 'blocks of the reference' python3 blocks.py 2 ref
 check 'nothing is recomputed' test "$(grep -c 'recomputed' out)" -eq 0
 bench 0 1 blocks --config config.json --set device=cpu --set model.layers.2.filters=512 --set data.train_samples=1200 \
   --set train.batch.per_rank=600 # more than the nearest cache holds
-check 'it is not said that a block is recomputed' grep -q '^conv1 is recomputed in the backward pass' out
+check 'no line says that a block is recomputed' grep -q '^conv1 is recomputed in the backward pass' out
 bench 0 2 blocks --config config.json --json blocks.json --set train.accumulate=3
 check 'blocks of micro-batches' python3 blocks.py 2 cpu
 

@@ -40,7 +40,7 @@ static bool is_file_of_run(const char *name)
     return found;
 }
 
-/* What a prepared folder holds must not make us write, or read, somewhere else. */
+/* A prepared folder must not redirect writing or reading to another place. */
 static enum dt_status refuse(const char *path, const char *what)
 {
     return dt_error(DT_CANT_CREATE, "%s: is %s (remove it, or choose another --run)", path, what);

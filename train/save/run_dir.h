@@ -35,8 +35,8 @@ void dt_run_dir_close(struct dt_run_dir *run);
 /* Rank 0 removes a folder that it has made itself, with all that is in it. */
 void dt_run_dir_remove(const struct dt_run_dir *run);
 
-/* What is asked of `wanted` before anything else is looked at: DT_USAGE: longer than
- * DT_RUN_DIR_MOST; DT_CANT_CREATE: it is the root of the file system. NULL is fine. */
+/* Checks `wanted` before all else. DT_USAGE: longer than DT_RUN_DIR_MOST; DT_CANT_CREATE: it is the
+ * root of the file system. NULL is fine. */
 #define DT_RUN_DIR_MOST (DT_PATH_SIZE - 80)
 enum dt_status dt_run_dir_check(const char *wanted);
 

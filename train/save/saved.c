@@ -103,7 +103,7 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
     return DT_OK;
 }
 
-/* What would be a wrong configuration in a user's file is damage in ours. */
+/* A wrong configuration in a user's file is an error; in a checkpoint it is damage. */
 static enum dt_status as_damage(enum dt_status status)
 {
     return status == DT_CONFIG ? DT_BAD_DATA : status;

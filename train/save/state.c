@@ -146,7 +146,7 @@ done:
     return s;
 }
 
-/* What reading a checkpoint needs, on rank 0. */
+/* Rank 0's state while it reads a checkpoint. */
 struct restore {
     struct dt_trainer *trainer;
     const struct dt_run_dir *run;
@@ -233,8 +233,8 @@ static enum dt_status check_config(const struct dt_trainer *t, const char *path,
     return DT_OK;
 }
 
-/* That may change too: the weights are float everywhere. But the run is then not what it would have
- * been. */
+/* The precision may change: weights are float everywhere. But the run then differs from an
+ * uninterrupted one. */
 static void tell_precision(const struct restore *r, const char *path,
                            const struct dt_config *before)
 {
@@ -251,7 +251,7 @@ static void tell_precision(const struct restore *r, const char *path,
     }
 }
 
-/* What compression has left goes on as long as somebody encodes. */
+/* Residuals are kept as long as a rank encodes. */
 static void take_residuals(struct restore *r, const char *path,
                            const struct dt_checkpoint_file *file, const struct dt_config *before)
 {
@@ -385,7 +385,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
     return s;
 }
 
-/* What rank 0 has read goes to the others. */
+/* Broadcasts what rank 0 has read. */
 static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_PATH_SIZE])
 {
     struct dt_trainer *t = r->trainer;

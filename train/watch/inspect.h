@@ -1,11 +1,11 @@
-/* What a network looks like inside, at the end of epochs: for events that show it. */
+/* Weights and activations at the end of epochs, for events that show them. */
 #ifndef DT_TRAIN_WATCH_INSPECT_H
 #define DT_TRAIN_WATCH_INSPECT_H
 
 #include "train/events.h"
 #include "train/watch/learned.h"
 
-/* What rank 0 sees of the network, in this process's memory, in the arena's order. */
+/* Rank 0's view of the network, in this process's memory, in the arena's order. */
 struct dt_inspection {
     const struct dt_model *model;
     const float *weights;
@@ -17,8 +17,8 @@ struct dt_inspection {
                                 classes, or too many to look at */
 };
 
-/* A watcher, where the configuration has `tensorboard`: epochs are told with what is inside.
- * `learned`: of the same trainer. Every rank calls it; agreed. */
+/* A watcher, where the configuration has `tensorboard`: epochs' events have the weights and
+ * activations. `learned`: of the same trainer. Every rank calls it; agreed. */
 enum dt_status dt_inspect_open(struct dt_trainer *trainer, const struct dt_learned *learned);
 
 #endif

@@ -68,19 +68,19 @@ static void begin(struct dt_answers *answers)
 /* As backends count what is right: of equal logits the first is the answer. */
 static void answer(const float *logits, int n, int label, uint32_t id, struct dt_answer *out)
 {
-    int said = 0;
+    int predicted = 0;
     double sum = 0;
     for (int k = 1; k < n; k++) {
-        said = logits[k] > logits[said] ? k : said;
+        predicted = logits[k] > logits[predicted] ? k : predicted;
     }
-    const double largest = (double)logits[said];
+    const double largest = (double)logits[predicted];
     for (int k = 0; k < n; k++) {
         sum += exp((double)logits[k] - largest);
     }
     memset(out, 0, sizeof *out); /* padding too: it travels */
     out->id = id;
     out->label = label;
-    out->said = said;
+    out->predicted = predicted;
     out->probability = 1 / sum;
     out->loss = largest + log(sum) - (double)logits[label];
 }
@@ -122,7 +122,7 @@ static enum dt_status take(struct dt_answers *answers, const struct dt_evaluator
         answer(l->logits + i % n_rows * n, (int)n, e->set.data.samples.labels[batch->rows[i]],
                batch->ids[i], &a);
         if (l->confusion != NULL) {
-            l->confusion[(size_t)a.label * n + (size_t)a.said]++;
+            l->confusion[(size_t)a.label * n + (size_t)a.predicted]++;
         }
         keep_worst(l, &a);
     }

@@ -1,6 +1,6 @@
-/* What a classifier has learned, by its answers to the test samples: how often which class is taken
- * for which, the worst samples, and the filters of its first layer. Noted while an evaluation goes
- * on anyway (struct dt_evaluator), so it costs no pass of its own. */
+/* Results of a classifier on the test samples: how often it takes each class for another, the worst
+ * samples, and the filters of its first layer. Noted while an evaluation goes on anyway (struct
+ * dt_evaluator), so it costs no pass of its own. */
 #ifndef DT_TRAIN_WATCH_LEARNED_H
 #define DT_TRAIN_WATCH_LEARNED_H
 
@@ -12,8 +12,8 @@
 
 struct dt_answer {
     uint32_t id; /* of the sample */
-    int label, said;
-    double probability; /* of what was said */
+    int label, predicted;
+    double probability; /* of what was predicted */
     double loss;        /* in nats: large is wrong, and sure of it */
 };
 
@@ -22,8 +22,8 @@ struct dt_learned {
     struct dt_answers answers;        /* first: the evaluator's */
     char why_not[DT_ERROR_TEXT_SIZE]; /* there is nothing more to show; or "" */
     int n_classes;
-    double
-        *confusion; /* (n_classes, n_classes): [label][said]; NULL: too many classes for a table */
+    double *confusion; /* (n_classes, n_classes): [label][predicted]; NULL: too many classes for a
+                          table */
     int n_worst;
     struct dt_answer worst[DT_LEARNED_WORST]; /* the largest loss first */
     struct dt_shape shape;
@@ -44,7 +44,7 @@ void dt_learned_close(struct dt_learned *learned); /* a zeroed one is fine */
 
 struct dt_trainer;
 
-/* A watcher, where something shows it (`tensorboard`, `report`): the run's end is told with the
+/* A watcher, where something shows it (`tensorboard`, `report`): the run's end event has the
  * last evaluation. `out`: of the trainer, or NULL. Every rank calls it; agreed. */
 enum dt_status dt_learned_watch(struct dt_trainer *trainer, const struct dt_learned **out);
 

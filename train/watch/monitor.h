@@ -1,5 +1,5 @@
-/* What a run does by a metric of the test samples, epoch after epoch: it ends when that no longer
- * improves (train.early_stopping), or goes on at a lower rate (train.schedule, "plateau"); and it
+/* Controls a run by a metric of the test samples, epoch after epoch: ends it when that no longer
+ * improves (train.early_stopping), or continues at a lower rate (train.schedule, "plateau"), and
  * keeps the best checkpoint (checkpoint.best). Patience and min_delta mean what they mean in
  * Keras's EarlyStopping and ReduceLROnPlateau.
  *
@@ -14,7 +14,7 @@
 /* A watcher, where the configuration goes by a metric. Every rank calls it; agreed. */
 enum dt_status dt_monitor_open(struct dt_trainer *trainer);
 
-/* What a state has of metrics that `before` went by and the trainer's configuration does not. */
+/* Removes metrics from a state that `before` used and the trainer's configuration does not. */
 void dt_monitor_forget(const struct dt_config *before, const struct dt_config *now,
                        struct dt_checkpoint_state *state);
 

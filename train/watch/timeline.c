@@ -16,7 +16,7 @@ struct timeline {
     const struct dt_emitter *emitter;
     uint64_t first, last; /* steps of the window, from 1 */
     uint64_t step;        /* under way */
-    bool told;
+    bool reported;
     int n, capacity;
     uint64_t n_lost;
     struct dt_timeline_span *spans;
@@ -83,7 +83,7 @@ static enum dt_status begin_steps(struct dt_watcher *watcher, struct dt_trainer 
 
 /* ---- telling */
 
-/* What a rank has, seen by all. */
+/* A rank's clock and number of spans, known to all ranks. */
 struct holding {
     struct dt_clock_offset clock;
     uint64_t n_lost;
@@ -98,7 +98,7 @@ static void tell(struct timeline *timeline, const struct dt_trainer *t,
                                             .model = &t->model,
                                             .n_ranks = n_ranks,
                                             .ranks = ranks};
-    timeline->told = true;
+    timeline->reported = true;
     if (t->world->rank == 0) {
         timeline->emitter->emit(
             timeline->emitter->context,
@@ -179,7 +179,7 @@ static enum dt_status end_steps(struct dt_watcher *watcher, struct dt_trainer *t
 {
     struct timeline *timeline = (struct timeline *)watcher;
     (void)first;
-    return last >= timeline->last && !timeline->told ? gather_and_tell(timeline, t) : DT_OK;
+    return last >= timeline->last && !timeline->reported ? gather_and_tell(timeline, t) : DT_OK;
 }
 
 static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
@@ -189,7 +189,7 @@ static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
     const struct dt_timeline_rank mine = {
         .n_lost = timeline->n_lost, .n_spans = timeline->n, .spans = timeline->spans};
     (void)end;
-    if (timeline->told) {
+    if (timeline->reported) {
         return DT_OK;
     }
     if (status == DT_OK || status == DT_STOPPED) {

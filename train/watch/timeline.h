@@ -1,4 +1,5 @@
-/* What every rank did when, in a window of steps: their spans (model/trace.h), on rank 0's clock.
+/* The timeline: each rank's work in a window of steps, as spans (model/trace.h), on rank 0's
+ * clock.
  *
  * Each rank notes its own, in room that is there from the start: nothing is sent or allocated while
  * the window lasts. When its last step is done the ranks compare their clocks
@@ -32,7 +33,7 @@ struct dt_timeline_rank {
     const struct dt_timeline_span *spans; /* as they ended, on rank 0's clock */
 };
 
-/* What the ranks did when; of a run that failed meanwhile rank 0 alone. */
+/* The timeline of all ranks; of a run that failed meanwhile, of rank 0 alone. */
 struct dt_timeline_event {
     uint64_t first, last; /* steps that were asked for */
     const struct dt_model *model;
@@ -42,7 +43,7 @@ struct dt_timeline_event {
 
 struct dt_trainer;
 
-/* A watcher, where the configuration has a window of steps (trace_first). `emitter` is told of it
+/* A watcher, where the configuration has a window of steps (trace_first). `emitter` gets it
  * once: when it is over, when the run ends within it, or when the run fails. Every rank calls it;
  * agreed. */
 enum dt_status dt_timeline_open(struct dt_trainer *trainer, const struct dt_emitter *emitter);

@@ -151,10 +151,10 @@ void dt_world_close_first(struct dt_world *part)
 bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
     const bool first = world->size == 1 || agreed;
-    world->has_word = first ? world->rank == 0
-                            : world->comm == NULL || world->comm->liveness == NULL ||
-                                  world->comm->liveness->claim(world->comm);
-    return world->has_word;
+    world->reports_error = first ? world->rank == 0
+                                 : world->comm == NULL || world->comm->liveness == NULL ||
+                                       world->comm->liveness->claim(world->comm);
+    return world->reports_error;
 }
 
 #ifdef MPICH
@@ -197,15 +197,15 @@ static void end_mpi(struct dt_world *world)
     dt_comm_close(world->comm);
     MPI_Finalize();
     mpi_started = false;
-    limit_text = ""; /* the others were here, and told it */
+    limit_text = ""; /* the others were here, and printed it */
 }
 
-/* What to say if the limit strikes: an error that nobody has told, because the others are not here
- * after all. */
-static const char *untold(const struct dt_world *world, enum dt_status status)
+/* The text when the limit strikes: an error that no rank has printed, because the others are
+ * missing. */
+static const char *unreported(const struct dt_world *world, enum dt_status status)
 {
     static char line[DT_ERROR_TEXT_SIZE + 64];
-    if (status == DT_OK || status == DT_STOPPED || world->has_word || world->size == 1) {
+    if (status == DT_OK || status == DT_STOPPED || world->reports_error || world->size == 1) {
         return "";
     }
     snprintf(line, sizeof line, "dtrain: rank %d alone: %s\n", world->rank, dt_error_text());
@@ -221,7 +221,7 @@ static unsigned grace_ms(const struct dt_world *world, enum dt_status status)
     const struct dt_comm *comm = world->comm;
     const bool first_writes = status == DT_STALLED && world->rank != 0 && comm != NULL &&
                               comm->silent != 0 && (comm->silent < 0 || comm->host_root == 0);
-    return first_writes || !world->has_word ? DT_LAUNCH_FIRST_SPEAKS_MS : 0;
+    return first_writes || !world->reports_error ? DT_LAUNCH_FIRST_SPEAKS_MS : 0;
 }
 
 void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
@@ -231,10 +231,10 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
         exit((int)status);
     }
     fflush(NULL);
-    set_limit(EXIT_LIMIT_S, (int)status, untold(world, status));
+    set_limit(EXIT_LIMIT_S, (int)status, unreported(world, status));
     if (world->size > 1 && (!agreed || status == DT_STALLED)) {
         dt_sleep_ms(grace_ms(world, status));
-        take_others_along((int)status, untold(world, status));
+        take_others_along((int)status, unreported(world, status));
     }
     end_mpi(world);
     if (status != DT_OK && dt_stop_requested() && world->rank == 0) {

@@ -16,7 +16,7 @@ struct dt_heartbeat {
     void (*take)(void *context); /* each time a sum is there; may change `mine`. NULL: nothing */
     void *context;
     struct dt_request request; /* private */
-    enum dt_status failed;     /* private: of a look whose caller could not be told */
+    enum dt_status failed;     /* private: of a look that could not report to its caller */
 };
 
 /* Every rank calls it, with n > 0 alike. DT_STALLED. */

@@ -12,7 +12,7 @@
 
 #define MAX_ANCESTORS 16
 
-/* What is seen of a rank; of several processes (a wrapper and its program) the last of these
+/* The state of a rank; of several processes (a wrapper and its program) the last of these
  * counts. */
 enum seen { ABSENT, NOT_BEGUN, STOPPED, WAITING, N_SEEN };
 

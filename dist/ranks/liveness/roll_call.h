@@ -1,5 +1,5 @@
-/* Who is missing before MPI connects the ranks, when they cannot be asked: what /proc tells of this
- * host's ranks.
+/* Finds ranks that are missing before MPI connects them, when they cannot be asked, by /proc of
+ * this host.
  *
  * A rank is known by the number that the launcher gave it (PMI_RANK), and belongs to this job if
  * the same process, the launcher, started it, by way of a wrapper too. It has begun once it blocks

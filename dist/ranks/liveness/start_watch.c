@@ -39,7 +39,7 @@ enum dt_status dt_comm_timeout_from_env(double *seconds)
     return DT_OK;
 }
 
-/* A wrong value is told once the ranks can agree on it. */
+/* A wrong value is reported as soon as the ranks can agree on it. */
 static double limit_from_env(void)
 {
     double limit_s = LIMIT_DEFAULT_S;

@@ -6,7 +6,7 @@
  * A step sends each message once, between buffers that have a place for every sample of the batch:
  * all receives are posted at its beginning, and it ends when all that was sent has left. Each rank
  * waits 2 m + 1 times in a step, if need be for nothing: so many collectives of the world's
- * communicator, by which it is told who is late. */
+ * communicator, which names the rank that is late. */
 #include <stdlib.h>
 
 #include "base/clock.h"

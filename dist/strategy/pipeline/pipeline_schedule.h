@@ -16,8 +16,8 @@ struct dt_pipeline_op {
     bool backward;
 };
 
-/* What stage `stage` of n_stages does as its i-th of 2 n_micro_batches. Micro-batches go forward in
- * their order, and backward. */
+/* The i-th of the 2 n_micro_batches passes of stage `stage` of n_stages. Micro-batches go forward
+ * in their order, and backward. */
 struct dt_pipeline_op dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages,
                                      int n_micro_batches, int i);
 

@@ -49,7 +49,7 @@ static uint64_t fewest_pushed(const struct dt_parameter_server *self, int piece)
     return fewest;
 }
 
-/* What the update of the step under way comes to for one worker's gradients. */
+/* The update of this step with one worker's gradients. */
 static struct dt_update own_update(const struct dt_parameter_server *self, uint64_t version)
 {
     const struct dt_optimizer_spec *spec = &self->base.spec.optimizer;

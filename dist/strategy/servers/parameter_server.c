@@ -241,7 +241,7 @@ static enum dt_status server_wait(struct dt_strategy_step *step)
 
 /* ---- outside of steps: servers give out what they hold */
 
-/* Whether a rank lacks what another holds. */
+/* True if the rank lacks weights that another holds. */
 typedef bool (*lacks_fn)(const struct dt_parameter_server *self, int rank);
 
 /* Workers have all weights already, unless they run freely: they are left alone, so that a

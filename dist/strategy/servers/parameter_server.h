@@ -1,5 +1,5 @@
-/* What parameter_server.c, which has the workers' side and servers that wait for all workers, and
- * async_server.c, whose servers do not, know of each other. The strategy itself: strategies.h. */
+/* Shared by parameter_server.c (the workers' side, and servers that wait for all workers) and
+ * async_server.c (servers that do not wait). The strategy itself: strategies.h. */
 #ifndef DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 #define DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 
@@ -65,7 +65,7 @@ static inline int dt_server_holder(const struct dt_parameter_server *self, int p
     return self->roles.first_server + self->placement.pieces[piece].server;
 }
 
-/* Whether it is this one. */
+/* True if this rank is the piece's server. */
 static inline bool dt_server_holds(const struct dt_parameter_server *self, int piece)
 {
     return self->roles.server == self->placement.pieces[piece].server;

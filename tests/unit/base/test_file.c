@@ -275,7 +275,7 @@ static void test_what_a_user_names(void)
     CHECK_INT(count_entries(), 1);
 }
 
-/* A pipe that is full is waited for, and one that nobody reads from is told. */
+/* A writer waits for a full pipe, and reports one without a reader. */
 static void test_pipe(void)
 {
     static char text[1 << 18];

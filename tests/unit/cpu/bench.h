@@ -1,4 +1,4 @@
-/* What programs that measure kernels share: thread CPU time, and numbers to compute with. */
+/* Shared by programs that measure kernels: thread CPU time, and numbers to compute with. */
 #ifndef DT_TESTS_BENCH_H
 #define DT_TESTS_BENCH_H
 

@@ -154,7 +154,7 @@ static bool uses_winograd(const struct dt_block *b)
     return used && b->linear == DT_LINEAR_CONV && b->kernel == 3 && b->stride == 1;
 }
 
-/* What the reference's convolution gives before activation and pool. */
+/* The reference's convolution before activation and pool. */
 static struct buffer linear_of(const struct case_setup *setup)
 {
     static struct dt_model bare;

@@ -56,7 +56,7 @@ static const struct dt_model_spec specs[] = {
 
 static const struct mode *mode;
 
-/* What a few steps leave behind. */
+/* Gradients and outputs after a few steps. */
 struct result {
     size_t n_params, n_logits;
     float *params, *grads, *logits;

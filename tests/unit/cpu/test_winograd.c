@@ -305,7 +305,7 @@ static void paint_regions(struct problem *s)
     compute_exact(s);
 }
 
-/* What an output sees: nothing but the ground; or, beside it, padding and what is as small. */
+/* The inputs of an output: nothing but the ground; or, beside it, padding and what is as small. */
 static bool sees_only(const struct problem *s, size_t image, int p, int q, const float *ground,
                       float most)
 {

@@ -43,8 +43,8 @@ static void check_like_steps(enum dt_sharding mode, size_t n_total, size_t globa
     }
 }
 
-/* What all ranks do in one epoch: counts[i] is how often sample i is used. Checks everything that
- * holds in every mode. */
+/* The draws of all ranks in one epoch: counts[i] is how often sample i is used. Checks everything
+ * that holds in every mode. */
 static void run_epoch(enum dt_sharding mode, size_t n_total, size_t global_batch, int size,
                       bool shuffle, uint32_t epoch, int *counts)
 {

@@ -144,7 +144,7 @@ static void test_kept_records(void)
     free(after);
 }
 
-/* Where one who is told fails, those after it know, and all are told. */
+/* Where one sink fails, those after it see that, and all get the event. */
 static void test_failures_travel(void)
 {
     struct dt_sinks sinks = new_sinks();

@@ -54,7 +54,7 @@ static enum dt_status compare_words(const char *before, const char *now, const c
 static const struct dt_config_format format = {
     .write = write_word, .read = read_word, .compare = compare_words};
 
-/* ---- what is told */
+/* ---- events */
 
 static char told[256], warning[1024];
 static uint64_t best_epoch; /* that an end tells of */
