@@ -404,7 +404,8 @@ static void test_raw_files_alone(void)
     CHECK_INT(dt_idx_parse("x.idx", raw.at, raw.n, 3, 0, 0, 1, &raw_only, &idx), DT_OK);
     dt_idx_close(&idx);
     CHECK_INT(dt_idx_parse("x.idx", gz.at, gz.n, 3, 0, 0, 1, &raw_only, &idx), DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), "x.idx: not an IDX3 ubyte file (magic 0x1f8b0800)");
+    CHECK_HAS(dt_error_text(),
+              "x.idx: not an IDX3 ubyte file (magic 0x1f8b0800; it is gzip (gunzip it))");
     dt_error_clear();
     free(raw.at);
     free(gz.at);
