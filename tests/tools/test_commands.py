@@ -27,6 +27,7 @@ EXCEPTIONS = (  # what one of the commands between && has, what it becomes or No
     (r"^apt-get .*", None, "needs root"),
     (r"^dtrain slurm ", None, "asks Slurm, where there is an sbatch"),
     (r"^(sbatch|srun) .*", None, "needs Slurm: test_scripts.sh runs the batch script on a double"),
+    (r"^python3 docs/lessons_figures.py .*", None, "test_lesson_figures runs it"),
     (r"^scripts/bench-cpu .*", None, "takes minutes: test_bench_cpu.py runs it"),
     (r"^scripts/gpu-check --prepare", None, "downloads packages"),
     (r"^cmake --build (?!--preset debug).*", r"\g<0> -- -n", "takes minutes: the build says what it would do"),
