@@ -349,7 +349,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
     if (status == DT_OK) {
         DT_TRY(compare_replicas(run));
-        DT_TRY(t->config.dist.average
+        DT_TRY(t->config.dist.average && t->config.dist.broadcast
                    ? dt_replica_check_digest(&t->check, t->network, run->end.weights)
                    : DT_OK);
     }

@@ -118,14 +118,14 @@ static enum dt_status deterministic_wait(struct dt_strategy_step *step)
     return dt_strategy_step_range(step, 0, n_elems, grads);
 }
 
-/* Every rank has the whole sum, and tells of its share. */
+/* Every rank has the whole sum, and gives its share to `fn`. */
 static enum dt_status deterministic_each_sum(struct dt_strategy *strategy, dt_sums_fn fn,
                                              void *context)
 {
     const struct dt_comm *comm = strategy->spec.comm;
     const size_t n = strategy->spec.model->arena_elems;
-    const size_t begin = n * (size_t)comm->rank / (size_t)comm->size,
-                 end = n * (size_t)(comm->rank + 1) / (size_t)comm->size;
+    const size_t begin = dt_piece_begin(n, comm->rank, comm->size),
+                 end = dt_piece_begin(n, comm->rank + 1, comm->size);
     return fn(context, begin, end, strategy->memory.grads + begin);
 }
 

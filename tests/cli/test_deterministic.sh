@@ -86,4 +86,8 @@ refused 78 'set train.accumulate to 1' --set train.accumulate=2
 refused 78 'distributed.deterministic: replicas that step alone differ' --set distributed.average=false
 refused 80 'gradients are not below 2048, no checkpoint saved (lower train.optimizer.lr)' --set train.optimizer.type=sgd --set train.optimizer.clip_norm=0 --set train.optimizer.lr=1e6
 check 'diverged: more than one line' test "$(grep -c '^dtrain: ' err)" -eq 1
+
+# Replicas that differ by design have no one hash.
+train apart 2 --set 'distributed={"broadcast":false,"init_per_rank":true}'
+check 'one hash for replicas that differ' test "$(grep -c '^hash of the weights' apart.err)" -eq 0
 finish
