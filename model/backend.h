@@ -49,10 +49,7 @@ struct dt_pass {
                         base/rng.h */
     void (*poll)(void *context); /* may be NULL; long host kernels call it a few times, on the
                                     calling thread, so that messages progress */
-    /* May be NULL; called before a block's forward pass: the block's weights, which start at
-     * element `begin` of the arena, must be valid on return. */
-    enum dt_status (*need)(void *context, size_t begin);
-    void *context;          /* of both functions */
+    void *context;          /* of poll */
     struct dt_trace *trace; /* observer of the pass's spans, or NULL; backends ignore it */
 };
 

@@ -211,10 +211,6 @@ static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_
                                     const struct dt_pass *pass)
 {
     const struct dt_span span = {.kind = kind, .block = b, .n_samples = pass->batch->n};
-    const struct dt_block *block = &net->model->blocks[b];
-    if (pass->need != NULL && block->grad_end > block->grad_begin) {
-        DT_TRY(pass->need(pass->context, block->grad_begin));
-    }
     DT_TRY(dt_span_begin(pass->trace, &span));
     DT_TRY(net->backend->ops->block_forward(net->states[b], net->params,
                                             activation_at(net, b, pass->first),

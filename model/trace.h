@@ -1,7 +1,7 @@
 /* Spans: an observer is called before and after each part of a step, and so learns what a rank does
- * when. Spans nest, except for buckets, which travel beside all other work. Without an observer the
- * pointer is NULL, and a span costs a branch. When a span ends, its work may only be enqueued; to
- * time it, sync the backend. */
+ * when, or waits for what the part needs (dist/strategy/priority.c). Spans nest, except for
+ * buckets, which travel beside all other work. Without an observer the pointer is NULL, and a span
+ * costs a branch. When a span ends, its work may only be enqueued; to time it, sync the backend. */
 #ifndef DT_MODEL_TRACE_H
 #define DT_MODEL_TRACE_H
 

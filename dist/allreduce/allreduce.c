@@ -39,7 +39,7 @@ enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, stru
                                       struct dt_wire **out)
 {
     DT_TRY(comm->ops->wire_open(comm, out));
-    return spec->delay != NULL ? spec->delay_open(*out, spec->delay, out) : DT_OK;
+    return spec->wrap != NULL ? spec->wrap(*out, spec->wrap_context, out) : DT_OK;
 }
 
 enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part)

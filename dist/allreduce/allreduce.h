@@ -45,15 +45,11 @@ const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words
 
 #define DT_ALLREDUCE_MAX_SLOTS 256
 
-/* A credit that keeps a link busy and overtaking quick: 256 KiB, what 10 Gbit/s carry in 0.2 ms. */
-#define DT_CREDIT_BYTES ((size_t)1 << 18)
-
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type); /* and for them alone */
 
 struct dt_allreduce;
 struct dt_host_sum;
 struct dt_allreduce_spec;
-struct dt_wire_delay;
 
 typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *spec,
                                                struct dt_allreduce **out);
@@ -106,8 +102,7 @@ struct dt_allreduce {
                                              `shared`, between hosts; or NULL */
     const struct dt_codec *codec; /* what goes over the wire is encoded so; NULL: it is not */
     struct dt_error_feedback
-        *feedback;    /* around it, of what this rank brings along; NULL: it encodes nothing */
-    bool by_priority; /* with a credit: sums that begin later overtake those under way */
+        *feedback; /* around it, of what this rank brings along; NULL: it encodes nothing */
     struct dt_host_sum
         *shared;          /* the ranks of a host add in memory that they share; NULL: they do not */
     struct dt_comm *comm; /* borrowed; counts, waits and names */
@@ -125,17 +120,16 @@ struct dt_allreduce_spec {
     /* How the backend's devices add between themselves, of a module (model/device_module.h), where
      * each rank has one of its own; or NULL. */
     dt_allreduce_open_fn device_open;
-    const struct dt_wire_delay *delay; /* an algorithm's messages go over a wire as slow as this;
-                                          NULL: as fast as it goes */
-    enum dt_status (*delay_open)(struct dt_wire *below, const struct dt_wire_delay *delay,
-                                 struct dt_wire **out); /* with delay: dt_wire_open_delay */
+    /* An algorithm's messages go over a wire of the caller's above `below`, which it owns, also
+     * where it fails; NULL: over that itself. */
+    enum dt_status (*wrap)(struct dt_wire *below, void *context, struct dt_wire **out);
+    void *wrap_context;
     size_t n_elems;
     struct dt_encoding encoding; /* of what is sent, where dt_allreduce_compresses */
     int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
-    /* 0: all under way move on alike. Else sums that begin later overtake, in slots of rising
-     * number; of those that are overtaken a rank sends as long as fewer bytes than this are on
-     * their way. auto then avoids MPI, which does not. */
-    size_t credit_bytes;
+    /* Sums that begin later, in slots of rising number, may overtake (priority.c). Then auto avoids
+     * MPI, which adds in one order. */
+    bool by_priority;
 };
 
 /* Every rank calls it; all take the same implementation. Where shared memory is not to be had,

@@ -132,35 +132,14 @@ static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, 
     return dt_error(DT_INTERNAL, "an algorithm has a move of unknown kind %d", (int)move->kind);
 }
 
-/* Whether the slot's next round may begin. */
-static bool has_credit(const struct dt_executor *e, int slot)
-{
-    if (e->credit_bytes == 0 || e->slots[slot].urgent) {
-        return true;
-    }
-    bool others_first = false;
-    for (int i = slot + 1; i < e->n_slots; i++) {
-        others_first = others_first || (e->slots[i].active && !e->slots[i].begun);
-    }
-    return !others_first && e->in_flight_bytes < e->credit_bytes;
-}
-
 static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x, int slot)
 {
-    if (!has_credit(e, slot)) {
-        return DT_OK;
-    }
     x->n_moves = dt_algorithm_round(e->algorithm, e->wire->rank, e->wire->size, x->end - x->begin,
                                     x->round, x->moves);
     x->begun = true;
-    x->sent_bytes = 0;
     for (int i = 0; i < x->n_moves; i++) {
-        const struct dt_move *move = &x->moves[i];
         DT_TRY(begin_move(e, x, slot, i));
-        const bool sends = move->kind == DT_SEND || move->kind == DT_SEND_INPUT;
-        x->sent_bytes += sends ? bytes_of(e, x->begin + move->begin, move->end - move->begin) : 0;
     }
-    e->in_flight_bytes += x->sent_bytes;
     return DT_OK;
 }
 
@@ -178,7 +157,6 @@ static void add(struct dt_executor *e, const float *from, size_t at, size_t n)
 
 static void end_round(struct dt_executor *e, const struct dt_execution *x)
 {
-    e->in_flight_bytes -= x->sent_bytes;
     for (int i = 0; i < x->n_moves; i++) {
         const struct dt_move *move = &x->moves[i];
         const size_t at = x->begin + move->begin, n = move->end - move->begin;
@@ -212,7 +190,6 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw,
 {
     struct dt_execution *x = &e->slots[slot];
     x->active = true;
-    x->urgent = false;
     x->begin = begin;
     x->end = end;
     x->round = 0;
@@ -236,9 +213,7 @@ enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
     if (!x->begun) {
         DT_TRY(begin_round(e, x, slot));
     }
-    if (x->begun) {
-        DT_TRY(test_all(e->wire, x, ended));
-    }
+    DT_TRY(test_all(e->wire, x, ended));
     if (*ended) {
         end_round(e, x);
         x->round++;
@@ -248,11 +223,6 @@ enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
         }
     }
     return DT_OK;
-}
-
-void dt_executor_hurry(struct dt_executor *e, int slot)
-{
-    e->slots[slot].urgent = true;
 }
 
 static enum dt_status advance(struct dt_executor *e, struct dt_execution *x, int slot)
@@ -267,10 +237,9 @@ static enum dt_status advance(struct dt_executor *e, struct dt_execution *x, int
 
 enum dt_status dt_executor_progress(struct dt_executor *e, int slot, bool *done)
 {
-    for (int i = 0; i < e->n_slots; i++) {
-        const int next = e->credit_bytes > 0 ? e->n_slots - 1 - i : i;
-        if (e->slots[next].active) {
-            DT_TRY(advance(e, &e->slots[next], next));
+    for (int i = e->n_slots - 1; i >= 0; i--) {
+        if (e->slots[i].active) {
+            DT_TRY(advance(e, &e->slots[i], i));
         }
     }
     *done = !e->slots[slot].active;

@@ -1,11 +1,6 @@
 /* Runs an algorithm's moves over a wire, a little further at each call and without ever waiting, so
  * that gradients travel while the backward pass computes. Nothing is allocated after opening.
  *
- * With a credit, higher slots overtake lower ones, a round at a time, as parts of tensors do in
- * ByteScheduler (Peng et al., "A generic communication scheduler for distributed DNN training
- * acceleration", SOSP 2019). Ranks need not agree on who overtakes whom: they ask for the sums in
- * one order, what is asked for waits for no credit, and so no two wait for each other.
- *
  * What it sends may be encoded: sums in floats, each rank's own copy rounded as its message was, so
  * that all end with the same bits. A gathering algorithm's messages are then of whole ranges, which
  * everybody decodes and adds in one order; any other's are sums, which takes a codec whose numbers
@@ -28,8 +23,6 @@ struct dt_execution {
     bool active;
     int round, n_rounds;
     bool begun;                       /* its messages are on their way */
-    size_t sent_bytes;                /* of them */
-    bool urgent;                      /* waits for no credit */
     int n_moves;                      /* of this round */
     struct dt_move *moves;            /* dt_algorithm_max_moves of them */
     struct dt_wire_request *requests; /* one for each */
@@ -47,11 +40,6 @@ struct dt_executor {
      * is sent. */
     float *incoming;
     int n_slots;
-    /* 0: every round begins as soon as it can. Else while fewer bytes than this are on their way,
-     * those of higher slots first. The caller sets it, while nothing is under way, and asks for
-     * every sum by dt_executor_hurry in the end. */
-    size_t credit_bytes;
-    size_t in_flight_bytes; /* sent by rounds that have not ended */
     struct dt_execution *slots;
 };
 
@@ -71,8 +59,6 @@ enum dt_status dt_executor_start(struct dt_executor *executor, int slot, uint64_
 /* Moves everything that is under way on as far as it goes at once, and says whether the slot's sum
  * is done. */
 enum dt_status dt_executor_progress(struct dt_executor *executor, int slot, bool *done);
-/* With a credit: what is under way in the slot waits for none any more. */
-void dt_executor_hurry(struct dt_executor *executor, int slot);
 /* As long as the array: where that which is to be added comes from a rank, and stays until
  * something else does. */
 float *dt_executor_incoming(const struct dt_executor *executor, int rank);

@@ -134,9 +134,6 @@ static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_ran
             DT_TRY(start_across(sum, range, n_slices, range->across.name));
         }
         if (sum->across != NULL) {
-            if (range->urgent) {
-                dt_executor_hurry(sum->across, (int)(range - sum->ranges));
-            }
             DT_TRY(dt_executor_progress(sum->across, (int)(range - sum->ranges), &crossed));
         } else {
             DT_TRY(dt_comm_test(sum->comm->across, &range->across, &crossed));
@@ -194,7 +191,6 @@ static enum dt_status progress_youngest(struct dt_request *request, bool *done)
         }
         added = added || add_inside(sum, range, slot);
         if (is_complete(range, slot)) {
-            range->urgent = range->urgent || (request->urgent && index == request->slot);
             DT_TRY(add_across(sum, range, slot, &range->whole));
         }
     }

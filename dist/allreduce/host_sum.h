@@ -29,8 +29,7 @@ struct dt_host_sum_range {
     uint64_t round;                                  /* of the slot, from 1 */
     uint64_t order;                                  /* this is the n-th sum, from 0 */
     enum { DT_INSIDE, DT_ACROSS, DT_CROSSED } stage; /* of this rank's slice */
-    bool urgent,
-        whole;     /* with youngest_first: asked for (dt_request); this rank has seen its end */
+    bool whole;    /* with youngest_first: this rank has seen its end */
     uint64_t draw; /* of `across`, if there is one */
     struct dt_request across;
 };

@@ -1,4 +1,4 @@
-/* Sums that begin later overtake those under way (credit_bytes of the spec). Chooses an
+/* Sums that begin later overtake those under way (by_priority of the spec). Chooses an
  * implementation that can, and leaves the sum to it: MPI adds in one order. */
 #include <stdio.h>
 
@@ -6,7 +6,7 @@
 
 static bool serves(const struct dt_allreduce_spec *spec)
 {
-    return spec->credit_bytes > 0;
+    return spec->by_priority;
 }
 
 static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec,
@@ -20,7 +20,7 @@ static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec,
     if (*out == NULL || spec->comm->size == 1) {
         return DT_OK;
     }
-    if (!(*out)->by_priority) {
+    if ((*out)->algorithm == NULL && ((*out)->shared == NULL || spec->comm->n_hosts > 1)) {
         dt_allreduce_close(*out);
         *out = NULL;
         return dt_error(DT_CONFIG, "distributed.order \"priority\": MPI adds in one order here "

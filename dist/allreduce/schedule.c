@@ -15,9 +15,6 @@ struct schedule {
 static enum dt_status progress(struct dt_request *request, bool *done)
 {
     struct schedule *self = request->handle;
-    if (request->urgent) {
-        dt_executor_hurry(&self->executor, request->slot);
-    }
     return dt_executor_progress(&self->executor, request->slot, done);
 }
 
@@ -59,8 +56,6 @@ static enum dt_status open_parts(struct schedule *self, const struct dt_allreduc
     DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots,
                             spec->encoding, &self->executor));
     a->feedback = self->executor.feedback;
-    self->executor.credit_bytes = spec->credit_bytes;
-    a->by_priority = spec->credit_bytes > 0;
     return DT_OK;
 }
 

@@ -51,7 +51,6 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm->across, &self->wire));
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems,
                             spec->n_slots, spec->encoding, &self->executor));
-    self->executor.credit_bytes = spec->credit_bytes;
     if (self->executor.feedback != NULL) { /* on the wire, its rank is its host's number */
         self->executor.feedback->draw = DT_FIRST_DRAW(spec->comm->rank);
     }
@@ -67,8 +66,7 @@ static enum dt_status open_parts(struct shared *self, const struct dt_allreduce_
     a->shared = &self->sum;
     a->part = self->sum.part;
     a->total = self->sum.total;
-    a->by_priority = spec->credit_bytes > 0 && (a->algorithm != NULL || a->comm->n_hosts == 1);
-    self->sum.youngest_first = a->by_priority;
+    self->sum.youngest_first = spec->by_priority && (a->algorithm != NULL || a->comm->n_hosts == 1);
     return a->part != NULL ? open_across(self, spec) : DT_OK;
 }
 

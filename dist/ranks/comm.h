@@ -32,8 +32,7 @@ struct dt_request {
     /* Of a collective that is built on top (dist/allreduce/host_sum.h), else NULL: does a piece of
      * the work, says whether all is done. */
     enum dt_status (*progress)(struct dt_request *request, bool *done);
-    int slot;    /* of `progress` */
-    bool urgent; /* for `progress`: nobody waits for anything else now. Set by who waits */
+    int slot; /* of `progress` */
 };
 
 struct dt_wire;

@@ -3,7 +3,7 @@
 
 #include "dist/strategy/compression.h"
 #include "dist/strategy/facts/facts.h"
-#include "dist/strategy/host_step.h"
+#include "dist/strategy/mirrored.h"
 
 const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
 
@@ -46,4 +46,4 @@ const struct dt_dist_rows dt_all_rows = {.strategies = strategies,
                                          .codecs = codecs,
                                          .compression = &dt_compression,
                                          .facts = facts,
-                                         .host_step = &dt_host_step};
+                                         .host_step_open = dt_host_step_open};

@@ -13,9 +13,11 @@
 void dt_mirrored_begin(struct dt_strategy_step *step)
 {
     struct dt_mirrored *self = dt_mirrored_of(step->strategy);
-    self->host_step.update = step->update;
     self->sync.trace = self->base.trace;
     self->n_stepped = 0;
+    if (self->host_step != NULL) {
+        self->host_step->update = step->update;
+    }
     dt_grad_sync_begin(&self->sync);
 }
 
@@ -53,47 +55,37 @@ enum dt_status dt_mirrored_ready(struct dt_strategy_step *step, size_t begin, si
     return DT_OK;
 }
 
+void dt_mirrored_count_update(struct dt_mirrored *self)
+{
+    if (self->host_step != NULL) {
+        self->base.update_s = self->host_step->seconds;
+    }
+}
+
 static enum dt_status mirrored_wait(struct dt_strategy_step *step)
 {
     struct dt_mirrored *self = dt_mirrored_of(step->strategy);
-    const bool own = !dt_mirrored_shares(self);
+    const bool own = self->host_step == NULL;
     const bool by_bucket =
         own && step->update.clip_norm == 0 && self->base.spec.backend->host_memory;
     DT_TRY(dt_grad_sync_wait(&self->sync, by_bucket ? dt_mirrored_step_bucket : NULL, step));
-    if (own) {
-        const size_t begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0;
-        const size_t n_elems = self->base.optimizer.n_elems;
-        return by_bucket || begin == n_elems ? DT_OK
-                                             : dt_mirrored_step_bucket(step, begin, n_elems);
-    }
-    self->base.update_s = self->host_step.seconds;
-    return DT_OK;
+    dt_mirrored_count_update(self);
+    const size_t begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0;
+    const size_t n_elems = self->base.optimizer.n_elems;
+    return !own || by_bucket || begin == n_elems ? DT_OK
+                                                 : dt_mirrored_step_bucket(step, begin, n_elems);
 }
 
-static const struct dt_host_step_ops *host_step_of(const struct dt_strategy *strategy)
-{
-    return strategy->spec.dist.rows->host_step;
-}
-
-/* This rank's share of all elements, in which sums that were used piece by piece are formed once
- * more. */
+/* Of this rank's share of all elements. */
 enum dt_status dt_mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
-    const struct dt_mirrored *self = dt_mirrored_of(strategy);
-    const struct dt_allreduce *a = strategy->allreduce;
+    struct dt_host_step *host_step = dt_mirrored_of(strategy)->host_step;
     const size_t n_elems = strategy->spec.model->arena_elems;
     const int rank = strategy->spec.comm->rank, size = strategy->spec.comm->size;
     const size_t begin = dt_piece_begin(n_elems, rank, size),
                  end = dt_piece_begin(n_elems, rank + 1, size);
-    const size_t most = dt_mirrored_shares(self) ? DT_HOST_STEP_PIECE : end - begin;
-    for (size_t at = begin, next; at < end; at = next) {
-        next = end - at < most ? end : at + most;
-        const float *sums = dt_mirrored_shares(self)
-                                ? host_step_of(strategy)->sums(a->shared, at, next)
-                                : a->total + at;
-        DT_TRY(fn(context, at, next, sums));
-    }
-    return DT_OK;
+    return host_step != NULL ? host_step->each_sum(host_step, begin, end, fn, context)
+                             : fn(context, begin, end, strategy->allreduce->total + begin);
 }
 
 void dt_mirrored_close(struct dt_strategy *strategy)
@@ -102,8 +94,8 @@ void dt_mirrored_close(struct dt_strategy *strategy)
     dt_allreduce_close(strategy->allreduce); /* early: it ends what a device may be waiting for, and
                                                 what comes now waits for it */
     dt_optimizer_close(&strategy->optimizer);
-    if (dt_mirrored_shares(self)) {
-        host_step_of(strategy)->close(&self->host_step);
+    if (self->host_step != NULL) {
+        self->host_step->close(self->host_step);
     } else {
         dt_floats_free(strategy->spec.backend, strategy->memory.params);
     }
@@ -117,54 +109,16 @@ static const struct dt_strategy_ops mirrored_ops = {.begin = dt_mirrored_begin,
                                                     .each_sum = dt_mirrored_each_sum,
                                                     .close = dt_mirrored_close};
 
-/* One host, replicas that begin alike, and a rule that looks at one element at a time. */
-static bool may_share_steps(const struct dt_mirrored *self)
-{
-    const struct dt_strategy_spec *spec = &self->base.spec;
-    return spec->dist.rows->host_step != NULL && self->base.allreduce->shared != NULL &&
-           spec->backend->host_memory && spec->comm->n_hosts == 1 && spec->dist.broadcast &&
-           spec->optimizer.clip_norm == 0;
-}
-
-static enum dt_status agree_to_share_steps(struct dt_mirrored *self)
-{
-    const struct dt_strategy_spec *spec = &self->base.spec;
-    bool all_want;
-    if (!may_share_steps(self)) {
-        return DT_OK;
-    }
-    DT_TRY(dt_comm_all(spec->comm, spec->shared_step, "agreement to step together", &all_want));
-    if (all_want) {
-        DT_TRY(spec->dist.rows->host_step->open(
-            spec->comm, &self->base.optimizer, dt_optimizer_n_states(&spec->optimizer),
-            spec->model->arena_elems, self->base.allreduce->shared, &self->host_step));
-    }
-    return DT_OK;
-}
-
 /* Of this rank alone: no other waits for it meanwhile. */
-static enum dt_status open_own_parts(struct dt_mirrored *self)
+static enum dt_status open_own_steps(struct dt_strategy *strategy)
 {
-    const struct dt_strategy_spec *spec = &self->base.spec;
+    const struct dt_strategy_spec *spec = &strategy->spec;
     const size_t n_elems = spec->model->arena_elems;
-    float *const *states = NULL;
-    if (dt_mirrored_shares(self)) {
-        self->base.memory.params = self->host_step.params;
-        states = self->host_step.states;
-    } else {
-        DT_TRY(
-            dt_floats_alloc(spec->backend, "the weights", "", n_elems, &self->base.memory.params));
-    }
-    DT_TRY(
-        dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, states, &self->base.optimizer));
-    DT_TRY(dt_grad_sync_open(self->base.allreduce, spec->model, &spec->dist, &self->sync));
-    self->sync.quiet =
-        spec->recorded ||
-        dt_mirrored_shares(self); /* pieces are left for those who have nothing else to do */
-    return DT_OK;
+    DT_TRY(dt_floats_alloc(spec->backend, "the weights", "", n_elems, &strategy->memory.params));
+    return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &strategy->optimizer);
 }
 
-static enum dt_status open_parts(struct dt_mirrored *self, size_t credit_bytes)
+static enum dt_status open_parts(struct dt_mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
     const struct dt_allreduce_spec allreduce = {.rows = spec->dist.rows->allreduce,
@@ -176,12 +130,21 @@ static enum dt_status open_parts(struct dt_mirrored *self, size_t credit_bytes)
                                                 .encoding = spec->encoding,
                                                 .n_elems = spec->model->arena_elems,
                                                 .n_slots = spec->model->n_blocks,
-                                                .credit_bytes = credit_bytes};
+                                                .by_priority = self->wrap != NULL,
+                                                .wrap = self->wrap,
+                                                .wrap_context = self};
     DT_TRY(dt_allreduce_open(&allreduce, &self->base.allreduce));
     self->base.memory.grads = self->base.allreduce->part;
     self->base.feedback = self->base.allreduce->feedback;
-    DT_TRY(agree_to_share_steps(self));
-    return open_own_parts(self);
+    if (spec->dist.rows->host_step_open != NULL) {
+        DT_TRY(spec->dist.rows->host_step_open(self));
+    }
+    DT_TRY(self->host_step == NULL ? open_own_steps(&self->base) : DT_OK);
+    DT_TRY(dt_grad_sync_open(self->base.allreduce, spec->model, &spec->dist, &self->sync));
+    self->sync.quiet =
+        spec->recorded ||
+        self->host_step != NULL; /* pieces are left for those who have nothing else to do */
+    return DT_OK;
 }
 
 enum dt_status dt_mirrored_check(const struct dt_strategy_spec *spec, const char **key)
@@ -192,20 +155,17 @@ enum dt_status dt_mirrored_check(const struct dt_strategy_spec *spec, const char
                : DT_OK;
 }
 
-enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec,
-                                const struct dt_strategy_ops *ops, size_t credit_bytes,
+enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_mirrored *self,
                                 struct dt_strategy **out)
 {
-    struct dt_mirrored *self = calloc(1, sizeof *self);
     bool all;
     enum dt_status s = dt_comm_all(spec->comm, self != NULL, "agreement on memory",
                                    &all); /* before what ranks open together */
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the averaging of gradients");
     }
-    self->base.ops = ops;
     self->base.spec = *spec;
-    s = s == DT_OK && all ? open_parts(self, credit_bytes) : s;
+    s = s == DT_OK && all ? open_parts(self) : s;
     if (s != DT_OK || !all) {
         dt_mirrored_close(&self->base);
         return s;
@@ -221,7 +181,11 @@ static bool serves(const struct dt_dist_spec *dist)
 
 static enum dt_status mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
-    return dt_mirrored_open(spec, &mirrored_ops, 0, out);
+    struct dt_mirrored *self = calloc(1, sizeof *self);
+    if (self != NULL) {
+        self->base.ops = &mirrored_ops;
+    }
+    return dt_mirrored_open(spec, self, out);
 }
 
 const struct dt_strategy_row dt_mirrored_strategy = {

@@ -78,16 +78,6 @@ static enum dt_status test_bucket(struct dt_grad_sync *sync, int index)
     return done ? note_sum(sync, index) : DT_OK;
 }
 
-static enum dt_status wait_for_bucket(struct dt_grad_sync *sync, int index)
-{
-    struct dt_request *request = &sync->buckets[index].request;
-    if (!request->active) {
-        return DT_OK;
-    }
-    DT_TRY(dt_comm_wait(sync->allreduce->comm, request));
-    return note_sum(sync, index);
-}
-
 static enum dt_status start_ready(struct dt_grad_sync *sync)
 {
     while (sync->n_started < sync->n_buckets &&
@@ -137,39 +127,26 @@ enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync)
                         "only %zu gradients came ready before the wait for all of them",
                         sync->n_ready);
     }
-    sync->n_left = sync->n_buckets;
     return DT_OK;
 }
 
-bool dt_grad_sync_lacks(const struct dt_grad_sync *sync, size_t begin)
+enum dt_status dt_grad_sync_wait_for(struct dt_grad_sync *sync, int index, dt_grad_ready_fn sink,
+                                     void *context)
 {
-    return sync->n_left > 0 && sync->buckets[sync->n_left - 1].end > begin;
-}
-
-enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink,
-                                 void *context)
-{
-    while (dt_grad_sync_lacks(sync, begin)) {
-        struct dt_bucket *bucket = &sync->buckets[sync->n_left - 1];
-        DT_TRY(sync->failed);
-        bucket->request.urgent = true;
-        DT_TRY(wait_for_bucket(sync, sync->n_left - 1));
-        sync->n_left--;
-        if (sink != NULL) {
-            DT_TRY(sink(context, bucket->begin, bucket->end));
-        }
+    struct dt_bucket *bucket = &sync->buckets[index];
+    DT_TRY(sync->failed);
+    if (bucket->request.active) {
+        DT_TRY(dt_comm_wait(sync->allreduce->comm, &bucket->request));
+        DT_TRY(note_sum(sync, index));
     }
-    return DT_OK;
+    return sink != NULL ? sink(context, bucket->begin, bucket->end) : DT_OK;
 }
 
 enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context)
 {
     DT_TRY(dt_grad_sync_end(sync));
     for (int i = 0; i < sync->n_buckets; i++) {
-        DT_TRY(wait_for_bucket(sync, i));
-        if (sink != NULL) {
-            DT_TRY(sink(context, sync->buckets[i].begin, sync->buckets[i].end));
-        }
+        DT_TRY(dt_grad_sync_wait_for(sync, i, sink, context));
     }
     return DT_OK;
 }

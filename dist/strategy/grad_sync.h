@@ -28,7 +28,6 @@ struct dt_grad_sync {
     struct dt_bucket buckets[DT_MAX_BUCKETS];
     /* of the step under way */
     int n_started;
-    int n_left;            /* the first so many are still to be waited for by dt_grad_sync_need */
     size_t n_ready;        /* floats whose gradients are final */
     enum dt_status failed; /* what a poll ran into; the wait returns it */
 };
@@ -49,17 +48,12 @@ void dt_grad_sync_begin(struct dt_grad_sync *sync);
 enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end);
 /* Lets messages progress; a dt_pass.poll. Errors surface in the wait. */
 void dt_grad_sync_poll(void *context);
-/* After the backward pass: every bucket is on its way. Then, instead of waiting for all of them,
- * while other things are done: */
+/* After the backward pass: every bucket is on its way when this returns. */
 enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync);
-/* Those with elements from `begin` on are summed when this returns, the last one first; a sink gets
- * each once. 0: all. */
-enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink,
-                                 void *context);
-bool dt_grad_sync_lacks(const struct dt_grad_sync *sync,
-                        size_t begin); /* whether it would have to wait */
-/* Of a rank that has nothing else to do: lets them progress, quiet or not. Errors surface in
- * dt_grad_sync_need. */
+/* Bucket `index` is summed over all ranks when this returns; a sink gets it. */
+enum dt_status dt_grad_sync_wait_for(struct dt_grad_sync *sync, int index, dt_grad_ready_fn sink,
+                                     void *context);
+/* dt_grad_sync_poll, of a quiet one too. */
 void dt_grad_sync_help(struct dt_grad_sync *sync);
 
 /* Every bucket is summed over all ranks when this returns. sink: called for each as soon as its sum

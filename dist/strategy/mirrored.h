@@ -1,17 +1,32 @@
-/* Mirrored weights: the parts of allreduce.c that priority.c uses, too. */
+/* Mirrored weights: the parts of allreduce.c that priority.c and host_step.c use, too. */
 #ifndef DT_DIST_STRATEGY_MIRRORED_H
 #define DT_DIST_STRATEGY_MIRRORED_H
 
 #include "dist/strategy/grad_sync.h"
-#include "dist/strategy/host_step.h"
 #include "dist/strategy/strategies.h"
+
+struct dt_mirrored;
+
+/* Takes one step for all ranks of a host (host_step.c). */
+struct dt_host_step {
+    double seconds;          /* that this rank has spent on it, since the open */
+    struct dt_update update; /* the step's, set before its first sum is begun */
+    /* dt_strategy_each_sum of elements [begin, end). */
+    enum dt_status (*each_sum)(struct dt_host_step *step, size_t begin, size_t end, dt_sums_fn fn,
+                               void *context);
+    void (*close)(struct dt_host_step *step);
+};
+/* Of struct dt_dist_rows. Where the ranks of a host cannot share their steps, or one does not want
+ * to (shared_step of its spec), nothing changes. */
+enum dt_status dt_host_step_open(struct dt_mirrored *mirrored);
 
 struct dt_mirrored {
     struct dt_strategy base;
     struct dt_grad_sync sync;
-    struct dt_host_step host_step; /* the ranks of the host share their steps, unless it is zero */
-    int n_stepped;                 /* buckets, of the step under way */
-    struct dt_strategy_step last;  /* priority.c: its weights may still be on their way */
+    struct dt_host_step *host_step; /* NULL: every rank takes its own steps */
+    int n_stepped;                  /* buckets, of the step under way */
+    /* Of struct dt_allreduce_spec, with this struct as the context: sums may overtake. Or NULL. */
+    enum dt_status (*wrap)(struct dt_wire *below, void *context, struct dt_wire **out);
 };
 
 static inline struct dt_mirrored *dt_mirrored_of(struct dt_strategy *strategy)
@@ -19,14 +34,9 @@ static inline struct dt_mirrored *dt_mirrored_of(struct dt_strategy *strategy)
     return (struct dt_mirrored *)strategy;
 }
 
-static inline bool dt_mirrored_shares(const struct dt_mirrored *self)
-{
-    return self->host_step.memory.bytes != NULL;
-}
-
-/* dt_strategy_open, with other slots. credit_bytes: of struct dt_allreduce_spec. */
-enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec,
-                                const struct dt_strategy_ops *ops, size_t credit_bytes,
+/* dt_strategy_open. `self` is zeroed but for slots and wrap, begins a malloc'd struct, and goes to
+ * the strategy. NULL: there was no memory for it. */
+enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_mirrored *self,
                                 struct dt_strategy **out);
 
 /* Slots of the row and of the strategy. */
@@ -39,5 +49,8 @@ void dt_mirrored_close(struct dt_strategy *strategy);
 
 /* A dt_grad_ready_fn of a struct dt_strategy_step: the sums of a bucket are there. */
 enum dt_status dt_mirrored_step_bucket(void *context, size_t begin, size_t end);
+
+/* After a wait: the time that shared steps took is the strategy's update_s. */
+void dt_mirrored_count_update(struct dt_mirrored *self);
 
 #endif

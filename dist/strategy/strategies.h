@@ -14,7 +14,7 @@
 
 #include "dist/strategy/strategy.h"
 
-struct dt_host_step_ops;
+struct dt_mirrored;
 struct dt_facts_row;
 struct dt_codec_ops;
 struct dt_roles;
@@ -44,7 +44,9 @@ struct dt_dist_rows {
     const struct dt_codec_ops *const *codecs;     /* of dt_codec_open */
     const struct dt_compression_ops *compression; /* NULL: it sends floats as they are */
     const struct dt_facts_row *const *facts;      /* NULL: it reports nothing; NULL ends them */
-    const struct dt_host_step_ops *host_step;     /* NULL: every rank takes its own steps */
+    /* dt_host_step_open (mirrored.h); NULL: every rank takes its own steps. Every rank calls it,
+     * with its allreduce open. */
+    enum dt_status (*host_step_open)(struct dt_mirrored *mirrored);
 };
 
 extern const struct dt_dist_rows dt_all_rows;

@@ -124,26 +124,11 @@ static void poll(void *context)
     step->strategy->ops->poll(step);
 }
 
-/* A dt_pass.need. */
-static enum dt_status need(void *context, size_t begin)
-{
-    struct dt_strategy_step *step = context;
-    return step->strategy->need(step->strategy, begin);
-}
-
 enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network,
-                                   struct dt_pass *pass)
+                                   const struct dt_pass *pass)
 {
-    if (step->strategy->need == NULL) {
-        return dt_network_forward(network, pass);
-    }
-    pass->need = need;
-    pass->poll = poll;
-    pass->context = step;
-    const enum dt_status status = dt_network_forward(network, pass);
-    pass->need = NULL;
-    pass->poll = NULL;
-    return status;
+    return step->strategy->ops->forward != NULL ? step->strategy->ops->forward(step, network, pass)
+                                                : dt_network_forward(network, pass);
 }
 
 enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network,

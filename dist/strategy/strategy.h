@@ -38,8 +38,7 @@ extern const char *const dt_strategy_names[];
 struct dt_strategy;
 struct dt_strategy_step;
 
-/* Of the passes of steps so far, of a strategy that runs them itself; or that has them wait for
- * weights: what it had them wait. */
+/* Of the passes of steps so far, of a strategy that runs them itself, or the forward pass alone. */
 struct dt_pass_times {
     double forward_s, backward_s, waiting_s;
 };
@@ -56,6 +55,10 @@ struct dt_strategy_ops {
     /* dt_strategy_passes; NULL: the network is whole on every rank. */
     enum dt_status (*passes)(struct dt_strategy_step *step, struct dt_network *network,
                              struct dt_bound_samples *samples, const struct dt_pass *pass);
+    /* dt_strategy_forward; NULL: all weights are there. What it waits for them counts as waiting_s.
+     */
+    enum dt_status (*forward)(struct dt_strategy_step *step, struct dt_network *network,
+                              const struct dt_pass *pass);
     void (*begin)(struct dt_strategy_step *step);
     enum dt_status (*ready)(struct dt_strategy_step *step, size_t begin, size_t end);
     void (*poll)(struct dt_strategy_step *step);
@@ -76,9 +79,6 @@ struct dt_strategy {
     struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
     struct dt_error_feedback
         *feedback; /* around what this rank sends of its gradients; NULL: they are not encoded */
-    /* NULL: after wait all weights are the last step's. Else those from element `begin` of the
-     * arena on are when this returns. Its time counts as waiting_s of pass_times. */
-    enum dt_status (*need)(struct dt_strategy *strategy, size_t begin);
     bool free_running; /* workers do not wait for each other in a step: they want several at once
                           (dt_strategy_expect) */
     int n_expected;    /* steps; the first of them to begin sets it to 0 */
@@ -124,7 +124,7 @@ struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy,
 /* The forward pass of a micro-batch. Each block waits for its weights, if they are still on their
  * way. */
 enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network,
-                                   struct dt_pass *pass);
+                                   const struct dt_pass *pass);
 
 /* The backward pass of the step's last micro-batch, its gradients on their way as they become
  * final. */

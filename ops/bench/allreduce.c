@@ -214,6 +214,12 @@ static size_t largest_elems(const struct bench *b)
     return b->options.max_bytes / sizeof(float);
 }
 
+/* A wrap of struct dt_allreduce_spec. */
+static enum dt_status slow_down(struct dt_wire *below, void *delay, struct dt_wire **out)
+{
+    return dt_wire_open_delay(below, delay, out);
+}
+
 /* On the backend's memory, if there is one. */
 static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
                               struct dt_backend *backend)
@@ -226,8 +232,8 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
         .comm = b->world->comm,
         .backend = backend,
         .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
-        .delay = b->options.delayed ? &b->options.delay : NULL,
-        .delay_open = dt_wire_open_delay,
+        .wrap = b->options.delayed ? slow_down : NULL,
+        .wrap_context = &b->options.delay,
         .n_elems = largest_elems(b),
         .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &impl.allreduce)));

@@ -6,6 +6,7 @@
 #include "dist/allreduce/formula.h"
 #include "dist/allreduce/host_sum.h"
 #include "dist/ranks/launch/job.h"
+#include "dist/ranks/wire_credit.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/strategies.h"
 
@@ -190,15 +191,24 @@ static size_t reached; /* where what was summed last begins */
 
 static enum dt_status reach(void *context, size_t begin, size_t end)
 {
-    const struct dt_grad_sync *sync = context;
+    (void)context;
     CHECK_INT(end, reached);
-    CHECK_INT(begin, sync->buckets[sync->n_left].begin);
     reached = begin;
     return DT_OK;
 }
 
-/* Sums are asked for block by block, the last one first; those of earlier ones may be there or not.
- */
+static struct dt_wire *wire; /* with a credit; NULL: the sums need no wire here */
+
+static enum dt_status wrap(struct dt_wire *below, void *context, struct dt_wire **out)
+{
+    const enum dt_status s = dt_wire_open_credit(below, 1, N_BLOCKS, out);
+    (void)context;
+    wire = *out;
+    return s;
+}
+
+/* Sums are asked for bucket by bucket, the last one first; those of earlier ones may be there or
+ * not. */
 static void test_needs(struct dt_grad_sync *sync, int step)
 {
     struct dt_comm *comm = sync->allreduce->comm;
@@ -212,12 +222,12 @@ static void test_needs(struct dt_grad_sync *sync, int step)
     for (int k = 0; k < (comm->rank * 7 + step * 3) % 5; k++) {
         dt_grad_sync_help(sync);
     }
-    for (int block = N_BLOCKS - 1; block >= 0; block--) {
-        const size_t begin = block == 0 ? 0 : ends[block - 1];
-        for (int twice = 0; twice < 2; twice++) {
-            CHECK_OK(dt_grad_sync_need(sync, begin, reach, sync));
-            CHECK(reached <= begin && (reached == begin || sync->n_buckets < N_BLOCKS));
+    for (int i = sync->n_buckets - 1; i >= 0; i--) {
+        if (wire != NULL) {
+            dt_wire_hurry(wire, i);
         }
+        CHECK_OK(dt_grad_sync_wait_for(sync, i, reach, NULL));
+        CHECK_INT(reached, sync->buckets[i].begin);
     }
     check_sums(sync->allreduce->total, comm->size, step);
 }
@@ -231,16 +241,17 @@ static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int
                                            .comm = comm,
                                            .n_elems = N_ELEMS + 16,
                                            .n_slots = N_BLOCKS,
-                                           .credit_bytes = 1};
+                                           .by_priority = true,
+                                           .wrap = wrap};
     const bool by_mpi =
         type == DT_ALLREDUCE_MPI || (type == DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
+    wire = NULL;
     if (by_mpi && comm->size > 1) {
         CHECK_STATUS(dt_allreduce_open(&spec, &way), DT_CONFIG);
         dt_error_clear();
         return;
     }
     CHECK_OK(dt_allreduce_open(&spec, &way));
-    CHECK(way->by_priority == (comm->size > 1));
     grads = way->part;
     for (size_t i = 0; i < sizeof bucket_sizes / sizeof bucket_sizes[0]; i += 3) {
         struct dt_grad_sync sync;

@@ -195,7 +195,7 @@ static bool run_steps(struct rig_spec spec, bool together, struct dt_comm *comm,
     struct dt_replica_check check;
     spec.shared_step = together;
     rig_open(&rig, &spec, comm, &samples);
-    const bool taken_together = dt_mirrored_shares(dt_mirrored_of(rig.strategy));
+    const bool taken_together = dt_mirrored_of(rig.strategy)->host_step != NULL;
     init(&rig, 1 + (uint64_t)comm->rank);
     if (spec.dist.broadcast) {
         CHECK_OK(dt_strategy_broadcast(rig.strategy));
@@ -380,7 +380,7 @@ static void test_agreement(struct dt_comm *comm)
     spec.backend = &dt_cpu_backend;
     spec.shared_step = comm->rank != comm->size - 1;
     rig_open(&rig, &spec, comm, &samples);
-    CHECK(!dt_mirrored_shares(dt_mirrored_of(rig.strategy)));
+    CHECK(dt_mirrored_of(rig.strategy)->host_step == NULL);
     rig_close(&rig);
 }
 

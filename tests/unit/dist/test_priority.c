@@ -1,10 +1,11 @@
-/* What is needed first overtakes what was ready first: sums in higher slots of an executor with a
- * credit. All ranks are in one process: the order of the messages as they are sent, the bytes on
- * their way, the same bits as without a credit whoever lags behind, and on a clock of its own what
- * a step gains by it. */
+/* What is needed first overtakes what was ready first: sums in higher slots of executors over wires
+ * with a credit. All ranks are in one process: the order of the messages as they are sent, the
+ * bytes on their way, the same bits as without a credit whoever lags behind, and on a clock of its
+ * own what a step gains by it. */
 #include "tests/lib/guarded.h"
 
 #include "dist/allreduce/executor.h"
+#include "dist/ranks/wire_credit.h"
 #include "dist/ranks/wire_delay.h"
 #include "tests/lib/codec_of.h"
 
@@ -27,17 +28,18 @@ static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t cr
         for (size_t i = 0; i < N_ELEMS; i++) {
             data[r].data[i] = 1.0f / (float)(1 + r + (int)(i % 50));
         }
+        if (credit > 0) {
+            CHECK_INT(dt_wire_open_credit(wires[r], credit, N_SLOTS, &wires[r]), DT_OK);
+        }
         CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS,
                                    encoding_of(&codec), &executors[r]),
                   DT_OK);
-        executors[r].credit_bytes = credit;
     }
 }
 
 static void close_ranks(int size)
 {
     for (int r = 0; r < size; r++) {
-        CHECK_INT(executors[r].in_flight_bytes, 0);
         dt_executor_close(&executors[r]);
         dt_wire_close(wires[r]);
         buffer_close(&data[r], "data");
@@ -92,10 +94,11 @@ static void check_order(size_t credit, const char *expected)
         for (int slot = 0; slot < N_SLOTS; slot++) {
             progress(1, slot);
             all = progress(0, slot) && all;
-            CHECK(credit == 0 || executors[0].in_flight_bytes <
+            CHECK(credit == 0 || dt_wire_in_flight(wires[0]) <
                                      credit + SLOT_ELEMS / 2 * sizeof(float) + sizeof(float));
         }
     }
+    CHECK(credit == 0 || dt_wire_in_flight(wires[0]) == 0);
     CHECK_TEXT(order, expected);
     close_ranks(2);
 }
@@ -121,7 +124,9 @@ static struct buffer sums_by_chance(const struct dt_algorithm *algorithm, int si
         } else if (n_started[r] < N_SLOTS) {
             progress(r, 0);
         } else if (n_left[r] > 0) {
-            dt_executor_hurry(&executors[r], n_left[r] - 1);
+            if (credit > 0) {
+                dt_wire_hurry(wires[r], n_left[r] - 1);
+            }
             n_left[r] -= progress(r, n_left[r] - 1);
             n_done += n_left[r] == 0;
         }
@@ -201,7 +206,7 @@ static void live(int rank, size_t credit, struct clocked *c)
         c->n_forward++;
         c->busy_until_s = now_s + FORWARD_S;
     } else if (credit > 0) {
-        dt_executor_hurry(&executors[rank], N_SLOTS - 1 - c->n_forward);
+        dt_wire_hurry(wires[rank], N_SLOTS - 1 - c->n_forward);
     }
 }
 
@@ -248,7 +253,7 @@ static void check_gain(void)
 
 int main(void)
 {
-    check_order(0, "01230123");
+    check_order(0, "01233210");
     check_order(1, "03322110");
     check_order((size_t)1 << 30, "01233210");
     for (int i = 0; i < DT_N_ALGORITHMS; i++) {
