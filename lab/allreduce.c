@@ -43,8 +43,7 @@ static struct dt_lab_proof prove(const struct dt_replay *p, float (*value)(int r
 {
     struct dt_lab_proof proof = {.equal = true,
                                  .exact = is_exact(p, value),
-                                 .formula =
-                                     dt_algorithm_formula(p->algorithm, p->size, p->n_elems)};
+                                 .formula = p->algorithm->formula(p->size, p->n_elems)};
     for (int rank = 0; rank < p->size; rank++) {
         proof.equal =
             proof.equal && memcmp(p->data[rank], p->data[0], p->n_elems * sizeof(float)) == 0;
@@ -109,8 +108,7 @@ static enum dt_status simulate_all(int size, size_t n_elems,
         .ranks_per_host = 1, .between = {10e-6, 8.0 / 10e9}, .gamma_s = 1e-9}; /* DT_LAB_COSTS */
     for (int i = 0; i < DT_N_ALGORITHMS; i++) {
         rows[i] = (struct dt_lab_row){.algorithm = &dt_algorithms[i],
-                                      .n_rounds =
-                                          dt_algorithm_n_rounds(&dt_algorithms[i], size, n_elems)};
+                                      .n_rounds = dt_algorithms[i].n_rounds(size, n_elems)};
         DT_TRY(dt_simulate(&dt_algorithms[i], size, n_elems, &costs, &rows[i].simulation, NULL));
     }
     return DT_OK;

@@ -36,8 +36,8 @@ static size_t gather_ends(const struct run *run, size_t *ends)
     const struct dt_replay *p = run->replay;
     size_t n = 0;
     for (int i = 0; i < p->size * p->n_rounds; i++) {
-        const int n_moves = dt_algorithm_round(p->algorithm, i % p->size, p->size, p->n_elems,
-                                               i / p->size, run->moves);
+        const int n_moves =
+            p->algorithm->round(i % p->size, p->size, p->n_elems, i / p->size, run->moves);
         for (int k = 0; k < n_moves; k++) {
             if (receives(&run->moves[k])) {
                 if (ends != NULL) {
@@ -120,8 +120,7 @@ static void keep_transfers(struct run *run, int rank, int own, int round)
     struct dt_replay *p = run->replay;
     keep_state(p, round + 1, rank);
     memcpy(run->after, state_of(p, round + 1, rank), (size_t)p->n_pieces * sizeof *run->after);
-    for (int i = dt_algorithm_round(p->algorithm, rank, p->size, p->n_elems, own, run->moves) - 1;
-         i >= 0; i--) {
+    for (int i = p->algorithm->round(rank, p->size, p->n_elems, own, run->moves) - 1; i >= 0; i--) {
         const struct dt_move *move = &run->moves[i];
         if (receives(move)) {
             struct dt_transfer *t = &p->transfers[run->n_transfers++];
@@ -222,8 +221,7 @@ static bool allocate(struct run *run)
     const size_t size = (size_t)p->size, n_rounds = (size_t)p->n_rounds;
     run->wires = calloc(size, sizeof(void *));
     run->executors = calloc(size, sizeof *run->executors);
-    run->moves = calloc((size_t)dt_algorithm_max_moves(p->algorithm, p->size, p->n_elems),
-                        sizeof *run->moves);
+    run->moves = calloc((size_t)DT_MAX_MOVES(p->size), sizeof *run->moves);
     p->ends = calloc(n_rounds + 1, sizeof *p->ends);
     p->data = calloc(size, sizeof *p->data);
     p->sent = calloc(size, sizeof *p->sent);
@@ -259,7 +257,7 @@ enum dt_status dt_replay_open(const struct dt_algorithm *algorithm, int size, si
     *out = (struct dt_replay){.algorithm = algorithm,
                               .size = size,
                               .n_elems = n_elems,
-                              .n_rounds = dt_algorithm_n_rounds(algorithm, size, n_elems)};
+                              .n_rounds = algorithm->n_rounds(size, n_elems)};
     struct run run = {.replay = out};
     const enum dt_status s = open_and_run(&run, value);
     for (int i = 0; i < run.n_open; i++) {

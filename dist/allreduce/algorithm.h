@@ -40,33 +40,29 @@ struct dt_traffic {
     uint64_t messages, elements; /* sent */
 };
 
-/* X(constant, the configuration's name, C name, gathers, is pipelined, meaning) */
-#define DT_ALGORITHM_LIST(X)                                                                   \
-    X(DT_ALLREDUCE_RING, "ring", ring, false, false,                                           \
-      "pieces go round a ring, and their sums once more")                                      \
-    X(DT_ALLREDUCE_TREE, "tree", tree, false, true,                                            \
-      "sums go up a binomial tree to rank 0, and down again")                                  \
-    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false, false, \
-      "pairs at distances 1, 2, 4, ... exchange all they have")                                \
-    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false, false,       \
-      "pairs exchange halves to add, then double the sums")                                    \
-    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true, false,                          \
-      "every rank sends everything to every other")                                            \
-    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false, false,                \
+/* X(constant, the configuration's name, C name, gathers, meaning) */
+#define DT_ALGORITHM_LIST(X)                                                                      \
+    X(DT_ALLREDUCE_RING, "ring", ring, false, "pieces go round a ring, and their sums once more") \
+    X(DT_ALLREDUCE_TREE, "tree", tree, false,                                                     \
+      "sums go up a binomial tree to rank 0, and down again")                                     \
+    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false,           \
+      "pairs at distances 1, 2, 4, ... exchange all they have")                                   \
+    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false,                 \
+      "pairs exchange halves to add, then double the sums")                                       \
+    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true,                                    \
+      "every rank sends everything to every other")                                               \
+    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false,                          \
       "rank 0 adds everything up and sends it back")
 
 #define DT_ALGORITHM_ONE(constant, ...) +1
 enum { DT_N_ALGORITHMS = DT_ALGORITHM_LIST(DT_ALGORITHM_ONE) };
 
-/* The functions know nothing of segments. */
 struct dt_algorithm {
     const char *name, *meaning;
     bool gathers; /* a round may bring the vectors of many ranks: each has a place of its own, also
                      the rank's own input */
-    bool pipelined; /* large vectors go in segments, one round behind the other; a round has at most
-                       two moves */
-    int (*n_rounds)(int size);
-    /* Writes this round's moves of a rank, at most 2 * `size` of them, and returns how many. Unless
+    int (*n_rounds)(int size, size_t n_elems);
+    /* Writes this round's moves of a rank, at most DT_MAX_MOVES(size), and returns how many. Unless
      * it gathers, no two of those that receive overlap. */
     int (*round)(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
     /* The textbook's formula for the messages and bytes of all ranks. */
@@ -74,29 +70,16 @@ struct dt_algorithm {
 };
 
 /* The rows of DT_ALGORITHM_LIST. */
-#define DT_ALGORITHM_ROW(constant, name, c_name, gathers, pipelined, meaning) \
-    {name,                                                                    \
-     meaning,                                                                 \
-     gathers,                                                                 \
-     pipelined,                                                               \
-     dt_##c_name##_n_rounds,                                                  \
-     dt_##c_name##_round,                                                     \
-     dt_##c_name##_formula},
+#define DT_ALGORITHM_ROW(constant, name, c_name, gathers, meaning) \
+    {name, meaning, gathers, dt_##c_name##_n_rounds, dt_##c_name##_round, dt_##c_name##_formula},
 /* All of them, for a program that links all (dist/strategy/all_rows.c). */
 extern const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS];
 const struct dt_algorithm *dt_algorithm_find(const char *name); /* NULL: none is called so */
 
-#define DT_SEGMENT_ELEMS ((size_t)1 << 18) /* of a segment, at most: 1 MiB */
+#define DT_MAX_MOVES(size) (2 * (size))
 
-/* The schedule with its segments: segment s is one round behind segment s - 1. */
-int dt_algorithm_n_segments(const struct dt_algorithm *algorithm, size_t n_elems);
-int dt_algorithm_n_rounds(const struct dt_algorithm *algorithm, int size, size_t n_elems);
-int dt_algorithm_max_moves(const struct dt_algorithm *algorithm, int size,
-                           size_t n_elems); /* of a rank in one round */
-int dt_algorithm_round(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
-                       int round, struct dt_move *moves);
 #define DT_ALGORITHM_DECLARE(constant, name, c_name, ...)                                          \
-    int dt_##c_name##_n_rounds(int size);                                                          \
+    int dt_##c_name##_n_rounds(int size, size_t n_elems);                                          \
     int dt_##c_name##_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves); \
     struct dt_traffic dt_##c_name##_formula(int size, size_t n_elems);
 DT_ALGORITHM_LIST(DT_ALGORITHM_DECLARE)

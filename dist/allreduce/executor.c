@@ -16,8 +16,7 @@ static size_t bytes_of(const struct dt_executor *e, size_t begin, size_t n)
 
 static enum dt_status open_slots(struct dt_executor *e)
 {
-    const size_t n_slots = (size_t)e->n_slots,
-                 n = (size_t)dt_algorithm_max_moves(e->algorithm, e->wire->size, e->n_elems);
+    const size_t n_slots = (size_t)e->n_slots, n = (size_t)DT_MAX_MOVES(e->wire->size);
     bool found = (e->slots = calloc(n_slots, sizeof *e->slots)) != NULL;
     for (size_t i = 0; found && i < n_slots; i++) {
         struct dt_execution *slot = &e->slots[i];
@@ -134,8 +133,8 @@ static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, 
 
 static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x, int slot)
 {
-    x->n_moves = dt_algorithm_round(e->algorithm, e->wire->rank, e->wire->size, x->end - x->begin,
-                                    x->round, x->moves);
+    x->n_moves =
+        e->algorithm->round(e->wire->rank, e->wire->size, x->end - x->begin, x->round, x->moves);
     x->begun = true;
     for (int i = 0; i < x->n_moves; i++) {
         DT_TRY(begin_move(e, x, slot, i));
@@ -193,7 +192,7 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw,
     x->begin = begin;
     x->end = end;
     x->round = 0;
-    x->n_rounds = dt_algorithm_n_rounds(e->algorithm, e->wire->size, end - begin);
+    x->n_rounds = e->algorithm->n_rounds(e->wire->size, end - begin);
     if (encodes(e)) {
         e->encoding.ops->encode_input(e->feedback, e->algorithm->gathers, draw, begin, end,
                                       e->data + begin, outgoing(e) + begin);

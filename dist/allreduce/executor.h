@@ -24,7 +24,7 @@ struct dt_execution {
     int round, n_rounds;
     bool begun;                       /* its messages are on their way */
     int n_moves;                      /* of this round */
-    struct dt_move *moves;            /* dt_algorithm_max_moves of them */
+    struct dt_move *moves;            /* DT_MAX_MOVES(size) of them */
     struct dt_wire_request *requests; /* one for each */
 };
 

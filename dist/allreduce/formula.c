@@ -2,27 +2,12 @@
 
 #define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
 
-struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size,
-                                       size_t n_elems)
-{
-    const int n_segments = dt_algorithm_n_segments(algorithm, n_elems);
-    struct dt_traffic all = {0};
-    for (int s = 0; s < n_segments; s++) {
-        const size_t begin = dt_piece_begin(n_elems, s, n_segments),
-                     end = dt_piece_begin(n_elems, s + 1, n_segments);
-        const struct dt_traffic sent = algorithm->formula(size, end - begin);
-        all.messages += sent.messages;
-        all.elements += sent.elements;
-    }
-    return all;
-}
-
 struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
                                        size_t n_elems, const int *host_roots, struct dt_move *moves)
 {
     struct dt_traffic sent = {0};
-    for (int round = 0; round < dt_algorithm_n_rounds(algorithm, size, n_elems); round++) {
-        const int n = dt_algorithm_round(algorithm, rank, size, n_elems, round, moves);
+    for (int round = 0; round < algorithm->n_rounds(size, n_elems); round++) {
+        const int n = algorithm->round(rank, size, n_elems, round, moves);
         for (int i = 0; i < n; i++) {
             const bool counts = host_roots == NULL || host_roots[moves[i].peer] != host_roots[rank];
             if (counts && (moves[i].kind == DT_SEND || moves[i].kind == DT_SEND_INPUT)) {
@@ -43,15 +28,14 @@ int dt_allreduce_n_slices(const struct dt_comm *comm, size_t n_elems)
 struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *a, size_t n_elems)
 {
     if (a->shared == NULL) {
-        return dt_algorithm_formula(a->algorithm, a->comm->size, n_elems);
+        return a->algorithm->formula(a->comm->size, n_elems);
     }
     const int n_slices = dt_allreduce_n_slices(a->comm, n_elems);
     struct dt_traffic all = {0};
     for (int i = 0; i < n_slices; i++) {
         const size_t begin = dt_piece_begin(n_elems, i, n_slices),
                      end = dt_piece_begin(n_elems, i + 1, n_slices);
-        const struct dt_traffic slice =
-            dt_algorithm_formula(a->algorithm, a->comm->n_hosts, end - begin);
+        const struct dt_traffic slice = a->algorithm->formula(a->comm->n_hosts, end - begin);
         all.messages += slice.messages;
         all.elements += slice.elements;
     }

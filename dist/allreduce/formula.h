@@ -4,11 +4,8 @@
 
 #include "dist/allreduce/allreduce.h"
 
-/* All ranks together, by the formula of the algorithm. */
-struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size,
-                                       size_t n_elems);
 /* What one rank sends, counted move by move; with `host_roots`, each rank's host, to other hosts
- * alone. moves: room for dt_algorithm_max_moves. */
+ * alone. moves: room for DT_MAX_MOVES(size). */
 struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
                                        size_t n_elems, const int *host_roots,
                                        struct dt_move *moves);

@@ -180,8 +180,7 @@ static enum dt_status go_on(struct simulator *s, int rank)
 {
     struct rank *r = &s->ranks[rank];
     for (; r->round < s->n_rounds; end_round(s, r)) {
-        const int n =
-            dt_algorithm_round(s->algorithm, rank, s->size, s->n_elems, r->round, s->moves);
+        const int n = s->algorithm->round(rank, s->size, s->n_elems, r->round, s->moves);
         for (int i = 0; i < n; i++) {
             DT_TRY(begin_move(s, rank, &s->moves[i]));
         }
@@ -289,8 +288,7 @@ static bool open_ranks(struct simulator *s)
     s->ranks = calloc(n, sizeof *s->ranks);
     s->hosts = calloc(n, sizeof *s->hosts);
     s->locals = calloc(n, sizeof *s->locals);
-    s->moves =
-        calloc((size_t)dt_algorithm_max_moves(s->algorithm, s->size, s->n_elems), sizeof *s->moves);
+    s->moves = calloc((size_t)DT_MAX_MOVES(s->size), sizeof *s->moves);
     for (int i = 0; s->ranks != NULL && i < s->size; i++) {
         s->ranks[i].tail = &s->ranks[i].first;
     }
@@ -328,7 +326,7 @@ enum dt_status dt_simulate(const struct dt_algorithm *algorithm, int size, size_
                           .costs = costs,
                           .size = size,
                           .n_elems = n_elems,
-                          .n_rounds = dt_algorithm_n_rounds(algorithm, size, n_elems)};
+                          .n_rounds = algorithm->n_rounds(size, n_elems)};
     const enum dt_status status =
         open_ranks(&s) ? run(&s) : dt_error(DT_NO_MEMORY, "no memory to simulate %d ranks", size);
     if (status == DT_OK) {

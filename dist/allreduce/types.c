@@ -4,7 +4,7 @@
 #include "dist/compression/codec.h"
 
 #define MEANING(constant, name, meaning) meaning,
-#define ALGORITHM_MEANING(constant, name, c_name, gathers, pipelined, meaning) meaning,
+#define ALGORITHM_MEANING(constant, name, c_name, gathers, meaning) meaning,
 static const char *const meanings[DT_N_ALLREDUCE_TYPES] = {
     DT_ALLREDUCE_OTHER_LIST(MEANING) DT_ALGORITHM_LIST(ALGORITHM_MEANING)};
 

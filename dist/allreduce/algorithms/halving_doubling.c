@@ -4,8 +4,9 @@
  * ring's. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
 #include "dist/allreduce/algorithms/fold.h"
 
-int dt_halving_doubling_n_rounds(int size)
+int dt_halving_doubling_n_rounds(int size, size_t n_elems)
 {
+    (void)n_elems;
     const struct dt_fold fold = dt_fold_of(size);
     return 2 * fold.n_levels + (fold.n_extra > 0 ? 2 : 0);
 }

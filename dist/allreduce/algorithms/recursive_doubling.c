@@ -2,8 +2,9 @@
  * both add. log2 n rounds: the fewest there are, so the quickest for small vectors. */
 #include "dist/allreduce/algorithms/fold.h"
 
-int dt_recursive_doubling_n_rounds(int size)
+int dt_recursive_doubling_n_rounds(int size, size_t n_elems)
 {
+    (void)n_elems;
     const struct dt_fold fold = dt_fold_of(size);
     return fold.n_levels + (fold.n_extra > 0 ? 2 : 0);
 }

@@ -1,14 +1,10 @@
 /* Tree: sums go up a binomial tree to rank 0 and down again, in 2 log2 n rounds. Few messages, but
- * each of the whole vector. */
+ * each of the whole vector, a large one in segments. */
 #include "dist/allreduce/algorithms/fold.h"
-
-int dt_tree_n_rounds(int size)
-{
-    return 2 * dt_log2_ceil(size);
-}
+#include "dist/allreduce/algorithms/segments.h"
 
 /* Level l joins ranks that are 2^l apart, of which the lower one is a multiple of 2^(l + 1). */
-int dt_tree_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
+static int segment_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
     const int n_levels = dt_log2_ceil(size);
     const bool up = round < n_levels;
@@ -27,8 +23,24 @@ int dt_tree_round(int rank, int size, size_t n_elems, int round, struct dt_move 
     return 0;
 }
 
+static int depth_of(int size)
+{
+    return 2 * dt_log2_ceil(size);
+}
+
+int dt_tree_n_rounds(int size, size_t n_elems)
+{
+    return dt_segments_n_rounds(depth_of(size), n_elems);
+}
+
+int dt_tree_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
+{
+    return dt_segments_round(segment_round, depth_of(size), rank, size, n_elems, round, moves);
+}
+
 struct dt_traffic dt_tree_formula(int size, size_t n_elems)
 {
     const uint64_t n_edges = (uint64_t)size - 1;
-    return (struct dt_traffic){.messages = 2 * n_edges, .elements = 2 * n_edges * n_elems};
+    return (struct dt_traffic){.messages = 2 * n_edges * (uint64_t)dt_n_segments(n_elems),
+                               .elements = 2 * n_edges * n_elems};
 }

@@ -104,9 +104,7 @@ static struct dt_step_traffic messages_of(const struct dt_algorithm *algorithm,
 {
     struct senders s = {
         .algorithm = algorithm, .codec = codec, .comm = comm, .shared = shared, .sync = sync};
-    const size_t n_elems = sync->n_buckets > 0 ? sync->buckets[sync->n_buckets - 1].end : 0;
-    s.moves =
-        calloc((size_t)dt_algorithm_max_moves(algorithm, size_of(&s), n_elems), sizeof *s.moves);
+    s.moves = calloc((size_t)DT_MAX_MOVES(size_of(&s)), sizeof *s.moves);
     const struct dt_step_traffic most =
         s.moves != NULL ? of_all(&s) : (struct dt_step_traffic){.known = false};
     free(s.moves);

@@ -1,5 +1,6 @@
 /* The simulator against what is known: the closed forms of the textbooks, the formulas' totals,
  * what hosts that share a link must come to, and schedules that are wrong. */
+#include "dist/allreduce/algorithms/segments.h"
 #include "dist/allreduce/formula.h"
 #include "dist/allreduce/simulate.h"
 #include "tests/lib/check.h"
@@ -117,8 +118,9 @@ static void check_many(void)
 
 /* ---- wrong schedules */
 
-static int two_rounds(int size)
+static int two_rounds(int size, size_t n_elems)
 {
+    (void)n_elems;
     (void)size;
     return 2;
 }

@@ -11,8 +11,9 @@ static float mark(int rank, size_t i)
     return (float)(1 << rank);
 }
 
-static int three_rounds(int size)
+static int three_rounds(int size, size_t n_elems)
 {
+    (void)n_elems;
     (void)size;
     return 3;
 }
