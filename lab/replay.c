@@ -195,7 +195,7 @@ static enum dt_status run_all(struct run *run)
             return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever",
                             p->algorithm->name, p->size, rank);
         }
-        p->sent[rank] = dt_wire_total(run->wires[rank]);
+        p->sent[rank] = dt_wire_sent(run->wires[rank]).all;
     }
     return DT_OK;
 }

@@ -57,7 +57,7 @@ static enum dt_status split_passes(struct dt_trainer *t, const struct dt_batch *
 
 /* The time that it waits for weights counts as communication. */
 static enum dt_status forward(struct dt_trainer *t, struct dt_strategy_step *step,
-                              struct dt_pass *pass, struct dt_step_clock *clock)
+                              const struct dt_pass *pass, struct dt_step_clock *clock)
 {
     const double before_s = t->strategy->pass_times.waiting_s;
     DT_TRY(dt_strategy_forward(step, t->network, pass));
@@ -77,11 +77,11 @@ enum dt_status dt_step_passes(struct dt_trainer *t, const struct dt_batch *batch
     const int k = t->roles.works ? (int)t->config.accumulate : 0;
     for (int m = 0; m < k; m++) {
         const struct dt_batch micro = micro_batch(batch, m, k);
-        struct dt_pass pass = {.batch = &micro,
-                               .training = true,
-                               .accumulate = m > 0,
-                               .seed = (uint64_t)t->config.seed,
-                               .trace = t->strategy->trace};
+        const struct dt_pass pass = {.batch = &micro,
+                                     .training = true,
+                                     .accumulate = m > 0,
+                                     .seed = (uint64_t)t->config.seed,
+                                     .trace = t->strategy->trace};
         DT_TRY(gather(t, &pass));
         lap(clock, DT_PHASE_DATA);
         DT_TRY(forward(t, step, &pass, clock));

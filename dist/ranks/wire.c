@@ -49,35 +49,16 @@ void dt_wire_close(struct dt_wire *wire)
     }
 }
 
-static void add(struct dt_wire_count *total, const struct dt_wire_count *more)
-{
-    total->messages += more->messages;
-    total->bytes += more->bytes;
-}
-
-struct dt_wire_count dt_wire_total(const struct dt_wire *wire)
-{
-    struct dt_wire_count total = {0};
-    for (int i = 0; i < wire->size; i++) {
-        add(&total, &wire->sent[i]);
-    }
-    return total;
-}
-
-struct dt_wire_count dt_wire_between_hosts(const struct dt_wire *wire)
-{
-    const int *roots = wire->host_roots;
-    struct dt_wire_count total = {0};
-    for (int i = 0; i < wire->size; i++) {
-        if (roots == NULL || roots[i] != roots[wire->rank]) {
-            add(&total, &wire->sent[i]);
-        }
-    }
-    return total;
-}
-
 struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire)
 {
-    return (struct dt_wire_sent){.all = dt_wire_total(wire),
-                                 .between_hosts = dt_wire_between_hosts(wire)};
+    const int *roots = wire->host_roots;
+    struct dt_wire_sent sent = {0};
+    for (int i = 0; i < wire->size; i++) {
+        const bool leaves = roots == NULL || roots[i] != roots[wire->rank];
+        sent.all.messages += wire->sent[i].messages;
+        sent.all.bytes += wire->sent[i].bytes;
+        sent.between_hosts.messages += leaves ? wire->sent[i].messages : 0;
+        sent.between_hosts.bytes += leaves ? wire->sent[i].bytes : 0;
+    }
+    return sent;
 }

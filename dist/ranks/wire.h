@@ -61,10 +61,7 @@ enum dt_status dt_wire_receive(struct dt_wire *wire, int peer, int tag, void *by
 enum dt_status dt_wire_test(struct dt_wire *wire, struct dt_wire_request *request, bool *done);
 void dt_wire_close(struct dt_wire *wire); /* NULL is fine */
 
-struct dt_wire_count dt_wire_total(const struct dt_wire *wire); /* sent by this rank, to all */
-struct dt_wire_count
-dt_wire_between_hosts(const struct dt_wire *wire); /* of these, to those on other hosts */
-struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire); /* both */
+struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire);
 
 /* Opens the wires of `size` ranks, wires[0] to wires[size - 1], which are closed together, in any
  * order. A message is handed over when both sides have asked for it, and not before: what works

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
+
 _Static_assert(DT_MAX_LAYERS <= DT_MAX_MATRICES, "a dense layer is a matrix");
 
 struct dt_codec_layout dt_matrices_of(const struct dt_model *model)
@@ -62,4 +64,22 @@ static enum dt_status open_encoding(const struct dt_dist_spec *dist, const struc
     return DT_OK;
 }
 
-const struct dt_compression_ops dt_compression = {.check = check_sums, .open = open_encoding};
+/* What a codec makes of them would come back at the next step: nobody else writes there. */
+static enum dt_status clear_gaps(const struct dt_strategy_spec *spec, float *arena, size_t begin,
+                                 size_t end)
+{
+    static const float zeros[DT_PARAM_ALIGN];
+    const struct dt_model *model = spec->model;
+    for (int i = 0; i < model->n_params; i++) {
+        const size_t gap = model->params[i].offset + model->params[i].n_elems,
+                     n = dt_round_up(gap, DT_PARAM_ALIGN) - gap;
+        if (n > 0 && gap >= begin && gap < end) {
+            DT_TRY(
+                spec->backend->ops->copy_in(spec->backend, arena + gap, zeros, n * sizeof *zeros));
+        }
+    }
+    return DT_OK;
+}
+
+const struct dt_compression_ops dt_compression = {
+    .check = check_sums, .open = open_encoding, .clear_gaps = clear_gaps};

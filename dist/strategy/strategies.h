@@ -34,6 +34,9 @@ struct dt_compression_ops {
     enum dt_status (*check)(const struct dt_strategy_spec *spec, const char **key);
     enum dt_status (*open)(const struct dt_dist_spec *dist, const struct dt_model *model,
                            struct dt_encoding *out); /* the caller frees its codec */
+    /* Zeros between the parameters in elements [begin, end) of an arena. */
+    enum dt_status (*clear_gaps)(const struct dt_strategy_spec *spec, float *arena, size_t begin,
+                                 size_t end);
 };
 
 /* The rows that a program links. */

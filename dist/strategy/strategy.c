@@ -1,8 +1,7 @@
-#include "dist/strategy/strategy.h"
+#include "dist/strategy/strategies.h"
 
 #include <stdlib.h>
 
-#include "base/arithmetic.h"
 #include "base/clock.h"
 
 void dt_strategy_close(struct dt_strategy *strategy)
@@ -89,23 +88,14 @@ struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy,
     return step;
 }
 
-/* Between parameters there are zeros, whatever a codec makes of these: nobody else writes there, so
- * it would come back at the next step.
- */
+/* Between parameters there are zeros, whatever a codec makes of these. */
 static enum dt_status clear_gaps(const struct dt_strategy *strategy, float *memory, size_t begin,
                                  size_t end)
 {
-    static const float zeros[DT_PARAM_ALIGN];
-    const struct dt_model *model = strategy->spec.model;
-    struct dt_backend *backend = strategy->spec.backend;
-    for (int i = 0; i < model->n_params && strategy->spec.encoding.codec != NULL; i++) {
-        const size_t gap = model->params[i].offset + model->params[i].n_elems,
-                     n = dt_round_up(gap, DT_PARAM_ALIGN) - gap;
-        if (n > 0 && gap >= begin && gap < end) {
-            DT_TRY(backend->ops->copy_in(backend, memory + gap, zeros, n * sizeof *zeros));
-        }
-    }
-    return DT_OK;
+    const struct dt_strategy_spec *spec = &strategy->spec;
+    return spec->encoding.codec != NULL
+               ? spec->dist.rows->compression->clear_gaps(spec, memory, begin, end)
+               : DT_OK;
 }
 
 /* A dt_grad_ready_fn. */
@@ -132,13 +122,12 @@ enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_netw
 }
 
 enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network,
-                                    struct dt_pass *pass)
+                                    const struct dt_pass *pass)
 {
-    pass->poll = step->strategy->ops->poll != NULL ? poll : NULL;
-    pass->context = step;
-    const enum dt_status status = dt_network_backward(network, pass, ready, step);
-    pass->poll = NULL;
-    return status;
+    struct dt_pass polled = *pass;
+    polled.poll = step->strategy->ops->poll != NULL ? poll : NULL;
+    polled.context = step;
+    return dt_network_backward(network, &polled, ready, step);
 }
 
 bool dt_strategy_splits(const struct dt_strategy *strategy)

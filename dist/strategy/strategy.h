@@ -129,7 +129,7 @@ enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_netw
 /* The backward pass of the step's last micro-batch, its gradients on their way as they become
  * final. */
 enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network,
-                                    struct dt_pass *pass);
+                                    const struct dt_pass *pass);
 
 /* Whether the network is split over the ranks: opened for stages, and a step's passes are the
  * strategy's. */

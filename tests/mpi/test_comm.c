@@ -192,15 +192,15 @@ static void test_wire_counts(struct dt_comm *comm)
             CHECK_OK(dt_wire_test(wire, &requests[i], &done));
         }
     }
-    CHECK_INT(dt_wire_total(wire).messages, comm->size);
-    CHECK_INT(dt_wire_between_hosts(wire).messages, between.messages);
-    CHECK_INT(dt_wire_between_hosts(wire).bytes, between.bytes);
+    CHECK_INT(dt_wire_sent(wire).all.messages, comm->size);
+    CHECK_INT(dt_wire_sent(wire).between_hosts.messages, between.messages);
+    CHECK_INT(dt_wire_sent(wire).between_hosts.bytes, between.bytes);
     CHECK((between.messages > 0) == (comm->n_hosts > 1));
     dt_wire_close(wire);
     if (comm->across != NULL) { /* all on other hosts, but this one itself */
         CHECK_OK(dt_wire_open_mpi(comm->across, &wire));
         wire->sent[(comm->across->rank + 1) % comm->across->size].messages = 3;
-        CHECK_INT(dt_wire_between_hosts(wire).messages, 3);
+        CHECK_INT(dt_wire_sent(wire).between_hosts.messages, 3);
         dt_wire_close(wire);
     }
 }

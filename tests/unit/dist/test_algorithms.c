@@ -89,7 +89,7 @@ static void check_traffic(const struct dt_algorithm *algorithm, int size, size_t
     for (int r = 0; r < size; r++) {
         const struct dt_traffic of_rank =
             dt_algorithm_traffic(algorithm, r, size, n_elems, NULL, moves);
-        const struct dt_wire_count total = dt_wire_total(wires[r]);
+        const struct dt_wire_count total = dt_wire_sent(wires[r]).all;
         CHECK(total.messages == of_rank.messages &&
               total.bytes == of_rank.elements * sizeof(float));
         counted.messages += of_rank.messages;
@@ -187,7 +187,7 @@ static void check_bytes(const struct dt_algorithm *algorithm, int size, size_t n
     const struct dt_traffic t = algorithm->formula(size, n_elems);
     uint64_t n_bytes = 0;
     for (int r = 0; r < size; r++) {
-        n_bytes += dt_wire_total(wires[r]).bytes;
+        n_bytes += dt_wire_sent(wires[r]).all.bytes;
     }
     CHECK_INT(n_bytes, codec->ops->summable ? dt_codec_bytes(codec, 0, t.elements)
                                             : t.messages * dt_codec_bytes(codec, 0, n_elems));

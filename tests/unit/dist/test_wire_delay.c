@@ -84,7 +84,7 @@ static void check_links(void)
         now_s = 13;
         CHECK(has_arrived(&a) && !has_arrived(&b));
         check_arrival(&b, 23);
-        CHECK(dt_wire_total(wires[ends[i][0]]).bytes == (ends[i][0] == ends[i][2] ? 200 : 100));
+        CHECK(dt_wire_sent(wires[ends[i][0]]).all.bytes == (ends[i][0] == ends[i][2] ? 200 : 100));
         close_wires();
     }
     open_wires(3, 10);
