@@ -95,7 +95,7 @@ int main(int argc, char **argv)
     const enum dt_status parsed = dt_args_parse(argc, argv, &dt_program, &args);
     const struct dt_command *command = args.command;
     if (command->ending == DT_ENDS_AT_ONCE) {
-        dt_stop_at_once();
+        dt_stop_at_once(dt_launch_leave);
     }
     if (parsed == DT_OK && command->alone != NULL) {
         enum dt_status s = is_first_copy() ? try_outputs(&args) : DT_OK;
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     }
     enum dt_status s = dt_world_open(&world);
     if (world.size == 1 && command->ending == DT_AGREES_WITH_OTHERS) {
-        dt_stop_at_once();
+        dt_stop_at_once(dt_launch_leave);
     }
     if (s == DT_OK) {
         s = dt_world_agree(&world, parsed);

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 
 #include "dist/strategy/facts/facts.h"
-#include "dist/strategy/pipeline/placement.h"
 
 /* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...",
  * to tell which one it is. */
@@ -19,23 +18,10 @@ static void describe_device(const struct dt_trainer *t, char *text, size_t size)
     }
 }
 
-/* Of weights, by this rank as a server. */
-static uint64_t held_bytes(const struct dt_trainer *t)
-{
-    struct dt_placement placement;
-    uint64_t n_elems = 0;
-    if (t->roles.server < 0) {
-        return 0;
-    }
-    dt_placement_make(&t->model, t->roles.n_servers, &placement);
-    for (int i = 0; i < t->model.n_params; i++) {
-        n_elems += placement.server_of[i] == t->roles.server ? t->model.params[i].n_elems : 0;
-    }
-    return n_elems * sizeof(float);
-}
-
 static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
 {
+    struct dt_strategy_facts facts;
+    dt_strategy_facts(t->strategy, &facts);
     memset(me, 0, sizeof *me); /* padding too: it travels */
     me->rank = t->world->rank;
     me->local_rank = t->world->local_rank;
@@ -44,7 +30,7 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
     describe_device(t, me->device, sizeof me->device);
     me->n_samples = t->set.data.samples.n;
     me->works = t->roles.works;
-    me->held = held_bytes(t);
+    me->held = facts.held_bytes;
 }
 
 enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 
 #define OUTLIVED_LIMIT_MS 5000
 #define OUTLIVING_MS 100
@@ -150,6 +151,14 @@ void dt_launch_end_job(const char *line, int code)
     dt_launch_abort(code);
     dt_sleep_ms(DT_LAUNCH_KILL_MS);
     _exit(code);
+}
+
+void dt_launch_leave(int signal_number)
+{
+    dt_file_abandon();
+    if (dt_launch_is_mpirun()) {
+        dt_launch_end_job("", 128 + signal_number);
+    }
 }
 
 /* MPI_Init would end the process with a code and lines of its own. A file that has taken the closed

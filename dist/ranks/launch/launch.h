@@ -45,6 +45,10 @@ bool dt_launch_abort(int code);
  * is none, this process ends all the same. */
 void dt_launch_end_job(const char *line, int code) __attribute__((noreturn));
 
+/* The last act of a process that a signal ends (dt_stop_at_once): a file that is half written goes
+ * with it, and under mpirun so does the job. */
+void dt_launch_leave(int signal_number);
+
 /* Before MPI_Init. DT_CONFIG: the connection to the launcher is closed. Makes MPI start under a
  * limit on the size of files (ulimit -f), which UCX's shared memory counts as; DT_IO: the limit is
  * too small for that of MPICH itself. */

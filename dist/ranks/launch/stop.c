@@ -6,10 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "dist/ranks/launch/launch.h"
-
-static bool at_once;
+static void (*last_act)(int signal_number); /* of a process that ends at once; NULL: it does not */
 static volatile sig_atomic_t stop_signal;
 static volatile time_t stopped_at_s; /* written by the handler alone */
 
@@ -25,7 +22,7 @@ static sigset_t stop_signals(void)
 
 void dt_stop_block(void)
 {
-    if (at_once) {
+    if (last_act != NULL) {
         return;
     }
     const sigset_t set = stop_signals();
@@ -48,10 +45,7 @@ static void on_signal(int signal_number)
 
 static void leave(int signal_number)
 {
-    dt_file_abandon();
-    if (dt_launch_is_mpirun()) {
-        dt_launch_end_job("", 128 + signal_number);
-    }
+    last_act(signal_number);
     const struct sigaction usual = {.sa_handler = SIG_DFL};
     const sigset_t set = stop_signals();
     sigaction(signal_number, &usual, NULL);
@@ -63,16 +57,16 @@ void dt_stop_install(void)
 {
     const sigset_t set = stop_signals();
     struct sigaction action = {
-        .sa_handler = at_once ? leave : on_signal, .sa_flags = SA_RESTART, .sa_mask = set};
+        .sa_handler = last_act != NULL ? leave : on_signal, .sa_flags = SA_RESTART, .sa_mask = set};
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-void dt_stop_at_once(void)
+void dt_stop_at_once(void (*last)(int signal_number))
 {
-    at_once = true;
+    last_act = last;
     dt_stop_install();
     if (stop_signal != 0) {
         raise(stop_signal);

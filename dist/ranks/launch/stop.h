@@ -15,8 +15,8 @@ void dt_stop_install(void); /* after MPI_Init, which replaces handlers; lets pen
 bool dt_stop_requested(void);
 int dt_stop_signal(void); /* the signal's number, or 0 */
 
-/* From now on a signal ends the process at once, one that has come before too; a file that is half
- * written goes with it. The functions above do nothing more. */
-void dt_stop_at_once(void);
+/* From now on a signal ends the process at once, one that has come before too, after a call of
+ * `last` (dt_launch_leave), in a signal handler. The functions above do nothing more. */
+void dt_stop_at_once(void (*last)(int signal_number));
 
 #endif

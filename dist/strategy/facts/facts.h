@@ -30,6 +30,7 @@ struct dt_strategy_facts {
     const char *why;       /* it is this one; or "" */
     int n_buckets, n_hosts;
     int n_servers;                        /* that hold the weights; 0: every rank does */
+    uint64_t held_bytes;                  /* of weights, by this rank as a server */
     int n_stages;                         /* of a pipeline; 0: it is none */
     struct dt_step_traffic traffic;       /* predicted */
     const struct dt_codec *codec;         /* of what is sent; NULL: floats */

@@ -5,11 +5,23 @@
 #include "dist/strategy/roles.h"
 #include "dist/strategy/servers/parameter_server.h"
 
+static uint64_t held_bytes(const struct dt_parameter_server *self)
+{
+    const struct dt_model *model = self->base.spec.model;
+    uint64_t n_elems = 0;
+    for (int i = 0; i < model->n_params; i++) {
+        n_elems +=
+            self->placement.server_of[i] == self->roles.server ? model->params[i].n_elems : 0;
+    }
+    return n_elems * sizeof(float);
+}
+
 static void facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
 {
     const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
     out->n_buckets = self->placement.n_pieces;
     out->n_servers = self->roles.n_servers;
+    out->held_bytes = self->roles.server >= 0 ? held_bytes(self) : 0;
     out->counted = true;
     out->sent = self->wire != NULL ? dt_wire_sent(self->wire) : out->sent;
     out->staleness = &self->staleness;

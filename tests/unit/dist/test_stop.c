@@ -1,5 +1,6 @@
 /* Signals: kept pending while MPI starts, noticed afterwards, and obeyed at once by those who
  * insist. */
+#include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
 
 #include <signal.h>
@@ -56,7 +57,7 @@ static void second_signal_later(int signal_number)
 static void at_once(int signal_number)
 {
     dt_stop_block();
-    dt_stop_at_once();
+    dt_stop_at_once(dt_launch_leave);
     dt_stop_block(); /* as when the world is opened */
     dt_stop_install();
     raise(signal_number);
@@ -66,7 +67,7 @@ static void at_once_with_one_pending(int signal_number)
 {
     dt_stop_block();
     raise(signal_number);
-    dt_stop_at_once();
+    dt_stop_at_once(dt_launch_leave);
 }
 
 static void at_once_after_one(int signal_number)
@@ -74,7 +75,7 @@ static void at_once_after_one(int signal_number)
     dt_stop_block();
     dt_stop_install();
     raise(signal_number);
-    dt_stop_at_once();
+    dt_stop_at_once(dt_launch_leave);
 }
 
 int main(void)
