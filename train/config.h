@@ -78,8 +78,8 @@ struct dt_config {
     int64_t threads;         /* 0: cores / local ranks */
 };
 
-/* How a configuration is written down, in checkpoints and in the run's folder. Training only hands
- * such texts on; its caller says which format they have (cli/config/config.h). */
+/* The text format of a configuration in checkpoints and in the run's folder. Training only hands
+ * such texts on; its caller chooses the format (cli/config/config.h). */
 struct dt_config_format {
     char *(*write)(
         const struct dt_config *config); /* every key; the caller frees; NULL: out of memory */

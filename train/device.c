@@ -203,7 +203,7 @@ static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, con
     return DT_OK;
 }
 
-/* From what all ranks found, which all of them know, and so with one result. */
+/* Every rank decides from the findings of all ranks, and so all decide alike. */
 static enum dt_status decide(const struct dt_config *config, const struct finding *all, int size,
                              struct dt_device_choice *out)
 {

@@ -1,4 +1,4 @@
-/* How a trainer takes its steps: chosen once, when it opens, among the drivers that the program
+/* A driver takes a trainer's steps: chosen once, when it opens, among the drivers that the program
  * names. */
 #ifndef DT_TRAIN_DRIVER_H
 #define DT_TRAIN_DRIVER_H
@@ -13,8 +13,8 @@ struct dt_step_results;
 
 struct dt_driver_ops {
     bool on_device; /* a device takes the steps, recorded: the host sees nothing within a step */
-    /* Whether the trainer wants it. Of a driver on a device this is asked before the strategy is
-     * open, too. NULL: always. */
+    /* Whether the driver fits this trainer. Drivers on a device are also asked before the strategy
+     * is open. NULL: always. */
     bool (*fits)(const struct dt_trainer *trainer);
     /* Local: the caller agrees. NULL: `own` stays NULL. */
     enum dt_status (*open)(struct dt_trainer *trainer, void **own);

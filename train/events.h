@@ -106,7 +106,7 @@ struct dt_memory_use {
     double gpu_all;
 };
 
-/* How a run ended, well or not. */
+/* The end of a run, well or not. */
 struct dt_end_event {
     struct dt_metrics test;
     const struct dt_learned
@@ -167,8 +167,8 @@ struct dt_event {
     };
 };
 
-/* Where events go; the status is the first failure of a sink. Between the run's event and its end
- * no sink fails: one that cannot write reports it once, and again at the end. */
+/* The receiver of events. emit returns the first sink's error. Between RUN and END sinks that
+ * cannot write warn once, and report it at END. */
 struct dt_emitter {
     enum dt_status (*emit)(void *context, struct dt_event *event);
     void *context;

@@ -71,8 +71,8 @@ struct dt_run_event dt_measure_start(const struct dt_trainer *t)
                                  .averaging = averaging_of(t)};
 }
 
-/* Of the pages in this process's memory, what others account for: of n processes that share a page,
- * each has an n-th (Linux's "proportional set size"). 0 where the system does not say. */
+/* The part of this process's memory that other processes account for: each of n processes that
+ * share a page has an n-th of it (Linux's "proportional set size"). 0: the system does not say. */
 static double bytes_of_others(void)
 {
     FILE *file = fopen("/proc/self/smaps_rollup", "re");

@@ -11,7 +11,7 @@ enum dt_status dt_measure_ranks(struct dt_trainer *trainer, struct dt_rank_info 
 /* The run's event before the first step, without roster and files. Local. */
 struct dt_run_event dt_measure_start(const struct dt_trainer *trainer);
 
-/* How far the run came, and this rank's times. Local. */
+/* Fills in the steps of the run so far, and this rank's times. Local. */
 void dt_measure_here(const struct dt_trainer *trainer, struct dt_end_event *out);
 /* The cost of the run: the ranks' times, into `ranks`, which has world->size elements, messages and
  * memory. Every rank calls it, after the last step. */

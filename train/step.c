@@ -38,7 +38,7 @@ static enum dt_status gather(struct dt_trainer *t, const struct dt_pass *pass)
     return dt_span_end(pass->trace, &span);
 }
 
-/* Of a network that is split over the ranks. The strategy tells where the time went. */
+/* The passes of a network that is split over the ranks. The strategy measures their times. */
 static enum dt_status split_passes(struct dt_trainer *t, const struct dt_batch *batch,
                                    struct dt_strategy_step *step, struct dt_step_clock *clock)
 {
@@ -100,7 +100,7 @@ enum dt_status dt_step_passes(struct dt_trainer *t, const struct dt_batch *batch
     return DT_OK;
 }
 
-/* Of one sample, if the answer is always 0; 1 at least, which is about what classes cost. */
+/* The loss per sample of predicting 0; at least 1, about one cross-entropy. */
 static double baseline_loss(const struct dt_trainer *t)
 {
     const struct dt_data_spec *d = &t->config.data;
@@ -221,9 +221,8 @@ static bool wants_norm(const struct dt_trainer *t, uint64_t step)
     return every > 0 && step % every == 0;
 }
 
-/* Of the steps that are taken together the last one's gradient is there: they end where it is
- * wanted, unless that made them short.
- */
+/* Steps that are taken together keep the last one's gradient: they end where its norm is wanted,
+ * unless that made them short. */
 static uint64_t until_norm(const struct dt_trainer *t, uint64_t limit)
 {
     const uint64_t every = norm_interval(t, t->state.step + 1);

@@ -1,4 +1,4 @@
-/* Where the time of a rank's steps goes: the one place that counts it. */
+/* The one place that counts the time of a rank's steps, by phase. */
 #ifndef DT_TRAIN_STEP_CLOCK_H
 #define DT_TRAIN_STEP_CLOCK_H
 

@@ -35,8 +35,8 @@ static enum dt_status emit(const struct run *run, struct dt_event event)
     return is_rank0(run) ? run->emitter->emit(run->emitter->context, &event) : DT_OK;
 }
 
-/* Of the whole run. max_steps counts the steps really taken, which after a change of the number of
- * ranks are not what the epochs would have at this number. */
+/* The steps left of the whole run. max_steps counts steps really taken; after a change of the
+ * number of ranks these differ from the steps that the epochs would have at this number. */
 static uint64_t steps_left(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;

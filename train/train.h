@@ -9,7 +9,7 @@ struct dt_trainer_parts;
 
 struct dt_saver;
 
-/* Who keeps a run: where it began, and its checkpoints. A program that wants none links none; there
+/* A saver keeps a run: its start, and its checkpoints. A program that wants none links none; there
  * is one in train/save/. All slots are mandatory. */
 struct dt_saver_ops {
     /* Finds the run's place, and the state and weights to begin with, if there are some. The caller

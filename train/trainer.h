@@ -78,8 +78,8 @@ struct dt_trainer {
  */
 void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model);
 
-/* How the training samples are shared out among `size` workers, seen from number `rank`. DT_CONFIG:
- * the batch does not go with the number of workers or samples. Local; `config->data` must fit the
+/* The share of worker `rank` of `size` in the training samples. DT_CONFIG: the batch does not go
+ * with the number of workers or samples. Local; `config->data` must fit the
  * model (dt_data_spec_fit). */
 enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size,
                                 struct dt_shard *out);
@@ -134,8 +134,8 @@ struct dt_step_results {
 enum dt_status dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit,
                                 struct dt_step_results *out);
 
-/* From the next step on, `trace` (borrowed) gets the spans; NULL: no trace. Not while a
- * GPU takes steps on its own. */
+/* Sends the spans of all further steps to `trace` (borrowed); NULL: to none. Not while a GPU takes
+ * steps on its own. */
 void dt_trainer_watch(struct dt_trainer *trainer, struct dt_trace *trace);
 
 /* The training has diverged, DT_NON_FINITE, if the mean loss is not a number, or a billion times

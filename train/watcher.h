@@ -1,5 +1,5 @@
-/* Whoever looks at a training from outside: a list, the same on every rank and empty in a plain
- * training, whose steps then pay a branch. train/watch/ has the watchers there are. */
+/* Watchers look at a training from outside. The list is the same on every rank, and empty in a
+ * plain training, whose steps then pay a branch. train/watch/ has the watchers. */
 #ifndef DT_TRAIN_WATCHER_H
 #define DT_TRAIN_WATCHER_H
 

@@ -19,7 +19,7 @@
 
 #include "base/status.h"
 
-/* Of elements [begin, end) of the vector, which are summed in place. What is added is added when
+/* A move of elements [begin, end) of the vector, which is summed in place. Additions happen when
  * the round ends, in the order of the moves. */
 enum dt_move_kind {
     DT_SEND,       /* to the peer, as they are when the round begins */
@@ -35,7 +35,7 @@ struct dt_move {
     size_t begin, end;
 };
 
-/* Of all ranks together, or of one. Empty messages count. */
+/* The traffic of all ranks together, or of one. Empty messages count. */
 struct dt_traffic {
     uint64_t messages, elements; /* sent */
 };
@@ -87,7 +87,7 @@ DT_ALGORITHM_LIST(DT_ALGORITHM_DECLARE)
 
 /* ---- what several of them share */
 
-/* Where piece i of `n_pieces` of a vector begins; piece n_pieces begins at its end. */
+/* The first element of piece i of `n_pieces` of a vector; piece n_pieces begins at its end. */
 static inline size_t dt_piece_begin(size_t n_elems, int i, int n_pieces)
 {
     return (size_t)((unsigned __int128)n_elems * (unsigned)i / (unsigned)n_pieces);

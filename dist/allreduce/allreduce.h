@@ -117,8 +117,8 @@ struct dt_allreduce_spec {
     struct dt_comm *comm; /* the world's, borrowed */
     struct dt_backend
         *backend; /* borrowed: in whose memory gradients lie; NULL: the program's own */
-    /* How the backend's devices add between themselves, of a module (model/device_module.h), where
-     * each rank has one of its own; or NULL. */
+    /* A module's sum between the backend's devices (model/device_module.h), where each rank has a
+     * device of its own; or NULL. */
     dt_allreduce_open_fn device_open;
     /* An algorithm's messages go over a wire of the caller's above `below`, which it owns, also
      * where it fails; NULL: over that itself. */

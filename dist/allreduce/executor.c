@@ -8,7 +8,7 @@ static bool encodes(const struct dt_executor *e)
     return e->feedback != NULL;
 }
 
-/* Of n numbers from `begin` of the array on, as they are sent. */
+/* The bytes in which n numbers from element `begin` of the array on are sent. */
 static size_t bytes_of(const struct dt_executor *e, size_t begin, size_t n)
 {
     return encodes(e) ? e->encoding.ops->bytes(e->encoding.codec, begin, n) : n * sizeof(float);
@@ -76,7 +76,7 @@ float *dt_executor_incoming(const struct dt_executor *e, int rank)
     return e->incoming + (e->algorithm->gathers ? (size_t)rank * e->n_elems : 0);
 }
 
-/* Where this rank's own encodings are. */
+/* This rank's own encodings. */
 static float *outgoing(const struct dt_executor *e)
 {
     return e->algorithm->gathers ? dt_executor_incoming(e, e->wire->rank)

@@ -1,11 +1,11 @@
-/* What an allreduce sends: by the textbooks' formula, and counted move by move. */
+/* The traffic of an allreduce: by the textbooks' formula, and counted move by move. */
 #ifndef DT_DIST_ALLREDUCE_FORMULA_H
 #define DT_DIST_ALLREDUCE_FORMULA_H
 
 #include "dist/allreduce/allreduce.h"
 
-/* What one rank sends, counted move by move; with `host_roots`, each rank's host, to other hosts
- * alone. moves: room for DT_MAX_MOVES(size). */
+/* The traffic of one rank, counted move by move; with `host_roots`, each rank's host, only the
+ * traffic to other hosts. moves: room for DT_MAX_MOVES(size). */
 struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
                                        size_t n_elems, const int *host_roots,
                                        struct dt_move *moves);
@@ -15,8 +15,7 @@ struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int
  * dt_piece_begin. */
 int dt_allreduce_n_slices(const struct dt_comm *comm, size_t n_elems);
 
-/* What all ranks together should send for a sum of so many elements, by the formula of `algorithm`.
- */
+/* The traffic of all ranks together for a sum of n_elems elements, by the algorithm's formula. */
 struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *allreduce, size_t n_elems);
 
 #endif

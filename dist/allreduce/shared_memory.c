@@ -41,7 +41,7 @@ static void shared_close(struct dt_allreduce *a)
 static const struct dt_allreduce_ops shared_ops = {
     .start = shared_start, .sent = shared_sent, .close = shared_close};
 
-/* Of this rank's slices, if it carries any. */
+/* Opens the wire and the executor for the slices that this rank carries, if it carries any. */
 static enum dt_status open_across(struct shared *self, const struct dt_allreduce_spec *spec)
 {
     struct dt_host_sum *sum = &self->sum;

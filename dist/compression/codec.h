@@ -63,9 +63,8 @@ enum dt_status dt_codec_open(const struct dt_codec_ops *const *codecs,
 struct dt_codec dt_codec_none(void);                                   /* numbers as they are */
 const struct dt_codec *dt_codec_or_none(const struct dt_codec *codec); /* where it is NULL */
 
-/* How many bytes n numbers become, whatever they are, that begin at `begin` of the array. Never
- * more than 4 n: where a codec saves nothing, they are sent as they are.
- */
+/* The encoded size of n numbers from element `begin` of the array on, whatever their values. Never
+ * more than 4 n: where a codec saves nothing, numbers are sent as they are. */
 size_t dt_codec_bytes(const struct dt_codec *codec, size_t begin, size_t n);
 /* draw: stochastic rounding is a function of it and of the numbers' places. */
 void dt_codec_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin,

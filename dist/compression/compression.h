@@ -42,12 +42,12 @@ struct dt_compression_spec {
 struct dt_codec;
 struct dt_error_feedback;
 
-/* What codec.h and error_feedback.h do, for a program that links them (encoder.c). */
+/* codec.h and error_feedback.h, for a program that links them (encoder.c). */
 struct dt_encoder_ops {
     enum dt_status (*open)(const struct dt_codec *codec, int rank, size_t n_elems,
                            struct dt_error_feedback **out);
     uint64_t (*draw)(struct dt_error_feedback *feedback);
-    /* What this rank brings along; if `gathers` is not set, only where something may be left. */
+    /* Encodes this rank's own input; if `gathers` is not set, only where a residual may be left. */
     void (*encode_input)(struct dt_error_feedback *feedback, bool gathers, uint64_t draw,
                          size_t begin, size_t end, float *values, void *bytes);
     size_t (*bytes)(const struct dt_codec *codec, size_t begin, size_t n);

@@ -69,7 +69,7 @@ static size_t onebit_bytes(const struct dt_codec *codec, size_t begin, size_t n)
     return n_bytes;
 }
 
-/* Of some columns: their numbers of each sign, added up and counted. */
+/* The numbers of each sign in some columns, added up and counted. */
 struct columns {
     float sums[2][AT_ONCE];
     uint32_t counts[2][AT_ONCE];

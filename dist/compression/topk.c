@@ -30,8 +30,8 @@ struct selection {
     size_t n_equal; /* how many of these are among the k */
 };
 
-/* Of the numbers that begin with the bits found so far, [low_bit + n_bits, 31), finds the next
- * n_bits, of which *n_left are to be sent. */
+/* Finds the next n_bits of the threshold among the numbers that begin with the bits found so far,
+ * [low_bit + n_bits, 31); *n_left of those numbers are to be sent. */
 static void select_bits(const float *from, size_t n, int low_bit, int n_bits,
                         struct selection *found)
 {

@@ -29,8 +29,8 @@ struct dt_request {
     uint64_t
         sequence; /* this is the communicator's n-th collective, from 1; the same on every rank */
     void *handle; /* the implementation's */
-    /* Of a collective that is built on top (dist/allreduce/host_sum.h), else NULL: does a piece of
-     * the work, says whether all is done. */
+    /* Does a piece of the work and returns whether all is done, for a collective that is built on
+     * top (dist/allreduce/host_sum.h); else NULL. */
     enum dt_status (*progress)(struct dt_request *request, bool *done);
     int slot; /* of `progress` */
 };

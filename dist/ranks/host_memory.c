@@ -19,9 +19,9 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* Where a host's first rank keeps the memory: its process, the number of the file there, and the
- * file's identity, because a rank that sees other processes (a container) may find a stranger's
- * file under that number. */
+/* The place of the memory that a host's first rank keeps: its process, the number of the file
+ * there, and the file's identity, because a rank that sees other processes (a container) may find a
+ * stranger's file under that number. */
 struct place {
     int64_t pid, fd; /* fd < 0: there is none */
     uint64_t device, inode;
@@ -60,7 +60,7 @@ static int open_place(const struct place *place)
     return fd;
 }
 
-/* Where a huge page may begin. */
+/* The next address at which a huge page may begin. */
 static void *map(int fd, size_t n_bytes)
 {
     const size_t n_room = n_bytes + DT_HUGE_PAGE;

@@ -3,7 +3,7 @@
 
 #include "dist/ranks/comm_mpi.h"
 
-/* Of ranks with the same number on their hosts. */
+/* Opens a communicator of the ranks that have the same number on their hosts. */
 static int open_across(struct dt_mpi_comm *self)
 {
     struct dt_comm *base = &self->base;

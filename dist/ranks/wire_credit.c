@@ -52,7 +52,7 @@ static enum dt_status take(struct credit_wire *self, const struct message *what,
     return DT_OK;
 }
 
-/* Of those held back the message with the highest tag. Two of one tag go to different ranks. */
+/* The held message with the highest tag. Two held messages of one tag go to different ranks. */
 static struct message *next_of(struct credit_wire *self)
 {
     struct message *next = NULL;

@@ -76,7 +76,7 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
                                                  : dt_mirrored_step_bucket(step, begin, n_elems);
 }
 
-/* Of this rank's share of all elements. */
+/* Every rank reports its own share of the elements. */
 enum dt_status dt_mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
     struct dt_host_step *host_step = dt_mirrored_of(strategy)->host_step;
@@ -109,7 +109,7 @@ static const struct dt_strategy_ops mirrored_ops = {.begin = dt_mirrored_begin,
                                                     .each_sum = dt_mirrored_each_sum,
                                                     .close = dt_mirrored_close};
 
-/* Of this rank alone: no other waits for it meanwhile. */
+/* Local: no other rank waits for this. */
 static enum dt_status open_own_steps(struct dt_strategy *strategy)
 {
     const struct dt_strategy_spec *spec = &strategy->spec;

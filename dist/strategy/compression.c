@@ -22,7 +22,7 @@ struct dt_codec_layout dt_matrices_of(const struct dt_model *model)
     return out;
 }
 
-/* Of the compressions any allreduce can add some, with a configuration alone. */
+/* From a configuration alone, to name the allreduce implementations that can add this encoding. */
 static enum dt_status check_sums(const struct dt_strategy_spec *spec, const char **key)
 {
     const struct dt_dist_spec *dist = &spec->dist;
@@ -64,7 +64,7 @@ static enum dt_status open_encoding(const struct dt_dist_spec *dist, const struc
     return DT_OK;
 }
 
-/* What a codec makes of them would come back at the next step: nobody else writes there. */
+/* Only codecs write into the gaps, and their numbers would come back at the next step. */
 static enum dt_status clear_gaps(const struct dt_strategy_spec *spec, float *arena, size_t begin,
                                  size_t end)
 {

@@ -16,8 +16,8 @@ struct dt_host_step {
                                void *context);
     void (*close)(struct dt_host_step *step);
 };
-/* Of struct dt_dist_rows. Where the ranks of a host cannot share their steps, or one does not want
- * to (shared_step of its spec), nothing changes. */
+/* The host_step_open of struct dt_dist_rows. Where the ranks of a host cannot share their steps, or
+ * one does not want to (shared_step of its spec), nothing changes. */
 enum dt_status dt_host_step_open(struct dt_mirrored *mirrored);
 
 struct dt_mirrored {
@@ -25,7 +25,8 @@ struct dt_mirrored {
     struct dt_grad_sync sync;
     struct dt_host_step *host_step; /* NULL: every rank takes its own steps */
     int n_stepped;                  /* buckets, of the step under way */
-    /* Of struct dt_allreduce_spec, with this struct as the context: sums may overtake. Or NULL. */
+    /* The wrap of struct dt_allreduce_spec, with this struct as its context, where sums may
+     * overtake; else NULL. */
     enum dt_status (*wrap)(struct dt_wire *below, void *context, struct dt_wire **out);
 };
 

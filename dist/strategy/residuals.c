@@ -42,7 +42,7 @@ static float *left_of(const struct dt_strategy *strategy)
     return strategy->feedback != NULL ? strategy->feedback->left : NULL;
 }
 
-/* From each worker to rank 0, or from there to each worker. */
+/* Rows travel from each worker to rank 0, or from rank 0 to each worker. */
 static enum dt_status move(struct dt_strategy *strategy, float *rows, bool to_first)
 {
     struct dt_comm *comm = strategy->spec.comm;
@@ -97,7 +97,7 @@ static int rank_beside(const struct dt_comm *comm, int rank, int k)
     return beside;
 }
 
-/* Where nothing is left, nothing is added: a rank's own numbers keep their bits. */
+/* A zero is not added: a rank's own numbers keep their bits. */
 static void move_elements(float *from, float *to, size_t begin, size_t end)
 {
     for (size_t i = begin; i < end && from != to; i++) {

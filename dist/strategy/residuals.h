@@ -26,8 +26,8 @@ enum dt_status dt_residuals_give_out(struct dt_strategy *strategy, float *rows);
  * encodes here, though something is left. Local. */
 bool dt_residuals_settle(const struct dt_strategy *strategy, float *rows);
 
-/* How many sums every worker has begun, which is where stochastic rounding stands. Local; rank 0
- * knows. */
+/* The number of sums that every worker has begun, from which stochastic rounding draws. Local; rank
+ * 0 knows. */
 uint64_t dt_residuals_draws(const struct dt_strategy *strategy);
 void dt_residuals_set_draws(struct dt_strategy *strategy, uint64_t n_draws);
 

@@ -21,7 +21,7 @@ struct dt_roles {
     int server;       /* this rank's number among the servers; -1: it is none */
 };
 
-/* Of rank `rank` of `size`. Local. DT_CONFIG: no worker would be left. */
+/* The roles as rank `rank` of `size` has them. Local. DT_CONFIG: no worker would be left. */
 enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
                              struct dt_roles *out);
 

@@ -28,9 +28,10 @@ struct dt_strategy_row {
     enum dt_status (*open)(const struct dt_strategy_spec *spec, struct dt_strategy **out);
 };
 
-/* Of a program that compresses (compression.h). */
+/* Compression, for a program that links it (compression.h). */
 struct dt_compression_ops {
-    /* Whether an allreduce can add what is sent: dt_strategy_check of mirrored weights. */
+    /* Checks that the allreduce can add encoded gradients: dt_strategy_check of mirrored weights.
+     */
     enum dt_status (*check)(const struct dt_strategy_spec *spec, const char **key);
     enum dt_status (*open)(const struct dt_dist_spec *dist, const struct dt_model *model,
                            struct dt_encoding *out); /* the caller frees its codec */

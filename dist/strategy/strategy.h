@@ -38,7 +38,7 @@ extern const char *const dt_strategy_names[];
 struct dt_strategy;
 struct dt_strategy_step;
 
-/* Of the passes of steps so far, of a strategy that runs them itself, or the forward pass alone. */
+/* The times of the passes so far, for a strategy that runs them, or the forward pass, itself. */
 struct dt_pass_times {
     double forward_s, backward_s, waiting_s;
 };
@@ -135,8 +135,8 @@ enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_net
  * strategy's. */
 bool dt_strategy_splits(const struct dt_strategy *strategy);
 
-/* Then instead: gather, forward, loss and backward, as far as they are this rank's, of the pass's
- * batch, the same on every rank. */
+/* The passes of such a step, instead of the two above: gather, forward, loss and backward over this
+ * rank's part of the network. The batch is the same on every rank. */
 enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network,
                                   struct dt_bound_samples *samples, const struct dt_pass *pass);
 

@@ -92,7 +92,7 @@ static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
 
 /* ---- the driver */
 
-/* Where nothing of a step has to pass through the host. */
+/* Fits where no part of a step has to pass through the host. */
 static bool fits(const struct dt_trainer *t)
 {
     const struct dt_device_module *module = t->device.module;

@@ -78,7 +78,7 @@ static enum dt_status check_files(const struct dt_run_dir *run)
     return DT_OK;
 }
 
-/* Where root would leave its files beside bin and etc. */
+/* A folder in which root would leave its files beside bin and etc. */
 enum dt_status dt_run_dir_check(const char *wanted)
 {
     struct stat root, info;

@@ -13,13 +13,13 @@
 #define MAX_EPOCHS 1000000    /* train.epochs */
 #define MAX_RANKS (1LL << 20) /* more than anyone has, and quick to count */
 
-/* Of what is saved; long double, for uint64_t as well as double. */
+/* Bounds of saved numbers; long double holds uint64_t as well as double. */
 struct bound {
     const char *name;
     long double value, low, high;
 };
 
-/* Of a state whose numbers of ranks and samples are within their bounds; 0 otherwise. */
+/* 0 if the state's numbers of ranks or samples are out of bounds. */
 static uint64_t steps_per_epoch(const struct dt_config *c, const struct dt_checkpoint_state *s)
 {
     if (s->world_size < 1 || s->world_size > MAX_RANKS || s->global_batch < s->world_size) {

@@ -26,7 +26,8 @@ static size_t n_image_words(const struct dt_learned *l)
     return (DT_LEARNED_WORST * dt_shape_elems(l->shape) + sizeof(uint64_t) - 1) / sizeof(uint64_t);
 }
 
-/* Of a convolution, or of a dense layer that sees a grey image. False: they are no images. */
+/* The weights of a convolution, or of a dense layer that sees a grey image, as images. False: they
+ * are none. */
 static bool find_filters(const struct dt_model *model, struct dt_learned *out)
 {
     const struct dt_block *b = &model->blocks[0];

@@ -17,7 +17,7 @@ struct dt_answer {
     double loss;        /* in nats: large is wrong, and sure of it */
 };
 
-/* Of the last evaluation, the same on every rank. */
+/* The answers of the last evaluation, the same on every rank. */
 struct dt_learned {
     struct dt_answers answers;        /* first: the evaluator's */
     char why_not[DT_ERROR_TEXT_SIZE]; /* there is nothing more to show; or "" */
@@ -37,8 +37,8 @@ struct dt_learned {
     struct dt_answer *others; /* the worst of all ranks */
 };
 
-/* From now on each run of the evaluator, which is open, is noted. Local: the caller agrees. The
- * caller closes it, also of a failure. DT_NO_MEMORY. */
+/* Notes each run of the open evaluator from now on. Local: the caller agrees. The caller closes it,
+ * also after a failure. DT_NO_MEMORY. */
 enum dt_status dt_learned_open(struct dt_evaluator *evaluator, struct dt_learned *out);
 void dt_learned_close(struct dt_learned *learned); /* a zeroed one is fine */
 

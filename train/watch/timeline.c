@@ -25,7 +25,7 @@ struct timeline {
 
 /* ---- taking notes */
 
-/* Of a bucket that has not begun while somebody watched. */
+/* Marks a bucket that began before the timeline did. */
 static const double not_begun = (double)NAN;
 
 static struct timeline *timeline_of(struct dt_trace *trace)

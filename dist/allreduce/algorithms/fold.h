@@ -14,7 +14,7 @@ static inline int dt_log2_ceil(int size)
     return n;
 }
 
-/* Of the first 2 n_extra ranks, the even ones give what they have to the next one and sit out until
+/* The even ranks among the first 2 n_extra give their vectors to the next rank and sit out until
  * they get the sum. */
 struct dt_fold {
     int n_active, n_levels; /* a power of two, and which */

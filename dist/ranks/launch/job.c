@@ -212,10 +212,9 @@ static const char *unreported(const struct dt_world *world, enum dt_status statu
     return line;
 }
 
-/* How long this rank leaves the job alive: for the one that has the word to print, and after a
- * stall for rank 0, which waited about as long, to write what became of the run. Not if rank 0 is
- * the silent one; nor if it is on a host that sees none silent, and would only tell the same later.
- */
+/* The time for which this rank leaves the job alive: the reporting rank prints first, and after a
+ * stall rank 0, which waited about as long, writes the end of the run. None if rank 0 is the silent
+ * one, or is on a host that sees no silent rank and would only report the same later. */
 static unsigned grace_ms(const struct dt_world *world, enum dt_status status)
 {
     const struct dt_comm *comm = world->comm;

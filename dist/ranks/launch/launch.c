@@ -86,8 +86,8 @@ int dt_launch_rank(void)
     return env_number(launcher == NULL ? "PMI_RANK" : launcher->rank);
 }
 
-/* Where MPICH's launcher listens to this process, or -1 when it was started otherwise: Slurm sets
- * PMI_FD too, but only this one counts the ranks of a host. */
+/* The descriptor on which MPICH's launcher listens to this process, or -1 without that launcher:
+ * Slurm sets PMI_FD too, but only this one counts the ranks of a host. */
 static int hydra_fd(void)
 {
     const char *fd = getenv("PMI_FD");

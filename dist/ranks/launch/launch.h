@@ -37,8 +37,7 @@ bool dt_launch_is_mpirun(void); /* MPICH's launcher started this process */
 bool dt_launch_abort(int code);
 #define DT_LAUNCH_KILL_MS 500
 
-/* A rank that has not the word leaves it so long to the one that has, which may be about to use it.
- */
+/* How long other ranks wait for the reporting rank to print first. */
 #define DT_LAUNCH_FIRST_SPEAKS_MS 1000
 
 /* As dt_launch_abort after saying `line` on stderr; and if the launcher does not answer, or there

@@ -29,8 +29,8 @@ void dt_stop_block(void)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-/* Whoever insists is obeyed: the second signal takes its default action. A launcher may deliver the
- * first one twice at once. */
+/* The first signal sets the flag; a second one, more than a second later, ends the process. A
+ * launcher may deliver the first one twice at once. */
 static void on_signal(int signal_number)
 {
     struct timespec now;

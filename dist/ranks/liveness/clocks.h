@@ -1,6 +1,6 @@
-/* How far apart the ranks' clocks are, by messages to rank 0 and back (Cristian 1989,
- * "Probabilistic clock synchronization"): what rank 0's clock says comes from half way, give or
- * take half the time that the two messages took; of several tries the quickest counts. */
+/* The difference between the ranks' clocks, by messages to rank 0 and back (Cristian 1989,
+ * "Probabilistic clock synchronization"): rank 0 read its clock half way through the exchange, give
+ * or take half of the exchange's time; of several tries the quickest counts. */
 #ifndef DT_DIST_RANKS_LIVENESS_CLOCKS_H
 #define DT_DIST_RANKS_LIVENESS_CLOCKS_H
 

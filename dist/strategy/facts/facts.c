@@ -13,7 +13,7 @@ const struct dt_facts_row *dt_facts_row_of(const struct dt_dist_spec *dist)
     return row != NULL && *row != NULL ? *row : &none;
 }
 
-/* Unless the row has another. */
+/* The default; a row may set another name. */
 static const char *adds_by(const struct dt_strategy *strategy)
 {
     const bool alone = !strategy->spec.dist.average;

@@ -1,6 +1,6 @@
-/* What strategies report of themselves, for people: names, numbers, and the messages and bytes that
- * a step costs, predicted by a formula and counted on the wire. No step needs it; a program that
- * reports nothing links none of it. */
+/* Facts that strategies report about themselves, for people: names, numbers, and the messages and
+ * bytes that a step costs, predicted by a formula and counted on the wire. No step needs it; a
+ * program that reports nothing links none of it. */
 #ifndef DT_DIST_STRATEGY_FACTS_FACTS_H
 #define DT_DIST_STRATEGY_FACTS_FACTS_H
 
@@ -15,15 +15,16 @@ struct dt_step_traffic {
     double messages_between, bytes_between; /* between hosts, of all ranks together */
 };
 
-/* How many steps others had taken between a worker's reading of the weights and the step with its
- * gradients, counted piece by piece; all zero where workers wait for each other. */
+/* Histogram of staleness: the steps that others took between a worker's reading of the weights and
+ * the step with its gradients, counted piece by piece; all zero where workers wait for each other.
+ */
 #define DT_STALENESS_BINS 256 /* the last one: so many or more */
 struct dt_staleness {
     uint64_t counts[DT_STALENESS_BINS];
 };
 
-/* What a strategy reports of itself. dt_strategy_facts sets allreduce, n_hosts and codec, and `why`
- * to ""; what a strategy leaves at zero, it does not have. */
+/* A strategy's facts. dt_strategy_facts sets allreduce, n_hosts and codec, and `why` to ""; a
+ * strategy leaves at zero the facts that it does not have. */
 struct dt_strategy_facts {
     const char *allreduce; /* its name, or the strategy's */
     const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */

@@ -1,4 +1,4 @@
-/* What mirrored weights report: their buckets, and the messages of the allreduce. */
+/* Facts of mirrored weights: their buckets, and the messages of the allreduce. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,8 +17,8 @@ static void facts(const struct dt_strategy *strategy, struct dt_strategy_facts *
     out->counted = dt_allreduce_sent(a, &out->sent);
 }
 
-/* Who sends: all ranks, each bucket as a whole; or those with the same number on their hosts,
- * slices of it. */
+/* The ranks that send: all of them, each bucket as a whole; or those with the same number on their
+ * hosts, slices of it. */
 struct senders {
     const struct dt_algorithm *algorithm;
     const struct dt_codec *codec;
@@ -44,7 +44,7 @@ static struct dt_wire_count encoded(const struct dt_codec *codec, size_t begin,
         .bytes = n_parts * dt_codec_bytes(codec, begin, traffic->elements / n_parts)};
 }
 
-/* What a rank sends of slice `slice` of all buckets of a step, or of that to other hosts. */
+/* The traffic of a rank for slice `slice` of all buckets of a step, or its part to other hosts. */
 static struct dt_wire_count of_rank(const struct senders *s, int rank, int slice,
                                     const int *host_roots)
 {

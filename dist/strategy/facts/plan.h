@@ -1,4 +1,4 @@
-/* What a step of a configuration would send. */
+/* The traffic of a step, predicted from a configuration. */
 #ifndef DT_DIST_STRATEGY_FACTS_PLAN_H
 #define DT_DIST_STRATEGY_FACTS_PLAN_H
 

@@ -52,7 +52,7 @@ static enum dt_status no_such_block(const struct dt_model *model, int i, const c
         names);
 }
 
-/* Where stage i ends, which begins with block `begin`. */
+/* The end of stage i, which begins with block `begin`. */
 static enum dt_status find_cut(const struct dt_model *model, const struct dt_pipeline_cut *cut,
                                int i, int begin, int *end)
 {

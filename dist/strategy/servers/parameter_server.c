@@ -111,8 +111,8 @@ static enum dt_status serve(struct dt_parameter_server *self, int piece, bool *d
 
 /* ---- the worker's side */
 
-/* Where what is sent lies. The gradients become what others will make of it, also those that stay
- * here. */
+/* Returns the message's bytes. The gradients become the numbers that others will decode, also those
+ * that stay here. */
 static const float *encode(struct dt_parameter_server *self, const struct dt_piece *p)
 {
     float *gradients = self->base.memory.grads + p->begin;

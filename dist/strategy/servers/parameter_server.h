@@ -8,7 +8,7 @@
 #include "dist/strategy/pipeline/placement.h"
 #include "dist/strategy/roles.h"
 
-/* Of a server that does not wait. */
+/* A worker's link to a server that does not wait. */
 enum dt_link_state { DT_LINK_IDLE, DT_LINK_RECEIVING, DT_LINK_HELD, DT_LINK_SENDING };
 
 /* Messages about one piece between a server and one worker. */
@@ -82,7 +82,7 @@ static inline size_t dt_server_piece_bytes(const struct dt_piece *piece)
     return (piece->end - piece->begin) * sizeof(float);
 }
 
-/* Of its gradients, as they are sent. */
+/* The bytes of a worker's gradients, as they are sent. */
 static inline size_t dt_server_push_bytes(const struct dt_parameter_server *self,
                                           const struct dt_piece *piece)
 {

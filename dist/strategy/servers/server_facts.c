@@ -1,4 +1,4 @@
-/* What servers report: their pieces, and the messages between them and the workers. */
+/* Facts of parameter servers: their pieces, and the messages between them and the workers. */
 #include <math.h>
 
 #include "dist/strategy/facts/plan.h"
