@@ -65,7 +65,7 @@ struct dt_draw {
     uint32_t begin;     /* of the batch, in that order */
     uint32_t n;         /* samples of the batch; may be 0 */
     uint32_t like_step; /* the first step in which every rank has as many as in this one: the same
-                           number on all ranks */
+                           number on all ranks; dt_shard_device_draw sets it */
     uint32_t first_id,
         id_stride; /* row i is sample first_id + i * id_stride of the whole data set */
 };

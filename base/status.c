@@ -1,11 +1,15 @@
 #include "base/status.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
+static void format_plainly(char *out, size_t size, const char *format, va_list args)
+{
+    vsnprintf(out, size, format, args);
+}
+
+dt_format_fn dt_error_format = format_plainly;
 
 static char error_text[DT_ERROR_TEXT_SIZE];
 static bool error_is_agreed;
@@ -23,7 +27,7 @@ enum dt_status dt_error(enum dt_status status, const char *format, ...)
     if (is_first()) {
         va_list args;
         va_start(args, format);
-        dt_text_format(error_text, sizeof error_text, format, args);
+        dt_error_format(error_text, sizeof error_text, format, args);
         va_end(args);
     }
     return status;
@@ -35,7 +39,7 @@ enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
     if (is_first()) {
         va_list args;
         va_start(args, format);
-        dt_text_format(error_text, sizeof error_text, format, args);
+        dt_error_format(error_text, sizeof error_text, format, args);
         va_end(args);
         const size_t used = strlen(error_text);
         snprintf(error_text + used, sizeof error_text - used, ": %s", strerror(error));
@@ -46,8 +50,11 @@ enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
 enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after)
 {
     char text[DT_ERROR_TEXT_SIZE];
-    snprintf(text, sizeof text, "%s%s%s", before, error_text, after);
-    dt_text_escape(text, error_text, sizeof error_text);
+    const bool agreed = error_is_agreed;
+    snprintf(text, sizeof text, "%s", error_text);
+    dt_error_clear();
+    (void)dt_error(status, "%s%s%s", before, text, after);
+    error_is_agreed = agreed;
     return status;
 }
 

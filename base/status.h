@@ -7,7 +7,9 @@
 #ifndef DT_BASE_STATUS_H
 #define DT_BASE_STATUS_H
 
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* X(name, exit code, meaning) */
 #define DT_STATUS_LIST(X)                                                            \
@@ -37,8 +39,7 @@ enum dt_status {
 
 /* Records the text of an error, unless one is already waiting to be printed (the first one is the
  * cause), and returns `status`, so that a failing function can end in `return dt_error(DT_CONFIG,
- * "...", ...)`. The text is one line: `<what is wrong, where> (<how to mend it>)`; what is not
- * printable is escaped (base/text.h). */
+ * "...", ...)`. The text is one line: `<what is wrong, where> (<how to mend it>)`. */
 enum dt_status dt_error(enum dt_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -46,6 +47,11 @@ enum dt_status dt_error(enum dt_status status, const char *format, ...)
  * whatever the call was for. */
 enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* How these texts are formatted: as by vsnprintf, until a program sets another function; dtrain
+ * escapes what a terminal would obey (dt_text_format). */
+typedef void (*dt_format_fn)(char *out, size_t size, const char *format, va_list args);
+extern dt_format_fn dt_error_format;
 
 /* Says that every rank has the waiting error, so that all leave together, and returns `status`: of
  * what dt_world_agree found, and of a verdict on what a collective gave to all ranks alike. Any

@@ -83,6 +83,7 @@ int main(int argc, char **argv)
 {
     struct dt_args args = {0};
     struct dt_world world = {0};
+    dt_error_format = dt_text_format;
     signal(SIGXFSZ, SIG_IGN); /* a file size limit and a closed pipe become errors of write() */
     signal(SIGPIPE, SIG_IGN);
     dt_stop_block();

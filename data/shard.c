@@ -15,13 +15,13 @@ static size_t leaf_begin(const struct dt_shard *shard, size_t n, int rank)
     return dt_min_size(n, leaf * slice_begin((n + leaf - 1) / leaf, rank, shard->size));
 }
 
-static size_t slice_size(size_t n, int rank, int size)
+size_t dt_shard_batch_of(const struct dt_shard *shard, int rank)
 {
-    return slice_begin(n, rank + 1, size) - slice_begin(n, rank, size);
+    return slice_begin(shard->global_batch, rank + 1, shard->size) -
+           slice_begin(shard->global_batch, rank, shard->size);
 }
 
-/* Samples that a rank keeps; in shard and replicate also what it goes through in an epoch. */
-static size_t rank_samples(const struct dt_shard *shard, int rank)
+size_t dt_shard_samples_of(const struct dt_shard *shard, int rank)
 {
     if (shard->mode != DT_SHARDING_SHARD) {
         return shard->n_total;
@@ -33,8 +33,8 @@ static size_t rank_samples(const struct dt_shard *shard, int rank)
 /* First of a rank's own samples in this step, and their number (shard, replicate). */
 static size_t rank_step(const struct dt_shard *shard, int rank, uint64_t step, size_t *n)
 {
-    const size_t n_mine = rank_samples(shard, rank),
-                 per_step = slice_size(shard->global_batch, rank, shard->size);
+    const size_t n_mine = dt_shard_samples_of(shard, rank),
+                 per_step = dt_shard_batch_of(shard, rank);
     const size_t begin = step < n_mine ? dt_min_size((size_t)step * per_step, n_mine) : n_mine;
     *n = dt_min_size(per_step, n_mine - begin);
     return begin;
@@ -67,7 +67,7 @@ struct dt_owned dt_shard_owned(const struct dt_shard *shard)
 {
     const bool all = shard->mode != DT_SHARDING_SHARD;
     return (struct dt_owned){
-        .n = rank_samples(shard, shard->rank),
+        .n = dt_shard_samples_of(shard, shard->rank),
         .first = all ? 0 : (uint32_t)shard->rank,
         .stride = all ? 1 : (uint32_t)shard->size,
     };
@@ -75,14 +75,14 @@ struct dt_owned dt_shard_owned(const struct dt_shard *shard)
 
 int dt_shard_capacity(const struct dt_shard *shard)
 {
-    size_t n = slice_size(shard->global_batch, shard->rank, shard->size);
+    size_t n = dt_shard_batch_of(shard, shard->rank);
     if (shard->mode ==
         DT_SHARDING_GLOBAL) { /* a shorter batch can give a rank one sample more than a full one */
         const size_t leaf = shard->leaf > 0 ? shard->leaf : 1, size = (size_t)shard->size,
                      most = dt_min_size(shard->global_batch, shard->n_total);
         n = dt_min_size(most, leaf * (((most + leaf - 1) / leaf + size - 1) / size));
     }
-    n = dt_min_size(n, rank_samples(shard, shard->rank));
+    n = dt_min_size(n, dt_shard_samples_of(shard, shard->rank));
     return n > 0 ? (int)n : 1;
 }
 
@@ -93,34 +93,11 @@ uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard)
     }
     uint64_t n_steps = 0;
     for (int rank = 0; rank < shard->size; rank++) {
-        const size_t per_step = slice_size(shard->global_batch, rank, shard->size);
-        const uint64_t n = (rank_samples(shard, rank) + per_step - 1) / per_step;
+        const size_t per_step = dt_shard_batch_of(shard, rank);
+        const uint64_t n = (dt_shard_samples_of(shard, rank) + per_step - 1) / per_step;
         n_steps = n > n_steps ? n : n_steps;
     }
     return n_steps;
-}
-
-/* Where a rank first has as many as in this step. */
-static uint64_t rank_like_step(const struct dt_shard *shard, int rank, uint64_t step)
-{
-    const size_t n_mine = rank_samples(shard, rank),
-                 per_step = slice_size(shard->global_batch, rank, shard->size);
-    const uint64_t n_full = n_mine / per_step, n_steps = (n_mine + per_step - 1) / per_step;
-    return step < n_full ? 0 : step < n_steps ? n_full : n_steps;
-}
-
-/* A rank's batches become no larger in the course of an epoch. */
-static uint64_t like_step(const struct dt_shard *shard, uint64_t step)
-{
-    if (shard->mode == DT_SHARDING_GLOBAL) {
-        return step < shard->n_total / shard->global_batch ? 0 : step;
-    }
-    uint64_t last = 0;
-    for (int rank = 0; rank < shard->size; rank++) {
-        const uint64_t like = rank_like_step(shard, rank, step);
-        last = like > last ? like : last;
-    }
-    return last;
 }
 
 struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step)
@@ -134,7 +111,6 @@ struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint6
                             .shuffle = shard->shuffle,
                             .begin = (uint32_t)begin,
                             .n = (uint32_t)n,
-                            .like_step = (uint32_t)like_step(shard, step),
                             .first_id = owned.first,
                             .id_stride = owned.stride};
 }

@@ -41,11 +41,18 @@ struct dt_owned {
 };
 struct dt_owned dt_shard_owned(const struct dt_shard *shard);
 
+/* Of a rank: the samples that it keeps, which in shard and replicate are also its epoch; and its
+ * part of a full batch in these modes. */
+size_t dt_shard_samples_of(const struct dt_shard *shard, int rank);
+size_t dt_shard_batch_of(const struct dt_shard *shard, int rank);
+
 int dt_shard_capacity(const struct dt_shard *shard);             /* largest batch of this rank */
 uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard); /* the same on every rank */
 
 /* This rank's batch of a step; empty when the rank ran out before the others. */
 struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step);
+/* The same with its like_step, for a device that takes recorded steps on its own. */
+struct dt_draw dt_shard_device_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step);
 /* Writes the rows and ids of this rank's batch (arrays of dt_shard_capacity elements) and returns
  * its size, which may be 0. */
 int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows,

@@ -49,8 +49,8 @@ struct dt_pass {
                         base/rng.h */
     void (*poll)(void *context); /* may be NULL; long host kernels call it a few times, on the
                                     calling thread, so that messages progress */
-    void *context;          /* of poll */
-    struct dt_trace *trace; /* observer of the pass's spans, or NULL; backends ignore it */
+    void *context;               /* of poll */
+    struct dt_trace *trace;      /* observer of the pass's spans, or NULL; backends ignore it */
 };
 
 /* A backend's plan for a network: chunk size, and memory it can save. All zero but `chunk` is

@@ -5,20 +5,9 @@
 
 #include "base/rng.h"
 
-static const char *const layer_names[] = {
+const char *const dt_layer_names[] = {
 #define DT_NAME(constant, name) [constant] = name,
     DT_LAYER_LIST(DT_NAME)};
-static const char *const activation_names[] = {DT_ACTIVATION_LIST(DT_NAME)};
-
-const char *dt_layer_name(enum dt_layer_type type)
-{
-    return layer_names[type];
-}
-
-const char *dt_activation_name(enum dt_activation activation)
-{
-    return activation_names[activation];
-}
 
 /* The parts of a block in execution order; a layer that must run before the block's last part opens
  * a new block. */
@@ -39,7 +28,7 @@ struct lowering {
 static enum dt_status layer_error(const struct lowering *l, const char *problem, const char *cure)
 {
     return dt_error(DT_CONFIG, "model.layers[%d] %s: %s (%s)", l->layer,
-                    layer_names[l->model->spec.layers[l->layer].type], problem, cure);
+                    dt_layer_names[l->model->spec.layers[l->layer].type], problem, cure);
 }
 
 /* For a layer with a window. An input of one pixel counts as flat. */
@@ -393,18 +382,4 @@ int dt_model_first_trained(const struct dt_model *model)
         b++;
     }
     return b;
-}
-
-double dt_block_flops(const struct dt_block *block)
-{
-    const double outputs = (double)dt_shape_elems(block->linear_out);
-    switch (block->linear) {
-    case DT_LINEAR_CONV:
-        return 2.0 * outputs * block->in.c * block->kernel * block->kernel;
-    case DT_LINEAR_DENSE:
-        return 2.0 * outputs * (double)dt_shape_elems(block->in);
-    case DT_LINEAR_NONE:
-        break;
-    }
-    return 0;
 }

@@ -1,4 +1,4 @@
-#include "model/network.h"
+#include "model/network_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static enum dt_status alloc_floats(struct dt_network *net, const char *what, con
 }
 
 /* Floats per sample in activations[index]. */
-static size_t sample_elems(const struct dt_model *model, int index)
+size_t dt_network_sample_elems(const struct dt_model *model, int index)
 {
     return dt_shape_elems(index == 0 ? model->spec.input : model->blocks[index - 1].out);
 }
@@ -64,8 +64,8 @@ static bool delta_over_output(const struct dt_model *model, const struct dt_netw
 }
 
 /* Floats per sample in deltas[i], or in chunk_deltas[i]. */
-static size_t delta_elems(const struct dt_model *model, const struct dt_network_plan *plan,
-                          bool of_chunk, int i)
+size_t dt_network_delta_elems(const struct dt_model *model, const struct dt_network_plan *plan,
+                              bool of_chunk, int i)
 {
     size_t largest = 0;
     for (int b = i; b < model->n_blocks; b += 2) {
@@ -93,26 +93,28 @@ static enum dt_status open_parts(struct dt_network *net, const struct dt_network
     const struct dt_network_plan *plan = &net->plan;
     const size_t n = (size_t)net->capacity;
     DT_TRY(open_memory(net, memory));
-    DT_TRY(alloc_floats(net, "the input", "", n * sample_elems(model, 0), &net->activations[0]));
+    DT_TRY(alloc_floats(net, "the input", "", n * dt_network_sample_elems(model, 0),
+                        &net->activations[0]));
     for (int b = 0; b < model->n_blocks; b++) {
         const size_t n_kept = b < plan->n_recomputed ? (size_t)plan->chunk : n;
         DT_TRY(alloc_floats(net, "the output of ", model->blocks[b].name,
-                            n_kept * sample_elems(model, b + 1), &net->activations[b + 1]));
+                            n_kept * dt_network_sample_elems(model, b + 1),
+                            &net->activations[b + 1]));
         DT_TRY(
             net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
     }
     for (int i = 0; i < 2; i++) {
-        const size_t n_chunk = (size_t)plan->chunk * delta_elems(model, plan, true, i);
-        DT_TRY(alloc_floats(net, "gradients of outputs", "", n * delta_elems(model, plan, false, i),
-                            &net->deltas[i]));
+        const size_t n_chunk = (size_t)plan->chunk * dt_network_delta_elems(model, plan, true, i);
+        DT_TRY(alloc_floats(net, "gradients of outputs", "",
+                            n * dt_network_delta_elems(model, plan, false, i), &net->deltas[i]));
         DT_TRY(alloc_floats(net, "gradients of outputs", "", n_chunk, &net->chunk_deltas[i]));
     }
     return DT_OK;
 }
 
-static enum dt_status open_network(const struct dt_model *model, struct dt_backend *backend,
-                                   int capacity, const struct dt_network_memory *memory,
-                                   const struct dt_network_plan *plan, struct dt_network **out)
+enum dt_status dt_network_open_planned(const struct dt_model *model, struct dt_backend *backend,
+                                       int capacity, const struct dt_network_memory *memory,
+                                       const struct dt_network_plan *plan, struct dt_network **out)
 {
     *out = NULL;
     struct dt_network *net = calloc(1, sizeof *net);
@@ -137,15 +139,7 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
                                struct dt_network **out)
 {
     const struct dt_network_plan plan = backend->ops->plan(backend, model, capacity);
-    return open_network(model, backend, capacity, memory, &plan, out);
-}
-
-enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend,
-                                          int capacity, const struct dt_network_memory *memory,
-                                          struct dt_network **out)
-{
-    const struct dt_network_plan plan = {.chunk = capacity};
-    return open_network(model, backend, capacity, memory, &plan, out);
+    return dt_network_open_planned(model, backend, capacity, memory, &plan, out);
 }
 
 void dt_network_close(struct dt_network *net)
@@ -176,24 +170,24 @@ enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples
 }
 
 /* The input of block `index`, from sample `first` on. */
-static float *activation_at(struct dt_network *net, int index, int first)
+float *dt_network_activation_at(struct dt_network *net, int index, int first)
 {
     if (index >= 1 && index <= net->plan.n_recomputed) {
         return net->activations[index];
     }
-    return net->activations[index] + (size_t)first * sample_elems(net->model, index);
+    return net->activations[index] + (size_t)first * dt_network_sample_elems(net->model, index);
 }
 
 /* The gradient of block b's output, from sample `first` on. */
-static float *delta_at(struct dt_network *net, int block, int first)
+float *dt_network_delta_at(struct dt_network *net, int block, int first)
 {
     if (within_chunk(net->model, block)) {
         return net->chunk_deltas[block % 2];
     }
     if (delta_over_output(net->model, &net->plan, block)) {
-        return activation_at(net, block + 1, first);
+        return dt_network_activation_at(net, block + 1, first);
     }
-    return net->deltas[block % 2] + (size_t)first * sample_elems(net->model, block + 1);
+    return net->deltas[block % 2] + (size_t)first * dt_network_sample_elems(net->model, block + 1);
 }
 
 /* The chunk of the batch that begins at sample `first`. */
@@ -212,15 +206,15 @@ static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_
 {
     const struct dt_span span = {.kind = kind, .block = b, .n_samples = pass->batch->n};
     DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(net->backend->ops->block_forward(net->states[b], net->params,
-                                            activation_at(net, b, pass->first),
-                                            activation_at(net, b + 1, pass->first), pass));
+    DT_TRY(net->backend->ops->block_forward(
+        net->states[b], net->params, dt_network_activation_at(net, b, pass->first),
+        dt_network_activation_at(net, b + 1, pass->first), pass));
     return dt_span_end(pass->trace, &span);
 }
 
 /* Blocks [begin, end) over the pass's samples. */
-static enum dt_status forward_blocks(struct dt_network *net, int begin, int end,
-                                     enum dt_span_kind kind, const struct dt_pass *pass)
+enum dt_status dt_network_forward_blocks(struct dt_network *net, int begin, int end,
+                                         enum dt_span_kind kind, const struct dt_pass *pass)
 {
     for (int b = begin; b < end; b++) {
         DT_TRY(forward_block(net, b, kind, pass));
@@ -237,29 +231,29 @@ enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *
         struct dt_pass part = *pass;
         part.batch = &chunk;
         part.first = first;
-        DT_TRY(forward_blocks(net, 0, n_spatial, DT_SPAN_FORWARD, &part));
+        DT_TRY(dt_network_forward_blocks(net, 0, n_spatial, DT_SPAN_FORWARD, &part));
     }
-    return forward_blocks(net, n_spatial, net->model->n_blocks, DT_SPAN_FORWARD, pass);
+    return dt_network_forward_blocks(net, n_spatial, net->model->n_blocks, DT_SPAN_FORWARD, pass);
 }
 
 enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *samples,
                                const struct dt_pass *pass)
 {
     const int n_blocks = net->model->n_blocks;
-    float *dlogits = pass->training ? delta_at(net, n_blocks - 1, pass->first) : NULL;
+    float *dlogits = pass->training ? dt_network_delta_at(net, n_blocks - 1, pass->first) : NULL;
     const struct dt_span span = {.kind = DT_SPAN_LOSS, .n_samples = pass->batch->n};
     DT_TRY(dt_span_begin(pass->trace, &span));
     DT_TRY(net->backend->ops->loss(net->backend, net->model->spec.loss, samples, pass->batch,
-                                   net->model->n_outputs, activation_at(net, n_blocks, pass->first),
-                                   dlogits));
+                                   net->model->n_outputs,
+                                   dt_network_activation_at(net, n_blocks, pass->first), dlogits));
     return dt_span_end(pass->trace, &span);
 }
 
-static enum dt_status backward_block(struct dt_network *net, int b, float *dy, float *dx,
-                                     const struct dt_pass *pass)
+enum dt_status dt_network_backward_block(struct dt_network *net, int b, float *dy, float *dx,
+                                         const struct dt_pass *pass)
 {
-    const float *x = activation_at(net, b, pass->first),
-                *y = activation_at(net, b + 1, pass->first);
+    const float *x = dt_network_activation_at(net, b, pass->first),
+                *y = dt_network_activation_at(net, b + 1, pass->first);
     const struct dt_span span = {
         .kind = DT_SPAN_BACKWARD, .block = b, .n_samples = pass->batch->n, .y = y, .dy = dy};
     DT_TRY(dt_span_begin(pass->trace, &span));
@@ -276,8 +270,9 @@ static enum dt_status backward_blocks(struct dt_network *net, int begin, int end
     const int trained = dt_model_first_trained(net->model);
     for (int b = end - 1; b >= begin && b >= trained; b--) {
         const struct dt_block *block = &net->model->blocks[b];
-        float *dx = b > trained ? delta_at(net, b - 1, pass->first) : NULL;
-        DT_TRY(backward_block(net, b, delta_at(net, b, pass->first), dx, pass));
+        float *dx = b > trained ? dt_network_delta_at(net, b - 1, pass->first) : NULL;
+        DT_TRY(
+            dt_network_backward_block(net, b, dt_network_delta_at(net, b, pass->first), dx, pass));
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
             DT_TRY(on_grad_ready(context, block->grad_begin, block->grad_end));
         }
@@ -298,56 +293,8 @@ enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass 
         part.first = first;
         part.accumulate = pass->accumulate || first > 0;
         part.more = !last;
-        DT_TRY(forward_blocks(net, 0, net->plan.n_recomputed, DT_SPAN_RECOMPUTE, &part));
+        DT_TRY(dt_network_forward_blocks(net, 0, net->plan.n_recomputed, DT_SPAN_RECOMPUTE, &part));
         DT_TRY(backward_blocks(net, 0, n_spatial, &part, last ? on_grad_ready : NULL, context));
     }
     return DT_OK;
-}
-
-float *dt_network_activation(struct dt_network *net, int block, int first)
-{
-    return activation_at(net, block, first);
-}
-
-enum dt_status dt_network_forward_stage(struct dt_network *net, int begin, int end,
-                                        const struct dt_pass *pass)
-{
-    return forward_blocks(net, begin, end, DT_SPAN_FORWARD, pass);
-}
-
-enum dt_status dt_network_backward_stage(struct dt_network *net, int begin, int end, float *dy,
-                                         float *dx, const struct dt_pass *pass)
-{
-    const int trained = dt_model_first_trained(net->model),
-              lowest = begin > trained ? begin : trained;
-    for (int b = end - 1; b >= lowest; b--) {
-        float *of_output = b == end - 1 && dy != NULL ? dy : delta_at(net, b, pass->first);
-        float *of_input = b > lowest ? delta_at(net, b - 1, pass->first) : dx;
-        DT_TRY(backward_block(net, b, of_output, of_input, pass));
-    }
-    return DT_OK;
-}
-
-float *dt_network_logits(struct dt_network *net)
-{
-    return net->activations[net->model->n_blocks];
-}
-
-float *dt_network_dlogits(struct dt_network *net)
-{
-    return delta_at(net, net->model->n_blocks - 1, 0);
-}
-
-size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states)
-{
-    const struct dt_network_plan plan = {0}; /* shares no memory */
-    size_t n_elems = 0;                      /* per sample */
-    for (int i = 0; i <= model->n_blocks; i++) {
-        n_elems += sample_elems(model, i);
-    }
-    for (int i = 0; i < 2; i++) {
-        n_elems += delta_elems(model, &plan, false, i) + delta_elems(model, &plan, true, i);
-    }
-    return sizeof(float) *
-           (model->arena_elems * (size_t)(2 + n_optimizer_states) + n_elems * (size_t)capacity);
 }

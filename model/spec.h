@@ -68,7 +68,7 @@ struct dt_model_spec {
     enum dt_loss loss;
 };
 
-const char *dt_layer_name(enum dt_layer_type type); /* "conv2d", as in the config */
-const char *dt_activation_name(enum dt_activation activation);
+/* "conv2d", "relu", as in the config. */
+extern const char *const dt_layer_names[], *const dt_activation_names[];
 
 #endif

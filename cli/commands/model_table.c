@@ -15,7 +15,7 @@ static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
 /* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
 static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
 {
-    const char *name = dt_layer_name(l->type);
+    const char *name = dt_layer_names[l->type];
     switch (l->type) {
     case DT_LAYER_CONV2D:
         snprintf(text, size, "%s %d %dx%d%s", name, l->size, l->kernel, l->kernel,
@@ -52,7 +52,7 @@ static void layers_text(const struct dt_model *model, int index, char *text, siz
         layer_text(l, one, sizeof one);
         const bool linear = l->type == DT_LAYER_CONV2D || l->type == DT_LAYER_DENSE;
         const char *activation =
-            linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_name(l->activation) : "";
+            linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_names[l->activation] : "";
         const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one,
                                activation[0] != '\0' ? ", " : "", activation);
         used += n > 0 ? (size_t)n : 0;

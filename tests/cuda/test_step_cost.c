@@ -115,7 +115,7 @@ static void run_steps(struct training *t, int n)
     struct dt_step_input inputs[2];
     int n_done = 0;
     for (int i = 0; i < n; i++) {
-        inputs[i].draw = dt_shard_draw(&t->shard, 0, 0);
+        inputs[i].draw = dt_shard_device_draw(&t->shard, 0, 0);
         inputs[i].update = dt_strategy_next(t->strategy, 0.001, inputs[i].draw.n, inputs[i].draw.n);
     }
     CHECK_OK(dt_step_graph.start(t->graph, inputs, n));

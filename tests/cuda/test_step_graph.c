@@ -66,7 +66,7 @@ static void end(struct session *session, struct outcome *out)
 static struct dt_step_input input_of(const struct plan *plan, struct session *session,
                                      uint32_t epoch, uint64_t step)
 {
-    struct dt_step_input input = {.draw = dt_shard_draw(&plan->shard, epoch, step)};
+    struct dt_step_input input = {.draw = dt_shard_device_draw(&plan->shard, epoch, step)};
     const double n = input.draw.n > 0 ? input.draw.n : 1;
     input.update = dt_optimizer_next(&session->optimizer, 0.1 / (1 + epoch + (double)step), 1 / n);
     return input;
@@ -223,8 +223,8 @@ static void check_failed_recording(dt_step_fn step, void *context, struct dt_bac
                                    const char *text)
 {
     struct dt_step_graph *graph;
-    const struct dt_step_input inputs[2] = {{.draw = dt_shard_draw(&whole, 0, 0)},
-                                            {.draw = dt_shard_draw(&whole, 0, 1)}};
+    const struct dt_step_input inputs[2] = {{.draw = dt_shard_device_draw(&whole, 0, 0)},
+                                            {.draw = dt_shard_device_draw(&whole, 0, 1)}};
     CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, step, context, &graph));
     CHECK_STATUS(dt_step_graph.start(graph, inputs, 2), DT_INTERNAL);
     CHECK_HAS(dt_error_text(), text);
@@ -269,7 +269,7 @@ static void check_stalled(void)
     struct dt_request request;
     snprintf(case_text, sizeof case_text, "a GPU that hangs");
     for (int i = 0; i < DT_MAX_RECORDED_STEPS; i++) {
-        inputs[i] = (struct dt_step_input){.draw = dt_shard_draw(&whole, 0, 0)};
+        inputs[i] = (struct dt_step_input){.draw = dt_shard_device_draw(&whole, 0, 0)};
     }
     CHECK_OK(dt_comm_open_self(&comm));
     CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));

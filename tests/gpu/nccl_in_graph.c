@@ -53,7 +53,7 @@ static double take_steps(struct sums *sums, const struct dt_comm *comm)
     struct dt_step_graph *graph;
     struct dt_step_input inputs[N_STEPS];
     for (int i = 0; i < N_STEPS; i++) {
-        inputs[i] = (struct dt_step_input){.draw = dt_shard_draw(&shard, 0, (uint64_t)i)};
+        inputs[i] = (struct dt_step_input){.draw = dt_shard_device_draw(&shard, 0, (uint64_t)i)};
     }
     CHECK_OK(dt_step_graph.open(sums->backend, sums->nccl, BATCH, sum_in_two, sums, &graph));
     double start_s = 0;

@@ -66,7 +66,7 @@ static void plan_steps(struct dt_trainer *t, int n, struct dt_step_input *inputs
     for (int i = 0; i < n; i++) {
         const uint64_t step = t->state.step_in_epoch + (uint64_t)i;
         const struct dt_shard *shard = &t->set.loader.shard;
-        inputs[i].draw = dt_shard_draw(shard, (uint32_t)t->state.epoch, step);
+        inputs[i].draw = dt_shard_device_draw(shard, (uint32_t)t->state.epoch, step);
         inputs[i].update = dt_strategy_next(t->strategy, dt_step_lr(t, step),
                                             dt_shard_step_samples(shard, step), inputs[i].draw.n);
     }

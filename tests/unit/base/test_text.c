@@ -86,6 +86,7 @@ static void test_error(void)
 
 int main(void)
 {
+    dt_error_format = dt_text_format;
     test_escape();
     test_full();
     test_all_points();

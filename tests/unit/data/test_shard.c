@@ -32,7 +32,7 @@ static void check_like_steps(enum dt_sharding mode, size_t n_total, size_t globa
         struct dt_draw draws[MAX_SIZE];
         for (int rank = 0; rank < size; rank++) {
             const struct dt_shard shard = make(mode, n_total, global_batch, rank, size, true);
-            draws[rank] = dt_shard_draw(&shard, 0, step);
+            draws[rank] = dt_shard_device_draw(&shard, 0, step);
             now[rank] = draws[rank].n;
         }
         like_step = memcmp(now, before, sizeof now) == 0 ? like_step : step;

@@ -1,0 +1,32 @@
+/* Draws for a device that takes recorded steps on its own. */
+#include "data/shard.h"
+
+/* The first step in which a rank has as many samples as in this one. */
+static uint64_t rank_like_step(const struct dt_shard *shard, int rank, uint64_t step)
+{
+    const size_t n_mine = dt_shard_samples_of(shard, rank),
+                 per_step = dt_shard_batch_of(shard, rank);
+    const uint64_t n_full = n_mine / per_step, n_steps = (n_mine + per_step - 1) / per_step;
+    return step < n_full ? 0 : step < n_steps ? n_full : n_steps;
+}
+
+/* A rank's batches become no larger in the course of an epoch. */
+static uint64_t like_step(const struct dt_shard *shard, uint64_t step)
+{
+    if (shard->mode == DT_SHARDING_GLOBAL) {
+        return step < shard->n_total / shard->global_batch ? 0 : step;
+    }
+    uint64_t last = 0;
+    for (int rank = 0; rank < shard->size; rank++) {
+        const uint64_t like = rank_like_step(shard, rank, step);
+        last = like > last ? like : last;
+    }
+    return last;
+}
+
+struct dt_draw dt_shard_device_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step)
+{
+    struct dt_draw draw = dt_shard_draw(shard, epoch, step);
+    draw.like_step = (uint32_t)like_step(shard, step);
+    return draw;
+}
