@@ -1,10 +1,8 @@
-"""Shared code of gpu-check's parts: running programs within a time limit, training, and recording results."""
+"""Shared code of gpu-check's parts: runs programs within a time limit, trains, and reports rows of one table."""
 import array
 import contextlib
 import glob
-import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -14,15 +12,15 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-
-from gpu import report
 
 HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # scripts/ of the sources, or share/dtrain where installed
 TOP = os.path.dirname(HERE)
 INSTALLED = not os.path.exists(os.path.join(TOP, "CMakeLists.txt"))
 CONFIGS = os.path.join(HERE if INSTALLED else TOP, "configs")
 SMALL = {"data.format": "synthetic", "model.layers.0.filters": 4, "model.layers.1.filters": 4, "model.layers.5.units": 16}
+FIGURES = ("us", "%", "times", "nodes", "TFLOP/s")  # units of numbers that mean nothing on fake CUDA
 
 
 class Failed(Exception):
@@ -48,24 +46,57 @@ class Check:
         self.args, self.env = args, dict(os.environ)
         self.folder = tempfile.mkdtemp(prefix="dtrain-gpu-check-")
         self.dtrain = installed_program() if INSTALLED else os.path.join(args.build, "dtrain")
-        self.part, self.deadline, self.n_runs = "", 0, 0
-        self.since = 0  # start of the next row's measurement
-        self.probe, self.record, self.clocks = {}, None, None  # set when known
+        self.part, self.deadline, self.n_runs = "there", 0, 0
+        self.there = {}  # what probe.look found
+        self.found, self.passed, self.below = {}, True, ""  # by part and row; whether no row failed; text for below the table
         if args.module:
             self.env["DTRAIN_CUDA_MODULE"] = os.path.abspath(args.module)
 
-    def program_id(self):
-        """A digest of the program; "" if there is none yet."""
-        if not os.path.exists(self.dtrain):
-            return ""
-        digest = hashlib.sha256()
-        beside = os.path.dirname(self.dtrain)
-        for path in (self.dtrain, self.args.module or os.path.join(beside, "libdtrain_cuda.so"),
-                     os.path.join(beside, "..", "lib", "dtrain", "libdtrain_cuda.so")):
-            if os.path.exists(path):
-                with open(path, "rb") as file:
-                    digest.update(file.read())
-        return digest.hexdigest()[:12]
+    def write(self, text):
+        """To the terminal and the report, which is complete at any moment, also after a kill."""
+        print(text, flush=True)
+        with open(self.args.report, "a") as file:
+            file.write(text + "\n")
+
+    def heading(self):
+        os.makedirs(os.path.dirname(self.args.report), exist_ok=True)
+        how = "on fake CUDA: times, rates and accuracies mean nothing" if self.args.dry_run else "with " + self.dtrain
+        self.write("\n## gpu-check, %s, %s\n" % (time.strftime("%Y-%m-%d %H:%M"), how))
+        self.write("| part | what | found | limit | |\n|---|---|---|---|---|")
+
+    def say(self, name, text, limit, verdict):
+        """One row of the table."""
+        cells = (self.part, name, text.replace("\n", "; ").replace("|", "\\|"), limit, verdict)
+        self.write("| %-9s | %-43s | %-33s | %-8s | %-7s |" % cells)
+        self.passed = self.passed and verdict not in ("FAIL", "cut")
+
+    def row(self, name, unit, function, *args, least=None, most=None):
+        """Reports function's number; or numbers, as median, min and max; or yes or no; or text. After a failure the next rows
+        follow, unless the part's time is up. Returns the value, or None."""
+        try:
+            found = function(*args)
+        except Cut as why:
+            raise Cut("in %s: %s" % (name, why)) from why
+        except Skipped as why:
+            return self.say(name, str(why), "", "skipped")
+        except Exception as why:
+            return self.say(name, str(why) or repr(why), "", "FAIL")
+        value = statistics.median(found) if isinstance(found, list) else found
+        text = text_of(value, unit)
+        text += " (%s to %s)" % (text_of(min(found)), text_of(max(found))) if isinstance(found, list) else ""
+        limit = "" if least is most is None else "<= " + text_of(most) if least is None else ">= " + text_of(least)
+        verdict = "FAIL" if value is False else "pass" if value is True else ""
+        if limit:
+            fine = value <= most if least is None else value >= least
+            verdict = "-" if self.args.dry_run and unit in FIGURES else "pass" if fine else "FAIL"
+        self.say(name, text, limit, verdict)
+        if not isinstance(value, (bool, str)):
+            self.found[self.part, name] = value
+        return value
+
+    def attach(self, name, text):
+        """Puts a program's output below the table."""
+        self.below += "\n%s:\n```\n%s\n```\n" % (name, text.strip())
 
     def lacks(self, needs):
         """The missing requirements of `needs`, each with a cure."""
@@ -73,86 +104,47 @@ class Check:
                  "MNIST": self.args.dry_run or glob.glob(self.args.data + "/t*-ubyte*")}
         help_of = {"the sources": "an installation has no sources", "the program": "no %s (the part build makes it)" % self.dtrain,
                    "MNIST": "no MNIST in %s (--data DIR)" % self.args.data, "mpiexec": "no mpiexec of MPICH"}
-        return [help_of.get(name, "no " + name) for name in needs if not there.get(name, self.probe.get(name))]
-
-    def measure(self, name, unit, function, *args):
-        """A row: function's number; or numbers, as median, min and max; or True, False or a text; or a dict of the row's own.
-
-        A failure is recorded, and later rows continue, unless the part's time is up.
-        """
-        if self.record.has(self.part, name):
-            return
-        row = {"name": name}
-        try:
-            found = function(*args)
-            if isinstance(found, list):
-                found = {"value": statistics.median(found), "min": min(found), "max": max(found), "n": len(found)}
-            found = found if isinstance(found, dict) else {"value": found}
-            if not all(math.isfinite(x) for x in found.values() if isinstance(x, float)):
-                raise Failed("not a finite number")  # JSON has none either
-            row.update(found, unit=unit)
-            row.update(self.clocks.between(self.since, time.monotonic()) if self.clocks and unit in report.CLOCKED else {})
-        except Cut as why:
-            raise Cut("in %s: %s" % (name, why)) from why
-        except Skipped as why:
-            row["skipped"] = str(why)
-        except Exception as why:
-            row["failed"] = str(why) or repr(why)
-        self.note(row)
-
-    def note(self, row):
-        self.record.add(self.part, row)
-        self.since = time.monotonic()
-        print(report.line(self.part, row), flush=True)
+        return [help_of.get(name, "no " + name) for name in needs if not there.get(name, self.there.get(name))]
 
     def run(self, command, env=None, each=None):
         """Returns its stdout and stderr. each: called with every line as it comes. Failed: it failed; Cut: the part's time is up."""
         name = os.path.basename(command[0])
         if self.deadline <= time.monotonic():
             raise Cut("before " + name)
-        with tempfile.TemporaryFile("w+", errors="replace") as output:
-            process = subprocess.Popen(command, env=dict(self.env, **(env or {})), stdin=subprocess.DEVNULL, stdout=output,
-                                       stderr=subprocess.STDOUT, start_new_session=True, cwd=TOP)
-            try:
-                self.follow(process, output, each)
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)  # its children, too
-                process.wait()
-            output.seek(0)
-            text = output.read()
-        code = process.returncode
-        if code != 0:
-            failed = Failed("%s ended with %d: %s" % (name, code, gist(text)))
-            if code == -signal.SIGKILL and self.deadline <= time.monotonic():
-                failed = Cut("in %s: %s" % (name, gist(text).split("\n")[-1]))
-            failed.code, failed.output = code, text
-            raise failed
-        return text
-
-    def follow(self, process, output, each):
-        """Waits until it ends, or the time is up."""
-        with open("/proc/self/fd/%d" % output.fileno(), errors="replace") as lines:
-            rest, over = "", False
-            while not over:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=min(0.1, max(0.01, self.deadline - time.monotonic())))
-                over = process.poll() is not None or self.deadline <= time.monotonic()
-                *whole, rest = (rest + lines.read()).split("\n")
-                for line in whole if each else ():
-                    each(line)
+        process = subprocess.Popen(command, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, start_new_session=True, cwd=TOP, text=True, errors="replace")
+        timer = threading.Timer(self.deadline - time.monotonic(), end, [process])
+        timer.start()
+        failed, lines = Failed(), []
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                if each:
+                    each(line.rstrip("\n"))
+            failed.code = process.wait()
+        finally:
+            timer.cancel()
+            end(process)  # its children, too
+            process.wait()
+        text = "".join(lines)
+        if failed.code == 0:
+            return text
+        failed.args = ("%s ended with %d: %s" % (name, failed.code, gist(text)),)
+        if failed.code == -signal.SIGKILL and self.deadline <= time.monotonic():
+            failed = Cut("in %s: %s" % (name, gist(text).split("\n")[-1]))
+        failed.output = text
+        raise failed
 
     def test_program(self, name):
-        """Runs one of tests/gpu, on fake CUDA or with the real libraries."""
+        """The path of one of tests/gpu, on fake CUDA or with the real libraries."""
         fake = "cuda" if name.startswith("test_") else "fakecuda"
-        folder = (fake, name) if self.args.dry_run else ("gpu", "gpu_" + name)
-        path = os.path.join(self.args.build, "tests", *folder)
+        path = os.path.join(self.args.build, "tests", *((fake, name) if self.args.dry_run else ("gpu", "gpu_" + name)))
         if not os.access(path, os.X_OK):
             raise Skipped("no %s (the part build makes it)" % path)
         return path
 
     def configured(self, settings, config="mnist.json"):
-        """dtrain's command line for a training with these settings."""
+        """dtrain's options for a training with these settings."""
         every = {"device": "cuda"}
         if self.args.dry_run:
             every.update(SMALL if config == "mnist.json" else {"data.format": "synthetic"})
@@ -170,18 +162,27 @@ class Check:
         return os.path.join(self.folder, str(self.n_runs))
 
     def ranks(self, n):
-        return [self.probe["mpiexec"].split()[0], "-np", str(n)]
+        return [self.there["mpiexec"], "-np", str(n)]
 
-    def train(self, settings, launcher=(), env=None, config="mnist.json"):
+    def train(self, settings, launcher=(), env=None):
         """Trains, and returns log, epoch records, and the checkpoint's tensors."""
         folder = self.new_folder()
-        log = self.run([*launcher, *self.command(settings, config, folder)], env)
+        log = self.run([*launcher, *self.command(settings, run=folder)], env)
         with open(os.path.join(folder, "metrics.jsonl")) as file:
             epochs = [r for r in map(json.loads, file) if r["type"] == "epoch"]
         return log, epochs, tensors(max(glob.glob(os.path.join(folder, "checkpoints", "*.safetensors"))))
 
-    def warn(self, text):
-        print("gpu-check: " + text, file=sys.stderr, flush=True)
+
+def end(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def text_of(value, unit=""):
+    if isinstance(value, (bool, str)):
+        return {True: "yes", False: "no"}.get(value, value)
+    number = "%.3g" % value if abs(value) < 0.1 else "%d" % value if value % 1 == 0 else "%.2f" % value
+    return (number + " " + unit).strip()
 
 
 def gist(text):

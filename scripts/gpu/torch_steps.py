@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times PyTorch's training step on the network of configs/mnist.json, its data on the device: for each batch, precision and way a
-line of JSON, {"batch": 128, "precision": "bf16", "way": "eager", "us": 612.3, "min": 610.1, "max": 640.0, "n": 7}, the median of n
-rounds, or with "error" in the place of the numbers; first the versions.
+line of JSON, {"name": "batch 128, bf16, eager", "us": [610.1, ...]}, of each round, or with "text", an error, instead; first the
+versions.
 
 eager     operation by operation, with the memory layout that is faster; the other ways take that one, too
 graph     the whole step recorded as one CUDA graph
@@ -105,16 +105,16 @@ class Bench:
 def measure(torch, args):
     bench, layouts = Bench(torch, args), {}
     for batch, precision, way in args.cases or ORDER:
-        line = {"batch": batch, "precision": precision, "way": way}
+        line = {"name": "batch %d, %s, %s" % (batch, precision, way)}
         try:
             found = []
             for layout in layouts.get((batch, precision)) or (torch.channels_last, torch.contiguous_format):
                 found.append((bench.microseconds(batch, precision, way, layout), layout))
             rounds, layout = min(found, key=lambda f: statistics.median(f[0]))
             layouts[batch, precision] = [layout]
-            line.update(us=statistics.median(rounds), min=min(rounds), max=max(rounds), n=len(rounds))
+            line["us"] = rounds
         except Exception as error:  # one way may be unavailable
-            line["error"] = "%s: %s" % (type(error).__name__, str(error).strip()[:300])
+            line["text"] = "%s: %s" % (type(error).__name__, str(error).strip()[:300])
         print(json.dumps(line), flush=True)
 
 
@@ -136,7 +136,8 @@ def main():
     if args.device == "cuda" and not torch.cuda.is_available():
         return 3
     torch.backends.cudnn.benchmark = True
-    print(json.dumps({"torch": torch.__version__, "CUDA": torch.version.cuda, "cuDNN": torch.backends.cudnn.version()}), flush=True)
+    versions = "torch %s, CUDA %s, cuDNN %s" % (torch.__version__, torch.version.cuda, torch.backends.cudnn.version())
+    print(json.dumps({"name": "versions", "text": versions}), flush=True)
     measure(torch, args)
     return 0
 
