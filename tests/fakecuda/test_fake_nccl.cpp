@@ -1,9 +1,9 @@
-/* The cases of test_fake_runtime.cpp about NCCL: rules that one rank can break alone, and those
- * that need two ranks. */
+/* Fake NCCL keeps NCCL's rules, and detects each rule that is broken on purpose: rules that one
+ * rank can break alone, and those that need two ranks. */
 #include <nccl.h>
 
-#include "tests/cuda/trace.h"
 #include "tests/fakecuda/fake_nccl.h"
+#include "tests/fakecuda/trace.h"
 
 static void settle(ncclComm_t comm)
 {
@@ -14,260 +14,200 @@ static void settle(ncclComm_t comm)
     CHECK_INT(state, ncclSuccess);
 }
 
-static ncclComm_t open_comm(int rank, int size, ncclUniqueId id)
-{
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    ncclComm_t comm;
-    CHECK_INT(ncclCommInitRankConfig(&comm, size, id, rank, &config), ncclInProgress);
-    settle(comm);
-    return comm;
-}
-
-static void close_comm(ncclComm_t comm)
-{
-    ncclCommFinalize(comm);
-    settle(comm);
-    CHECK_INT(ncclCommDestroy(comm), ncclSuccess);
-}
-
+/* A rank that is connected by its first sum. */
 struct rank {
     ncclComm_t comm;
-    cudaStream_t stream;
-    float *from, *x; /* the same, except with one rank, which has nothing to do in place */
+    stream on;
+    floats x, other; /* one rank has nothing to do in place, so it adds from `other` */
+    float *from;
+
+    rank(int number, int size, ncclUniqueId id) : from(size == 1 ? other : x)
+    {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        CHECK_INT(ncclCommInitRankConfig(&comm, size, id, number, &config), ncclInProgress);
+        settle(comm);
+        OK(set(on, from, 1));
+        add();
+        OK(cudaStreamSynchronize(on));
+    }
+    void start_sum() const
+    {
+        CHECK_INT(ncclAllReduce(from, x, n_elems, ncclFloat32, ncclSum, comm, on), ncclInProgress);
+    }
+    void add() const
+    {
+        start_sum();
+        settle(comm);
+    }
+    void record() const
+    {
+        OK(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal));
+    }
+    void close() const
+    {
+        ncclCommFinalize(comm);
+        settle(comm);
+        CHECK_INT(ncclCommDestroy(comm), ncclSuccess);
+    }
 };
 
-static void start_sum(const struct rank *self)
-{
-    CHECK_INT(
-        ncclAllReduce(self->from, self->x, n_elems, ncclFloat32, ncclSum, self->comm, self->stream),
-        ncclInProgress);
-}
-
-static void add(const struct rank *self)
-{
-    start_sum(self);
-    settle(self->comm);
-}
-
-/* Already connected by its first sum. */
-static struct rank open_rank(int rank, int size, ncclUniqueId id)
-{
-    float *x = device_floats();
-    const struct rank self = {open_comm(rank, size, id), new_stream(),
-                              size == 1 ? device_floats() : x, x};
-    OK(set(self.stream, self.from, 1));
-    add(&self);
-    OK(cudaStreamSynchronize(self.stream));
-    return self;
-}
-
-static struct rank only_rank(void)
+static ncclUniqueId new_id()
 {
     ncclUniqueId id;
     CHECK_INT(ncclGetUniqueId(&id), ncclSuccess);
-    return open_rank(0, 1, id);
+    return id;
 }
 
-static void close_rank(const struct rank *self)
+/* ---- one rank ---- */
+
+/* The rank records, and `then` happens to it. */
+static void recording(void (*then)(const rank &), bool started = true)
 {
-    close_comm(self->comm);
-    OK(cudaStreamDestroy(self->stream));
-    OK(cudaFree(self->x));
-    if (self->from != self->x) {
-        OK(cudaFree(self->from));
+    const rank self(0, 1, new_id());
+    self.record();
+    if (started) {
+        self.start_sum();
     }
+    then(self);
 }
 
-static void launch_and_destroy(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    OK(cudaGraphLaunch(exec, stream));
-    OK(cudaStreamSynchronize(stream));
-    OK(cudaGraphExecDestroy(exec));
-}
-
-static cudaGraphExec_t end_recording(cudaStream_t stream)
-{
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    OK(cudaStreamEndCapture(stream, &graph));
-    OK(cudaGraphInstantiate(&exec, graph, 0));
-    OK(cudaGraphDestroy(graph));
-    return exec;
-}
-
-static struct rank recording_rank(void)
-{
-    const struct rank self = only_rank();
-    OK(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal));
-    return self;
-}
-
-static void a_sum_that_is_driven_until_it_is_issued(void)
-{
-    const struct rank self = recording_rank();
-    add(&self);
-    OK(append(self.stream, self.x, 2));
-    launch_and_destroy(end_recording(self.stream), self.stream);
-    CHECK_NEAR(first_of(self.stream, self.x), 12, 0);
-    close_rank(&self);
-}
-
-static void work_while_a_thread_of_nccl_records(void)
-{
-    const struct rank self = recording_rank();
-    start_sum(&self);
-    append(self.stream, self.x, 2);
-}
-
-static void an_event_while_a_thread_of_nccl_records(void)
-{
-    const struct rank self = recording_rank();
-    start_sum(&self);
-    cudaEventRecord(new_event(), self.stream);
-}
-
-static void a_recording_that_ends_while_a_thread_of_nccl_records(void)
-{
-    const struct rank self = recording_rank();
-    start_sum(&self);
-    end_recording(self.stream);
-}
-
-static void one_rank_adds_nothing_in_place(void)
-{
-    const struct rank self = recording_rank();
-    const long n_before = fake_counts().n_enqueued;
-    CHECK_INT(ncclAllReduce(self.x, self.x, n_elems, ncclFloat32, ncclSum, self.comm, self.stream),
-              ncclSuccess);
-    CHECK_INT(fake_counts().n_enqueued, n_before);
-    OK(append(self.stream, self.x, 2));
-    launch_and_destroy(end_recording(self.stream), self.stream);
-    CHECK_INT(fake_last_graph().n_nodes, 1);
-    close_rank(&self);
-}
-
-static void finalized_before_its_graph(void)
-{
-    const struct rank self = recording_rank();
-    add(&self);
-    end_recording(self.stream);
-    ncclCommFinalize(self.comm);
-}
-
-static void aborted_before_its_graph(void)
-{
-    const struct rank self = recording_rank();
-    add(&self);
-    end_recording(self.stream);
-    ncclCommAbort(self.comm);
-}
-
-static void ended_in_a_thread_that_has_not_chosen_its_device(void)
+/* Ends the rank, on the second device, in a thread. */
+static void end_in_thread(bool chooses)
 {
     fake_options.n_devices = 2;
     OK(cudaSetDevice(1));
-    const struct rank self = only_rank();
-    std::thread([&self] { ncclCommAbort(self.comm); }).join();
-}
-
-static void ended_in_a_thread_that_has(void)
-{
-    fake_options.n_devices = 2;
-    OK(cudaSetDevice(1));
-    const struct rank self = only_rank();
-    std::thread([&self] {
-        OK(cudaSetDevice(1));
+    const rank self(0, 1, new_id());
+    std::thread([&] {
+        OK(cudaSetDevice(chooses));
         CHECK_INT(ncclCommAbort(self.comm), ncclSuccess);
     }).join();
-    OK(cudaStreamDestroy(self.stream));
-    OK(cudaFree(self.x));
-    OK(cudaFree(self.from));
 }
 
-/* Two ranks; the flags choose which of them record their second sum. */
-static void two_ranks(bool first_records, bool second_records)
+static void end_before_graph(const rank &self, ncclResult_t (*end)(ncclComm_t))
 {
-    ncclUniqueId id;
-    CHECK_INT(ncclGetUniqueId(&id), ncclSuccess);
-    fake_options.n_devices = 2;
-    const int parent = getpid(), rank = fork() == 0;
-    OK(cudaSetDevice(rank));
-    const struct rank self = open_rank(rank, 2, id);
-    if (rank == 0 ? first_records : second_records) {
-        OK(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal));
-        add(&self);
-        launch_and_destroy(end_recording(self.stream), self.stream);
-    } else {
-        add(&self);
-        OK(cudaStreamSynchronize(self.stream));
+    settle(self.comm);
+    new_graph(self.on);
+    end(self.comm);
+}
+
+static void a_sum_that_is_driven_until_it_is_issued(const rank &self)
+{
+    settle(self.comm);
+    OK(append(self.on, self.x, 2));
+    {
+        const graph exec(new_graph(self.on));
+        OK(cudaGraphLaunch(exec, self.on));
     }
-    CHECK_NEAR(first_of(self.stream, self.x), 4, 0);
-    close_rank(&self);
+    CHECK_NEAR(first_of(self.on, self.x), 12, 0);
+    self.close();
+}
+
+static void one_rank_adds_nothing_in_place(const rank &self)
+{
+    const long n_before = fake_counts().n_enqueued;
+    CHECK_INT(ncclAllReduce(self.x, self.x, n_elems, ncclFloat32, ncclSum, self.comm, self.on),
+              ncclSuccess);
+    CHECK_INT(fake_counts().n_enqueued, n_before);
+    OK(append(self.on, self.x, 2));
+    {
+        const graph exec(new_graph(self.on));
+    }
+    CHECK_INT(fake_last_graph().n_nodes, 1);
+    self.close();
+}
+
+/* ---- two ranks ---- */
+
+static void two_ranks(void (*body)(const rank &, int number))
+{
+    const ncclUniqueId id = new_id();
+    fake_options.n_devices = 2;
+    const int parent = getpid(), number = fork() == 0;
+    alarm(20); /* ends ranks that wait for each other's other sum */
+    OK(cudaSetDevice(number));
+    {
+        const rank self(number, 2, id);
+        body(self, number);
+        self.close();
+    }
     int status = 0;
     CHECK(getpid() != parent || (wait(&status) > 0 && status == 0));
 }
 
-static void both_ranks_record(void)
+static void add_in_graph(const rank &self)
 {
-    two_ranks(true, true);
+    self.record();
+    self.add();
+    const graph exec(new_graph(self.on));
+    OK(cudaGraphLaunch(exec, self.on));
+    OK(cudaStreamSynchronize(self.on));
 }
 
-static void one_rank_records(void)
+static void both_record(const rank &self, int)
 {
-    two_ranks(true, false);
+    add_in_graph(self);
+    CHECK_NEAR(first_of(self.on, self.x), 4, 0);
 }
+
+static void one_records(const rank &self, int number)
+{
+    if (number == 0) {
+        add_in_graph(self);
+    } else {
+        self.add();
+        OK(cudaStreamSynchronize(self.on));
+    }
+}
+
+static int gate[2];
 
 /* A sum in a graph, then one call by call, while the first rank's GPU is ahead of the second's: the
  * second launches its graph when the first has queried the end of its own three times. */
-static void unlike_progress(void)
+static void unlike_progress(const rank &self, int number)
 {
-    ncclUniqueId id;
-    int gate[2];
     char byte = 0;
-    CHECK_INT(ncclGetUniqueId(&id), ncclSuccess);
-    CHECK(pipe(gate) == 0);
-    fake_options.n_devices = 2;
-    const int parent = getpid(), rank = fork() == 0;
-    alarm(20); /* ends ranks that wait for each other's other sum */
-    OK(cudaSetDevice(rank));
-    const struct rank self = open_rank(rank, 2, id);
-    OK(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal));
-    add(&self);
-    const cudaGraphExec_t exec = end_recording(self.stream);
-    CHECK(rank == 0 || read(gate[0], &byte, 1) == 1);
-    OK(cudaGraphLaunch(exec, self.stream));
-    for (int i = 0; i < 3 && rank == 0; i++) {
-        CHECK_INT(cudaStreamQuery(self.stream), cudaErrorNotReady);
+    self.record();
+    self.add();
+    const graph exec(new_graph(self.on));
+    CHECK(number == 0 || read(gate[0], &byte, 1) == 1);
+    OK(cudaGraphLaunch(exec, self.on));
+    for (int i = 0; i < 3 && number == 0; i++) {
+        CHECK_INT(cudaStreamQuery(self.on), cudaErrorNotReady);
     }
-    CHECK(rank == 1 || write(gate[1], &byte, 1) == 1);
-    add(&self);
-    CHECK_NEAR(first_of(self.stream, self.x), 8, 0);
-    OK(cudaGraphExecDestroy(exec));
-    close_rank(&self);
-    int status = 0;
-    CHECK(getpid() != parent || (wait(&status) > 0 && status == 0));
+    CHECK(number == 1 || write(gate[1], &byte, 1) == 1);
+    self.add();
+    CHECK_NEAR(first_of(self.on, self.x), 8, 0);
 }
 
-int main(void)
+static const fake_case misuse[] = {
+    {"append: two threads use one graph at once",
+     [] { recording([](const rank &self) { append(self.on, self.x, 2); }); }},
+    {"cudaEventRecord: two threads use one graph at once",
+     [] { recording([](const rank &self) { cudaEventRecord(new_event(), self.on); }); }},
+    {"cudaStreamEndCapture: two threads use one graph at once",
+     [] { recording([](const rank &self) { new_graph(self.on); }); }},
+    {"in a thread whose device is 0, of a thing on device 1", [] { end_in_thread(false); }},
+    {"ncclCommFinalize waits for ever: there is a graph with a collective of the communicator",
+     [] { recording([](const rank &self) { end_before_graph(self, ncclCommFinalize); }); }},
+    {"ncclCommAbort waits for ever: there is a graph with a collective of the communicator",
+     [] { recording([](const rank &self) { end_before_graph(self, ncclCommAbort); }); }},
+    {"NCCL: collective 2 is part of a graph on one of ranks 0 and 1, and not on the other",
+     [] { two_ranks(one_records); }},
+};
+
+static const fake_case rules[] = {
+    {"driven until it is issued", [] { recording(a_sum_that_is_driven_until_it_is_issued); }},
+    {"one rank", [] { recording(one_rank_adds_nothing_in_place, false); }},
+    {"ended in a thread", [] { end_in_thread(true); }},
+    {"both ranks record", [] { two_ranks(both_record); }},
+    {"unlike progress", [] { two_ranks(unlike_progress); }},
+};
+
+int main()
 {
-    WORKS(a_sum_that_is_driven_until_it_is_issued);
-    ENDS(work_while_a_thread_of_nccl_records, "append: two threads use one graph at once");
-    ENDS(an_event_while_a_thread_of_nccl_records,
-         "cudaEventRecord: two threads use one graph at once");
-    ENDS(a_recording_that_ends_while_a_thread_of_nccl_records,
-         "cudaStreamEndCapture: two threads use one graph at once");
-    ENDS(ended_in_a_thread_that_has_not_chosen_its_device,
-         "in a thread whose device is 0, of a thing on device 1");
-    WORKS(ended_in_a_thread_that_has);
-    WORKS(one_rank_adds_nothing_in_place);
-    ENDS(finalized_before_its_graph,
-         "ncclCommFinalize waits for ever: there is a graph with a collective of the communicator");
-    ENDS(aborted_before_its_graph,
-         "ncclCommAbort waits for ever: there is a graph with a collective of the communicator");
-    WORKS(both_ranks_record);
-    WORKS(unlike_progress);
-    ENDS(one_rank_records,
-         "NCCL: collective 2 is part of a graph on one of ranks 0 and 1, and not on the other");
+    CHECK(pipe(gate) == 0);
+    all_end(misuse);
+    all_work(rules);
     return 0;
 }
