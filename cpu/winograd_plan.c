@@ -8,17 +8,12 @@
 #define MANY_IMAGES 8   /* more at a time would leave too few for other threads */
 #define PAD 16          /* floats that put neighbours on different cache sets */
 
-static int cut(int n, int size)
-{
-    return (n + size - 1) / size;
-}
-
 /* Compares the vector operations of one image: the products and both transforms, weighted by their
  * cost in multiply-adds. */
 static bool pays(const struct dt_winograd *w, int vector)
 {
     const double n_freqs = (double)w->rows * w->columns * DT_WINOGRAD_FREQS,
-                 c_vectors = cut(w->c, vector), k_vectors = cut(w->k, vector);
+                 c_vectors = dt_cut_count(w->c, vector), k_vectors = dt_cut_count(w->k, vector);
     const double winograd = n_freqs * (w->c * k_vectors + 8 * c_vectors + 8 * k_vectors);
     return winograd < 9.0 * w->out_h * w->out_w * w->c * k_vectors;
 }
@@ -27,8 +22,8 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
 {
     const size_t n_vector = (size_t)vector, n_c = dt_round_up((size_t)w->c, n_vector),
                  n_k = dt_round_up((size_t)w->k, n_vector);
-    w->rows = cut(w->out_h, DT_WINOGRAD_TILE);
-    w->columns = cut(w->out_w, DT_WINOGRAD_TILE);
+    w->rows = dt_cut_count(w->out_h, DT_WINOGRAD_TILE);
+    w->columns = dt_cut_count(w->out_w, DT_WINOGRAD_TILE);
     w->used = pays(w, vector);
     w->u_freq = n_k * (size_t)w->c + PAD;
     w->v_freq = n_c;
@@ -37,9 +32,10 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->m_tile = n_k / n_vector * w->m_block;
     w->ground = n_k;
     const int n_tiles = w->rows * w->columns;
-    w->images = (int)dt_min_size((size_t)cut(ENOUGH_TILES, n_tiles), MANY_IMAGES);
+    w->images = (int)dt_min_size((size_t)dt_cut_count(ENOUGH_TILES, n_tiles), MANY_IMAGES);
     const size_t n_fit = CACHE_FLOATS / (w->v_tile + w->m_tile);
     const int most = n_fit < FEW_TILES ? FEW_TILES : (int)dt_min_size(n_fit, DT_WINOGRAD_MAX_GROUP);
-    w->group = cut(w->images * n_tiles, cut(w->images * n_tiles, most)); /* all of about one size */
+    w->group = dt_cut_count(w->images * n_tiles,
+                            dt_cut_count(w->images * n_tiles, most)); /* all of about one size */
     w->skips_blank = true;
 }

@@ -50,20 +50,17 @@ ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const stru
     const size_t stride = (size_t)few->conv.stride, n_k = (size_t)few->conv.k;
     const vf least = few->least;
     vf sum[FEW_POSITIONS][TILE_VECTORS];
-#define EACH_SUM(statement)           \
-    UNROLL                            \
-    for (int i = 0; i < n; i++) {     \
-        UNROLL                        \
-        for (int v = 0; v < V; v++) { \
-            statement;                \
-        }                             \
+#define EACH_SUM(statement) \
+    UNROLLED(i, n) {        \
+        UNROLLED(v, V) {    \
+            statement;      \
+        }                   \
     }
     EACH_SUM(sum[i][v] = load(few->bias + v * VL))
     UNROLL
     for (int r = 0; r < S; r++, x += row) {
         KEEP_ADDRESS(x);
-        UNROLL
-        for (int s = 0; s < S; s++) {
+        UNROLLED(s, S) {
             EACH_SUM(sum[i][v] += x[(size_t)i * stride + (size_t)s] * weight[(r * S + s) * V + v])
         }
     }
@@ -81,8 +78,7 @@ ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int 
     const int last = few->conv.out_w - FEW_POSITIONS;
     while (q < end) {
         if ((inked & ((1u << S) - 1)) == 0) {
-            UNROLL
-            for (int v = 0; v < V; v++) {
+            UNROLLED(v, V) {
                 store(y + v * VL, blank[v]);
             }
             inked >>= stride;
@@ -114,8 +110,7 @@ ALWAYS_INLINE void few_filters(const int S, const int V, const struct few *of)
     const int stride = conv->stride, n_seen = inked_windows(S, stride);
     const size_t row = (size_t)conv->w;
     vf weight[FEW_SIDE * FEW_SIDE * TILE_VECTORS], blank[TILE_VECTORS];
-    UNROLL
-    for (int i = 0; i < S * S * V; i++) {
+    UNROLLED(i, S * S * V) {
         weight[i] = load(few.weight + (size_t)(i / V) * few.width + (i % V) * VL);
     }
     few_outputs(S, V, 1, &few, zeros, 0, weight, (float *)blank);

@@ -27,18 +27,6 @@ struct patch {
     size_t at; /* in packed weights */
 };
 
-/* Cuts a kernel's rows, or columns, into equal pieces of at most `most`: their number, and where
- * each begins. */
-static int n_pieces(int kernel, int most)
-{
-    return (kernel + most - 1) / most;
-}
-
-static int piece_begin(int kernel, int most, int i)
-{
-    return kernel * i / n_pieces(kernel, most);
-}
-
 static int n_vectors(const struct dt_conv *conv)
 {
     return (int)(dt_conv_channels(conv, VL) / VL);
@@ -64,10 +52,10 @@ static struct patch patch_at(const struct dt_conv *conv, int row_piece, int colu
 {
     const int n = conv->kernel;
     struct patch p = {.row_piece = row_piece, .column_piece = column_piece, .v = v, .at = at};
-    p.r = piece_begin(n, PATCH_ROWS, row_piece);
-    p.s = piece_begin(n, PATCH, column_piece);
-    p.n_r = piece_begin(n, PATCH_ROWS, row_piece + 1) - p.r;
-    p.n_s = piece_begin(n, PATCH, column_piece + 1) - p.s;
+    p.r = dt_cut_begin(n, PATCH_ROWS, row_piece);
+    p.s = dt_cut_begin(n, PATCH, column_piece);
+    p.n_r = dt_cut_begin(n, PATCH_ROWS, row_piece + 1) - p.r;
+    p.n_s = dt_cut_begin(n, PATCH, column_piece + 1) - p.s;
     p.n_v = patch_vectors(p.n_r * p.n_s, n_vectors(conv) - v);
     return p;
 }
@@ -80,11 +68,11 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
         v = 0;
         column_piece++;
     }
-    if (column_piece == n_pieces(conv->kernel, PATCH)) {
+    if (column_piece == dt_cut_count(conv->kernel, PATCH)) {
         column_piece = 0;
         row_piece++;
     }
-    if (row_piece == n_pieces(conv->kernel, PATCH_ROWS)) {
+    if (row_piece == dt_cut_count(conv->kernel, PATCH_ROWS)) {
         return false;
     }
     *p = patch_at(conv, row_piece, column_piece, v, p->at + (size_t)conv->k * patch_elems(p));
@@ -204,12 +192,10 @@ ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin
                                 const struct data_row *d, const float *dx,
                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
 {
-    UNROLL
-    for (int r = 0; r < R; r++) {
+    UNROLLED(r, R) {
         UNROLL
         for (int s = begin; s < S; s++) {
-            UNROLL
-            for (int v = 0; v < V; v++) {
+            UNROLLED(v, V) {
                 sum[r][s][v] =
                     r == R - 1 && d->begins
                         ? (vf){0}
@@ -222,12 +208,9 @@ ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin
 ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const struct data_row *d,
                                  float *dx, vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
 {
-    UNROLL
-    for (int r = 0; r < R; r++) {
-        UNROLL
-        for (int s = 0; s < S; s++) {
-            UNROLL
-            for (int v = 0; v < V; v++) {
+    UNROLLED(r, R) {
+        UNROLLED(s, S) {
+            UNROLLED(v, V) {
                 store(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL, sum[r][s][v]);
             }
         }
@@ -249,12 +232,9 @@ ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bo
             const size_t k = (size_t)__builtin_ctzll(bits);
             const float g = value[k] * d->scale, *weight = weights + k * (size_t)(R * S * V * VL);
             KEEP_ADDRESS(weight);
-            UNROLL
-            for (int r = 0; r < R; r++) {
-                UNROLL
-                for (int s = 0; s < S; s++) {
-                    UNROLL
-                    for (int v = 0; v < V; v++) {
+            UNROLLED(r, R) {
+                UNROLLED(s, S) {
+                    UNROLLED(v, V) {
                         sum[r][s][v] += g * load(weight + ((r * S + s) * V + v) * VL);
                     }
                 }
@@ -276,12 +256,10 @@ ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool l
         load_columns(R, S, V, S - 1, d, dx, sum);
         add_survivors(R, S, V, listing, d, q, sum);
         store_columns(R, 1, V, d, dx, sum);
-        UNROLL
-        for (int r = 0; r < R; r++) {
+        UNROLLED(r, R) {
             UNROLL
             for (int s = 1; s < S; s++) {
-                UNROLL
-                for (int v = 0; v < V; v++) {
+                UNROLLED(v, V) {
                     sum[r][s - 1][v] = sum[r][s][v];
                 }
             }
@@ -336,7 +314,7 @@ static void begin_band(const struct dt_conv *conv, int row, const struct dt_conv
  * earlier sums. */
 static bool begins_rows(const struct dt_conv *conv, const struct patch *p)
 {
-    return conv->stride == 1 && n_pieces(conv->kernel, PATCH) == 1 && p->row_piece == 0;
+    return conv->stride == 1 && dt_cut_count(conv->kernel, PATCH) == 1 && p->row_piece == 0;
 }
 
 /* Zeroes the part of dx that is added to before anything is stored there. */
@@ -429,16 +407,13 @@ ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct 
     if (entry == end) {
         return;
     }
-#define EACH_SUM(statement)               \
-    UNROLL                                \
-    for (int r = 0; r < R; r++) {         \
-        UNROLL                            \
-        for (int s = 0; s < S; s++) {     \
-            UNROLL                        \
-            for (int v = 0; v < V; v++) { \
-                statement;                \
-            }                             \
-        }                                 \
+#define EACH_SUM(statement)  \
+    UNROLLED(r, R) {         \
+        UNROLLED(s, S) {     \
+            UNROLLED(v, V) { \
+                statement;   \
+            }                \
+        }                    \
     }
     EACH_SUM(sum[r][s][v] = load(dw + ((r * S + s) * V + v) * VL))
     for (; entry < end; entry++) {
@@ -447,10 +422,8 @@ ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct 
         UNROLL
         for (int r = 0; r < R; r++, from += x_row) {
             KEEP_ADDRESS(from);
-            UNROLL
-            for (int s = 0; s < S; s++) {
-                UNROLL
-                for (int v = 0; v < V; v++) {
+            UNROLLED(s, S) {
+                UNROLLED(v, V) {
                     sum[r][s][v] += g * load(from + (size_t)s * x_tap + v * VL);
                 }
             }

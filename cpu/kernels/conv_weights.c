@@ -41,28 +41,24 @@ ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const b
     for (const float *const end = dy + (size_t)n * n_k; dy != end;
          x += x_step, dy += n_k, y += y_step) {
         vf g[VECTORS];
-        UNROLL
-        for (int v = 0; v < V; v++) {
+        UNROLLED(v, V) {
             g[v] = (vf)((load(y + v * VL) > 0) & (vi)load(dy + v * VL));
             sums->db[v] += g[v];
             __builtin_prefetch(dy + v * VL + 8 * n_k);
             __builtin_prefetch(y + v * VL + 8 * y_step);
         }
         if (skips && (inked & (((uint64_t)1 << E) - 1)) == 0) {
-            UNROLL
-            for (int v = 0; v < V; v++) {
+            UNROLLED(v, V) {
                 sums->skipped[v] += g[v];
             }
         } else {
             const float *from = x;
-            UNROLL
-            for (int e = 0; e < R * E; e++) {
+            UNROLLED(e, R * E) {
                 if (e % E == 0) {
                     from = x + (size_t)(e / E) * row;
                     KEEP_ADDRESS(from);
                 }
-                UNROLL
-                for (int v = 0; v < V; v++) {
+                UNROLLED(v, V) {
                     sums->dw[e][v] += from[e % E] * g[v];
                 }
             }
@@ -97,13 +93,11 @@ ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool 
                  window_row = (size_t)conv->kernel * (size_t)conv->c;
     const size_t filters = dt_conv_filters(conv, VL);
     struct weights_sums sums = {0};
-#define EACH_SUM(statement)           \
-    UNROLL                            \
-    for (int e = 0; e < R * E; e++) { \
-        UNROLL                        \
-        for (int v = 0; v < V; v++) { \
-            statement;                \
-        }                             \
+#define EACH_SUM(statement) \
+    UNROLLED(e, R * E) {    \
+        UNROLLED(v, V) {    \
+            statement;      \
+        }                   \
     }
 #define DW(e) (t->dw + ((size_t)((e) / E) * window_row + (size_t)((e) % E)) * filters)
     EACH_SUM(sums.dw[e][v] = load(DW(e) + v * VL))
@@ -113,8 +107,7 @@ ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool 
                  t->dy + at * (size_t)conv->k, t->y + at * t->y_step, &sums);
     }
     EACH_SUM(store(DW(e) + v * VL, skips ? sums.dw[e][v] + 0 * sums.skipped[v] : sums.dw[e][v]))
-    UNROLL
-    for (int v = 0; v < V; v++) {
+    UNROLLED(v, V) {
         if (t->db != NULL) {
             store(t->db + v * VL, load(t->db + v * VL) + sums.db[v]);
         }
@@ -167,18 +160,6 @@ static void run_tile(int n_rows, int n_elements, int n_vectors, const struct wei
     }
 }
 
-/* Cuts n into pieces of at most `most`, as even as possible: their number, and where each
- * begins. */
-static int piece_count(int n, int most)
-{
-    return (n + most - 1) / most;
-}
-
-static int piece_begin(int n, int most, int i)
-{
-    return (int)((int64_t)n * i / piece_count(n, most));
-}
-
 /* The whole window for some filters. */
 static void window_tiles(const struct weights_tile *whole, int n_vectors)
 {
@@ -186,11 +167,11 @@ static void window_tiles(const struct weights_tile *whole, int n_vectors)
     const int width = conv->kernel * conv->c, most_rows = width <= 4 ? 3 : width <= 6 ? 2 : 1;
     const size_t row = (size_t)conv->w * (size_t)conv->c, filters = dt_conv_filters(conv, VL);
     struct weights_tile t = *whole;
-    for (int i = 0; i < piece_count(conv->kernel, most_rows); i++) {
-        const int r = piece_begin(conv->kernel, most_rows, i),
-                  n_rows = piece_begin(conv->kernel, most_rows, i + 1) - r;
-        for (int j = 0; j < piece_count(width, TILE); j++) {
-            const int e = piece_begin(width, TILE, j), n = piece_begin(width, TILE, j + 1) - e;
+    for (int i = 0; i < dt_cut_count(conv->kernel, most_rows); i++) {
+        const int r = dt_cut_begin(conv->kernel, most_rows, i),
+                  n_rows = dt_cut_begin(conv->kernel, most_rows, i + 1) - r;
+        for (int j = 0; j < dt_cut_count(width, TILE); j++) {
+            const int e = dt_cut_begin(width, TILE, j), n = dt_cut_begin(width, TILE, j + 1) - e;
             t.x = whole->x + (size_t)r * row + (size_t)e;
             t.dw = whole->dw + (size_t)(r * width + e) * filters;
             run_tile(n_rows, n, n_vectors, &t);

@@ -70,15 +70,12 @@ ALWAYS_INLINE void few_step(const int N, const float *const x[ROWS], const float
                             int at, const bool whole, vi inside, vf sum[ROWS][UNITS])
 {
     vf wv[UNITS];
-    UNROLL
-    for (int j = 0; j < UNITS; j++) {
+    UNROLLED(j, UNITS) {
         wv[j] = whole ? load(w[j] + at) : (vf)(inside & (vi)load(w[j] + at));
     }
-    UNROLL
-    for (int i = 0; i < N; i++) {
+    UNROLLED(i, N) {
         const vf xv = whole ? load(x[i] + at) : (vf)(inside & (vi)load(x[i] + at));
-        UNROLL
-        for (int j = 0; j < UNITS; j++) {
+        UNROLLED(j, UNITS) {
             sum[i][j] += xv * wv[j];
         }
     }

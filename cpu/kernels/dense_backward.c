@@ -80,12 +80,10 @@ static void pack_columns(int depth, const float *b, size_t b_step, float *packed
     for (int k = 0; k < depth; k++, b += b_step, packed += COLUMNS) {
         vf row[COLUMNS / VL];
         ask_to_write(packed + (size_t)WRITE_AHEAD * COLUMNS);
-        UNROLL
-        for (int v = 0; v < COLUMNS / VL; v++) {
+        UNROLLED(v, COLUMNS / VL) {
             row[v] = load(b + v * VL); /* values after the last column are not used */
         }
-        UNROLL
-        for (int v = 0; v < COLUMNS / VL; v++) {
+        UNROLLED(v, COLUMNS / VL) {
             store(packed + v * VL, row[v]);
         }
     }
@@ -102,30 +100,25 @@ ALWAYS_INLINE void list_row(const struct dt_entry *entry, const struct dt_entry 
 {
     vf sum[LIST_SETS][LIST_VECTORS] = {0};
     if (accumulate) {
-        UNROLL
-        for (int v = 0; v < LIST_VECTORS; v++) {
+        UNROLLED(v, LIST_VECTORS) {
             sum[0][v] = load(c + v * VL);
         }
     }
     for (; entry + LIST_SETS <= end; entry += LIST_SETS) {
-        UNROLL
-        for (int s = 0; s < LIST_SETS; s++) {
+        UNROLLED(s, LIST_SETS) {
             const float *from = b + (size_t)entry[s].index * COLUMNS, value = entry[s].value;
-            UNROLL
-            for (int v = 0; v < LIST_VECTORS; v++) {
+            UNROLLED(v, LIST_VECTORS) {
                 sum[s][v] += value * load(from + v * VL);
             }
         }
     }
     if (LIST_SETS > 1 && entry < end) {
         const float *from = b + (size_t)entry->index * COLUMNS, value = entry->value;
-        UNROLL
-        for (int v = 0; v < LIST_VECTORS; v++) {
+        UNROLLED(v, LIST_VECTORS) {
             sum[0][v] += value * load(from + v * VL);
         }
     }
-    UNROLL
-    for (int v = 0; v < LIST_VECTORS; v++) {
+    UNROLLED(v, LIST_VECTORS) {
         store(c + v * VL, LIST_SETS > 1 ? sum[0][v] + sum[LIST_SETS - 1][v] : sum[0][v]);
     }
 }

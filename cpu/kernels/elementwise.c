@@ -122,8 +122,7 @@ ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_ke
     c[1] = (vu64){0} + key->sample;
     c[2] = (vu64){0} + key->epoch;
     c[3] = (vu64){0} + ((uint32_t)DT_RNG_DROPOUT << 24 | (key->stream & 0xFFFFFFu));
-    UNROLL
-    for (int round = 0; round < ROUNDS; round++) {
+    UNROLLED(round, ROUNDS) {
         const vu64 product0 = (vu64)multiply_even((vu)c[0], 0xD2511F53u),
                    product1 = (vu64)multiply_even((vu)c[2], 0xCD9E8D57u);
         c[0] = product1 >> 32 ^ c[1] ^ round_keys[round][0];

@@ -6,18 +6,15 @@
 void DT_KERNEL(fma_loop)(size_t n_rounds, float *out)
 {
     vf sum[DT_FMA_CHAINS], factor = load(out), term = load(out + VL);
-    UNROLL
-    for (int i = 0; i < DT_FMA_CHAINS; i++) {
+    UNROLLED(i, DT_FMA_CHAINS) {
         sum[i] = term * (float)i;
     }
     for (size_t round = 0; round < n_rounds; round++) {
-        UNROLL
-        for (int i = 0; i < DT_FMA_CHAINS; i++) {
+        UNROLLED(i, DT_FMA_CHAINS) {
             sum[i] = sum[i] * factor + term;
         }
     }
-    UNROLL
-    for (int i = 0; i < DT_FMA_CHAINS; i++) {
+    UNROLLED(i, DT_FMA_CHAINS) {
         store(out, load(out) + sum[i]);
     }
 }

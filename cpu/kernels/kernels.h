@@ -211,6 +211,18 @@ struct dt_cpu_kernels {
 #define DT_FMA_CHAINS 12
 #define DT_MAX_VECTOR 16
 
+/* Cuts n into pieces of at most `most`, as even as possible: their number, and where each
+ * begins. */
+static inline int dt_cut_count(int n, int most)
+{
+    return (n + most - 1) / most;
+}
+
+static inline int dt_cut_begin(int n, int most, int i)
+{
+    return (int)((int64_t)n * i / dt_cut_count(n, most));
+}
+
 /* Channels, or filters, rounded up to whole vectors. */
 static inline size_t dt_conv_channels(const struct dt_conv *conv, int vector)
 {

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
 #if defined(__AVX512F__)
@@ -42,10 +43,8 @@ ALWAYS_INLINE vf tile_relu(vf v)
 ALWAYS_INLINE void tile_load(const int T, const int V, const struct tile *t,
                              vf c[TILE_ROWS][TILE_VECTORS])
 {
-    UNROLL
-    for (int i = 0; i < T; i++) {
-        UNROLL
-        for (int v = 0; v < V; v++) {
+    UNROLLED(i, T) {
+        UNROLLED(v, V) {
             c[i][v] = (vf){0};
             __builtin_prefetch(t->c + (size_t)i * t->c_stride + v * VL,
                                1); /* prefetched, so that the stores need not wait */
@@ -62,10 +61,8 @@ ALWAYS_INLINE void tile_store(const int T, const int V, const struct tile *t,
                               vf c[TILE_ROWS][TILE_VECTORS])
 {
     const int n_last = t->n_columns - (V - 1) * VL;
-    UNROLL
-    for (int i = 0; i < T; i++) {
-        UNROLL
-        for (int v = 0; v < V; v++) {
+    UNROLLED(i, T) {
+        UNROLLED(v, V) {
             const vf out = t->relu ? tile_relu(c[i][v]) : c[i][v];
             float *to = t->c + (size_t)i * t->c_stride + v * VL;
             if (v == V - 1 && n_last < VL) {
@@ -86,26 +83,21 @@ ALWAYS_INLINE void tile_body(const int T, const int V, const struct tile *t)
     tile_load(T, V, t, c);
     for (int r = 0; r < t->n_rows; r++) {
         const float *a[(TILE_ROWS + 2) / 3];
-        UNROLL
-        for (int g = 0; g < (T + 2) / 3; g++) {
+        UNROLLED(g, (T + 2) / 3) {
             a[g] = t->a + (size_t)r * t->a_row + (size_t)(3 * g) * stride;
         }
         for (int k = 0; k < t->n_k; k++) {
             vf bv[TILE_VECTORS];
-            UNROLL
-            for (int v = 0; v < V; v++) {
+            UNROLLED(v, V) {
                 bv[v] = load(b + v * VL);
             }
-            UNROLL
-            for (int i = 0; i < T; i++) {
+            UNROLLED(i, T) {
                 const float s = a[i / 3][(size_t)(i % 3) * stride];
-                UNROLL
-                for (int v = 0; v < V; v++) {
+                UNROLLED(v, V) {
                     c[i][v] += s * bv[v];
                 }
             }
-            UNROLL
-            for (int g = 0; g < (T + 2) / 3; g++) {
+            UNROLLED(g, (T + 2) / 3) {
                 a[g] += step;
             }
             b += b_step;
@@ -147,16 +139,15 @@ static void tile_run(int n_tile_rows, const struct tile *t)
     }
 }
 
-/* Cuts n rows into tiles as even as possible: number of rows in tile `index`, and where it
- * begins. */
+/* The tiles that n rows are cut into, and where each begins. */
 ALWAYS_INLINE int tile_count(int n)
 {
-    return (n + TILE_ROWS - 1) / TILE_ROWS;
+    return dt_cut_count(n, TILE_ROWS);
 }
 
 ALWAYS_INLINE int tile_begin(int n, int index)
 {
-    return (int)((int64_t)n * index / tile_count(n));
+    return dt_cut_begin(n, TILE_ROWS, index);
 }
 
 #endif

@@ -6,11 +6,7 @@
 
 #include "cpu/kernels/vector.h"
 
-#if defined(__clang__)
 #define PERMUTE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define PERMUTE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
-#endif
 /* The same choice in each 16-byte block of two vectors; VL + i is lane i of the second. */
 #define BLOCK(at, i, j, k, l) at + i, at + j, at + k, at + l
 #if VL == 16
@@ -36,12 +32,10 @@ ALWAYS_INLINE void transpose_four_rows(const vf from[4], float *to, size_t to_st
                               PERMUTE(ab0, cd0, BLOCKS(2, 3, VL + 2, VL + 3)),
                               PERMUTE(ab1, cd1, BLOCKS(0, 1, VL, VL + 1)),
                               PERMUTE(ab1, cd1, BLOCKS(2, 3, VL + 2, VL + 3))};
-    UNROLL
-    for (int j = 0; j < 4; j++) {
+    UNROLLED(j, 4) {
         quarter block[VL / 4];
         memcpy(block, &transposed[j], sizeof block);
-        UNROLL
-        for (int i = 0; i < VL / 4; i++) {
+        UNROLLED(i, VL / 4) {
             memcpy(to + (size_t)(4 * i + j) * to_stride, &block[i], sizeof block[i]);
         }
     }

@@ -36,6 +36,7 @@ typedef float vf_memory
 #define UNROLL _Pragma("GCC unroll 32")
 #define UNROLL_4 _Pragma("GCC unroll 4")
 #endif
+#define UNROLLED(i, n) UNROLL for (int i = 0; i < (n); i++)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* Uses one register for an address, not one for each of its offsets. */
@@ -75,8 +76,7 @@ ALWAYS_INLINE vf shuffle(vf a, vf b, vi from)
 {
 #if defined(__clang__)
     vf out;
-    UNROLL
-    for (int i = 0; i < VL; i++) {
+    UNROLLED(i, VL) {
         out[i] = from[i] < VL ? a[from[i] % VL] : b[from[i] % VL];
     }
     return out;
@@ -102,8 +102,7 @@ ALWAYS_INLINE vf larger(vf a, vf b)
 ALWAYS_INLINE vi lane_numbers(void)
 {
     vi lane;
-    UNROLL
-    for (int i = 0; i < VL; i++) {
+    UNROLLED(i, VL) {
         lane[i] = i;
     }
     return lane;
@@ -157,37 +156,16 @@ ALWAYS_INLINE vf interleave_high(vf a, vf b)
  * rows i and i + VL / 2. */
 ALWAYS_INLINE void transpose_block(vf row[VL])
 {
-    UNROLL
-    for (int round = 0; round < VL_LOG; round++) {
+    UNROLLED(round, VL_LOG) {
         vf next[VL];
-        UNROLL
-        for (int i = 0; i < VL / 2; i++) {
+        UNROLLED(i, VL / 2) {
             next[2 * i] = interleave_low(row[i], row[i + VL / 2]);
             next[2 * i + 1] = interleave_high(row[i], row[i + VL / 2]);
         }
-        UNROLL
-        for (int i = 0; i < VL; i++) {
+        UNROLLED(i, VL) {
             row[i] = next[i];
         }
     }
-}
-
-/* One bit per lane that has any bit set: all but +0. */
-ALWAYS_INLINE uint64_t lanes_with_bits(vi v)
-{
-#if defined(__AVX512F__)
-    return _mm512_test_epi32_mask((__m512i)v, (__m512i)v);
-#elif defined(__AVX__)
-    return (uint64_t)_mm256_movemask_ps((__m256)(v != 0));
-#elif defined(__SSE2__)
-    return (uint64_t)_mm_movemask_ps((__m128)(v != 0));
-#else
-    uint64_t bits = 0;
-    for (int i = 0; i < VL; i++) {
-        bits |= (uint64_t)(v[i] != 0) << i;
-    }
-    return bits;
-#endif
 }
 
 /* A mask of lanes: bits in a mask register, or all bits of each lane. */
@@ -259,21 +237,23 @@ ALWAYS_INLINE uint32_t lane_bits(vm which)
 #endif
 }
 
+/* One bit per lane that has any bit set: all but +0. */
+ALWAYS_INLINE uint64_t lanes_with_bits(vi v)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)v, (__m512i)v);
+#else
+    return lane_bits(v != 0);
+#endif
+}
+
 /* One bit per nonzero lane; NaN counts as nonzero. */
 ALWAYS_INLINE uint64_t nonzero_lanes(vf v)
 {
 #if defined(__AVX512F__)
     return _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-#elif defined(__AVX__)
-    return (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_setzero_ps(), _CMP_NEQ_UQ));
-#elif defined(__SSE2__)
-    return (uint64_t)_mm_movemask_ps(_mm_cmpneq_ps((__m128)v, _mm_setzero_ps()));
 #else
-    uint64_t bits = 0;
-    for (int i = 0; i < VL; i++) {
-        bits |= (uint64_t)(v[i] != 0) << i;
-    }
-    return bits;
+    return lane_bits(v != 0);
 #endif
 }
 

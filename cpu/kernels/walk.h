@@ -45,22 +45,19 @@ ALWAYS_INLINE void walk_row(const int V, int n_last, const float *a,
                             float *c)
 {
     vf sum[WALK_VECTORS];
-    UNROLL
-    for (int v = 0; v < V; v++) {
+    UNROLLED(v, V) {
         sum[v] = load(c + v * VL);
     }
     for (int w = 0; w < WALK_WORDS; w++, a += 64, b += 64 * b_step) {
         for (uint64_t left = bits[w]; left != 0; left &= left - 1) {
             const size_t i = (size_t)__builtin_ctzll(left);
             const float *from = b + i * b_step, value = a[i];
-            UNROLL
-            for (int v = 0; v < V; v++) {
+            UNROLLED(v, V) {
                 sum[v] += value * load(from + v * VL);
             }
         }
     }
-    UNROLL
-    for (int v = 0; v < V - 1; v++) {
+    UNROLLED(v, V - 1) {
         store(c + v * VL, sum[v]);
     }
     if (n_last < VL) {
@@ -83,37 +80,22 @@ struct product {
 
 static void walk_rows(int n_rows, const struct product *p, uint64_t bits[TILE_ROWS][WALK_WORDS])
 {
-#define WALK_CASE(V)                                                                            \
+#define WALK_CASE(label, V)                                                                     \
+    label:                                                                                      \
     for (int i = 0; i < n_rows; i++) {                                                          \
         walk_row(V, p->n_columns - (V - 1) * VL, p->a + (size_t)i * p->a_stride, bits[i], p->b, \
                  p->b_step, p->c + (size_t)i * p->c_stride);                                    \
-    }
-    const int n_vectors = (p->n_columns + VL - 1) / VL;
-    switch (n_vectors) {
-    case 1:
-        WALK_CASE(1)
-        break;
-    case 2:
-        WALK_CASE(2)
-        break;
-    case 3:
-        WALK_CASE(3)
-        break;
-    case 4:
-        WALK_CASE(4)
-        break;
-    case 5:
-        WALK_CASE(5)
-        break;
-    case 6:
-        WALK_CASE(6)
-        break;
-    case 7:
-        WALK_CASE(7)
-        break;
-    default:
-        WALK_CASE(8)
-        break;
+    }                                                                                           \
+    break;
+    switch ((p->n_columns + VL - 1) / VL) {
+        WALK_CASE(case 1, 1)
+        WALK_CASE(case 2, 2)
+        WALK_CASE(case 3, 3)
+        WALK_CASE(case 4, 4)
+        WALK_CASE(case 5, 5)
+        WALK_CASE(case 6, 6)
+        WALK_CASE(case 7, 7)
+        WALK_CASE(default, 8)
     }
 }
 

@@ -41,20 +41,16 @@ static void transform_input(const struct dt_winograd *w, const float *x, size_t 
 {
     const size_t n_c = (size_t)w->c, v_freq = w->v_freq;
     for (size_t c = 0; c < n_c; c += VL, x += VL, v += VL) {
-        UNROLL
-        for (int p = 0; p < N_PAIRS; p++) {
+        UNROLLED(p, N_PAIRS) {
             vf first[SIDE], second[SIDE];
-            UNROLL
-            for (int j = 0; j < SIDE; j++) {
+            UNROLLED(j, SIDE) {
                 vf d[SIDE];
-                UNROLL
-                for (int i = 0; i < SIDE; i++) {
+                UNROLLED(i, SIDE) {
                     d[i] = load(x + (size_t)i * row + (size_t)j * n_c);
                 }
                 input_pair(p, d, &first[j], &second[j]);
             }
-            UNROLL
-            for (int q = 0; q < N_PAIRS; q++) {
+            UNROLLED(q, N_PAIRS) {
                 vf a, b;
                 input_pair(q, first, &a, &b);
                 store(v + (size_t)(first_of[p] * SIDE + first_of[q]) * v_freq, a);
@@ -149,67 +145,49 @@ ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd
     const int n_c = w->c;
     const size_t v_tile = w->v_tile, m_tile = w->m_tile, m_block = w->m_block;
     const float *far = v + 3 * v_tile;
-    UNROLL
-    for (int i = 0; i < T; i++) {
-        UNROLL
-        for (int j = 0; j < V; j++) {
+    UNROLLED(i, T) {
+        UNROLLED(j, V) {
             sum[i][j] = (vf){0};
         }
     }
     UNROLL_4
     for (int c = 0; c < n_c; c++) {
         vf filters[GEMM_VECTORS];
-        UNROLL
-        for (int j = 0; j < V; j++) {
+        UNROLLED(j, V) {
             filters[j] = load(u + j * VL);
         }
-        UNROLL
-        for (int i = 0; i < T; i++) {
+        UNROLLED(i, T) {
             const float pixel = (i < 3 ? v : far)[(size_t)(i % 3) * v_tile + (size_t)c];
-            UNROLL
-            for (int j = 0; j < V; j++) {
+            UNROLLED(j, V) {
                 sum[i][j] += pixel * filters[j];
             }
         }
         u += V * VL;
     }
-    UNROLL
-    for (int i = 0; i < T; i++) {
-        UNROLL
-        for (int j = 0; j < V; j++) {
+    UNROLLED(i, T) {
+        UNROLLED(j, V) {
             store(m + (size_t)i * m_tile + (size_t)j * m_block, sum[i][j]);
         }
     }
 }
 
+#define GEMM_BLOCK(label, T, V)   \
+    label:                        \
+    gemm_block(T, V, w, v, u, m); \
+    break;
 #if GEMM_VECTORS == 4
-#define GEMM_CASE(T)                      \
-    case T:                               \
-        switch (n_vectors) {              \
-        case 1:                           \
-            gemm_block(T, 1, w, v, u, m); \
-            break;                        \
-        case 2:                           \
-            gemm_block(T, 2, w, v, u, m); \
-            break;                        \
-        case 3:                           \
-            gemm_block(T, 3, w, v, u, m); \
-            break;                        \
-        default:                          \
-            gemm_block(T, 4, w, v, u, m); \
-            break;                        \
-        }                                 \
-        break;
+#define GEMM_MIDDLE(T) GEMM_BLOCK(case 2, T, 2) GEMM_BLOCK(case 3, T, 3)
 #else
-#define GEMM_CASE(T)                      \
-    case T:                               \
-        if (n_vectors == 1) {             \
-            gemm_block(T, 1, w, v, u, m); \
-        } else {                          \
-            gemm_block(T, 2, w, v, u, m); \
-        }                                 \
-        break;
+#define GEMM_MIDDLE(T)
 #endif
+#define GEMM_CASE(T)                             \
+    case T:                                      \
+        switch (n_vectors) {                     \
+            GEMM_BLOCK(case 1, T, 1)             \
+            GEMM_MIDDLE(T)                       \
+            GEMM_BLOCK(default, T, GEMM_VECTORS) \
+        }                                        \
+        break;
 
 static void gemm_rows(int n_rows, int n_vectors, const struct dt_winograd *w, const float *v,
                       const float *u, float *m)

@@ -31,19 +31,16 @@ struct output_tile {
  * which reaches all outputs alike. */
 ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
 {
-    UNROLL
-    for (int j = 0; j < SIDE; j++) {
+    UNROLLED(j, SIDE) {
         vf f[SIDE], out[M];
-        UNROLL
-        for (int i = 0; i < SIDE; i++) {
+        UNROLLED(i, SIDE) {
             f[i] = load(m + (i * SIDE + j) * VL);
         }
         if (j == 1) {
             f[1] += bias;
         }
         output_row(f, out);
-        UNROLL
-        for (int i = 0; i < M; i++) {
+        UNROLLED(i, M) {
             rows[i][j] = out[i];
         }
     }
@@ -61,8 +58,7 @@ ALWAYS_INLINE void put_exact(const enum kind kind, const struct output_tile *t, 
     vf quiet[M];
     if (kind == ANY && t->quiet != 0) {
         output_row(quiet_rows[row], quiet);
-        UNROLL
-        for (int j = 0; j < M; j++) {
+        UNROLLED(j, M) {
             out[j] = choose(t->quiet >> (M * row + j) & 1, quiet[j], out[j]);
         }
     }
@@ -105,8 +101,7 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
         output_row(rows[i], out);
         check = add_check(check, out);
         put_exact(kind, t, i, quiet_rows, out);
-        UNROLL
-        for (int j = 0; j < M; j++) {
+        UNROLLED(j, M) {
             if (j < n_columns) {
                 store_filters(y + (size_t)j * t->pixel, t->relu ? larger(out[j], (vf){0}) : out[j],
                               kind == ANY ? t->n_filters : VL);

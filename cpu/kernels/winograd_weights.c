@@ -29,12 +29,10 @@ ALWAYS_INLINE void transform_filters(const vf g[3][3], float *u, size_t step)
     for (int i = 0; i < SIDE; i++) {
         const float *G = filter_matrix[i];
         vf row[3];
-        UNROLL
-        for (int s = 0; s < 3; s++) {
+        UNROLLED(s, 3) {
             row[s] = G[0] * g[0][s] + G[1] * g[1][s] + G[2] * g[2][s];
         }
-        UNROLL
-        for (int j = 0; j < SIDE; j++) {
+        UNROLLED(j, SIDE) {
             G = filter_matrix[j];
             store(u + (size_t)(i * SIDE + j) * step, G[0] * row[0] + G[1] * row[1] + G[2] * row[2]);
         }
