@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files with one fault each, for test_bad_input.sh. Standard library only.
+"""Files with one fault each, for test_bad_config.sh and test_bad_files.sh. Standard library only.
 
 make_bad_input.py data DIR              a folder of IDX files for each fault in DATA, and DIR/good
 make_bad_input.py checkpoints GOOD DIR  a checkpoint for each fault in CHECKPOINTS, made from a good one

@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# Bad data, checkpoints and run folders, and ranks that differ (bad_input.sh says how each must end).
+# shellcheck source=tests/lib/bad_input.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/bad_input.sh"
+
+data() { # data FAULT CODE TEXT: a row; a folder that make_bad_input.py made
+  row "data-$1" "$2" "$3" --config good.json --data "data/$1"
+}
+
+checkpoint() { # checkpoint FAULT CODE TEXT: two rows; a file that make_bad_input.py made
+  row "resume-$1" "$2" "$3" --config good.json --run resumed --resume="checkpoints/$1.safetensors"
+  rm -rf resumed
+  ranks=0 row "eval-$1" "$2" "$3" eval --checkpoint "checkpoints/$1.safetensors"
+}
+
+train() { # train ARGUMENT...: must work; makes files for rows
+  n_checks=$((n_checks + 1))
+  timeout -k 5 60 "$MPIEXEC" "$@" >out 2>err </dev/null || fail "does not work: $*" err
+}
+
+# ---- data files ----
+ranks=0 row data-nowhere 66 'data/nowhere: no such folder' --config good.json --data data/nowhere
+data missing 66 'neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz'
+ranks=0 data empty 65 'data/empty/train-images-idx3-ubyte: empty file'
+ranks=0 data short3 65 'train-images-idx3-ubyte: header truncated: 3 bytes, need 16'
+data short6 65 'train-images-idx3-ubyte: header truncated: 6 bytes, need 16'
+ranks=0 data short15 65 'train-images-idx3-ubyte: header truncated: 15 bytes, need 16'
+ranks=0 data short-labels 65 'train-labels-idx1-ubyte: header truncated: 6 bytes, need 8'
+data swapped 65 'train-images-idx3-ubyte: holds labels'
+ranks=0 data swapped-labels 65 'train-labels-idx1-ubyte: holds images'
+ranks=0 data little-endian 65 'little-endian'
+ranks=0 data png 65 'looks like a PNG image'
+ranks=$most data html 65 'looks like HTML'
+data float 65 'element type 0x0d (float) is not supported'
+ranks=0 data two-dims 65 'train-images-idx3-ubyte: 2 dimensions'
+data huge 65 '4294967295 x 65536 x 65536 items is impossible for a 16-byte file'
+ranks=0 data no-items 65 '0 x 8 x 8 items'
+ranks=0 data no-rows 65 '32 x 0 x 8 items'
+data short-data 65 'header says 32 x 8 x 8 = 2048 bytes, file has 1948'
+data extra 65 '17 extra bytes after the data'
+data uneven 65 '32 images but 31 labels'
+data label 65 'train-labels-idx1-ubyte: label 6 at index 30, model has 4 classes (0..3)'
+row plan-label 65 'train-labels-idx1-ubyte: label 6 at index 30, model has 4 classes (0..3)' plan --config good.json --data data/label
+data size 65 'train-images-idx3-ubyte: images are 1x10x10, model.input is 1x8x8'
+data test-size 65 't10k-images-idx3-ubyte: test images are 1x10x10, the model is trained on 1x8x8'
+data fifo 66 'train-images-idx3-ubyte: not a regular file'
+ranks=0 data socket 66 'train-images-idx3-ubyte'
+ranks=0 data device 66 'train-images-idx3-ubyte: not a regular file'
+ranks=0 data folder 66 'train-images-idx3-ubyte: is a directory'
+data gz-short 65 'train-images-idx3-ubyte.gz: unexpected end of file'
+data gz-crc 65 'train-images-idx3-ubyte.gz: damaged gzip data: incorrect data check'
+ranks=0 data gz-bits 65 'train-images-idx3-ubyte.gz: damaged gzip data'
+data gz-garbage 65 'train-images-idx3-ubyte.gz: extra data after the first member'
+ranks=0 data gz-member 65 'train-images-idx3-ubyte.gz: extra data after the first member'
+data gz-not 65 'train-images-idx3-ubyte.gz: not an IDX3 ubyte file'
+ranks=0 data gz-empty 65 'train-images-idx3-ubyte.gz: empty file'
+data gz-bomb 65 'train-images-idx3-ubyte.gz: expands past the 2064 bytes its header declares'
+
+# ---- the run's folder ----
+: >file
+ranks=$most row run-under-file 73 'file/run: ' --config good.json --run file/run
+ranks=0 row run-in-proc 73 '/proc/dtrain' --config good.json --run /proc/dtrain
+ranks=0 row run-too-long 64 '--run: the path is longer' --config good.json --run "$(printf '%02000d' 0)"
+mkdir linked && ln -s ../target linked/run.lock
+row run-lock-link 73 'linked/run.lock' --config good.json --run linked
+check 'a symbolic link was followed' test ! -e target
+
+# ---- checkpoints; the first lines make good ones: whole epochs, the middle of an epoch, other models ----
+train -n 1 "$DTRAIN" --config good.json --data data/gz-raw --run run --set train.epochs=1
+train -n 1 "$DTRAIN" --config good.json --run middle --set train.max_steps=3
+row run-used 73 'run: already holds a run' --config good.json --run run
+saved=$(newest_checkpoint run)
+middle=$(newest_checkpoint middle)
+"$tests/lib/make_bad_input.py" checkpoints "$saved" checkpoints
+train -n 4 "$DTRAIN" --config good.json --run resumed --resume=checkpoints/same.safetensors
+rm -rf resumed
+ranks=$most row resume-missing 66 'nowhere.safetensors: No such file or directory' --config good.json --run resumed --resume=nowhere.safetensors
+# The folder of a run stands for its checkpoint: the best where one is kept, or the newest; --resume takes the newest.
+train -n 2 "$DTRAIN" eval --checkpoint run/
+train -n 1 "$DTRAIN" --config good.json --run from_run --resume=run
+check 'resumed from another file' grep -q "resumed from $saved: 1 epoch" err
+cp -r run kept && cp checkpoints/flipped-data.safetensors kept/checkpoints/best.safetensors
+ranks=0 row eval-best 65 'kept/checkpoints/best.safetensors: damaged' eval --checkpoint kept
+train -n 1 "$DTRAIN" --config good.json --run from_kept --resume=kept
+ranks=0 row eval-folder 66 'checkpoints: is a directory' eval --checkpoint checkpoints
+ranks=0 checkpoint empty 65 'empty.safetensors: empty file'
+ranks=0 checkpoint short4 65 'short4.safetensors: truncated: 4 bytes'
+ranks=0 checkpoint short-header 65 'short-header.safetensors: truncated'
+checkpoint short-data 65 'short-data.safetensors: '
+ranks=0 checkpoint flipped-header 65 'flipped-header.safetensors: damaged (header crc'
+checkpoint flipped-data 65 "flipped-data.safetensors: damaged (tensor '"
+ranks=0 checkpoint not-one 65 'not-one.safetensors: not a safetensors file'
+ranks=0 checkpoint long-header 65 'long-header.safetensors: truncated: header length 524288'
+ranks=0 checkpoint vast-header 65 'vast-header.safetensors: not a safetensors file, or damaged: header length 9223372036854775808'
+ranks=0 checkpoint shape 65 "shape.safetensors: invalid header: tensor 'conv1.weight'"
+checkpoint overlap 65 'overlap.safetensors: invalid header'
+ranks=0 checkpoint hole 65 'hole.safetensors: invalid header'
+ranks=0 checkpoint overflow 65 'overflow.safetensors: invalid header'
+ranks=0 checkpoint type 65 "tensor 'conv1.weight' has dtype 'F64'"
+ranks=0 checkpoint twice 65 "invalid header: 'conv1.weight' appears twice"
+checkpoint version 65 'version.safetensors: format version 3'
+ranks=0 checkpoint counter 65 "counter.safetensors: invalid header: metadata 'epoch'"
+checkpoint nan 65 "tensor 'conv1.weight' contains 1 non-finite values"
+checkpoint steps 65 'step_in_epoch is 18446744073709551615, expected 0 to 8'
+ranks=0 checkpoint one-step 65 'step_in_epoch is 9, expected 0 to 8'
+ranks=0 checkpoint ranks 65 'world_size is 0, expected 1 to '
+ranks=0 checkpoint wide 65 "wide.safetensors: tensors missing: 'fc2.weight', 'fc2.bias', 'fc3.weight', 'fc3.bias'"
+ranks=0 checkpoint nul 65 'nul.safetensors: not a safetensors file, or damaged: its header is not JSON'
+checkpoint path 65 'path.safetensors: its configuration:1:1: '
+row eval-huge 80 'huge.safetensors: the test loss is not a number' eval --checkpoint checkpoints/huge.safetensors
+"$tests/lib/make_bad_input.py" image white.png
+row predict-huge 80 'huge.safetensors: for white.png it computes no finite number' predict --checkpoint checkpoints/huge.safetensors white.png
+resume=(--config good.json --run resumed "--resume=$saved")
+row resume-model 78 'model.layers[0].filters was 2, now it is 3' "${resume[@]}" --set model.layers.0.filters=3
+ranks=0 row resume-optimizer 78 'train.optimizer.type was "sgd", now it is "adam"' "${resume[@]}" --set 'train.optimizer={"type":"adam"}'
+row resume-seed 78 'train.seed was 1, now it is 2' "${resume[@]}" --set train.seed=2
+ranks=0 row resume-data 78 'number of training samples was 32, now it is 16' "${resume[@]}" --set data.train_samples=16
+exactly=0 row resume-batch 78 'global batch was 4, now it is 2' --config good.json --run resumed "--resume=$middle" \
+  --set train.batch.per_rank=2
+exactly=4 row resume-ranks 78 'number of ranks was 1, now it is 4' --config good.json --run resumed "--resume=$middle" \
+  --set train.batch.per_rank=1
+ranks=0 row eval-size 65 'test images are 1x10x10, the model is trained on 1x8x8' eval --checkpoint "$saved" --data data/test-size
+row predict-missing 66 'nowhere.png: No such file or directory' predict --checkpoint "$saved" nowhere.png
+ranks=0 row predict-text 65 'good.json: ' predict --checkpoint "$saved" good.json
+
+# All of a run's checkpoints damaged; and only the newest, which costs a warning and not the run.
+mkdir -p damaged/checkpoints
+for step in 1 2; do
+  cp checkpoints/flipped-data.safetensors "damaged/checkpoints/step-00000000000$step.safetensors"
+done
+got=0
+"$MPIEXEC" -n 2 "$DTRAIN" --config good.json --run damaged --resume >out 2>all || got=$?
+grep -v '^dtrain: warning: .*damaged (tensor .*; passing it over$' all >err
+judge 'all checkpoints damaged' 65 'all 2 checkpoints are damaged'
+check 'each damaged checkpoint is named' test "$(grep -c warning all)" -eq 2
+cp "$saved" damaged/checkpoints/step-000000000001.safetensors
+cp checkpoints/steps.safetensors damaged/checkpoints/step-000000000003.safetensors
+train -n 2 "$DTRAIN" --config good.json --run damaged --resume
+check 'the damaged checkpoint is named' grep -q '^dtrain: warning: .*step-000000000002.safetensors: damaged' err
+check 'false counters are damage' grep -q 'step-000000000003.safetensors: its counters contradict each other: .*; passing it over$' err
+check 'the older one is used' grep -q 'resumed from .*step-000000000001' err
+
+# ---- ranks that differ ----
+differ() { # differ NAME CODE TEXT MPIEXEC-ARGUMENT...: programs started with colons between them
+  local name=$1 code=$2 text=$3 got=0
+  shift 3
+  [[ -z $only || $only == "$name" ]] || return 0
+  timeout -k 5 20 "$MPIEXEC" "$@" >out 2>err </dev/null || got=$?
+  judge "$name" "$code" "$text"
+}
+sed 's/0.01/0.02/' good.json >bad/other.json
+both=(-n 3 "$DTRAIN" --config good.json --run differ)
+differ differ-lr 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config bad/other.json --run differ
+differ differ-sharding 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config good.json --set data.sharding=global
+differ differ-model 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config good.json --set model.layers.0.filters=4
+differ differ-batch 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config good.json --set train.batch.per_rank=2
+differ differ-config 66 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config nowhere.json
+mkdir -p node1/data/good node2/data # the same names, other files there
+cp good.json node1 && cp good.json node2 && cp -r data/label node2/data/good
+differ differ-data 66 'rank 3 (' "${both[@]}" : -n 1 -wdir "$work/node1" "$DTRAIN" --config good.json --run differ
+differ differ-bad-data 65 'rank 0 (' -n 1 -wdir "$work/node2" "$DTRAIN" --config good.json --run differ : "${both[@]}"
+differ differ-option 64 'rank 1 (' -n 1 "$DTRAIN" --config good.json : -n 1 "$DTRAIN" --confg good.json
+differ differ-resume 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config good.json --run differ --resume
+differ differ-command 78 'rank 1 (' -n 1 "$DTRAIN" --config good.json : -n 1 "$DTRAIN" plan --config good.json
+python3 -c 'import sys
+program = open(sys.argv[1], "rb").read()
+open("dtrain-other", "wb").write(program.replace(sys.argv[2].encode() + b"\0", sys.argv[2].encode()[:-1] + b"Z\0"))' \
+  "$DTRAIN" "$("$DTRAIN" --version | sed -n 's/^dtrain \([^ ]*\).*/\1/p')"
+chmod +x dtrain-other
+differ differ-version 78 'rank 2 (' -n 2 "$DTRAIN" --config good.json : -n 2 ./dtrain-other --config good.json
+
+check 'a row left a run folder' test ! -e runs
+finish
