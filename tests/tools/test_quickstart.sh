@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The README's first command, in a copy of the sources with no build, data or network: it builds, says that it takes the substitute
-# data, trains, and the commands that it proposes work as printed.
+# data, trains, and the commands that it proposes work as printed. usage: test_quickstart.sh BUILD_DIR, with objects to take (reuse.sh)
 set -euo pipefail
+build=$(realpath "$1")
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 fashion=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 if [[ ! -f $fashion ]]; then
@@ -21,7 +22,9 @@ fail() {
 
 unset DTRAIN_DATA
 export DTRAIN_MNIST_MIRRORS=file:///nowhere
-export CUDAARCHS=80-real # one GPU's kernels: the tests' own build has all
+export REUSE_COPY=$work REUSE_BUILD=$build REUSE_LIST=$work/commands
+export CMAKE_C_COMPILER_LAUNCHER=$top/tests/lib/reuse.sh CMAKE_CUDA_COMPILER_LAUNCHER=$top/tests/lib/reuse.sh
+"$top/tests/lib/reuse.sh" --list "$top" "$build" "$REUSE_LIST"
 ./scripts/quickstart --no-install -- --set train.max_steps=20 >result 2>log </dev/null || fail "ended with $?"
 grep -q '^test accuracy .* after 20 steps$' result || fail "the last line is no result: $(cat result)"
 if [[ ! -e /dev/nvidiactl ]]; then
