@@ -1,78 +1,10 @@
 /* The distributed optimizer: ranks stay equal to the bit, and equal to one process that has all the
  * samples. */
+#include "tests/lib/classifier.h"
 #include "tests/lib/codec_of.h"
-#include "tests/lib/rig.h"
 
 #include "dist/ranks/launch/job.h"
-#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/mirrored.h"
-#include "dist/strategy/replica_check.h"
-
-enum { N_SAMPLES = 64, N_INPUTS = 6, N_CLASSES = 5, N_STEPS = 10 };
-static float values[N_SAMPLES * N_INPUTS], targets[N_SAMPLES];
-static uint16_t labels[N_SAMPLES];
-static const struct dt_samples samples = {.n = N_SAMPLES,
-                                          .shape = {N_INPUTS, 1, 1},
-                                          .values = values,
-                                          .labels = labels,
-                                          .n_classes = N_CLASSES,
-                                          .n_total = N_SAMPLES};
-
-static const struct rig_spec classifier = {
-    .n_inputs = N_INPUTS,
-    .units = {17, 9, N_CLASSES},
-    .activation = DT_ACTIVATION_TANH,
-    .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
-    .optimizer = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
-    .dist = {.average = true, .broadcast = true, .overlap = true}};
-
-static void make_samples(void)
-{
-    for (int i = 0; i < N_SAMPLES; i++) {
-        for (int j = 0; j < N_INPUTS; j++) {
-            values[i * N_INPUTS + j] = (float)((i * 5 + j * 11 + i * j) % 9 - 4);
-        }
-        targets[i] = (float)(i * 7 % 10);
-        labels[i] = (uint16_t)(i * 3 % N_CLASSES);
-    }
-}
-
-/* Rank r's part of a global batch: uneven on purpose, and nothing for the last rank in every third
- * step. */
-static int part_of(const struct dt_comm *comm, int step, uint32_t *rows)
-{
-    const int n_ranks = step % 3 == 2 && comm->size > 1 ? comm->size - 1 : comm->size;
-    int n = 0;
-    for (int i = 0; i < N_SAMPLES - step; i++) {
-        if ((i * i + step) % n_ranks == comm->rank) {
-            rows[n++] = (uint32_t)i;
-        }
-    }
-    return n;
-}
-
-static void init(struct rig *rig, uint64_t seed)
-{
-    dt_model_init(&rig->model, seed, rig->network->params);
-}
-
-/* Replicas are compared after every step; by priority, where it keeps weights from being late,
- * after every third. */
-static void train(struct rig *rig, struct dt_comm *comm, int n_steps,
-                  struct dt_replica_check *check)
-{
-    uint32_t rows[N_SAMPLES];
-    const int every = rig->strategy->spec.dist.order == DT_ORDER_PRIORITY ? 3 : 1;
-    for (int step = 0; step < n_steps; step++) {
-        const int n = part_of(comm, step, rows);
-        rig_step(rig, rows, n, N_SAMPLES - step, 0.01);
-        if (check != NULL && (step + 1) % every == 0) {
-            CHECK_OK(dt_strategy_share_weights(rig->strategy));
-            CHECK_OK(dt_replica_check_run(check, rig->network));
-        }
-    }
-    CHECK_OK(dt_strategy_share_weights(rig->strategy));
-}
 
 /* Between parameters there are zeros, whatever compression makes of these. */
 static void check_gaps(const struct rig *rig)
@@ -432,86 +364,6 @@ static void test_invariance(const struct dt_backend_ops *backend, enum dt_allred
     CHECK(memcmp(together, alone, sizeof together) == 0);
 }
 
-/* ---- the gradient's norm */
-
-/* Of one process that has all the samples of the second step, from its own sums. */
-static double norm_alone(struct rig_spec spec, struct dt_comm *self)
-{
-    struct rig rig;
-    uint32_t rows[N_SAMPLES];
-    double squares = 0, norm;
-    rig_open(&rig, &spec, self, &samples);
-    init(&rig, 1);
-    for (int step = 0; step < 2; step++) {
-        const int n = part_of(self, step, rows);
-        rig_step(&rig, rows, n, n, 0.01);
-    }
-    CHECK_OK(dt_strategy_share_weights(rig.strategy));
-    for (size_t i = 0; i < rig.model.arena_elems; i++) { /* gaps are zeros here */
-        squares +=
-            (double)rig.strategy->allreduce->total[i] * (double)rig.strategy->allreduce->total[i];
-    }
-    CHECK_OK(dt_strategy_grad_norm(rig.strategy, &norm));
-    CHECK_NEAR(norm, sqrt(squares) / (N_SAMPLES - 1), 1e-6 * norm);
-    rig_close(&rig);
-    return norm;
-}
-
-/* Asked for between steps, on all ranks the same, and nothing else changes. */
-static void check_norm(struct rig_spec spec, struct dt_comm *comm, double expected,
-                       double tolerance)
-{
-    struct rig rig;
-    struct dt_replica_check check;
-    uint32_t rows[N_SAMPLES];
-    rig_open(&rig, &spec, comm, &samples);
-    init(&rig, 1);
-    CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
-    for (int step = 0; step < 6; step++) {
-        double norm, least;
-        const int n = part_of(comm, step, rows);
-        rig_step(&rig, rows, n, N_SAMPLES - step, 0.01);
-        CHECK(dt_strategy_has_gradient(rig.strategy));
-        CHECK_OK(dt_strategy_grad_norm(rig.strategy, &norm));
-        least = norm;
-        CHECK_OK(dt_comm_allreduce(comm, &least, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of norms"));
-        CHECK_NEAR(least / comm->size, norm, 1e-15 * norm);
-        if (step == 1) {
-            CHECK_NEAR(norm, expected, tolerance * expected);
-        }
-        CHECK_OK(dt_replica_check_run(&check, rig.network));
-    }
-    dt_replica_check_close(&check);
-    rig_close(&rig);
-}
-
-static void test_norm(const struct dt_backend_ops *backend, struct dt_comm *comm,
-                      struct dt_comm *self)
-{
-    struct rig_spec spec = classifier;
-    spec.backend = backend;
-    spec.units[0] = 250; /* several pieces */
-    spec.units[1] = 100;
-    const double expected = norm_alone(spec, self);
-    for (int together = 0; together < 2; together++) {
-        spec.shared_step = together != 0;
-        check_norm(spec, comm, expected, 1e-5);
-        spec.dist.order = DT_ORDER_PRIORITY;
-        check_norm(spec, comm, expected, 1e-5);
-        spec.dist.order = DT_ORDER_BACKWARD;
-    }
-    spec.dist.allreduce = DT_ALLREDUCE_RING;
-    check_norm(spec, comm, expected, 1e-5);
-    spec.dist.compression = (struct dt_compression_spec){.type = DT_COMPRESSION_FP16};
-    check_norm(spec, comm, expected, 1e-2);
-    spec.dist.compression = (struct dt_compression_spec){.type = DT_COMPRESSION_NONE};
-    spec.optimizer.type = DT_OPTIMIZER_SGD; /* the second step sees how far the first one went:
-                                               clipped by none, here */
-    const double unclipped = norm_alone(spec, self);
-    spec.optimizer.clip_norm = 1e3;
-    check_norm(spec, comm, unclipped, 1e-5);
-}
-
 /* Without averaging there is no message at all, and each rank does what it would do alone. */
 static void test_average_off(struct dt_comm *comm, struct dt_comm *self)
 {
@@ -579,7 +431,6 @@ int main(void)
         test_invariance(backends[b], DT_ALLREDUCE_AUTO, world.comm, self);
         test_invariance(backends[b], DT_ALLREDUCE_MPI, world.comm, self);
         test_together(backends[b], world.comm);
-        test_norm(backends[b], world.comm, self);
     }
     test_by_priority(world.comm);
     test_events(world.comm, DT_ORDER_BACKWARD, " f0 f1 f2 b2 b1 b0 u u u f0 f1 f2 b2 b1 b0 u u u");

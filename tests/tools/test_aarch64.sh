@@ -24,7 +24,7 @@ done
 for source in base/{clock,memory,status}.c model/{init,lower,network,optimizer,order,schedule}.c; do
   compile "$source"
 done
-for test in test_winograd test_cpu_threads test_gradients test_dense_match; do
+for test in test_winograd test_winograd_blank test_cpu_threads test_gradients test_dense_match; do
   "$cc" "${flags[@]}" -static "tests/unit/cpu/$test.c" "${objects[@]}" -o "$folder/$test" -lm -pthread
   "$emulator" "$folder/$test"
 done
