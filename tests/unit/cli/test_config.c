@@ -98,7 +98,9 @@ static const struct {
      "model.layers[0].type: the key is given twice"},
     {WITH("\"train\": 3"), "train: expected an object, got 3"},
     {TRAIN("\"optimizer\": \"adam\""), "train.optimizer: expected an object, got string \"adam\""},
-    {TRAIN("\"batch\": 128"), "train.batch: expected an object, got 128"},
+    {TRAIN("\"batch\": 128"),
+     "train.batch: expected an object, got 128 (say train.batch.per_rank=128, or write it in "
+     "braces)"},
     /* types and ranges */
     {TRAIN("\"epochs\": \"ten\""),
      "train.epochs: expected an integer 1..1000000, got string \"ten\""},
@@ -179,6 +181,10 @@ static const struct {
      "(did you mean \"relu\"?)"},
     {LAYER("{\"type\": \"dense\", \"units\": 1, \"activation\": null}"),
      "model.layers[0].activation: expected one of none, relu"},
+    {LAYER("{\"type\": \"dense\", \"units\": 1, \"activation\": \"softmax\"}"),
+     "got string \"softmax\" (leave it out: the loss softmax_cross_entropy has it)"},
+    {LAYER(DENSE ", {\"type\": \"softmax\"}"),
+     "(leave it out: the loss softmax_cross_entropy has it)"},
     /* keys that do not go together */
     {TRAIN("\"batch\": {\"per_rank\": 1, \"global\": 2}"),
      "train.batch: both per_rank and global are given"},
@@ -284,6 +290,9 @@ static const struct {
     {{"train.epoch=1"}, "--set: train.epoch: unknown key (did you mean 'train.epochs'?)"},
     {{"trian.epochs=1"}, "--set: trian: unknown key (did you mean 'train'?)"},
     {{"train=5"}, "--set: train: expected an object, got 5"},
+    {{"train.batch=64"}, "(say train.batch.per_rank=64, or write it in braces)"},
+    {{"train.optimizer=sgd"}, "(say train.optimizer.type=sgd, or write it in braces)"},
+    {{"train.batch_size=64"}, "did you mean 'train.batch.per_rank'?"},
     {{"data.dir=5"}, "--set: data.dir: expected a text of 1..1023 bytes, got 5"},
     {{"model.layers.1.unit=16"},
      "--set: model.layers[1].unit: unknown key (did you mean 'model.layers[1].units'?)"},

@@ -218,6 +218,25 @@ static void test_forged_sizes(void)
     free(bytes);
 }
 
+/* What a file is, as far as its beginning tells. */
+static void test_beginnings(void)
+{
+    uint8_t *bytes, zip[400] = {'P', 'K', 3, 4};
+    size_t n_bytes;
+    sample_bytes(&sample, &bytes, &n_bytes);
+    check_rejected(zip, sizeof zip, "not a safetensors file");
+    check_rejected(bytes, 4, "truncated: 4 bytes");
+    check_rejected(bytes, 100, "truncated: header length ");
+    bytes[40] ^= 1;
+    check_rejected(bytes, n_bytes, "damaged (header crc ");
+    memcpy(bytes, &(uint64_t){1 << 19}, 8);
+    check_rejected(bytes, n_bytes, "truncated: header length 524288");
+    memcpy(bytes, &(uint64_t){(uint64_t)1 << 63}, 8);
+    check_rejected(bytes, n_bytes,
+                   "not a safetensors file, or damaged: header length 9223372036854775808");
+    free(bytes);
+}
+
 static void test_non_finite_values(void)
 {
     uint8_t *bytes;
@@ -263,6 +282,7 @@ int main(void)
     test_every_bit_and_every_length();
     test_forged_headers();
     test_forged_sizes();
+    test_beginnings();
     test_non_finite_values();
     sample_close(&sample);
     return 0;
