@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "cli/config/diff.h"
 #include "cli/config/read.h"
 #include "cli/suggest.h"
 #include "data/gzip.h"
@@ -244,13 +243,13 @@ static enum dt_status parse(const struct dt_config_source *source, const char *t
 enum dt_status dt_config_parse(const char *name, const char *text, size_t n_bytes,
                                const char *const *sets, int n_sets, struct dt_config *out)
 {
-    const struct dt_config_source source = {name, sets, n_sets};
+    const struct dt_config_source source = {name, sets, n_sets, ""};
     return parse(&source, text, n_bytes, false, out);
 }
 
 static enum dt_status parse_saved(const char *name, const char *text, struct dt_config *out)
 {
-    const struct dt_config_source source = {name, NULL, 0};
+    const struct dt_config_source source = {name, NULL, 0, ""};
     return parse(&source, text, strlen(text), true, out);
 }
 

@@ -26,6 +26,11 @@ char *dt_config_to_json(const struct dt_config *config);
 /* For checkpoints. What it reads may have a key that has gone since and decides nothing. */
 extern const struct dt_config_format dt_config_json;
 
+/* Where two written configurations differ, for resuming a run with another one: `compare` of struct
+ * dt_config_format (train/config.h); both texts are valid JSON. */
+enum dt_status dt_config_compare(const char *before, const char *now, const char *path, char *text,
+                                 size_t size);
+
 void dt_config_help(FILE *out);        /* --help-config: the keys as an aligned table */
 void dt_config_markdown(FILE *out);    /* docs/config.md */
 void dt_config_schema_json(FILE *out); /* configs/dtrain.schema.json */

@@ -1,23 +1,6 @@
-#include "cli/config/diff.h"
-
-#include <cjson/cJSON.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
+#include "cli/config/read.h"
 
 #define PATH_SIZE 128
-
-static const cJSON *find(const cJSON *tree, const char *path)
-{
-    char key[PATH_SIZE];
-    while (tree != NULL && *path != '\0') {
-        const size_t n = strcspn(path, ".");
-        snprintf(key, sizeof key, "%.*s", (int)n, path);
-        tree = cJSON_GetObjectItemCaseSensitive(tree, key);
-        path += n + (path[n] == '.');
-    }
-    return tree;
-}
 
 /* The text of the first difference. */
 struct difference {
@@ -74,7 +57,7 @@ enum dt_status dt_config_compare(const char *before, const char *now, const char
     text[0] = '\0';
     d.no_memory = b == NULL;
     if (b != NULL) {
-        differ(&d, path, find(a, path), find(b, path));
+        differ(&d, path, dt_json_at(a, path), dt_json_at(b, path));
     }
     cJSON_Delete(a);
     cJSON_Delete(b);

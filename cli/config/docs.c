@@ -159,9 +159,7 @@ static void schema_names(FILE *out, const char *names)
 static void schema_default(FILE *out, const struct dt_key *key)
 {
     if (key->default_text != NULL && key->default_text[0] != '\0') {
-        const char *quote =
-            key->kind == DT_KEY_TEXT || key->kind == DT_KEY_ENUM || key->kind == DT_KEY_AUTO ? "\""
-                                                                                             : "";
+        const char *quote = dt_key_is_word(key) ? "\"" : "";
         fprintf(out, ", \"default\": %s%s%s", quote, key->default_text, quote);
     }
 }

@@ -23,6 +23,18 @@ static const char *clip(const char *text, char out[CLIPPED_SIZE])
     return out;
 }
 
+const cJSON *dt_json_at(const cJSON *item, const char *path)
+{
+    char segment[DT_CONFIG_PATH_SIZE];
+    while (item != NULL && *path != '\0') {
+        const size_t n = strcspn(path, ".");
+        snprintf(segment, sizeof segment, "%.*s", (int)n, path);
+        item = cJSON_GetObjectItemCaseSensitive(item, segment);
+        path += n + (path[n] == '.');
+    }
+    return item;
+}
+
 void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE])
 {
     char clipped[CLIPPED_SIZE], number[DT_NUMBER_SIZE];
@@ -67,24 +79,26 @@ static bool set_reaches(const char *set, const char *path)
 enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
                                const char *format, ...)
 {
-    char text[DT_ERROR_TEXT_SIZE];
+    char text[DT_ERROR_TEXT_SIZE], full[DT_CONFIG_PATH_SIZE];
     bool was_set = false;
+    snprintf(full, sizeof full, "%s%s", source->prefix, path);
     for (int i = 0; i < source->n_sets; i++) {
-        was_set = was_set || set_reaches(source->sets[i], path);
+        was_set = was_set || set_reaches(source->sets[i], full);
     }
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     return dt_error(was_set ? DT_USAGE : DT_CONFIG, "%s: %s%s%s", was_set ? "--set" : source->name,
-                    path, path[0] == '\0' ? "" : ": ", text);
+                    full, full[0] == '\0' ? "" : ": ", text);
 }
 
-const char *dt_config_object_path(const struct dt_config_object *o, const char *path,
-                                  char out[DT_CONFIG_PATH_SIZE])
+enum dt_status dt_config_unexpected(const struct dt_config_source *source, const char *path,
+                                    const char *expected, const cJSON *item, const char *cure)
 {
-    snprintf(out, DT_CONFIG_PATH_SIZE, "%s%s", o->prefix, path);
-    return out;
+    char found[DT_FOUND_SIZE];
+    dt_json_found(item, found);
+    return dt_config_error(source, path, "expected %s, got %s%s", expected, found, cure);
 }
 
 /* The nearest key in the same group, else one of the same name elsewhere. `group` is "" or ends in
@@ -110,12 +124,12 @@ static void suggest_key(const struct dt_config_object *o, const char *group, con
         }
     }
     if (s.best != NULL) {
-        snprintf(out, DT_CONFIG_PATH_SIZE, "%s%s%s", o->prefix, group, s.best);
+        snprintf(out, DT_CONFIG_PATH_SIZE, "%s%s%s", o->source.prefix, group, s.best);
         return;
     }
     for (int i = 0; i < o->list.n; i++) {
         if (strcasecmp(dt_key_name(o->list.keys[i].path), name) == 0) {
-            dt_config_object_path(o, o->list.keys[i].path, out);
+            snprintf(out, DT_CONFIG_PATH_SIZE, "%s%s", o->source.prefix, o->list.keys[i].path);
             return;
         }
     }
@@ -129,23 +143,19 @@ static void suggest_key(const struct dt_config_object *o, const char *group, con
 static enum dt_status no_group(const struct dt_config_object *o, const char *path,
                                const cJSON *item)
 {
-    char full[DT_CONFIG_PATH_SIZE], found[DT_FOUND_SIZE];
+    char cure[DT_CONFIG_PATH_SIZE + 80];
     const size_t n = strlen(path);
     int i = 0;
     while (!(strncmp(o->list.keys[i].path, path, n) == 0 && o->list.keys[i].path[n] == '.')) {
         i++;
     }
     char *value = cJSON_PrintUnformatted(item);
-    dt_json_found(item, found);
-    const enum dt_status s =
-        dt_config_error(o->source, dt_config_object_path(o, path, full),
-                        "expected an object, got %s (say %s=%.40s, or write it in braces)", found,
-                        o->list.keys[i].path,
-                        cJSON_IsString(item) ? item->valuestring
-                        : value != NULL      ? value
-                                             : "VALUE");
+    snprintf(cure, sizeof cure, " (say %s=%.40s, or write it in braces)", o->list.keys[i].path,
+             cJSON_IsString(item) ? item->valuestring
+             : value != NULL      ? value
+                                  : "VALUE");
     cJSON_free(value);
-    return s;
+    return dt_config_unexpected(&o->source, path, "an object", item, cure);
 }
 
 /* The keys of a group as "a, b, c". */
@@ -177,21 +187,21 @@ static enum dt_status unknown_key(const struct dt_config_object *o, const char *
                                   const char *name)
 {
     char path[DT_CONFIG_PATH_SIZE], near[DT_CONFIG_PATH_SIZE], clipped[CLIPPED_SIZE], keys[240];
-    snprintf(path, sizeof path, "%s%s%s", o->prefix, group, clip(name, clipped));
-    if (strcmp(path, "comm") == 0) {
-        return dt_config_error(o->source, path,
+    snprintf(path, sizeof path, "%s%s", group, clip(name, clipped));
+    if (o->owner == NULL && strcmp(path, "comm") == 0) {
+        return dt_config_error(&o->source, path,
                                "the key is called distributed.allreduce now (rename it)");
     }
     suggest_key(o, group, name, near);
     if (near[0] != '\0') {
-        return dt_config_error(o->source, path, "unknown key (did you mean '%s'?)", near);
+        return dt_config_error(&o->source, path, "unknown key (did you mean '%s'?)", near);
     }
     if (strchr(name, '.') != NULL) {
-        return dt_config_error(o->source, path,
+        return dt_config_error(&o->source, path,
                                "unknown key (write an object inside an object in place of a dot)");
     }
     list_keys(o, group, keys, sizeof keys);
-    return dt_config_error(o->source, path, "unknown key (%s%s%s)",
+    return dt_config_error(&o->source, path, "unknown key (%s%s%s)",
                            o->owner == NULL ? "" : o->owner,
                            o->owner == NULL ? "the keys here are: " : " has the keys: ", keys);
 }
@@ -222,7 +232,7 @@ static enum dt_status check_members(const struct dt_config_object *o, const cJSO
                                     const char *group)
 {
     for (const cJSON *member = item->child; member != NULL; member = member->next) {
-        char path[DT_CONFIG_PATH_SIZE], full[DT_CONFIG_PATH_SIZE];
+        char path[DT_CONFIG_PATH_SIZE];
         const int n = snprintf(path, sizeof path - 1, "%s%s", group, member->string);
         const bool fits = n > 0 && (size_t)n < sizeof path - 1 && member->string[0] != '\0' &&
                           strchr(member->string, '.') == NULL;
@@ -231,8 +241,7 @@ static enum dt_status check_members(const struct dt_config_object *o, const cJSO
             return unknown_key(o, group, member->string);
         }
         if (cJSON_GetObjectItemCaseSensitive(item, member->string) != member) {
-            return dt_config_error(o->source, dt_config_object_path(o, path, full),
-                                   "the key is given twice (remove one)");
+            return dt_config_error(&o->source, path, "the key is given twice (remove one)");
         }
         if (role == ROLE_GROUP) {
             if (!cJSON_IsObject(member)) {

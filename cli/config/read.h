@@ -8,11 +8,14 @@
 #include "cli/config/config.h"
 #include "cli/config/schema.h"
 
+#define DT_CONFIG_PATH_SIZE 160
+
 /* Where values came from, for messages. */
 struct dt_config_source {
     const char *name; /* the file */
     const char *const *sets;
     int n_sets;
+    const char *prefix; /* of all paths: "", or "model.layers[2]." of a layer's keys */
 };
 
 /* Fills `out` (zeroed by the caller), defaults included. DT_CONFIG. */
@@ -22,6 +25,13 @@ enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON
 /* DT_CONFIG with "<file or --set>: <path>: <text>". */
 enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
                                const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same, about a value: "expected <expected>, got <item><cure>". */
+enum dt_status dt_config_unexpected(const struct dt_config_source *source, const char *path,
+                                    const char *expected, const cJSON *item, const char *cure);
+
+/* The value at a path such as "train.epochs", or NULL; the tree itself at "". */
+const cJSON *dt_json_at(const cJSON *tree, const char *path);
 
 /* The value as error messages quote it: `string "ten"`, `1.5`, `a list`; long texts are cut. */
 #define DT_FOUND_SIZE 96
@@ -35,20 +45,12 @@ enum dt_status dt_config_set(cJSON *root, const char *text);
 
 /* ---- an object: that its keys are known, and how messages name them (object.c) */
 
-#define DT_CONFIG_PATH_SIZE 160
-
-/* An object being read: its keys have paths relative to it, `prefix` is its own ("" or
- * "model.layers[2]."). */
+/* An object being read; its keys have paths relative to it. */
 struct dt_config_object {
-    const struct dt_config_source *source;
-    const char *prefix;
+    struct dt_config_source source;
     struct dt_key_list list;
     const char *owner; /* "conv2d" or NULL: whose keys these are */
 };
-
-/* The path of a key of the object, for messages; returns `out`. */
-const char *dt_config_object_path(const struct dt_config_object *o, const char *path,
-                                  char out[DT_CONFIG_PATH_SIZE]);
 
 /* Every member of the JSON object is known and given once, groups being objects. DT_CONFIG. */
 enum dt_status dt_config_object_check(const struct dt_config_object *o, const cJSON *item);

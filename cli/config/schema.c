@@ -194,48 +194,21 @@ void dt_number_text(double x, char out[DT_NUMBER_SIZE])
     }
 }
 
-static const unsigned char *field(const struct dt_key *key, const void *base)
-{
-    return (const unsigned char *)base + key->offset;
-}
-
 /* Integer fields are int, an enum, or a 64-bit type; the schema keeps them all within 0 .. 2^53. */
 int64_t dt_key_int(const struct dt_key *key, const void *base)
 {
-    int32_t narrow;
-    int64_t wide;
-    if (key->n_bytes == sizeof narrow) {
-        memcpy(&narrow, field(key, base), sizeof narrow);
-        return narrow;
-    }
-    memcpy(&wide, field(key, base), sizeof wide);
-    return wide;
+    const void *field = dt_key_field(key, base);
+    return key->n_bytes == sizeof(int32_t) ? *(const int32_t *)field : *(const int64_t *)field;
 }
 
 void dt_key_store_int(const struct dt_key *key, void *base, int64_t value)
 {
-    const int32_t narrow = (int32_t)value;
-    const void *from = key->n_bytes == sizeof narrow ? (const void *)&narrow : (const void *)&value;
-    memcpy((unsigned char *)base + key->offset, from, key->n_bytes);
-}
-
-double dt_key_real(const struct dt_key *key, const void *base)
-{
-    double x;
-    memcpy(&x, field(key, base), sizeof x);
-    return x;
-}
-
-bool dt_key_bool(const struct dt_key *key, const void *base)
-{
-    bool x;
-    memcpy(&x, field(key, base), sizeof x);
-    return x;
-}
-
-const char *dt_key_text(const struct dt_key *key, const void *base)
-{
-    return (const char *)field(key, base);
+    void *field = (unsigned char *)base + key->offset;
+    if (key->n_bytes == sizeof(int32_t)) {
+        *(int32_t *)field = (int32_t)value;
+    } else {
+        *(int64_t *)field = value;
+    }
 }
 
 bool dt_key_applies(const struct dt_key *key, const struct dt_config *config)
@@ -246,7 +219,7 @@ bool dt_key_applies(const struct dt_key *key, const struct dt_config *config)
         if (strncmp(governor->path, key->when, n_path) == 0 && governor->path[n_path] == '\0') {
             char names[128], current[DT_NAME_SIZE];
             if (governor->kind == DT_KEY_BOOL) {
-                return dt_key_bool(governor, config); /* "=true" */
+                return *(const bool *)dt_key_field(governor, config); /* "=true" */
             }
             snprintf(names, sizeof names, "|%s", key->when + n_path + 1);
             return dt_names_get(governor->values, (int)dt_key_int(governor, config), current) &&

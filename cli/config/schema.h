@@ -298,12 +298,21 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE]);
 #define DT_NUMBER_SIZE 40
 void dt_number_text(double x, char out[DT_NUMBER_SIZE]);
 
-/* The fields behind a key; `base` is the struct. ENUM counts as an integer. */
+/* The field behind a key; `base` is the struct. */
+static inline const void *dt_key_field(const struct dt_key *key, const void *base)
+{
+    return (const unsigned char *)base + key->offset;
+}
+
+/* Of INT, AUTO and ENUM. */
 int64_t dt_key_int(const struct dt_key *key, const void *base);
-double dt_key_real(const struct dt_key *key, const void *base);
-bool dt_key_bool(const struct dt_key *key, const void *base);
-const char *dt_key_text(const struct dt_key *key, const void *base);
 void dt_key_store_int(const struct dt_key *key, void *base, int64_t value);
+
+/* Whether its value is a string in JSON, and so its default. */
+static inline bool dt_key_is_word(const struct dt_key *key)
+{
+    return key->kind == DT_KEY_TEXT || key->kind == DT_KEY_ENUM || key->kind == DT_KEY_AUTO;
+}
 
 /* Whether `key` means something in this config; needs the keys before it to be filled in. */
 bool dt_key_applies(const struct dt_key *key, const struct dt_config *config);

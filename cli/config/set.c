@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "cli/config/read.h"
 
 #define SEGMENT_SIZE 64
 

@@ -6,12 +6,12 @@
 #include "cli/config/schema.h"
 
 /* A list of sizes, without the dimensions that [n] leaves out. */
-static void write_shape(FILE *out, struct dt_shape s)
+static void write_shape(FILE *out, const struct dt_shape *s)
 {
-    if (s.h == 1 && s.w == 1) {
-        fprintf(out, "[%d]", s.c);
+    if (s->h == 1 && s->w == 1) {
+        fprintf(out, "[%d]", s->c);
     } else {
-        fprintf(out, "[%d, %d, %d]", s.c, s.h, s.w);
+        fprintf(out, "[%d, %d, %d]", s->c, s->h, s->w);
     }
 }
 
@@ -54,7 +54,7 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
     char text[DT_NUMBER_SIZE] = "", name[DT_NAME_SIZE] = "";
     switch (key->kind) {
     case DT_KEY_BOOL:
-        fputs(dt_key_bool(key, base) ? "true" : "false", out);
+        fputs(*(const bool *)dt_key_field(key, base) ? "true" : "false", out);
         break;
     case DT_KEY_INT:
         fprintf(out, "%lld", (long long)dt_key_int(key, base));
@@ -64,24 +64,24 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
                 (long long)dt_key_int(key, base));
         break;
     case DT_KEY_REAL:
-        dt_number_text(dt_key_real(key, base), text);
+        dt_number_text(*(const double *)dt_key_field(key, base), text);
         fputs(text, out);
         break;
     case DT_KEY_TEXT:
-        write_string(out, dt_key_text(key, base));
+        write_string(out, dt_key_field(key, base));
         break;
     case DT_KEY_ENUM:
         dt_names_get(key->values, (int)dt_key_int(key, base), name);
         fprintf(out, "\"%s\"", name);
         break;
     case DT_KEY_SHAPE:
-        write_shape(out, ((const struct dt_config *)base)->model.input);
+        write_shape(out, dt_key_field(key, base));
         break;
     case DT_KEY_LAYERS:
         write_layers(out, &((const struct dt_config *)base)->model);
         break;
     case DT_KEY_NAMES:
-        write_names(out, &((const struct dt_config *)base)->dist.cut);
+        write_names(out, dt_key_field(key, base));
         break;
     }
 }
@@ -107,10 +107,12 @@ static void write_layers(FILE *out, const struct dt_model_spec *model)
 
 bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config)
 {
+    const void *field = dt_key_field(key, config);
     const bool may_be_absent = key->default_text != NULL && key->default_text[0] == '\0';
-    const bool is_empty = key->kind == DT_KEY_TEXT ? dt_key_text(key, config)[0] == '\0'
-                                                   : dt_key_int(key, config) == 0;
-    return !(may_be_absent && is_empty) && dt_key_applies(key, config);
+    const bool is_absent =
+        may_be_absent &&
+        (key->kind == DT_KEY_TEXT ? *(const char *)field == '\0' : dt_key_int(key, config) == 0);
+    return !is_absent && dt_key_applies(key, config);
 }
 
 /* Whether the first of these keys, or one in a group with it, is shown. */

@@ -11,7 +11,6 @@
 #include "cli/args.h"
 #include "cli/commands/load.h"
 #include "cli/config/config.h"
-#include "cli/config/diff.h"
 #include "cli/sinks/sinks.h"
 #include "cli/terminal.h"
 #include "cli/text.h"

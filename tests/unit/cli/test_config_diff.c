@@ -1,5 +1,5 @@
 /* What a resumed run may not change is found, and named with both values. */
-#include "cli/config/diff.h"
+#include "cli/config/config.h"
 #include "tests/lib/check.h"
 
 static const char base[] = "{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\","
