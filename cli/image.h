@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/samples.h"
+
 struct dt_png {
     int width, height;
     uint8_t *bytes;
@@ -17,9 +19,8 @@ struct dt_png {
  * False: no memory. */
 bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, struct dt_png *out);
 
-/* The same in a page. `alt`: for who cannot see it; plain text of ours. Nothing is drawn
- * where there is no memory for it. */
-void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t *pixels,
-                   const char *alt);
+/* An image in a page: `pixels` (C, H, W) of `shape`. Nothing is drawn where there is no memory for
+ * it. */
+void dt_page_image(FILE *out, struct dt_shape shape, const uint8_t *pixels);
 
 #endif

@@ -1,4 +1,4 @@
-#include "report/facts.h"
+#include "report/run.h"
 
 #include <math.h>
 #include <signal.h>

@@ -8,7 +8,6 @@
 #include "cli/sinks/record.h"
 #include "cli/sinks/sinks.h"
 #include "cli/terminal.h"
-#include "report/trace.h"
 #include "train/watch/learned.h"
 
 #define DT_RUN_PAGE "report.html"
@@ -33,8 +32,9 @@ void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *
                         int n);
 /* Where the time of the steps went, rank by rank, and what ranks sent. */
 void dt_run_time_draw(FILE *out, const struct dt_record *record);
-/* Lanes: what the ranks did when, in the steps of trace.json, and a summary of it. */
-void dt_run_timeline_draw(FILE *out, const struct dt_trace_record *trace);
+/* Lanes: what the ranks did when, in the steps of trace.json, and a summary of it. No memory: an
+ * error, and then the page is not written. */
+void dt_run_timeline_draw(FILE *out, const struct dt_record *record);
 /* What the model of a run has learned, from its newest checkpoint and the test data. `data`: folder
  * of the data in place of the configuration's, or NULL. Without checkpoint, data, or classes `out`
  * says so; only data that somebody named must be there. The caller closes `out`, also of a failure.
@@ -62,10 +62,40 @@ typedef void (*dt_run_difference_fn)(void *context, const char *path, const char
 void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell,
                         void *context);
 
-/* ---- in a terminal */
+/* ---- a run's main facts, name by name */
 
-/* On stdout: the facts first, and the epochs, thinned to a dozen. */
-void dt_run_text_print(const struct dt_record *record);
+/* X(constant, name) */
+#define DT_FACT_LIST(X)                  \
+    X(DT_FACT_VERDICT, "verdict")        \
+    X(DT_FACT_ACCURACY, "test accuracy") \
+    X(DT_FACT_LOSS, "test loss")         \
+    X(DT_FACT_PROGRESS, "progress")      \
+    X(DT_FACT_SPEED, "speed")            \
+    X(DT_FACT_TIME, "time")              \
+    X(DT_FACT_RANKS, "ranks")            \
+    X(DT_FACT_DEVICE, "device")          \
+    X(DT_FACT_BATCH, "batch")            \
+    X(DT_FACT_LR, "learning rate")       \
+    X(DT_FACT_ADDING, "gradients")       \
+    X(DT_FACT_MEMORY, "memory")          \
+    X(DT_FACT_FAULTS, "injected")        \
+    X(DT_FACT_STARTED, "started")        \
+    X(DT_FACT_COMMAND, "command")        \
+    X(DT_FACT_RESUMED, "resumed from")   \
+    X(DT_FACT_CHECKPOINT, "checkpoint")  \
+    X(DT_FACT_BEST, "best")              \
+    X(DT_FACT_PROGRAM, "program")        \
+    X(DT_FACT_NOTE, "note")
+enum dt_fact { DT_FACT_LIST(DT_NAMED_ENUM) DT_N_FACTS };
+extern const char *const dt_fact_names[DT_N_FACTS];
+
+#define DT_FACT_SIZE 1024
+struct dt_facts {
+    char texts[DT_N_FACTS][DT_FACT_SIZE]; /* as in the files, not escaped; "": unknown, or none */
+};
+void dt_facts_find(const struct dt_record *record, struct dt_facts *out);
+
+/* ---- in a terminal */
 
 /* A run under way: at most `height` lines of less than `width` columns, without any codes for a
  * terminal; of many ranks the first. */

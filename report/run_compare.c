@@ -7,19 +7,21 @@
 #include "cli/text.h"
 #include "report/page/page.h"
 
-/* Columns of the results. X(constant, name) */
-#define COLUMN_LIST(X)                  \
-    X(COLUMN_STATE, "verdict")          \
-    X(COLUMN_ACCURACY, "test accuracy") \
-    X(COLUMN_LOSS, "test loss")         \
-    X(COLUMN_STEPS, "steps")            \
-    X(COLUMN_SPEED, "a second")         \
-    X(COLUMN_TIME, "time")              \
-    X(COLUMN_RANKS, "ranks")
-#define COLUMN(constant, name) constant,
-#define NAME(constant, name) name,
+/* Columns of the results. X(constant, name, width on a terminal) */
+#define COLUMN_LIST(X)                      \
+    X(COLUMN_STATE, "verdict", 10)          \
+    X(COLUMN_ACCURACY, "test accuracy", 17) \
+    X(COLUMN_LOSS, "test loss", 11)         \
+    X(COLUMN_STEPS, "steps", 9)             \
+    X(COLUMN_SPEED, "a second", 10)         \
+    X(COLUMN_TIME, "time", 10)              \
+    X(COLUMN_RANKS, "ranks", 7)
+#define COLUMN(constant, name, width) constant,
+#define NAME(constant, name, width) name,
+#define WIDTH(constant, name, width) width,
 enum column { COLUMN_LIST(COLUMN) N_COLUMNS };
 static const char *const column_names[] = {COLUMN_LIST(NAME)};
+static const int column_widths[] = {COLUMN_LIST(WIDTH)};
 
 #define CELL_SIZE 40
 #define LONG_VALUE 100 /* characters */
@@ -127,16 +129,19 @@ void dt_run_compare_print(const struct dt_record *records, int n)
     for (int i = 0; i < n; i++) {
         dt_text_print(stdout, "%c  %s: %s", 'A' + i, records[i].path, dt_record_name(&records[i]));
     }
-    printf("\n %10s%17s%11s%9s%10s%10s%7s\n", column_names[0], column_names[1], column_names[2],
-           column_names[3], column_names[4], column_names[5], column_names[6]);
+    fputs("\n ", stdout);
+    for (int c = 0; c < N_COLUMNS; c++) {
+        printf("%*s", column_widths[c], column_names[c]);
+    }
     for (int i = 0; i < n; i++) {
         const struct row row = row_of(&records[i]);
-        const bool sign =
-            strstr(row.cells[COLUMN_ACCURACY], "±") != NULL; /* two bytes in a column */
-        printf("%c%10s%*s%11s%9s%10s%10s%7s\n", 'A' + i, row.cells[COLUMN_STATE], 17 + sign,
-               row.cells[COLUMN_ACCURACY], row.cells[COLUMN_LOSS], row.cells[COLUMN_STEPS],
-               row.cells[COLUMN_SPEED], row.cells[COLUMN_TIME], row.cells[COLUMN_RANKS]);
+        printf("\n%c", 'A' + i);
+        for (int c = 0; c < N_COLUMNS; c++) { /* the sign is two bytes in a column */
+            const bool sign = strstr(row.cells[c], "±") != NULL;
+            printf("%*s", column_widths[c] + sign, row.cells[c]);
+        }
     }
+    fputc('\n', stdout);
     struct differences d = {stdout, n, 0};
     dt_run_differences(records, n, print_difference, &d);
     if (d.n_found == 0) {

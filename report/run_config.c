@@ -11,7 +11,6 @@
 #include "report/page/page.h"
 
 #define VALUE_SIZE 4096
-#define MAX_RUNS 8
 
 /* ---- the model */
 
@@ -123,75 +122,57 @@ void dt_run_model_draw(FILE *out, const struct dt_record *r)
 
 /* ---- the configuration */
 
-/* Lines into one. */
-static void squeeze(char *text)
-{
-    char *to = text;
-    for (const char *from = text; *from != '\0'; from++) {
-        const bool space = *from == ' ' || *from == '\n';
-        if (!space || (to > text && to[-1] != ' ')) {
-            *to++ = *from == '\n' ? ' ' : *from;
-        }
-    }
-    *to = '\0';
-}
+/* A key of the configuration, or of its layer number `layer`; key NULL: the whole layer. */
+struct leaf {
+    const struct dt_key *key;
+    int layer; /* -1: none */
+};
 
-static FILE *open_text(char text[VALUE_SIZE])
+/* Its value as JSON in a line; "": it has none here. */
+static void leaf_text(struct leaf leaf, const struct dt_config *config, char text[VALUE_SIZE])
 {
-    FILE *out = fmemopen(text, VALUE_SIZE - 1, "w");
+    const struct dt_model_spec *model = &config->model;
+    const void *base = config;
+    bool shown = leaf.layer < model->n_layers;
+    if (leaf.layer >= 0) {
+        base = &model->layers[leaf.layer];
+    } else {
+        shown = dt_key_is_shown(leaf.key, config);
+    }
+    FILE *out = shown ? fmemopen(memset(text, 0, VALUE_SIZE), VALUE_SIZE - 1, "w") : NULL;
     if (out == NULL) {
-        (void)dt_error(DT_NO_MEMORY, "no memory for the keys of a configuration");
+        text[0] = '\0';
+        (void)(shown ? dt_error(DT_NO_MEMORY, "no memory for the keys of a configuration") : DT_OK);
+        return;
     }
-    return out;
-}
-
-/* The value of a key as JSON in a line; "": it has none here. */
-static void value_text(const struct dt_key *key, const struct dt_config *config,
-                       char text[VALUE_SIZE])
-{
-    memset(text, 0, VALUE_SIZE);
-    FILE *out = dt_key_is_shown(key, config) ? open_text(text) : NULL;
-    if (out != NULL) {
-        dt_key_print(out, key, config);
-        fclose(out);
+    if (leaf.key != NULL) {
+        dt_key_print(out, leaf.key, base);
+    } else {
+        fputc('{', out);
+        dt_layer_print(out, base);
+        fputc('}', out);
     }
-    squeeze(text);
+    fclose(out);
 }
 
 static bool is_default(const struct dt_key *key, const char *text)
 {
-    const bool batch =
-        key->offset == offsetof(struct dt_config, batch_per_rank) && key->kind == DT_KEY_INT;
-    const size_t n = strlen(text);
-    switch (key->kind) {
-    case DT_KEY_INT:
-    case DT_KEY_REAL:
-        return batch ? strtod(text, NULL) == DT_DEFAULT_BATCH
-                     : key->default_text[0] != '\0' &&
-                           strtod(text, NULL) == strtod(key->default_text, NULL);
-    case DT_KEY_TEXT:
-    case DT_KEY_ENUM:
-    case DT_KEY_AUTO:
-        return n >= 2 && strlen(key->default_text) == n - 2 &&
-               strncmp(text + 1, key->default_text, n - 2) == 0;
-    case DT_KEY_BOOL:
-    case DT_KEY_SHAPE:
-    case DT_KEY_LAYERS:
-    case DT_KEY_NAMES:
-        break;
+    const size_t n = strlen(key->default_text);
+    if (key->kind == DT_KEY_INT || key->kind == DT_KEY_REAL) {
+        const bool batch = key->offset == offsetof(struct dt_config, batch_per_rank);
+        const double usual = batch   ? DT_DEFAULT_BATCH
+                             : n > 0 ? strtod(key->default_text, NULL)
+                                     : (double)NAN;
+        return strtod(text, NULL) == usual;
     }
-    return strcmp(text, key->default_text) == 0;
-}
-
-/* Where there is a default, and the value is another. */
-static bool differs(const struct dt_key *key, const char *text)
-{
-    return key->default_text != NULL && !is_default(key, text);
+    return dt_key_is_word(key)
+               ? strlen(text) == n + 2 && strncmp(text + 1, key->default_text, n) == 0
+               : strcmp(text, key->default_text) == 0;
 }
 
 static void put_key(FILE *out, const struct dt_key *key, const char *text)
 {
-    const bool other = differs(key, text);
+    const bool other = key->default_text != NULL && !is_default(key, text);
     fprintf(out, "<tr%s><td>%s<td>", other ? " class=\"this\"" : "", key->path);
     dt_page_text(out, text);
     fputs("<td>", out);
@@ -208,7 +189,7 @@ void dt_run_config_draw(FILE *out, const struct dt_record *r)
           "class=\"config\"><thead><tr><th>key<th>value<th>default</thead><tbody>\n",
           out);
     for (int i = 0; i < list.n; i++) {
-        value_text(&list.keys[i], &r->config, text);
+        leaf_text((struct leaf){&list.keys[i], -1}, &r->config, text);
         if (text[0] != '\0' &&
             list.keys[i].kind != DT_KEY_LAYERS) { /* those are in the model's table */
             put_key(out, &list.keys[i], text);
@@ -219,44 +200,6 @@ void dt_run_config_draw(FILE *out, const struct dt_record *r)
 
 /* ---- where runs differ */
 
-/* A key of all runs, or of their layer number `layer`; key NULL: the whole layer. */
-struct leaf {
-    const struct dt_key *key;
-    int layer; /* -1: none */
-};
-
-static void put_layer(FILE *out, const struct dt_layer_spec *layer)
-{
-    static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
-    const struct dt_key_list list = dt_layer_keys(layer->type);
-    char name[DT_NAME_SIZE] = "";
-    dt_names_get(names, (int)layer->type, name);
-    fprintf(out, "{\"type\": \"%s\"", name);
-    for (int k = 0; k < list.n; k++) {
-        fprintf(out, ", \"%s\": ", list.keys[k].path);
-        dt_key_print(out, &list.keys[k], layer);
-    }
-    fputc('}', out);
-}
-
-static void leaf_text(struct leaf leaf, const struct dt_config *config, char text[VALUE_SIZE])
-{
-    if (leaf.layer < 0) {
-        value_text(leaf.key, config, text);
-        return;
-    }
-    memset(text, 0, VALUE_SIZE);
-    FILE *out = leaf.layer < config->model.n_layers ? open_text(text) : NULL;
-    if (out != NULL && leaf.key != NULL) {
-        dt_key_print(out, leaf.key, &config->model.layers[leaf.layer]);
-    } else if (out != NULL) {
-        put_layer(out, &config->model.layers[leaf.layer]);
-    }
-    if (out != NULL) {
-        fclose(out);
-    }
-}
-
 struct telling {
     const struct dt_record *records;
     int n;
@@ -266,11 +209,11 @@ struct telling {
 
 static void tell_if_other(const struct telling *t, struct leaf leaf)
 {
-    static char texts[MAX_RUNS][VALUE_SIZE];
-    const char *values[MAX_RUNS];
+    static char texts[DT_REPORT_MAX_RUNS][VALUE_SIZE];
+    const char *values[DT_REPORT_MAX_RUNS];
     char path[96];
     bool same = true;
-    for (int i = 0; i < t->n && i < MAX_RUNS; i++) {
+    for (int i = 0; i < t->n && i < DT_REPORT_MAX_RUNS; i++) {
         leaf_text(leaf, &t->records[i].config, texts[i]);
         values[i] = texts[i];
         same = same && strcmp(texts[i], texts[0]) == 0;

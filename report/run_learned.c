@@ -3,15 +3,93 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cli/commands/eval.h"
+#include "cli/commands/load.h"
 #include "cli/image.h"
+#include "model/checkpoint_dir.h"
 #include "report/page/page.h"
+#include "train/evaluate.h"
+#include "train/trainer.h"
+
+#define BATCH 256
+
+/* ---- finding out */
+
+static enum dt_status find_checkpoint(const struct dt_record *r, char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    char dir[DT_PATH_SIZE + 16];
+    uint64_t *steps = NULL;
+    size_t n = 0;
+    snprintf(dir, sizeof dir, "%s/checkpoints", r->path);
+    DT_TRY(dt_checkpoint_list(dir, &steps, &n));
+    const enum dt_status s = n > 0 ? dt_checkpoint_path(dir, steps[0], path)
+                                   : dt_error(DT_NO_INPUT, "there is no checkpoint");
+    free(steps);
+    return s;
+}
+
+/* The evaluation is for the answers that are noted by the way. */
+static enum dt_status evaluate(struct dt_evaluator *evaluator, struct dt_learned *out)
+{
+    struct dt_metrics test;
+    DT_TRY(dt_learned_open(evaluator, out));
+    return out->why_not[0] == '\0' ? dt_evaluator_run(evaluator, &test)
+                                   : dt_error(DT_CONFIG, "%s", out->why_not);
+}
+
+static enum dt_status ask(struct dt_world *world, struct dt_inference *inference, const char *data,
+                          struct dt_learned *out)
+{
+    struct dt_evaluator evaluator = {0};
+    DT_TRY(dt_load_data_dir(&inference->config.data, data));
+    DT_TRY(dt_evaluator_open(world, &inference->config.data, inference->network, &evaluator));
+    const enum dt_status s = evaluate(&evaluator, out);
+    if (s != DT_OK) {
+        dt_learned_close(out);
+    }
+    dt_evaluator_close(&evaluator);
+    return s;
+}
+
+static enum dt_status find_alone(struct dt_world *alone, const struct dt_record *r,
+                                 const char *data, struct dt_learned *out)
+{
+    struct dt_inference inference;
+    char path[DT_CHECKPOINT_PATH_SIZE];
+    DT_TRY(find_checkpoint(r, path));
+    DT_TRY(dt_inference_open(alone, &(struct dt_trained){.file = path}, 1, BATCH, &inference));
+    const enum dt_status s = ask(alone, &inference, data, out);
+    dt_inference_close(&inference);
+    return s;
+}
+
+static enum dt_status find(const struct dt_record *r, const char *data, struct dt_learned *out)
+{
+    struct dt_world alone = {.size = 1, .local_size = 1};
+    DT_TRY(dt_comm_open_self(&alone.comm));
+    const enum dt_status s = find_alone(&alone, r, data, out);
+    dt_comm_close(alone.comm);
+    return s;
+}
+
+enum dt_status dt_learned_find(const struct dt_record *r, const char *data, struct dt_learned *out)
+{
+    *out = (struct dt_learned){.why_not = ""};
+    const enum dt_status s = find(r, data, out);
+    if (s == DT_OK || s == DT_NO_MEMORY || data != NULL) {
+        return s;
+    }
+    snprintf(out->why_not, sizeof out->why_not, "%s", dt_error_text());
+    dt_error_clear();
+    return DT_OK;
+}
+
+/* ---- the page */
 
 static uint64_t count_of(const struct dt_learned *l, int label, int predicted)
 {
     return (uint64_t)l->confusion[(size_t)label * (size_t)l->n_classes + (size_t)predicted];
 }
-
-/* ---- confusion */
 
 static uint64_t largest_mistake(const struct dt_learned *l)
 {
@@ -92,26 +170,6 @@ static void put_classes(FILE *out, const struct dt_learned *l)
     fputs("</tbody></table></div></div>\n", out);
 }
 
-/* ---- images */
-
-static void put_sample(FILE *out, const struct dt_learned *l, const uint8_t *image)
-{
-    const struct dt_shape s = l->shape;
-    const size_t area = (size_t)s.h * (size_t)s.w;
-    uint8_t *pixels = malloc(dt_shape_elems(s));
-    for (size_t i = 0; i < area && pixels != NULL; i++) {
-        for (int c = 0; c < s.c; c++) {
-            pixels[i * (size_t)s.c + (size_t)c] = image[(size_t)c * area + i];
-        }
-    }
-    if (pixels == NULL) {
-        (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
-    } else {
-        dt_page_image(out, s.w, s.h, s.c, pixels, "");
-    }
-    free(pixels);
-}
-
 static void put_worst(FILE *out, const struct dt_learned *l)
 {
     fprintf(out,
@@ -122,7 +180,7 @@ static void put_worst(FILE *out, const struct dt_learned *l)
         const struct dt_answer *a = &l->worst[i];
         fputs("<div>", out);
         if (l->images != NULL) {
-            put_sample(out, l, l->images + (size_t)i * dt_shape_elems(l->shape));
+            dt_page_image(out, l->shape, l->images + (size_t)i * dt_shape_elems(l->shape));
         }
         fprintf(out, "<b>%d</b>, predicted %d<br><small>%.1f %%, no. %u</small></div>\n", a->label,
                 a->predicted, 100 * a->probability, a->id);
@@ -133,22 +191,22 @@ static void put_worst(FILE *out, const struct dt_learned *l)
 /* Zero is grey; each filter by its own largest weight. */
 static void put_filter(FILE *out, const struct dt_learned *l, int k)
 {
-    const int c = l->filter_c;
-    const size_t area = (size_t)l->filter_h * (size_t)l->filter_w, n = area * (size_t)c;
+    const struct dt_shape shape = {l->filter_c, l->filter_h, l->filter_w};
+    const size_t n = dt_shape_elems(shape);
     const float *w = l->filters + (size_t)k * n;
     uint8_t *pixels = malloc(n);
     double most = 1e-30;
     for (size_t i = 0; i < n; i++) {
         most = fmax(most, fabs((double)w[i]));
     }
-    for (size_t i = 0; i < n && pixels != NULL; i++) {
-        pixels[i % area * (size_t)c + i / area] = (uint8_t)(127.5 + 127.4 * (double)w[i] / most);
-    }
     if (pixels == NULL) {
         (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
-    } else {
-        dt_page_image(out, l->filter_w, l->filter_h, c, pixels, "");
+        return;
     }
+    for (size_t i = 0; i < n; i++) {
+        pixels[i] = (uint8_t)(127.5 + 127.4 * (double)w[i] / most);
+    }
+    dt_page_image(out, shape, pixels);
     free(pixels);
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "cli/sinks/sinks.h"
-#include "report/facts.h"
 #include "report/page/curve.h"
 #include "report/page/page.h"
 
@@ -32,21 +31,12 @@ static void put_head(FILE *out, const struct dt_record *r)
     fputs("</dl>\n", out);
 }
 
-static void put_timeline(FILE *out, const struct dt_record *r)
-{
-    struct dt_trace_record trace;
-    if (dt_trace_open(r->path, &trace) == DT_OK) { /* else the page is not written */
-        dt_run_timeline_draw(out, &trace);
-        dt_trace_close(&trace);
-    }
-}
-
 static void put_one(FILE *out, const struct dt_record *r, const struct dt_learned *learned)
 {
     put_head(out, r);
     dt_run_curves_draw(out, r, NULL, 1);
     dt_run_time_draw(out, r);
-    put_timeline(out, r);
+    dt_run_timeline_draw(out, r);
     if (learned != NULL) {
         dt_run_learned_draw(out, learned);
     } else {

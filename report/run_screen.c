@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "cli/text.h"
-#include "report/facts.h"
 
 #define NAME_WIDTH 14
 #define NUMBER_WIDTH 9

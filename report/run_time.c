@@ -89,6 +89,11 @@ static int by_own(const void *a, const void *b)
     return x->own != y->own ? (x->own < y->own) - (x->own > y->own) : x->rank - y->rank;
 }
 
+static void sort(struct times *t)
+{
+    qsort(t->ranks, (size_t)t->n, sizeof *t->ranks, by_own);
+}
+
 static void draw_bars(FILE *out, const struct times *t)
 {
     fputs("<p class=\"legend\">", out);
@@ -243,16 +248,13 @@ static void draw_staleness(FILE *out, const struct dt_record *r)
 static void draw_times(FILE *out, const struct dt_record *r, struct times *t)
 {
     fputs("<div class=\"card\">\n", out);
-    if (t->n <= MAX_BARS) {
-        draw_bars(out, t);
-        put_numbers(out, t);
-    }
-    qsort(t->ranks, (size_t)t->n, sizeof *t->ranks, by_own);
     if (t->n > MAX_BARS) {
-        draw_bars(out, t);
-        put_numbers(out, t);
+        sort(t);
     }
+    draw_bars(out, t);
+    put_numbers(out, t);
     fputs("</div>\n", out);
+    sort(t);
     tell_slowest(out, r, t);
     tell_communication(out, t);
 }

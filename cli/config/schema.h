@@ -319,6 +319,8 @@ bool dt_key_applies(const struct dt_key *key, const struct dt_config *config);
 
 /* The value as JSON. */
 void dt_key_print(FILE *out, const struct dt_key *key, const void *base);
+/* The members of a layer's object, without braces. */
+void dt_layer_print(FILE *out, const struct dt_layer_spec *layer);
 /* Whether the key has a value to show: not when it means nothing here, and not when it was left
  * out. */
 bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config);

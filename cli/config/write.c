@@ -86,20 +86,22 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
     }
 }
 
+void dt_layer_print(FILE *out, const struct dt_layer_spec *layer)
+{
+    const struct dt_key_list list = dt_layer_keys(layer->type);
+    fprintf(out, "\"type\": \"%s\"", dt_layer_name(layer->type));
+    for (int k = 0; k < list.n; k++) {
+        fprintf(out, ", \"%s\": ", list.keys[k].path);
+        dt_key_print(out, &list.keys[k], layer);
+    }
+}
+
 static void write_layers(FILE *out, const struct dt_model_spec *model)
 {
-    static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     fputc('[', out);
     for (int i = 0; i < model->n_layers; i++) {
-        const struct dt_layer_spec *layer = &model->layers[i];
-        const struct dt_key_list list = dt_layer_keys(layer->type);
-        char name[DT_NAME_SIZE] = "";
-        dt_names_get(names, (int)layer->type, name);
-        fprintf(out, "%s\n      { \"type\": \"%s\"", i == 0 ? "" : ",", name);
-        for (int k = 0; k < list.n; k++) {
-            fprintf(out, ", \"%s\": ", list.keys[k].path);
-            dt_key_print(out, &list.keys[k], layer);
-        }
+        fprintf(out, "%s\n      { ", i == 0 ? "" : ",");
+        dt_layer_print(out, &model->layers[i]);
         fputs(" }", out);
     }
     fputs("\n    ]", out);
