@@ -3,7 +3,6 @@
 
 #include "cli/config/schema.h"
 #include "cli/manual/manual.h"
-#include "cli/manual/scdoc.h"
 
 static const char example[] =
     "{\n"
@@ -26,12 +25,11 @@ static void print_key(FILE *out, const struct dt_key *key)
     dt_scdoc_name(out, key->path, false);
     fputc('\n', out);
     dt_scdoc_text(out, true, key->meaning, true);
-    snprintf(line, sizeof line, "%s; %s%s%s", expected,
+    snprintf(line, sizeof line, "%s; %s%s", expected,
              key->default_text == NULL ? "required" : "default ",
              key->default_text == NULL      ? ""
              : key->default_text[0] == '\0' ? "none"
-                                            : key->default_text,
-             "");
+                                            : key->default_text);
     dt_scdoc_text(out, true, line, true);
     if (key->when[0] != '\0') {
         snprintf(line, sizeof line, "only with `%s`", key->when);

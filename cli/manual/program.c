@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cli/manual/manual.h"
-#include "cli/manual/scdoc.h"
 #include "cli/program.h"
 #include "cli/prose.h"
 #include "train/watch/inject.h"

@@ -1,4 +1,4 @@
-#include "cli/manual/scdoc.h"
+#include "cli/manual/manual.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -89,9 +89,14 @@ static struct dt_field_value text_if(const char *text)
     return (struct dt_field_value){.text = text != NULL && text[0] != '\0' ? text : NULL};
 }
 
-static struct dt_field_value parts(dt_field_parts_fn put)
+static struct dt_field_value list(int n, dt_field_part_fn put)
 {
-    return (struct dt_field_value){.parts = put};
+    return (struct dt_field_value){.put = put, .is_list = true, .n = n};
+}
+
+static struct dt_field_value object(dt_field_part_fn put)
+{
+    return (struct dt_field_value){.put = put};
 }
 
 static struct dt_field_value seconds(const struct dt_sinks *sinks)
@@ -115,11 +120,18 @@ static bool is_tested(const struct dt_end_event *r)
     return r->signal == 0 && r->test.n_samples > 0;
 }
 
-/* ---- objects and lists */
-
-static void put_rank(struct dt_json *json, const struct dt_rank_info *rank)
+static const char *stopping_text(const struct dt_end_event *r)
 {
-    dt_json_begin(json, NULL, '{');
+    static char why[128];
+    return dt_stopping_text(&r->stopping, why, sizeof why);
+}
+
+/* ---- objects, and members of lists */
+
+static void put_rank(struct dt_json *json, const char *key, const void *r, int i)
+{
+    const struct dt_rank_info *rank = &((const struct dt_run_event *)r)->ranks[i];
+    dt_json_begin(json, key, '{');
     dt_json_text(json, "host", rank->host);
     dt_json_number(json, "local_rank", 0, rank->local_rank);
     dt_json_text(json, "device", rank->device);
@@ -128,40 +140,15 @@ static void put_rank(struct dt_json *json, const struct dt_rank_info *rank)
     dt_json_end(json, '{');
 }
 
-static void put_ranks(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
-                      const void *r)
+static void put_fault(struct dt_json *json, const char *key, const void *r, int i)
 {
-    const struct dt_run_event *run = r;
-    dt_json_begin(json, key, '[');
-    for (int rank = 0; rank < sinks->folder.world_size; rank++) {
-        put_rank(json, &run->ranks[rank]);
-    }
-    dt_json_end(json, '[');
+    dt_json_text(json, key, ((const struct dt_run_event *)r)->faults->faults[i].text);
 }
 
-static void put_faults(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
-                       const void *r)
+static void put_staleness(struct dt_json *json, const char *key, const void *r, int i)
 {
-    (void)sinks;
-    const struct dt_faults *faults = ((const struct dt_run_event *)r)->faults;
-    dt_json_begin(json, key, '[');
-    for (int i = 0; i < faults->n; i++) {
-        dt_json_text(json, NULL, faults->faults[i].text);
-    }
-    dt_json_end(json, '[');
-}
-
-static void put_staleness(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
-                          const void *r)
-{
-    (void)sinks;
-    const struct dt_staleness *staleness = &((const struct dt_epoch_event *)r)->staleness;
-    const int n = dt_staleness_n_bins(staleness);
-    dt_json_begin(json, key, '[');
-    for (int i = 0; i < n; i++) {
-        dt_json_number(json, NULL, 0, (double)staleness->counts[i]);
-    }
-    dt_json_end(json, '[');
+    const struct dt_epoch_event *epoch = r;
+    dt_json_number(json, key, 0, (double)epoch->staleness.counts[i]);
 }
 
 static void put_phases(struct dt_json *json, const char *key, int digits,
@@ -188,54 +175,33 @@ static bool has_phases(const struct dt_epoch_event *r)
     return r->n_timed_steps > 0 && all > 0;
 }
 
-static void put_epoch_phases(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
-                             const void *r)
+static void put_epoch_phases(struct dt_json *json, const char *key, const void *r, int i)
 {
-    (void)sinks;
+    (void)i;
     const struct dt_epoch_event *epoch = r;
     put_phases(json, key, 6, &epoch->rank0, epoch->n_timed_steps);
 }
 
-static void put_end_phases(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
-                           const void *r)
+static void put_end_phases(struct dt_json *json, const char *key, const void *r, int i)
 {
-    (void)sinks;
+    (void)i;
     const struct dt_end_event *end = r;
     put_phases(json, key, 0, &end->rank0, end->n_timed_steps);
 }
 
-static void put_ranks_phases(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
-                             const void *r)
+static void put_rank_phases(struct dt_json *json, const char *key, const void *r, int i)
 {
     const struct dt_end_event *end = r;
-    dt_json_begin(json, key, '[');
-    for (int rank = 0; rank < sinks->folder.world_size; rank++) {
-        put_phases(json, NULL, 0, &end->ranks[rank], end->n_timed_steps);
-    }
-    dt_json_end(json, '[');
+    put_phases(json, key, 0, &end->ranks[i], end->n_timed_steps);
 }
 
-static void put_lines(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
-                      const void *r)
+static void put_fitted(struct dt_json *json, const char *key, const void *r, int i)
 {
-    const struct dt_line *lines = ((const struct dt_end_event *)r)->lines;
-    dt_json_begin(json, key, '[');
-    for (int rank = 0; rank < sinks->folder.world_size; rank++) {
-        dt_json_begin(json, NULL, '{');
-        dt_json_number(json, "slope", 0, (double)lines[rank].slope);
-        dt_json_number(json, "intercept", 0, (double)lines[rank].intercept);
-        dt_json_end(json, '{');
-    }
-    dt_json_end(json, '[');
-}
-
-static void put_stopping(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
-                         const void *r)
-{
-    (void)sinks;
-    char why[128];
-    dt_json_text(json, key,
-                 dt_stopping_text(&((const struct dt_end_event *)r)->stopping, why, sizeof why));
+    const struct dt_line *line = &((const struct dt_end_event *)r)->lines[i];
+    dt_json_begin(json, key, '{');
+    dt_json_number(json, "slope", 0, (double)line->slope);
+    dt_json_number(json, "intercept", 0, (double)line->intercept);
+    dt_json_end(json, '{');
 }
 
 /* ---- the tables */
@@ -277,8 +243,14 @@ void dt_fields_put(struct dt_json *json, const struct dt_fields *fields,
             dt_json_number(json, fields->rows[i].name, v->digits, v->number);
         } else if (v->text != NULL) {
             dt_json_text(json, fields->rows[i].name, v->text);
-        } else if (v->parts != NULL) {
-            v->parts(json, fields->rows[i].name, sinks, event->run);
+        } else if (v->is_list) {
+            dt_json_begin(json, fields->rows[i].name, '[');
+            for (int k = 0; k < v->n; k++) {
+                v->put(json, NULL, event->run, k);
+            }
+            dt_json_end(json, '[');
+        } else if (v->put != NULL) {
+            v->put(json, fields->rows[i].name, event->run, 0);
         }
     }
 }

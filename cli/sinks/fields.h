@@ -34,9 +34,10 @@
     X("test_samples", number(r->n_test), "samples", "of the test set")                             \
     X("lr", number(r->lr), "", "largest learning rate, scaled")                                    \
     X("lr_scale", number(r->lr_scale), "", "factor by which the configured rate was scaled")       \
-    X("ranks", when(r->ranks != NULL, parts(put_ranks)), "",                                       \
+    X("ranks", when(r->ranks != NULL, list(sinks->folder.world_size, put_rank)), "",               \
       "list, a rank each: `host`, `local_rank`, `device`, `threads`, `samples`")                   \
-    X("injected", when(r->faults != NULL, parts(put_faults)), "", "list: those of `--inject`")     \
+    X("injected", when(r->faults != NULL, list(r->faults->n, put_fault)), "",                      \
+      "list: those of `--inject`")                                                                 \
     X("allreduce", text(r->averaging.allreduce), "", "name of the algorithm that adds gradients")  \
     X("messages", sent(&r->averaging.traffic, r->averaging.traffic.messages), "messages",          \
       "of a step, sent by the rank that sends most, predicted")                                    \
@@ -93,9 +94,10 @@
       sent(&r->traffic, r->traffic.bytes_between), "bytes", NO, "",                                \
       "of a step, all ranks together, counted since the start; null: not counted")                 \
     X(DT_EPOCH_STALENESS, "staleness",                                                             \
-      when(dt_staleness_n_bins(&r->staleness) > 0, parts(put_staleness)), "gradients", NO, "",     \
+      when(dt_staleness_n_bins(&r->staleness) > 0,                                                 \
+           list(dt_staleness_n_bins(&r->staleness), put_staleness)), "gradients", NO, "",          \
       "list: how many were 0, 1, 2, ... steps old; only of parameter servers that do not wait")    \
-    X(DT_EPOCH_PHASES, "rank0_ms_per_step", when(has_phases(r), parts(put_epoch_phases)), "ms",    \
+    X(DT_EPOCH_PHASES, "rank0_ms_per_step", when(has_phases(r), object(put_epoch_phases)), "ms",   \
       NO, "",                                                                                      \
       "rank 0's time of a step since the start, by phase: `data`, `forward`, `backward`, "         \
       "`communication`, `update`, `gpu`")                                                          \
@@ -114,11 +116,11 @@
     X("test_accuracy", when(is_tested(r) && dt_sinks_classify(sinks),                              \
                             number(dt_metrics_accuracy(&r->test))), "share of 1",                  \
       "of the test samples")                                                                       \
-    X("lines", when(r->lines != NULL, parts(put_lines)), "",                                       \
+    X("lines", when(r->lines != NULL, list(sinks->folder.world_size, put_fitted)), "",             \
       "list, a rank each: `slope` and `intercept`; only of the format `linear`")                   \
     X("weights_xxh3", text_if(r->weights), "",                                                     \
       "hash of the last weights (XXH3-128): equal for equal bits, at any number of ranks")         \
-    X("stopped_early", when(r->stopped_early, parts(put_stopping)), "", "only then: why")          \
+    X("stopped_early", when(r->stopped_early, text(stopping_text(r))), "", "only then: why")       \
     X("best_checkpoint", when(r->best.epoch > 0, text(r->best_checkpoint)), "",                    \
       "file of the best epoch")                                                                    \
     X("best_metric", when(r->best.epoch > 0, text(dt_metric_name(r->best.metric))), "",            \
@@ -127,10 +129,11 @@
     X("best_epoch", when(r->best.epoch > 0, number(r->best.epoch)), "epochs", "from 1")            \
     X("world_size", number(sinks->folder.world_size), "ranks", "in the job")                       \
     X("seconds", number(r->seconds), "s", "of this start, without what came before training")      \
-    X("rank0_ms_per_step", when(r->n_timed_steps > 0, parts(put_end_phases)), "ms",                \
+    X("rank0_ms_per_step", when(r->n_timed_steps > 0, object(put_end_phases)), "ms",               \
       "rank 0's time of a step since the start, by phase")                                         \
     X("ranks_ms_per_step",                                                                         \
-      when(r->n_timed_steps > 0 && r->ranks != NULL, parts(put_ranks_phases)), "ms",               \
+      when(r->n_timed_steps > 0 && r->ranks != NULL,                                               \
+           list(sinks->folder.world_size, put_rank_phases)), "ms",                                 \
       "list: the same of each rank")                                                               \
     X("messages_per_step", when(r->traffic.known, number(r->traffic.messages)), "messages",        \
       "sent by the rank that sends most, counted")                                                 \
@@ -182,17 +185,17 @@ struct dt_field {
     bool csv;
 };
 
-/* Members of an object or a list, under `key`; r: the event, as the rows have it. */
-typedef void (*dt_field_parts_fn)(struct dt_json *json, const char *key,
-                                  const struct dt_sinks *sinks, const void *r);
+/* An object, or number `i` of a list, where `key` is NULL; r: the event, as the rows have it. */
+typedef void (*dt_field_part_fn)(struct dt_json *json, const char *key, const void *r, int i);
 
-/* The value of a field: at most one of number, text and parts; none of them: it is left out. */
+/* The value of a field: a number, a text, a list, or an object; none of them: it is left out. */
 struct dt_field_value {
-    bool is_number;
+    bool is_number, is_list;
     int digits; /* as dt_json_number has it */
     double number;
     const char *text;
-    dt_field_parts_fn parts;
+    dt_field_part_fn put; /* the object, or one of `n` in the list */
+    int n;
 };
 
 #define DT_MAX_FIELDS 40 /* of one kind of record */

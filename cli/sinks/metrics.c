@@ -54,42 +54,41 @@ static enum dt_status keep_csv(const char *line, const struct position *at, bool
     return DT_OK;
 }
 
-/* Rewrites a file of lines without those of what the run has still to do. */
-static enum dt_status
-keep_until(const struct dt_run_dir *run, const char *name, const struct position *at,
-           enum dt_status (*keep)(const char *, const struct position *, bool *))
+/* A test of a line, and where the run stands; false: it is not kept. */
+typedef enum dt_status (*keep_fn)(const char *line, const struct position *at, bool *out);
+
+/* Rewrites a file of lines without those of what the run has still to do; a last line that was cut
+ * short goes, too. */
+static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
+                                 const struct position *at, keep_fn keep)
 {
     char path[DT_PATH_SIZE + 32];
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0, n_kept = 0;
+    struct stat status;
     snprintf(path, sizeof path, "%s/%s", run->path, name);
     if (access(path, F_OK) != 0) {
         return DT_OK;
     }
-    uint8_t *bytes = NULL;
-    size_t n_bytes = 0, n_kept = 0;
-    struct stat status;
     if (stat(path, &status) == 0 && status.st_size > 0) {
         DT_TRY(dt_file_read(path, MAX_METRICS_BYTES, &bytes, &n_bytes));
     }
-    char *text = (char *)bytes;
+    char *text = (char *)bytes, *end;
     enum dt_status s = DT_OK;
-    for (char *line = text; line != NULL && line < text + n_bytes;) {
-        char *end = memchr(line, '\n', (size_t)(text + n_bytes - line));
-        if (end == NULL) {
-            break; /* the last line was cut short */
-        }
-        *end = '\0';
+    for (char *line = text; s == DT_OK && line != NULL && line < text + n_bytes; line = end + 1) {
         bool kept = false;
-        s = keep(line, at, &kept);
-        if (s != DT_OK) {
+        end = memchr(line, '\n', (size_t)(text + n_bytes - line));
+        if (end == NULL) {
             break;
         }
+        *end = '\0';
+        s = keep(line, at, &kept);
+        *end = '\n';
         if (kept) {
-            const size_t n = (size_t)(end - line);
+            const size_t n = (size_t)(end - line) + 1;
             memmove(text + n_kept, line, n);
-            text[n_kept + n] = '\n';
-            n_kept += n + 1;
+            n_kept += n;
         }
-        line = end + 1;
     }
     const struct dt_file_part part = {text != NULL ? text : "", n_kept};
     s = s == DT_OK ? dt_file_write_atomic(run->path, name, &part, 1) : s;
@@ -110,9 +109,8 @@ static enum dt_status open_append(const struct dt_run_dir *run, const char *name
     return DT_OK;
 }
 
-static enum dt_status
-open_records(const struct dt_sinks *sinks, const struct dt_run_event *run, const char *name,
-             enum dt_status (*keep)(const char *, const struct position *, bool *), FILE **out)
+static enum dt_status open_records(const struct dt_sinks *sinks, const struct dt_run_event *run,
+                                   const char *name, keep_fn keep, FILE **out)
 {
     const struct position at = {run->step, run->n_epochs};
     DT_TRY(keep_until(sinks->folder.dir, name, &at, keep));
