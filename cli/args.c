@@ -83,38 +83,43 @@ static enum dt_status take_option(struct parser *p, int i, const char *value)
     return add(p->out, i, value);
 }
 
+int dt_option_find(const char *word, int n)
+{
+    int i = 0;
+    while (i < DT_N_OPTIONS &&
+           !(n > 2 && strncmp(word, "--", 2) == 0 &&
+             strncmp(dt_options[i].name, word + 2, (size_t)n - 2) == 0 &&
+             dt_options[i].name[n - 2] == '\0') &&
+           !(n == 2 && word[0] == '-' && word[1] == dt_options[i].letter)) {
+        i++;
+    }
+    return i;
+}
+
 /* --name, or --name=value. */
 static enum dt_status read_option(struct parser *p, const char *text)
 {
-    const int n = (int)strcspn(text, "=");
-    int i = 0;
-    while (i < DT_N_OPTIONS &&
-           !(strncmp(dt_options[i].name, text, (size_t)n) == 0 && dt_options[i].name[n] == '\0')) {
-        i++;
-    }
+    const int n = (int)strcspn(text, "="), i = dt_option_find(text, n);
     return i < DT_N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL)
-                            : unknown_option(p, text, n);
+                            : unknown_option(p, text + 2, n - 2);
 }
 
 /* -b; its value is the next argument. */
 static enum dt_status read_letter(struct parser *p, const char *text)
 {
-    int i = 0;
-    while (i < DT_N_OPTIONS && !(text[1] == dt_options[i].letter && text[2] == '\0')) {
-        i++;
+    const int i = dt_option_find(text, (int)strlen(text));
+    const char *next = next_word(p);
+    if (i < DT_N_OPTIONS) {
+        return take_option(p, i, NULL);
     }
-    if (i == DT_N_OPTIONS && strcmp(text, "-np") == 0) {
-        const char *n = next_word(p);
+    if (strcmp(text, "-np") == 0) {
         return dt_error(DT_USAGE,
                         "unknown option '-np' (it is mpirun's: mpirun -np %.20s dtrain ...)",
-                        n != NULL ? n : "4");
+                        next != NULL ? next : "4");
     }
-    if (i == DT_N_OPTIONS) {
-        return dt_error(
-            DT_USAGE, "unknown option '%.200s' (options begin with two dashes; see dtrain --help)",
-            text);
-    }
-    return take_option(p, i, NULL);
+    return dt_error(DT_USAGE,
+                    "unknown option '%.200s' (options begin with two dashes; see dtrain --help)",
+                    text);
 }
 
 static bool ends_in(const char *word, const char *suffix)
@@ -137,8 +142,7 @@ static bool is_help(const struct dt_command *command)
     return strcmp(command->word, "help") == 0;
 }
 
-/* The command of this word, or NULL. */
-static const struct dt_command *find(const struct dt_program *program, const char *word)
+const struct dt_command *dt_command_find(const struct dt_program *program, const char *word)
 {
     const struct dt_command *const *c = program->commands;
     while (*c != NULL && strcmp((*c)->word, word) != 0) {
@@ -214,7 +218,7 @@ static enum dt_status read_command(struct parser *p, const char *first)
     snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "",
              two ? p->argv[p->next++] : "");
     const bool group = is_first_word(args->program, word) && asks_for_help(p);
-    const struct dt_command *command = find(args->program, group ? "help" : word);
+    const struct dt_command *command = dt_command_find(args->program, group ? "help" : word);
     if (command == NULL || !dt_command_has_word(command)) {
         return refuse_command(args->program, word);
     }
@@ -256,7 +260,7 @@ static enum dt_status read_all(struct parser *p)
         if (!p->only_words && strcmp(text, "--") == 0) {
             p->only_words = true;
         } else if (!p->only_words && strncmp(text, "--", 2) == 0) {
-            DT_TRY(read_option(p, text + 2));
+            DT_TRY(read_option(p, text));
         } else if (!p->only_words && text[0] == '-' && text[1] != '\0') {
             DT_TRY(read_letter(p, text));
         } else {
@@ -274,13 +278,13 @@ static void choose_command(struct parser *p)
         if (p->has_command && args->about == NULL && !is_help(args->command)) {
             args->about = args->command->word;
         }
-        args->command = find(args->program, "help");
+        args->command = dt_command_find(args->program, "help");
         return;
     }
     for (int i = 0; i < DT_N_OPTIONS; i++) {
         char word[32];
         snprintf(word, sizeof word, "--%s", dt_options[i].name);
-        const struct dt_command *asked = find(args->program, word);
+        const struct dt_command *asked = dt_command_find(args->program, word);
         if (asked != NULL && dt_args_has(args, i) && dt_command_takes(args->command, i)) {
             args->command = asked;
             return;

@@ -54,6 +54,8 @@ struct dt_program {
     enum dt_status (*last_sink)(struct dt_sinks *sinks, const struct dt_event *event);
 };
 
+extern const struct dt_program dt_program; /* also with the commands of lab/, ops/ and report/ */
+
 struct dt_args {
     const struct dt_program *program;
     const struct dt_command *command;
@@ -91,6 +93,11 @@ enum dt_status dt_args_number(const struct dt_args *args, enum dt_option option,
 /* The same for any number, such as 0.5. */
 enum dt_status dt_args_decimal(const struct dt_args *args, enum dt_option option, double low,
                                double high, double *out);
+
+/* The option of "--name" or "-n", the first `n` bytes of a word. DT_N_OPTIONS: none. */
+int dt_option_find(const char *word, int n);
+/* The command of this word, or NULL. */
+const struct dt_command *dt_command_find(const struct dt_program *program, const char *word);
 
 static inline bool dt_command_takes(const struct dt_command *command, int option)
 {

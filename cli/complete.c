@@ -99,30 +99,16 @@ static void offer_value(struct cursor c, int option)
     }
 }
 
-/* The option of --name, or of -n; n bytes of the word. DT_N_OPTIONS: none. */
-static int option_of(const char *word, int n)
-{
-    int i = 0;
-    while (i < DT_N_OPTIONS &&
-           !(n > 2 && strncmp(word, "--", 2) == 0 &&
-             strncmp(dt_options[i].name, word + 2, (size_t)n - 2) == 0 &&
-             dt_options[i].name[n - 2] == '\0') &&
-           !(n == 2 && word[0] == '-' && word[1] == dt_options[i].letter)) {
-        i++;
-    }
-    return i;
-}
-
 static void offer_arguments(struct cursor c, const struct dt_command *command, const char *before)
 {
     const int n = (int)strcspn(c.word, "=");
-    int option = option_of(c.word, n);
+    int option = dt_option_find(c.word, n);
     if (c.word[n] == '=' && option < DT_N_OPTIONS) {
         c.n_before = n + 1;
         offer_value(c, option);
         return;
     }
-    option = option_of(before, (int)strlen(before));
+    option = dt_option_find(before, (int)strlen(before));
     if (option < DT_N_OPTIONS && dt_options[option].takes == DT_TAKES_VALUE) {
         offer_value(c, option);
     } else if (c.word[0] == '-') {
@@ -155,18 +141,13 @@ void dt_complete(FILE *out, const struct dt_program *program, int n_words, char 
         offer_commands(&c, program, first)) {
         return;
     }
-    for (const struct dt_command *const *row = program->commands; first[0] != '\0'; row++) {
+    if (first[0] != '\0') {
         char two[64];
         snprintf(two, sizeof two, "%.30s %.30s", first, n_words > 1 ? words[1] : "");
-        if (*row == NULL) {
-            return;
-        }
-        command = *row;
-        if (strcmp(command->word, first) == 0 || strcmp(command->word, two) == 0) {
-            break;
-        }
+        command = dt_command_find(program, first);
+        command = command != NULL ? command : dt_command_find(program, two);
     }
-    if (!help) {
+    if (!help && command != NULL) {
         offer_arguments(c, command, n_words > 1 ? words[n_words - 2] : "");
     }
 }

@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/output.h"
-#include "cli/program.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
@@ -79,6 +78,21 @@ static void open_standard_files(void)
     }
 }
 
+static enum dt_status run_alone(const struct dt_args *args)
+{
+    DT_TRY(is_first_copy() ? try_outputs(args) : DT_OK);
+    DT_TRY(is_first_copy() ? args->command->alone(args) : DT_OK);
+    return dt_output_check();
+}
+
+static enum dt_status run_together(struct dt_world *world, const struct dt_args *args,
+                                   enum dt_status parsed)
+{
+    DT_TRY(dt_world_agree(world, parsed));
+    DT_TRY(run(world, args));
+    return dt_world_agree(world, dt_output_check());
+}
+
 int main(int argc, char **argv)
 {
     struct dt_args args = {0};
@@ -99,9 +113,7 @@ int main(int argc, char **argv)
         dt_stop_at_once(dt_launch_leave);
     }
     if (parsed == DT_OK && command->alone != NULL) {
-        enum dt_status s = is_first_copy() ? try_outputs(&args) : DT_OK;
-        s = s == DT_OK && is_first_copy() ? command->alone(&args) : s;
-        s = s == DT_OK ? dt_output_check() : s;
+        const enum dt_status s = run_alone(&args);
         if (s != DT_OK) {
             print_error();
         }
@@ -112,15 +124,7 @@ int main(int argc, char **argv)
     if (world.size == 1 && command->ending == DT_AGREES_WITH_OTHERS) {
         dt_stop_at_once(dt_launch_leave);
     }
-    if (s == DT_OK) {
-        s = dt_world_agree(&world, parsed);
-    }
-    if (s == DT_OK) {
-        s = run(&world, &args);
-    }
-    if (s == DT_OK) {
-        s = dt_world_agree(&world, dt_output_check());
-    }
+    s = s == DT_OK ? run_together(&world, &args, parsed) : s;
     const bool agreed = s == DT_OK || dt_error_is_agreed();
     if (s != DT_OK && s != DT_STOPPED && dt_world_speaks(&world, agreed)) {
         print_error_of(&world, s, agreed);

@@ -1,5 +1,5 @@
-#include "cli/program.h"
-
+/* The commands of the program. */
+#include "cli/args.h"
 #include "report/run.h"
 
 /* X(name): the row is dt_command_<name>, in the file of the command. In the order of the help. */

@@ -66,29 +66,24 @@ static void draw_one(FILE *out, const struct dt_record *r, const struct quantity
     dt_curves_draw(out, &c);
 }
 
-/* Steps where there are any, or else epochs. */
-static void draw_training(FILE *out, const struct dt_record *records, const char *const *names,
-                          int n, const struct quantity *q)
+/* The training, by steps where there are any, or else by epochs; or the results on the test. */
+static void draw_runs(FILE *out, const struct dt_record *records, const char *const *names, int n,
+                      const struct quantity *q, bool test)
 {
     char title[64];
-    snprintf(title, sizeof title, q->test >= 0 ? "%s in training" : "%s", q->title);
+    snprintf(title, sizeof title, "%s%s", q->title,
+             test           ? " on the test samples"
+             : q->test >= 0 ? " in training"
+                            : "");
     struct dt_curves c = begin(q, title);
     for (int i = 0; i < n; i++) {
         const struct dt_record *r = &records[i];
-        const bool steps = r->steps.n > 0;
-        add(&c, names[i], steps ? &r->steps : &r->epochs, steps ? q->steps : q->epochs, i, !steps);
-    }
-    dt_curves_draw(out, &c);
-}
-
-static void draw_test(FILE *out, const struct dt_record *records, const char *const *names, int n,
-                      const struct quantity *q)
-{
-    char title[64];
-    snprintf(title, sizeof title, "%s on the test samples", q->title);
-    struct dt_curves c = begin(q, title);
-    for (int i = 0; i < n; i++) {
-        add(&c, names[i], &records[i].epochs, q->test, i, true);
+        const bool steps = r->steps.n > 0 && !test;
+        add(&c, names[i], steps ? &r->steps : &r->epochs,
+            test    ? q->test
+            : steps ? q->steps
+                    : q->epochs,
+            i, !steps);
     }
     dt_curves_draw(out, &c);
 }
@@ -116,9 +111,9 @@ void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *
             continue;
         }
         if (q->test >= 0) {
-            draw_test(out, records, names, n, q);
+            draw_runs(out, records, names, n, q, true);
         }
-        draw_training(out, records, names, n, q);
+        draw_runs(out, records, names, n, q, false);
     }
     fputs("</div>\n", out);
 }

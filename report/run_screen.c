@@ -228,26 +228,23 @@ static void put_curves(struct painter *p, const struct dt_record *r)
 /* Where the time of rank 0's steps goes, so far; in several lines where one has no room. */
 static void put_phases(struct painter *p, const struct dt_record *r)
 {
-#define NAME(constant, name) name,
-    static const char *const names[] = {DT_PHASE_LIST(NAME)};
-#undef NAME
     const cJSON *source = r->summary != NULL ? r->summary : r->last_epoch;
     const cJSON *phases = cJSON_GetObjectItemCaseSensitive(source, "rank0_ms_per_step");
     char text[DT_LINE_SIZE] = "", piece[64];
     double sum = 0;
     int n = 0;
     for (int i = 0; i < DT_N_PHASES; i++) {
-        sum += fmax(0, dt_record_number(phases, names[i]));
+        sum += fmax(0, dt_record_number(phases, dt_phase_names[i]));
     }
     if (!(sum > 0)) {
         return;
     }
     n = snprintf(text, sizeof text, "%-*s %.4g ms on rank 0", NAME_WIDTH, "a step", sum);
     for (int i = 0; i < DT_N_PHASES; i++) {
-        const double share = fmax(0, dt_record_number(phases, names[i])) / sum;
-        const int n_piece =
-            share > 0.005 ? snprintf(piece, sizeof piece, ", %s %.0f %%", names[i], 100 * share)
-                          : 0;
+        const double share = fmax(0, dt_record_number(phases, dt_phase_names[i])) / sum;
+        const int n_piece = share > 0.005 ? snprintf(piece, sizeof piece, ", %s %.0f %%",
+                                                     dt_phase_names[i], 100 * share)
+                                          : 0;
         const bool fits = n_piece == 0 || n + n_piece + 1 < p->screen.width;
         if (!fits) {
             put_line(p, "%s,", text);

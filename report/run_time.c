@@ -11,9 +11,6 @@
 #define MAX_BARS 64
 #define MAX_ROWS 1024 /* of the table of numbers */
 
-#define NAME(constant, name) name,
-static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};
-
 /* Of a rank, milliseconds of a step. */
 struct rank_times {
     int rank;
@@ -33,7 +30,7 @@ static struct rank_times times_of(const cJSON *object, int rank)
 {
     struct rank_times t = {.rank = rank};
     for (int p = 0; p < DT_N_PHASES; p++) {
-        const double ms = dt_record_number(object, phase_names[p]);
+        const double ms = dt_record_number(object, dt_phase_names[p]);
         t.ms[p] = ms > 0 ? ms : 0;
         t.all += t.ms[p];
         t.own += p != DT_PHASE_COMMUNICATION ? t.ms[p] : 0;
@@ -76,7 +73,7 @@ static void draw_bar(FILE *out, const struct rank_times *t, double largest)
             fprintf(out,
                     "<rect class=\"phase %s\" x=\"%.2f\" width=\"%.2f\" height=\"20\"><title>%s "
                     "%.3f ms</title></rect>",
-                    phase_names[p], x, width, phase_names[p], t->ms[p]);
+                    dt_phase_names[p], x, width, dt_phase_names[p], t->ms[p]);
         }
         x += width;
     }
@@ -99,7 +96,8 @@ static void draw_bars(FILE *out, const struct times *t)
     fputs("<p class=\"legend\">", out);
     for (int p = 0; p < DT_N_PHASES; p++) {
         if (t->used[p]) {
-            fprintf(out, "<span class=\"key phase %s\">%s</span> ", phase_names[p], phase_names[p]);
+            fprintf(out, "<span class=\"key phase %s\">%s</span> ", dt_phase_names[p],
+                    dt_phase_names[p]);
         }
     }
     fputs("</p>\n<table class=\"bars\"><thead><tr><th>rank<th>a step<th>ms</thead><tbody>\n", out);
@@ -121,7 +119,7 @@ static void put_numbers(FILE *out, const struct times *t)
         out);
     for (int p = 0; p < DT_N_PHASES; p++) {
         if (t->used[p]) {
-            fprintf(out, "<th>%s", phase_names[p]);
+            fprintf(out, "<th>%s", dt_phase_names[p]);
         }
     }
     fputs("<th>total</thead><tbody>\n", out);

@@ -230,9 +230,8 @@ static enum dt_status parse(const struct dt_config_source *source, const char *t
     if (root == NULL) {
         return dt_error(DT_NO_MEMORY, "%s: out of memory", name);
     }
-    if (saved) {
-        cJSON_DeleteItemFromObjectCaseSensitive(
-            root, "comm"); /* how it once added gradients binds nobody */
+    if (saved) { /* how it once added gradients binds nobody */
+        cJSON_DeleteItemFromObjectCaseSensitive(root, "comm");
     }
     set_name(name, out->name, sizeof out->name);
     const enum dt_status status = read_tree(source, root, out);
@@ -249,8 +248,7 @@ enum dt_status dt_config_parse(const char *name, const char *text, size_t n_byte
 
 static enum dt_status parse_saved(const char *name, const char *text, struct dt_config *out)
 {
-    const struct dt_config_source source = {name, NULL, 0, ""};
-    return parse(&source, text, strlen(text), true, out);
+    return parse(&(struct dt_config_source){name, NULL, 0, ""}, text, strlen(text), true, out);
 }
 
 const struct dt_config_format dt_config_json = {

@@ -45,9 +45,7 @@ static void help_key(FILE *out, const struct dt_key *key, int indent)
 
 void dt_config_help(FILE *out)
 {
-    static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     const struct dt_key_list list = dt_config_keys();
-    char name[DT_NAME_SIZE];
     fputs("The configuration is a JSON object; a dot in a key stands for an object inside.\n"
           "Any key can be set with --set KEY=VALUE.\n\n",
           out);
@@ -56,9 +54,9 @@ void dt_config_help(FILE *out)
         help_key(out, &list.keys[i], 0);
     }
     fputs("\nLayers: objects of the list model.layers, each with a \"type\" and its keys\n", out);
-    for (int i = 0; dt_names_get(names, i, name); i++) {
+    for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
-        fprintf(out, "  %s\n", name);
+        fprintf(out, "  %s\n", dt_layer_name((enum dt_layer_type)i));
         for (int k = 0; k < keys.n; k++) {
             help_key(out, &keys.keys[k], 4);
         }
@@ -86,10 +84,8 @@ static void markdown_key(FILE *out, const struct dt_key *key)
 
 void dt_config_markdown(FILE *out)
 {
-    static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     const struct dt_key_list list = dt_config_keys();
     const char *section = "";
-    char name[DT_NAME_SIZE];
     fputs("# Configuration\n\n"
           "This page is made from `cli/config/schema.h` by `cmake --build build/release --target "
           "docs`; `dtrain --help-config` prints the same.\n\n"
@@ -123,9 +119,9 @@ void dt_config_markdown(FILE *out)
           "last one gives the outputs: as many units as\n"
           "classes, or as numbers to predict.\n",
           out);
-    for (int i = 0; dt_names_get(names, i, name); i++) {
+    for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
-        fprintf(out, "\n### %s\n\n", name);
+        fprintf(out, "\n### %s\n\n", dt_layer_name((enum dt_layer_type)i));
         fputs(keys.n == 0 ? "No keys of its own.\n" : "", out);
         for (int k = 0; k < keys.n; k++) {
             if (k == 0) {
@@ -261,12 +257,13 @@ static int schema_group(FILE *out, const struct dt_key *keys, int n, size_t n_pr
     return i;
 }
 
-static void schema_layer(FILE *out, const char *name, struct dt_key_list list)
+static void schema_layer(FILE *out, enum dt_layer_type type)
 {
+    const struct dt_key_list list = dt_layer_keys(type);
     fprintf(out,
             "      {\n        \"type\": \"object\", \"additionalProperties\": false,\n"
             "        \"properties\": {\n          \"type\": { \"const\": \"%s\" }",
-            name);
+            dt_layer_name(type));
     for (int k = 0; k < list.n; k++) {
         fprintf(out, ",\n          \"%s\": ", list.keys[k].path);
         schema_key(out, &list.keys[k]);
@@ -282,18 +279,16 @@ static void schema_layer(FILE *out, const char *name, struct dt_key_list list)
 
 void dt_config_schema_json(FILE *out)
 {
-    static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     const struct dt_key_list list = dt_config_keys();
-    char name[DT_NAME_SIZE];
     fputs("{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n  \"title\": "
           "\"dtrain configuration\",\n"
           "  \"$ref\": \"#/$defs/config\",\n  \"$defs\": {\n    \"config\": ",
           out);
     schema_group(out, list.keys, list.n, 0, 4);
     fputs(",\n    \"layer\": { \"oneOf\": [\n", out);
-    for (int i = 0; dt_names_get(names, i, name); i++) {
+    for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         fputs(i == 0 ? "" : ",\n", out);
-        schema_layer(out, name, dt_layer_keys((enum dt_layer_type)i));
+        schema_layer(out, (enum dt_layer_type)i);
     }
     fputs("\n    ] }\n  }\n}\n", out);
 }

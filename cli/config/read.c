@@ -192,8 +192,8 @@ static enum dt_status read_layer(const struct dt_config_object *whole, const str
                                  int i, const cJSON *item, struct dt_layer_spec *out)
 {
     static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
-    char prefix[DT_CONFIG_PATH_SIZE], owner[DT_NAME_SIZE];
-    struct dt_config_object o = {.source = whole->source, .owner = owner};
+    char prefix[DT_CONFIG_PATH_SIZE];
+    struct dt_config_object o = {.source = whole->source, .owner = "a layer"};
     snprintf(prefix, sizeof prefix, "%s[%d].", list->path, i);
     o.source.prefix = prefix;
     if (!cJSON_IsObject(item)) {
@@ -210,7 +210,7 @@ static enum dt_status read_layer(const struct dt_config_object *whole, const str
     }
     out->type = (enum dt_layer_type)index;
     o.list = dt_layer_keys(out->type);
-    dt_names_get(names, index, owner);
+    o.owner = dt_layer_name(out->type);
     DT_TRY(read_keys(&o, item, out, NULL));
     if (out->stride == 0 &&
         (out->type == DT_LAYER_MAX_POOL2D || out->type == DT_LAYER_AVG_POOL2D)) {

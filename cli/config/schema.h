@@ -270,6 +270,8 @@ struct dt_key_list {
 
 struct dt_key_list dt_config_keys(void);
 struct dt_key_list dt_layer_keys(enum dt_layer_type type);
+#define DT_ONE(...) +1
+enum { DT_N_LAYER_TYPES = 0 DT_LAYER_LIST(DT_ONE) };
 const char *dt_key_name(const char *path); /* without its groups: "epochs" of "train.epochs" */
 /* The key that people mean by a word such as "epochs", "lr" or "batch-size": "train.epochs"; NULL:
  * none. */

@@ -64,15 +64,13 @@ static void print_config_keys(FILE *out)
 
 static void print_layers(FILE *out)
 {
-    static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
-    char name[DT_NAME_SIZE];
     fputs(
         "# LAYERS\n\nEach entry of *model.layers* is an object with a *type* and the keys of that "
         "type.\n\n",
         out);
-    for (int i = 0; dt_names_get(names, i, name); i++) {
+    for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
-        fprintf(out, "## %s\n\n", name);
+        fprintf(out, "## %s\n\n", dt_layer_name((enum dt_layer_type)i));
         print_keys(out, &keys);
     }
 }

@@ -1,8 +1,8 @@
 /* dt_manual_program of cli/manual/manual.h. */
 #include <string.h>
 
+#include "cli/args.h"
 #include "cli/manual/manual.h"
-#include "cli/program.h"
 #include "cli/prose.h"
 #include "train/watch/inject.h"
 

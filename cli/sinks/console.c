@@ -19,7 +19,6 @@
 #include "train/watch/timeline.h"
 
 #define NAME(constant, name) name,
-static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};
 static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(NAME)};
 static const char *const scaling_names[] = {DT_LR_SCALING_LIST(NAME)};
 static const char *const schedule_names[] = {DT_SCHEDULE_LIST(NAME)};
@@ -176,13 +175,6 @@ static void print_banner(const struct dt_folder_event *folder, const struct dt_r
     print_origin(folder, run);
 }
 
-static void show_progress(struct dt_sinks *sinks, const struct dt_step_event *step)
-{
-    if (dt_progress_due(&sinks->progress)) {
-        dt_progress_draw(&sinks->progress, step);
-    }
-}
-
 /* `room`: 2 for all, 1 without the words for loss and accuracy, 0 without the throughput, too. */
 static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r, int room,
                          char *line, size_t size)
@@ -267,7 +259,7 @@ static void print_times(const struct dt_end_event *end, int world_size)
     fprintf(stderr, "time of a step, mean over ranks\n");
     for (int p = 0; p < DT_N_PHASES; p++) {
         if (all.s[p] > 0) {
-            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], all.s[p] * per_step,
+            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", dt_phase_names[p], all.s[p] * per_step,
                     100 * all.s[p] / total);
         }
     }
@@ -428,7 +420,7 @@ static void print_timeline(const struct dt_sinks *sinks, const struct dt_event *
 static void begin(struct dt_sinks *sinks, const struct dt_run_event *run)
 {
     print_banner(&sinks->folder, run);
-    dt_progress_open(sinks->folder.config, true, run->steps_per_epoch, &sinks->progress);
+    dt_progress_open(sinks->folder.config, run->steps_per_epoch, &sinks->progress);
 }
 
 enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *event)
@@ -446,7 +438,7 @@ enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *e
         }
         break;
     case DT_EVENT_STEP:
-        show_progress(sinks, event->step);
+        dt_progress_show(&sinks->progress, event->step);
         break;
     case DT_EVENT_EPOCH:
         print_epoch(sinks, event->epoch);

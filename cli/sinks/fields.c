@@ -11,6 +11,9 @@
 
 const char dt_commit[] = DTRAIN_COMMIT;
 
+#define NAME(constant, name) name,
+const char *const dt_phase_names[] = {DT_PHASE_LIST(NAME)};
+
 double dt_metrics_loss(const struct dt_metrics *m)
 {
     return m->loss_sum / m->n_samples;
@@ -154,13 +157,10 @@ static void put_staleness(struct dt_json *json, const char *key, const void *r, 
 static void put_phases(struct dt_json *json, const char *key, int digits,
                        const struct dt_phase_times *times, uint64_t n_steps)
 {
-#define NAME(constant, name) name,
-    static const char *const names[] = {DT_PHASE_LIST(NAME)};
-#undef NAME
     dt_json_begin(json, key, '{');
     for (int p = 0; p < DT_N_PHASES; p++) {
         if (times->s[p] > 0) {
-            dt_json_number(json, names[p], digits, 1e3 * times->s[p] / (double)n_steps);
+            dt_json_number(json, dt_phase_names[p], digits, 1e3 * times->s[p] / (double)n_steps);
         }
     }
     dt_json_end(json, '{');

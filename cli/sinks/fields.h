@@ -169,6 +169,7 @@ enum dt_step_field { DT_STEP_FIELD_LIST(DT_FIELD_CONSTANT) DT_N_STEP_FIELDS };
 enum dt_epoch_field { DT_EPOCH_FIELD_LIST(DT_FIELD_CONSTANT) DT_N_EPOCH_FIELDS };
 #undef DT_FIELD_CONSTANT
 
+extern const char *const dt_phase_names[]; /* of enum dt_phase */
 extern const char dt_commit[]; /* as `git describe --always --dirty` has it, or "unknown" */
 
 double dt_metrics_loss(const struct dt_metrics *m);     /* mean; NaN of nothing */

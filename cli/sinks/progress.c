@@ -10,23 +10,15 @@
 
 #define TERMINAL_INTERVAL_S 0.1
 
-void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t steps_per_epoch,
+void dt_progress_open(const struct dt_config *config, uint64_t steps_per_epoch,
                       struct dt_progress *out)
 {
-    const bool terminal = enabled && dt_terminal_width(STDERR_FILENO) > 0;
-    *out = (struct dt_progress){.enabled = enabled && (terminal || config->log_every_s > 0),
+    const bool terminal = dt_terminal_width(STDERR_FILENO) > 0;
+    *out = (struct dt_progress){.config = config,
                                 .terminal = terminal,
-                                .unit = dt_unit_name(config),
-                                .classifies = config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY,
                                 .interval_s = terminal ? TERMINAL_INTERVAL_S : config->log_every_s,
                                 .last_s = dt_clock_s(),
-                                .n_epochs = (uint64_t)config->epochs,
                                 .steps_per_epoch = steps_per_epoch};
-}
-
-bool dt_progress_due(const struct dt_progress *p)
-{
-    return p->enabled && dt_clock_s() - p->last_s >= p->interval_s;
 }
 
 /* How much a line says: each step down leaves something out. */
@@ -36,31 +28,32 @@ static int compose(const struct dt_progress *p, const struct dt_step_event *st, 
                    char *line, size_t size)
 {
     char loss[32], number[32], rate[64] = "", accuracy[32] = "", left[40] = "";
-    if (p->classifies && detail >= DETAIL_ACCURACY) {
+    const unsigned long long n_epochs = (unsigned long long)p->config->epochs;
+    if (p->config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && detail >= DETAIL_ACCURACY) {
         snprintf(accuracy, sizeof accuracy, "%s %5.2f %%",
                  detail == DETAIL_WORDS ? "  train accuracy" : "",
                  100.0 * dt_metrics_accuracy(&st->epoch_train));
     }
     if (detail >= DETAIL_RATE) {
         snprintf(rate, sizeof rate, "  %s %s/s",
-                 dt_count_text(st->images_per_s, number, sizeof number), p->unit);
+                 dt_count_text(st->images_per_s, number, sizeof number), dt_unit_name(p->config));
     }
     if (detail >= DETAIL_TIME) {
         snprintf(left, sizeof left, "  %s left",
                  dt_duration_text(st->eta_s, number, sizeof number));
     }
-    return snprintf(
-        line, size, "epoch %*llu/%llu  %s%*llu/%llu  train %s%s%s%s%s",
-        detail >= DETAIL_PLACES ? dt_digits(p->n_epochs) : 1, (unsigned long long)st->epoch,
-        (unsigned long long)p->n_epochs, detail >= DETAIL_PLACES ? "step " : "",
-        dt_digits(p->steps_per_epoch), (unsigned long long)st->step_in_epoch,
-        (unsigned long long)p->steps_per_epoch, detail == DETAIL_WORDS ? "loss " : "",
-        dt_loss_text(dt_metrics_loss(&st->epoch_train), loss, sizeof loss), accuracy, rate, left);
+    return snprintf(line, size, "epoch %*llu/%llu  %s%*llu/%llu  train %s%s%s%s%s",
+                    detail >= DETAIL_PLACES ? dt_digits(n_epochs) : 1,
+                    (unsigned long long)st->epoch, n_epochs, detail >= DETAIL_PLACES ? "step " : "",
+                    dt_digits(p->steps_per_epoch), (unsigned long long)st->step_in_epoch,
+                    (unsigned long long)p->steps_per_epoch, detail == DETAIL_WORDS ? "loss " : "",
+                    dt_loss_text(dt_metrics_loss(&st->epoch_train), loss, sizeof loss), accuracy,
+                    rate, left);
 }
 
 /* One column stays free: in the last one, a terminal may go to the next line, and the first could
  * not be cleared any more. */
-void dt_progress_draw(struct dt_progress *p, const struct dt_step_event *st)
+static void draw(struct dt_progress *p, const struct dt_step_event *st)
 {
     char line[256];
     const int width = p->terminal ? dt_terminal_room(STDERR_FILENO) : (int)sizeof line;
@@ -74,6 +67,13 @@ void dt_progress_draw(struct dt_progress *p, const struct dt_step_event *st)
     fflush(stderr);
     p->shown = p->terminal;
     p->last_s = dt_clock_s();
+}
+
+void dt_progress_show(struct dt_progress *p, const struct dt_step_event *step)
+{
+    if (p->interval_s > 0 && dt_clock_s() - p->last_s >= p->interval_s) {
+        draw(p, step);
+    }
 }
 
 void dt_progress_clear(struct dt_progress *p)

@@ -1,7 +1,6 @@
 /* The command line: what is understood, what is refused and in which words; --help and the man page
  * name the same options. */
 #include "cli/args.h"
-#include "cli/program.h"
 #include "cli/suggest.h"
 #include "tests/lib/check.h"
 
