@@ -56,7 +56,7 @@ void dt_config_help(FILE *out)
     fputs("\nLayers: objects of the list model.layers, each with a \"type\" and its keys\n", out);
     for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
-        fprintf(out, "  %s\n", dt_layer_name((enum dt_layer_type)i));
+        fprintf(out, "  %s\n", dt_layer_names[i]);
         for (int k = 0; k < keys.n; k++) {
             help_key(out, &keys.keys[k], 4);
         }
@@ -121,7 +121,7 @@ void dt_config_markdown(FILE *out)
           out);
     for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
-        fprintf(out, "\n### %s\n\n", dt_layer_name((enum dt_layer_type)i));
+        fprintf(out, "\n### %s\n\n", dt_layer_names[i]);
         fputs(keys.n == 0 ? "No keys of its own.\n" : "", out);
         for (int k = 0; k < keys.n; k++) {
             if (k == 0) {
@@ -263,7 +263,7 @@ static void schema_layer(FILE *out, enum dt_layer_type type)
     fprintf(out,
             "      {\n        \"type\": \"object\", \"additionalProperties\": false,\n"
             "        \"properties\": {\n          \"type\": { \"const\": \"%s\" }",
-            dt_layer_name(type));
+            dt_layer_names[type]);
     for (int k = 0; k < list.n; k++) {
         fprintf(out, ",\n          \"%s\": ", list.keys[k].path);
         schema_key(out, &list.keys[k]);

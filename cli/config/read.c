@@ -210,7 +210,7 @@ static enum dt_status read_layer(const struct dt_config_object *whole, const str
     }
     out->type = (enum dt_layer_type)index;
     o.list = dt_layer_keys(out->type);
-    o.owner = dt_layer_name(out->type);
+    o.owner = dt_layer_names[out->type];
     DT_TRY(read_keys(&o, item, out, NULL));
     if (out->stride == 0 &&
         (out->type == DT_LAYER_MAX_POOL2D || out->type == DT_LAYER_AVG_POOL2D)) {

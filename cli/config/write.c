@@ -89,7 +89,7 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
 void dt_layer_print(FILE *out, const struct dt_layer_spec *layer)
 {
     const struct dt_key_list list = dt_layer_keys(layer->type);
-    fprintf(out, "\"type\": \"%s\"", dt_layer_name(layer->type));
+    fprintf(out, "\"type\": \"%s\"", dt_layer_names[layer->type]);
     for (int k = 0; k < list.n; k++) {
         fprintf(out, ", \"%s\": ", list.keys[k].path);
         dt_key_print(out, &list.keys[k], layer);

@@ -70,7 +70,7 @@ static void print_layers(FILE *out)
         out);
     for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
-        fprintf(out, "## %s\n\n", dt_layer_name((enum dt_layer_type)i));
+        fprintf(out, "## %s\n\n", dt_layer_names[i]);
         print_keys(out, &keys);
     }
 }
