@@ -335,23 +335,23 @@ void dt_args_free(struct dt_args *args)
     *args = (struct dt_args){0};
 }
 
+static enum dt_status parse(struct parser *p)
+{
+    if (p->out->line == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the command line");
+    }
+    DT_TRY(read_all(p));
+    choose_command(p);
+    return p->out->command->informative ? DT_OK : check(p->out);
+}
+
 enum dt_status dt_args_parse(int argc, char *const *argv, const struct dt_program *program,
                              struct dt_args *out)
 {
     struct parser p = {.argc = argc, .next = 1, .argv = argv, .out = out};
     *out = (struct dt_args){
         .program = program, .command = program->commands[0], .line = dt_launch_line(argc, argv)};
-    enum dt_status status = DT_OK;
-    if (out->line == NULL) {
-        status = dt_error(DT_NO_MEMORY, "out of memory for the command line");
-    }
-    if (status == DT_OK) {
-        status = read_all(&p);
-    }
-    if (status == DT_OK) {
-        choose_command(&p);
-        status = out->command->informative ? DT_OK : check(out);
-    }
+    const enum dt_status status = parse(&p);
     if (status != DT_OK) {
         dt_args_free(out);
         out->command = program->commands[0];

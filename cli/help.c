@@ -1,5 +1,4 @@
-/* Also dt_args_help of cli/args.h. */
-
+/* `dtrain help`, and dt_args_help of cli/args.h. */
 #include <string.h>
 
 #include "cli/args.h"
@@ -124,3 +123,18 @@ void dt_args_help(FILE *out, const struct dt_program *program, const char *about
         print_all(out, program);
     }
 }
+
+static enum dt_status help(const struct dt_args *args)
+{
+    dt_args_help(stdout, args->program, args->about);
+    return DT_OK;
+}
+
+const struct dt_command dt_command_help = {
+    .word = "help",
+    .meaning = "list the commands; help COMMAND: its options and examples",
+    .usage = "dtrain help [COMMAND]",
+    .examples = "  dtrain help train\n",
+    .informative = true,
+    .alone = help,
+};

@@ -71,6 +71,19 @@ bool dt_output_failed(enum dt_status s)
     return s != DT_OK;
 }
 
+enum dt_status dt_output_write(const struct dt_run_dir *dir, const char *name, dt_file_put_fn put,
+                               const void *context)
+{
+    char *text = NULL;
+    size_t n = 0;
+    if (dt_file_collect(name, put, context, &text, &n) != DT_OK) {
+        return dt_error(DT_IO, "%s/%s: not written, out of memory", dir->path, name);
+    }
+    const enum dt_status s = dt_run_dir_write(dir, name, text);
+    free(text);
+    return s;
+}
+
 static bool reader_is_gone(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};

@@ -5,7 +5,8 @@
 
 #include <stdbool.h>
 
-#include "base/status.h"
+#include "base/file.h"
+#include "train/save/run_dir.h"
 
 /* Once, before anything is printed. Under MPICH's mpirun, rank 0 takes hold of the pipes that
  * mpirun itself writes to, where there are any: forwarding to a reader that is gone would end
@@ -18,6 +19,10 @@ void dt_output_open(void);
  * next from being written, nor hides the verdict on what was measured. Returns whether `s` is one.
  */
 bool dt_output_failed(enum dt_status s);
+
+/* Writes the file `name` of a run's folder by `put`, whole or not at all. DT_IO. */
+enum dt_status dt_output_write(const struct dt_run_dir *dir, const char *name, dt_file_put_fn put,
+                               const void *context);
 
 /* Flushes stdout. A closed pipe is no error. DT_IO: it could not be written. */
 enum dt_status dt_output_check(void);

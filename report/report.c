@@ -104,21 +104,17 @@ static void print_run(const struct dt_record *r)
 static enum dt_status write_page(const struct dt_args *args, const struct dt_record *records)
 {
     const struct dt_values *paths = &args->values[DT_PATHS];
-    const char *const dir = records[0].path;
+    const char *const dir = records[0].path, *html = dt_args_text(args, DT_OPTION_HTML);
     struct dt_learned learned = {.why_not = ""};
     const bool one = paths->n == 1;
-    DT_TRY(dt_args_text(args, DT_OPTION_HTML) == NULL ? dt_dir_try(dir) : DT_OK);
+    DT_TRY(html == NULL ? dt_dir_try(dir) : DT_OK);
     enum dt_status s =
         one ? dt_learned_find(records, dt_args_text(args, DT_OPTION_DATA), &learned) : DT_OK;
-    s = s == DT_OK ? dt_run_page_write(dt_args_text(args, DT_OPTION_HTML), dir, records, paths->n,
-                                       one ? &learned : NULL)
-                   : s;
+    s = s == DT_OK ? dt_run_page_write(html, dir, records, paths->n, one ? &learned : NULL) : s;
     dt_learned_close(&learned);
     if (s == DT_OK) {
-        dt_text_print(
-            stderr, "wrote %s%s",
-            dt_args_text(args, DT_OPTION_HTML) != NULL ? dt_args_text(args, DT_OPTION_HTML) : dir,
-            dt_args_text(args, DT_OPTION_HTML) != NULL ? "" : "/" DT_RUN_PAGE);
+        dt_text_print(stderr, "wrote %s%s", html != NULL ? html : dir,
+                      html != NULL ? "" : "/" DT_RUN_PAGE);
     }
     return s;
 }

@@ -15,33 +15,25 @@
 
 #define SPARKLINE_CELLS 400
 
-/* What is drawn: `n` numbers, each `stride` behind the one before; NaN and infinities are left out.
- */
-struct sparkline {
-    const double *values;
-    size_t n, stride;
-    bool log;  /* heights by the logarithm, where all numbers are above 0 */
-    bool utf8; /* eighths of a block, else eight characters from '.' to '#' */
-};
-
 #define N_LEVELS 8
 
 static const char *const blocks[N_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 static const char *const ascii[N_LEVELS] = {".", ":", "-", "=", "+", "*", "%", "#"};
 
+/* A column of a table: a cell for each number or for several of them. */
 struct cells {
     int n;
-    double heights[SPARKLINE_CELLS]; /* NaN: nothing known */
+    double heights[SPARKLINE_CELLS]; /* means; NaN: nothing known */
     double least, most;
 };
 
-/* The mean of those from `begin` on, before `end`. */
-static double mean(const struct sparkline *line, size_t begin, size_t end)
+/* The mean of the rows from `begin` on, before `end`; NaN and infinities are left out. */
+static double mean(const struct dt_record_table *table, int column, size_t begin, size_t end)
 {
     double sum = 0;
     size_t n = 0;
     for (size_t i = begin; i < end; i++) {
-        const double value = line->values[i * line->stride];
+        const double value = dt_record_cell(table, i, column);
         sum += isfinite(value) ? value : 0;
         n += isfinite(value);
     }
@@ -57,23 +49,26 @@ static void find_range(struct cells *cells)
     }
 }
 
-static void fill_cells(const struct sparkline *line, int width, struct cells *out)
+/* `log_scale`: heights by the logarithm, where all numbers are above 0. */
+static void fill_cells(const struct dt_record_table *table, int column, int width, bool log_scale,
+                       struct cells *out)
 {
     const size_t most = (size_t)(width < SPARKLINE_CELLS ? width : SPARKLINE_CELLS);
-    out->n = (int)(line->n < most ? line->n : most);
-    for (size_t i = 0; i < (size_t)out->n; i++) {
-        out->heights[i] =
-            mean(line, i * line->n / (size_t)out->n, (i + 1) * line->n / (size_t)out->n);
+    const size_t n = table->n < most ? table->n : most;
+    out->n = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        out->heights[i] = mean(table, column, i * table->n / n, (i + 1) * table->n / n);
     }
     find_range(out);
-    if (line->log && out->least > 0) {
-        for (int i = 0; i < out->n; i++) {
+    if (log_scale && out->least > 0) {
+        for (size_t i = 0; i < n; i++) {
             out->heights[i] = log(out->heights[i]);
         }
         find_range(out);
     }
 }
 
+/* Eighths of a block, else eight characters from '.' to '#'; from the least mean to the largest. */
 static const char *cell(const struct cells *cells, int i, bool utf8)
 {
     const double range = cells->most - cells->least, height = cells->heights[i];
@@ -83,20 +78,6 @@ static const char *cell(const struct cells *cells, int i, bool utf8)
     const int level =
         range > 0 ? (int)fmin(N_LEVELS - 1, N_LEVELS * ((height - cells->least) / range)) : 0;
     return (utf8 ? blocks : ascii)[level];
-}
-
-/* At most `width` columns, a column for each number or the mean of several; its height is between
- * the least and the largest mean. `text` has room for SPARKLINE_CELLS characters of three bytes,
- * and an end. */
-static void sparkline_text(const struct sparkline *line, int width, char *text, size_t n_text)
-{
-    struct cells cells;
-    fill_cells(line, width > 0 ? width : 0, &cells);
-    size_t n = 0;
-    text[0] = '\0';
-    for (int i = 0; i < cells.n && n < n_text; i++) {
-        n += (size_t)snprintf(text + n, n_text - n, "%s", cell(&cells, i, line->utf8));
-    }
 }
 
 /* ---- the screen */
@@ -197,17 +178,18 @@ static void put_result(struct painter *p, const struct dt_record *r)
 static void put_curve(struct painter *p, const struct dt_record *r, const char *name,
                       enum dt_step_field column, const char *last)
 {
-    char line[3 * SPARKLINE_CELLS + 1];
+    char line[3 * SPARKLINE_CELLS + 1] = "";
+    struct cells cells;
+    size_t n = 0;
     const int width = p->screen.width - NAME_WIDTH - NUMBER_WIDTH - 4;
     if (r->steps.n == 0 || isnan(dt_record_last(&r->steps, column))) {
         return;
     }
-    const struct sparkline curve = {.values = r->steps.cells + column,
-                                    .n = r->steps.n,
-                                    .stride = r->steps.n_columns,
-                                    .log = column == DT_STEP_LOSS,
-                                    .utf8 = p->screen.utf8};
-    sparkline_text(&curve, width >= LEAST_CURVE ? width : 0, line, sizeof line);
+    fill_cells(&r->steps, (int)column, width >= LEAST_CURVE ? width : 0, column == DT_STEP_LOSS,
+               &cells);
+    for (int i = 0; i < cells.n; i++) {
+        n += (size_t)snprintf(line + n, sizeof line - n, "%s", cell(&cells, i, p->screen.utf8));
+    }
     put_line(p, "%-*s %*s  %s", NAME_WIDTH, name, NUMBER_WIDTH, last, line);
 }
 

@@ -145,34 +145,15 @@ static void add_dense(struct builder *b, const struct dt_block *block)
     add_number(node, "transB", 1);
 }
 
-static void add_linear(struct builder *b, const struct dt_block *block)
-{
-    switch (block->linear) {
-    case DT_LINEAR_CONV:
-        add_conv(b, block);
-        break;
-    case DT_LINEAR_DENSE:
-        add_dense(b, block);
-        break;
-    case DT_LINEAR_NONE:
-        break;
-    }
-}
-
 static void add_activation(struct builder *b, const struct dt_block *block)
 {
-    switch (block->activation) {
-    case DT_ACTIVATION_RELU:
-        add_node(b, "Relu", block->name, ".relu");
-        break;
-    case DT_ACTIVATION_TANH:
-        add_node(b, "Tanh", block->name, ".tanh");
-        break;
-    case DT_ACTIVATION_SIGMOID:
-        add_node(b, "Sigmoid", block->name, ".sigmoid");
-        break;
-    case DT_ACTIVATION_NONE:
-        break;
+    static char *const types[] = {[DT_ACTIVATION_RELU] = "Relu",
+                                  [DT_ACTIVATION_TANH] = "Tanh",
+                                  [DT_ACTIVATION_SIGMOID] = "Sigmoid"};
+    char suffix[16];
+    if (block->activation != DT_ACTIVATION_NONE) {
+        snprintf(suffix, sizeof suffix, ".%s", dt_activation_name(block->activation));
+        add_node(b, types[block->activation], block->name, suffix);
     }
 }
 
@@ -191,7 +172,9 @@ static void add_blocks(struct builder *b)
 {
     for (int i = 0; i < b->model.n_blocks; i++) {
         const struct dt_block *block = &b->model.blocks[i];
-        add_linear(b, block);
+        if (block->linear != DT_LINEAR_NONE) {
+            (block->linear == DT_LINEAR_CONV ? add_conv : add_dense)(b, block);
+        }
         add_activation(b, block);
         add_pool(b, block);
         if (block->flatten) {

@@ -1,4 +1,5 @@
-/* dt_config_help, dt_config_markdown and dt_config_schema_json of cli/config/config.h. */
+/* `dtrain --help-config`: dt_config_help; dt_config_markdown and dt_config_schema_json of
+ * cli/config/config.h. */
 #include <string.h>
 
 #include "cli/args.h"
@@ -62,6 +63,19 @@ void dt_config_help(FILE *out)
         }
     }
 }
+
+static enum dt_status help_config(const struct dt_args *args)
+{
+    (void)args;
+    dt_config_help(stdout);
+    return DT_OK;
+}
+
+const struct dt_command dt_command_help_config = {
+    .word = "--help-config",
+    .informative = true,
+    .alone = help_config,
+};
 
 static void markdown_head(FILE *out)
 {

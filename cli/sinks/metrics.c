@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/output.h"
 #include "cli/sinks/record.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
@@ -279,18 +280,8 @@ static void put_summary(FILE *out, const void *context)
 
 enum dt_status dt_summary_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
-    const struct dt_run_dir *dir = sinks->folder.dir;
-    char *text = NULL;
-    size_t n = 0;
-    if (event->kind != DT_EVENT_END && event->kind != DT_EVENT_FAULT) {
-        return DT_OK;
-    }
-    const enum dt_status s =
-        dt_file_collect("summary.json", put_summary, &(struct summary){sinks, event}, &text, &n);
-    if (s != DT_OK) {
-        return dt_error(DT_IO, "%s/summary.json: not written, out of memory", dir->path);
-    }
-    const enum dt_status written = dt_run_dir_write(dir, "summary.json", text);
-    free(text);
-    return written;
+    const bool ended = event->kind == DT_EVENT_END || event->kind == DT_EVENT_FAULT;
+    return ended ? dt_output_write(sinks->folder.dir, "summary.json", put_summary,
+                                   &(struct summary){sinks, event})
+                 : DT_OK;
 }

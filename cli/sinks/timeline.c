@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/version.h"
+#include "cli/output.h"
 #include "cli/sinks/sinks.h"
 #include "dist/strategy/grad_sync.h"
 #include "train/watch/timeline.h"
@@ -151,8 +152,10 @@ static void put_clocks(FILE *out, const struct dt_timeline_event *e)
     }
 }
 
-static void put_all(FILE *out, const struct dt_timeline_event *e)
+/* A dt_file_put_fn. */
+static void put_all(FILE *out, const void *context)
 {
+    const struct dt_timeline_event *e = context;
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", out);
     put_names(out, e);
     put_spans(out, e);
@@ -164,35 +167,17 @@ static void put_all(FILE *out, const struct dt_timeline_event *e)
     fputs("]}}\n", out);
 }
 
-static enum dt_status write_trace(const struct dt_run_dir *dir, const struct dt_timeline_event *e)
-{
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out != NULL) {
-        put_all(out, e);
-    }
-    const bool whole = out != NULL && ferror(out) == 0;
-    const bool closed = out != NULL && fclose(out) == 0;
-    const enum dt_status s =
-        whole && closed ? dt_run_dir_write(dir, "trace.json", text)
-                        : dt_error(DT_IO, "%s/trace.json: not written, out of memory", dir->path);
-    free(text);
-    return s;
-}
-
 enum dt_status dt_timeline_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
-    const struct dt_run_dir *dir = sinks->folder.dir;
     enum dt_status s = DT_OK;
     if (event->kind == DT_EVENT_TIMELINE) {
-        s = write_trace(dir, event->timeline);
+        s = dt_output_write(sinks->folder.dir, "trace.json", put_all, event->timeline);
         sinks->timeline_failed = s != DT_OK;
     } else if (event->kind == DT_EVENT_END && event->status == DT_OK && sinks->timeline_failed) {
         s = dt_error(
             DT_IO,
             "%s: trace.json could not be written, as the warning above says (the result is whole)",
-            dir->path);
+            sinks->folder.dir->path);
     }
     return s;
 }
