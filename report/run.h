@@ -46,7 +46,9 @@ void dt_run_model_draw(FILE *out, const struct dt_record *record);
 /* Every key, with its default where that is another. */
 void dt_run_config_draw(FILE *out, const struct dt_record *record);
 
-/* ---- several runs side by side: results, and where their configurations differ */
+/* ---- several runs side by side: results, and where their configurations differ: every key whose
+ * value is not the same in all. Layers are compared key by key ("model.layers.1.units") as long as
+ * their types are alike. */
 
 /* "A night": the letter of run number i of n, and its folder without what all have in front. */
 #define DT_RUN_NAME_SIZE 48
@@ -54,13 +56,6 @@ void dt_run_name(const struct dt_record *records, int n, int i, char out[DT_RUN_
 
 void dt_run_compare_print(const struct dt_record *records, int n); /* on stdout */
 void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n);
-
-/* Calls `tell` for every key whose value is not the same in all runs, with the values as JSON, ""
- * where a run has none. Layers are compared key by key ("model.layers.1.units") as long as their
- * types are alike. */
-typedef void (*dt_run_difference_fn)(void *context, const char *path, const char *const *values);
-void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell,
-                        void *context);
 
 /* ---- a run's main facts, name by name */
 

@@ -4,123 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/model_table.h"
+#include "base/text.h"
 #include "cli/config/schema.h"
 #include "cli/text.h"
-#include "model/block.h"
 #include "report/page/page.h"
 
 #define VALUE_SIZE 4096
 
-/* ---- the model */
-
-static double put_blocks(FILE *out, const struct dt_model *model)
-{
-    double flops = 0;
-    char count[32];
-    for (int b = 0; b < model->n_blocks; b++) {
-        struct dt_block_row row;
-        dt_block_row_make(model, b, &row);
-        fprintf(out, "<tr><td>%s<td>%s<td>%s", row.name, row.in, row.out);
-        fprintf(out, "<td>%s", dt_count_text((double)row.n_parameters, count, sizeof count));
-        fprintf(out, "<td>%s<td>%s\n", dt_count_text(row.flops, count, sizeof count), row.layers);
-        flops += row.flops;
-    }
-    return flops;
-}
-
-static void tell_steps(FILE *out, const struct dt_record *r)
-{
-    const struct dt_config *c = &r->config;
-    const double batch = dt_record_number(r->start, "global_batch"),
-                 workers = dt_record_number(r->start, "workers");
-    const double per_epoch = dt_record_number(r->start, "steps_per_epoch"),
-                 n = dt_record_number(r->start, "train_samples");
-    char samples[32];
-    if (!(batch > 0 && workers > 0 && per_epoch > 0 && n > 0)) {
-        return;
-    }
-    if (c->batch_per_rank > 0) {
-        fprintf(out, "<p>A step takes %lld samples on each of %.0f ranks: %.0f.",
-                (long long)c->batch_per_rank, workers, batch);
-    } else {
-        fprintf(out,
-                "<p>A step takes %.0f samples, however many ranks there are; here %.0f share them.",
-                batch, workers);
-    }
-    fprintf(out,
-            " %s training samples are %.0f such steps an epoch, and %lld epoch%s are %.0f%s.</p>\n",
-            dt_count_text(n, samples, sizeof samples), per_epoch, (long long)c->epochs,
-            c->epochs == 1 ? "" : "s", per_epoch * (double)c->epochs,
-            r->n_starts > 1 ? " at this number of ranks" : "");
-}
-
-static void tell_rate(FILE *out, const struct dt_record *r)
-{
-    static const char *const why[] = {
-        "is not scaled", "grows with the ranks, which take as many batches in one step",
-        "grows with the root of the number of ranks"};
-    const struct dt_config *c = &r->config;
-    const double lr = dt_record_number(r->start, "lr"),
-                 scale = dt_record_number(r->start, "lr_scale");
-    if (!isfinite(lr) || !isfinite(scale)) {
-        return;
-    }
-    if (scale != 1) {
-        fprintf(out, "<p>The learning rate %s: %g × %g = %g (<code>train.lr_scaling</code>).",
-                why[c->lr_scaling], c->optimizer.lr, scale, lr);
-    } else {
-        fprintf(out, "<p>The learning rate is %g, not scaled.", lr);
-    }
-    if (c->warmup_epochs > 0 && scale != 1) {
-        fprintf(out, " In the first %g epoch%s it grows from %g to that.", c->warmup_epochs,
-                c->warmup_epochs == 1 ? "" : "s", c->optimizer.lr);
-    }
-    fputs("</p>\n", out);
-}
-
-static void tell_flops(FILE *out, const struct dt_record *r, double flops)
-{
-    const double speed = dt_record_last(&r->epochs, DT_EPOCH_IMAGES);
-    char count[32];
-    fprintf(out,
-            "<p>A sample takes %s operations forward, and about three times as many in a step of "
-            "training",
-            dt_count_text(flops, count, sizeof count));
-    if (isfinite(speed)) {
-        fprintf(out, "; at the last epoch's throughput these are %.3g GFLOP/s, all ranks together",
-                3e-9 * flops * speed);
-    }
-    fputs(".</p>\n", out);
-}
-
-void dt_run_model_draw(FILE *out, const struct dt_record *r)
-{
-    static struct dt_model model; /* large for a stack */
-    char count[32];
-    const bool waiting = dt_error_text()[0] != '\0'; /* the error that ended the run */
-    if (dt_model_lower(&r->config.model, &model) !=
-        DT_OK) { /* as a configuration of another version may be */
-        if (!waiting) {
-            dt_error_clear();
-        }
-        return;
-    }
-    fputs("<h2 class=\"part\">Model</h2>\n<div class=\"wide\"><table "
-          "class=\"model\"><thead><tr><th>block<th>input<th>output<th>parameters"
-          "<th>flop a sample<th>layers</thead><tbody>\n",
-          out);
-    const double flops = put_blocks(out, &model);
-    fprintf(out, "<tr class=\"this\"><td>total<td><td><td>%s",
-            dt_count_text((double)model.n_parameters, count, sizeof count));
-    fprintf(out, "<td>%s<td>forward pass</tbody></table></div>\n",
-            dt_count_text(flops, count, sizeof count));
-    tell_steps(out, r);
-    tell_rate(out, r);
-    tell_flops(out, r, flops);
-}
-
-/* ---- the configuration */
+/* ---- the configuration of a run */
 
 /* A key of the configuration, or of its layer number `layer`; key NULL: the whole layer. */
 struct leaf {
@@ -198,23 +89,23 @@ void dt_run_config_draw(FILE *out, const struct dt_record *r)
     fputs("</tbody></table></div>\n", out);
 }
 
-/* ---- where runs differ */
+/* ---- where several differ */
 
-struct telling {
+struct comparison {
     const struct dt_record *records;
-    int n;
-    dt_run_difference_fn tell;
-    void *context;
+    int n, n_found; /* runs; differences so far */
+    FILE *out;
+    void (*tell)(const struct comparison *c, const char *path, const char *const *values);
 };
 
-static void tell_if_other(const struct telling *t, struct leaf leaf)
+static void tell_if_other(struct comparison *c, struct leaf leaf)
 {
     static char texts[DT_REPORT_MAX_RUNS][VALUE_SIZE];
     const char *values[DT_REPORT_MAX_RUNS];
     char path[96];
     bool same = true;
-    for (int i = 0; i < t->n && i < DT_REPORT_MAX_RUNS; i++) {
-        leaf_text(leaf, &t->records[i].config, texts[i]);
+    for (int i = 0; i < c->n && i < DT_REPORT_MAX_RUNS; i++) {
+        leaf_text(leaf, &c->records[i].config, texts[i]);
         values[i] = texts[i];
         same = same && strcmp(texts[i], texts[0]) == 0;
     }
@@ -223,40 +114,231 @@ static void tell_if_other(const struct telling *t, struct leaf leaf)
                  leaf.key != NULL ? leaf.key->path : "");
     }
     if (!same) {
-        t->tell(t->context, leaf.layer >= 0 ? path : leaf.key->path, values);
+        c->n_found++;
+        c->tell(c, leaf.layer >= 0 ? path : leaf.key->path, values);
     }
 }
 
-static void tell_layer(const struct telling *t, int layer)
+static void tell_layer(struct comparison *c, int layer)
 {
-    const struct dt_model_spec *first = &t->records[0].config.model;
+    const struct dt_model_spec *first = &c->records[0].config.model;
     bool alike = true;
-    for (int i = 0; i < t->n; i++) {
-        const struct dt_model_spec *model = &t->records[i].config.model;
+    for (int i = 0; i < c->n; i++) {
+        const struct dt_model_spec *model = &c->records[i].config.model;
         alike = alike && layer < model->n_layers && layer < first->n_layers &&
                 model->layers[layer].type == first->layers[layer].type;
     }
     if (!alike) {
-        tell_if_other(t, (struct leaf){NULL, layer});
+        tell_if_other(c, (struct leaf){NULL, layer});
         return;
     }
     const struct dt_key_list list = dt_layer_keys(first->layers[layer].type);
     for (int k = 0; k < list.n; k++) {
-        tell_if_other(t, (struct leaf){&list.keys[k], layer});
+        tell_if_other(c, (struct leaf){&list.keys[k], layer});
     }
 }
 
-void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell,
-                        void *context)
+static void find_differences(struct comparison *c)
 {
-    const struct telling t = {records, n, tell, context};
     const struct dt_key_list list = dt_config_keys();
     for (int k = 0; k < list.n; k++) {
         for (int layer = 0; list.keys[k].kind == DT_KEY_LAYERS && layer < DT_MAX_LAYERS; layer++) {
-            tell_layer(&t, layer);
+            tell_layer(c, layer);
         }
         if (list.keys[k].kind != DT_KEY_LAYERS) {
-            tell_if_other(&t, (struct leaf){&list.keys[k], -1});
+            tell_if_other(c, (struct leaf){&list.keys[k], -1});
         }
     }
+}
+
+/* ---- their results */
+
+/* Columns of the results. X(constant, name, width on a terminal) */
+#define COLUMN_LIST(X)                      \
+    X(COLUMN_STATE, "verdict", 10)          \
+    X(COLUMN_ACCURACY, "test accuracy", 17) \
+    X(COLUMN_LOSS, "test loss", 11)         \
+    X(COLUMN_STEPS, "steps", 9)             \
+    X(COLUMN_SPEED, "a second", 10)         \
+    X(COLUMN_TIME, "time", 10)              \
+    X(COLUMN_RANKS, "ranks", 7)
+#define COLUMN(constant, name, width) constant,
+#define NAME(constant, name, width) name,
+#define WIDTH(constant, name, width) width,
+enum column { COLUMN_LIST(COLUMN) N_COLUMNS };
+static const char *const column_names[] = {COLUMN_LIST(NAME)};
+static const int column_widths[] = {COLUMN_LIST(WIDTH)};
+
+#define CELL_SIZE 40
+#define LONG_VALUE 100 /* characters */
+#define DIFFERENCE_WIDTH 78
+#define PATH_WIDTH 36
+struct row {
+    char cells[N_COLUMNS][CELL_SIZE];
+};
+
+static void put_number(char *cell, int digits, double value)
+{
+    if (isfinite(value)) {
+        snprintf(cell, CELL_SIZE, "%.*g", digits, value);
+    }
+}
+
+static struct row row_of(const struct dt_record *r)
+{
+    struct row row = {.cells = {""}};
+    const struct dt_record_result result = dt_record_result(r);
+    const double seconds = dt_record_seconds(r);
+    snprintf(row.cells[COLUMN_STATE], CELL_SIZE, "%s", dt_run_state_word(r->state));
+    if (isfinite(result.margin)) {
+        snprintf(row.cells[COLUMN_ACCURACY], CELL_SIZE, "%.2f ± %.2f %%", 100 * result.accuracy,
+                 100 * result.margin);
+    } else {
+        put_number(row.cells[COLUMN_ACCURACY], 4, 100 * result.accuracy);
+    }
+    put_number(row.cells[COLUMN_LOSS], 4, result.loss);
+    put_number(row.cells[COLUMN_STEPS], 15, dt_record_progress(r).step);
+    put_number(row.cells[COLUMN_SPEED], 15, round(dt_record_last(&r->epochs, DT_EPOCH_IMAGES)));
+    if (isfinite(seconds)) {
+        dt_duration_text(seconds, row.cells[COLUMN_TIME], CELL_SIZE);
+    }
+    put_number(row.cells[COLUMN_RANKS], 15, dt_record_number(r->start, "world_size"));
+    return row;
+}
+
+/* How much of their paths all runs have in common: whole folders. */
+static size_t common_folders(const struct dt_record *records, int n)
+{
+    size_t common = 0;
+    for (size_t at = 0; records[0].path[at] != '\0'; at++) {
+        for (int i = 1; i < n; i++) {
+            if (records[i].path[at] != records[0].path[at]) {
+                return common;
+            }
+        }
+        common = records[0].path[at] == '/' ? at + 1 : common;
+    }
+    return common;
+}
+
+/* Of a long path the end. */
+void dt_run_name(const struct dt_record *records, int n, int i, char out[DT_RUN_NAME_SIZE])
+{
+    const char *path = records[i].path + common_folders(records, n);
+    const size_t length = strlen(path), most = DT_RUN_NAME_SIZE - 6;
+    if (length > most) {
+        path += length - most;
+        while (((unsigned char)*path & 0xC0) == 0x80) { /* within a character */
+            path++;
+        }
+    }
+    snprintf(out, DT_RUN_NAME_SIZE, "%c %s%.*s", 'A' + i, length > most ? "..." : "", (int)most,
+             path);
+}
+
+/* ---- on the terminal */
+
+/* "32 | 128": all values in a line. Returns how many characters that are. */
+static size_t join(int n, const char *const *values, char *line, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; i < n && used < size; i++) {
+        used += (size_t)snprintf(line + used, size - used, "%s%s", i > 0 ? " | " : "",
+                                 values[i][0] != '\0' ? values[i] : "-");
+    }
+    return used;
+}
+
+static void print_difference(const struct comparison *c, const char *path,
+                             const char *const *values)
+{
+    char line[DIFFERENCE_WIDTH];
+    fputs(c->n_found == 1 ? "\nwhere the configurations differ, A | B ...\n" : "", stdout);
+    if (join(c->n, values, line, sizeof line) < sizeof line - PATH_WIDTH) {
+        dt_text_print(stdout, "  %-*s %s", PATH_WIDTH, path, line);
+        return;
+    }
+    dt_text_print(stdout, "  %s", path);
+    for (int i = 0; i < c->n; i++) {
+        dt_text_print(stdout, "    %c %s", 'A' + i, values[i][0] != '\0' ? values[i] : "-");
+    }
+}
+
+void dt_run_compare_print(const struct dt_record *records, int n)
+{
+    for (int i = 0; i < n; i++) {
+        dt_text_print(stdout, "%c  %s: %s", 'A' + i, records[i].path, dt_record_name(&records[i]));
+    }
+    fputs("\n ", stdout);
+    for (int c = 0; c < N_COLUMNS; c++) {
+        printf("%*s", column_widths[c], column_names[c]);
+    }
+    for (int i = 0; i < n; i++) {
+        const struct row row = row_of(&records[i]);
+        printf("\n%c", 'A' + i);
+        for (int c = 0; c < N_COLUMNS; c++) { /* the sign is two bytes in a column */
+            const bool sign = strstr(row.cells[c], "±") != NULL;
+            printf("%*s", column_widths[c] + sign, row.cells[c]);
+        }
+    }
+    fputc('\n', stdout);
+    struct comparison d = {.records = records, .n = n, .tell = print_difference};
+    find_differences(&d);
+    if (d.n_found == 0) {
+        puts("\nthe configurations are equal");
+    }
+}
+
+/* ---- on the page */
+
+static void put_difference(const struct comparison *c, const char *path, const char *const *values)
+{
+    fprintf(c->out, "<tr><td>%s", path);
+    for (int i = 0; i < c->n; i++) {
+        const bool folded = strlen(values[i]) > LONG_VALUE;
+        fputs(folded ? "<td><details><summary>shown on demand</summary>" : "<td>", c->out);
+        dt_page_text(c->out, values[i]);
+        fputs(folded ? "</details>" : "", c->out);
+    }
+    fputc('\n', c->out);
+}
+
+static void put_results(FILE *out, const struct dt_record *records, int n)
+{
+    fputs("<div class=\"wide\"><table class=\"results\"><thead><tr><th>run", out);
+    for (int c = 0; c < N_COLUMNS; c++) {
+        fprintf(out, "<th>%s", column_names[c]);
+    }
+    fputs("</thead><tbody>\n", out);
+    for (int i = 0; i < n; i++) {
+        const struct row row = row_of(&records[i]);
+        fprintf(out, "<tr><td><span class=\"key k%d\">%c ", i, 'A' + i);
+        dt_page_text(out, records[i].path);
+        fputs("</span>", out);
+        for (int c = 0; c < N_COLUMNS; c++) {
+            fprintf(out, "<td>%s", row.cells[c]);
+        }
+        fputc('\n', out);
+    }
+    fputs("</tbody></table></div>\n", out);
+}
+
+void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n)
+{
+    struct comparison d = {.records = records, .n = n, .out = out, .tell = put_difference};
+    fputs("<h2 class=\"part\">Where the configurations differ</h2>\n<div class=\"wide\"><table "
+          "class=\"config\"><thead><tr><th>key",
+          out);
+    for (int i = 0; i < n; i++) {
+        char name[DT_RUN_NAME_SIZE];
+        dt_run_name(records, n, i, name);
+        fprintf(out, "<th><span class=\"key k%d\">", i);
+        dt_page_text(out, name);
+        fputs("</span>", out);
+    }
+    fputs("</thead><tbody>\n", out);
+    find_differences(&d);
+    fprintf(out, "</tbody></table></div>\n%s<h2 class=\"part\">Results</h2>\n",
+            d.n_found == 0 ? "<p>Nowhere.</p>\n" : "");
+    put_results(out, records, n);
 }

@@ -22,14 +22,12 @@ static enum dt_status load_weights(struct dt_inference *inference,
     if (arena == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the weights");
     }
-    enum dt_status s = dt_checkpoint_get(file, &inference->model, arena, 0, NULL);
-    if (s == DT_OK) {
-        s = dt_model_reorder(&inference->model, false, arena);
-    }
-    if (s == DT_OK) {
-        s = inference->backend->ops->copy_in(inference->backend, inference->network->params, arena,
-                                             n * sizeof *arena);
-    }
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_checkpoint_get(file, &inference->model, arena, 0, NULL), out);
+    DT_TRY_GOTO(s, dt_model_reorder(&inference->model, false, arena), out);
+    s = inference->backend->ops->copy_in(inference->backend, inference->network->params, arena,
+                                         n * sizeof *arena);
+out:
     free(arena);
     return s;
 }
@@ -143,28 +141,32 @@ static enum dt_status check_loss(const char *file, double loss)
                  file, isnan(loss) ? "not a number" : "infinite"));
 }
 
+static enum dt_status measure(struct dt_world *world, const struct dt_trained *from,
+                              const char *data, struct dt_inference *inference,
+                              struct dt_evaluator *evaluator)
+{
+    const bool classifies = inference->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+    struct dt_metrics test = {0};
+    DT_TRY(dt_world_agree(world, open_evaluator(world, data, inference, evaluator)));
+    DT_TRY(dt_evaluator_run(evaluator, &test));
+    DT_TRY(check_loss(from->file, dt_metrics_loss(&test)));
+    if (world->rank == 0 && classifies) {
+        fprintf(stderr, "test loss %.4f\n", dt_metrics_loss(&test));
+    }
+    if (world->rank == 0) {
+        dt_report_result(&test, classifies, "");
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data)
 {
     struct dt_inference inference = {0};
     struct dt_evaluator evaluator = {0};
-    struct dt_metrics test = {0};
     int n_threads = 1;
     DT_TRY(dt_ranks_threads(world, 0, &n_threads));
     DT_TRY(dt_inference_open(world, from, n_threads, EVAL_BATCH, &inference));
-    enum dt_status s = dt_world_agree(world, open_evaluator(world, data, &inference, &evaluator));
-    if (s == DT_OK) {
-        s = dt_evaluator_run(&evaluator, &test);
-    }
-    if (s == DT_OK) {
-        s = check_loss(from->file, dt_metrics_loss(&test));
-    }
-    if (s == DT_OK && world->rank == 0) {
-        const bool classifies = inference.config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
-        if (classifies) {
-            fprintf(stderr, "test loss %.4f\n", dt_metrics_loss(&test));
-        }
-        dt_report_result(&test, classifies, "");
-    }
+    const enum dt_status s = measure(world, from, data, &inference, &evaluator);
     if (evaluator.network != NULL) {
         dt_evaluator_close(&evaluator);
     }

@@ -192,11 +192,8 @@ static void schema_key(FILE *out, const struct dt_key *key)
         fputs("\"type\": \"boolean\"", out);
         break;
     case DT_KEY_INT:
-        fputs("\"type\": \"integer\"", out);
-        schema_range(out, key);
-        break;
     case DT_KEY_REAL:
-        fputs("\"type\": \"number\"", out);
+        fprintf(out, "\"type\": \"%s\"", key->kind == DT_KEY_INT ? "integer" : "number");
         schema_range(out, key);
         break;
     case DT_KEY_TEXT:
