@@ -45,7 +45,7 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
         state->plans[kind] = NULL;
     }
     DT_TRY(s);
-    const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
+    const size_t n_bytes = state->plans[kind]->engines[state->plans[kind]->used].workspace_bytes;
     return dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes);
 }
 
@@ -89,14 +89,13 @@ int dt_cuda_block_engines(const struct dt_block_state *state,
     for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
         struct dt_conv_plan *plan = state->plans[kind];
         if (plan != NULL) {
-            const struct dt_engine *engine = dt_conv_plan_engine(plan);
-            out[n++] = (struct dt_device_engine){
-                .operation = dt_conv_plan_name(plan),
-                .number = engine->number,
-                .place = engine->place,
-                .n_timed = engine->us > 0 ? dt_conv_plan_n_engines(plan) : 0,
-                .us = engine->us,
-                .workspace_bytes = engine->workspace_bytes};
+            const struct dt_engine *engine = &plan->engines[plan->used];
+            out[n++] = (struct dt_device_engine){.operation = plan->name,
+                                                 .number = engine->number,
+                                                 .place = engine->place,
+                                                 .n_timed = engine->us > 0 ? plan->n_engines : 0,
+                                                 .us = engine->us,
+                                                 .workspace_bytes = engine->workspace_bytes};
         }
     }
     return n;

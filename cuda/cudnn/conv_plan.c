@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "cuda/cuda_check.h"
-#include "cuda/cudnn/descriptor.h"
-#include "cuda/cudnn/engine.h"
 
 #define TENSOR_ALIGN 16 /* bytes; cuDNN's fastest engines need it */
 #define BIAS_ALIGN 4
@@ -13,70 +11,36 @@
 /* Names of the tensors in the graph. */
 enum { ID_X = 1, ID_FILTER, ID_Y, ID_BIAS, ID_SUM, ID_BIASED, N_IDS };
 
-struct dt_conv_plan {
-    cudnnHandle_t handle;        /* NULL: made for a described device */
-    struct dt_descriptors graph; /* descriptors of the graph */
-    struct dt_engine engines[DT_MAX_ENGINES];
-    int n_engines, used;
-    const char *name;
-    int n_operands;
-    size_t elem_bytes;
-    int64_t ids[DT_CONV_N_OPERANDS]; /* of in, other, out and bias */
-    size_t n_bytes[DT_CONV_N_OPERANDS];
-    /* The pointers of the last run, and their descriptor: it cannot be changed, but a block's
-     * buffers seldom change. */
-    void *pointers[DT_CONV_N_OPERANDS], *workspace;
-    cudnnBackendDescriptor_t pack;
-};
-
 /* The operations differ only in names and in these fields. */
-static const struct operation {
+struct operation {
     const char *name;
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t x, filter, y, convolution, alpha, beta;
-    bool with_relu; /* and a bias before it */
     int64_t ids[DT_CONV_N_OPERANDS];
-} operations[] = {
-    [DT_CONV_FORWARD_RELU] = {"convolution with bias and relu",
-                              CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                              true,
-                              {ID_X, ID_FILTER, ID_Y, ID_BIAS}},
-    [DT_CONV_FORWARD] = {"convolution",
-                         CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                         false,
-                         {ID_X, ID_FILTER, ID_Y}},
-    [DT_CONV_INPUT_GRADIENT] = {"gradient of the input",
-                                CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-                                false,
-                                {ID_Y, ID_FILTER, ID_X}},
-    [DT_CONV_FILTER_GRADIENT] = {"gradient of the filter",
-                                 CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-                                 false,
-                                 {ID_Y, ID_X, ID_FILTER}},
+    bool with_relu; /* and a bias before it */
+};
+
+/* direction, attributes, x, filter, y: parts of cuDNN's names. */
+#define OPERATION(text, direction, attributes, X, FILTER, Y, ...)                           \
+    {                                                                                       \
+        .name = text, .type = CUDNN_BACKEND_OPERATION_CONVOLUTION_##direction##_DESCRIPTOR, \
+        .x = CUDNN_ATTR_OPERATION_CONVOLUTION_##attributes##_##X,                           \
+        .filter = CUDNN_ATTR_OPERATION_CONVOLUTION_##attributes##_##FILTER,                 \
+        .y = CUDNN_ATTR_OPERATION_CONVOLUTION_##attributes##_##Y,                           \
+        .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_##attributes##_CONV_DESC,           \
+        .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_##attributes##_ALPHA,                     \
+        .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_##attributes##_BETA, __VA_ARGS__,          \
+    }
+
+static const struct operation operations[] = {
+    [DT_CONV_FORWARD_RELU] = OPERATION("convolution with bias and relu", FORWARD, FORWARD, X, W, Y,
+                                       .ids = {ID_X, ID_FILTER, ID_Y, ID_BIAS}, .with_relu = true),
+    [DT_CONV_FORWARD] =
+        OPERATION("convolution", FORWARD, FORWARD, X, W, Y, .ids = {ID_X, ID_FILTER, ID_Y}),
+    [DT_CONV_INPUT_GRADIENT] = OPERATION("gradient of the input", BACKWARD_DATA, BWD_DATA, DX, W,
+                                         DY, .ids = {ID_Y, ID_FILTER, ID_X}),
+    [DT_CONV_FILTER_GRADIENT] = OPERATION("gradient of the filter", BACKWARD_FILTER, BWD_FILTER, X,
+                                          DW, DY, .ids = {ID_Y, ID_X, ID_FILTER}),
 };
 
 /* ---- the operation graph */
@@ -94,6 +58,12 @@ static cudnnDataType_t data_type(const struct problem *p)
     return p->precision == DT_PRECISION_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
+static void set_ints(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                     cudnnBackendAttributeName_t name, int64_t n, const int64_t *values)
+{
+    dt_descriptor_set(d, descriptor, name, CUDNN_TYPE_INT64, n, values);
+}
+
 /* dims are cuDNN's: N C H W, or K C R S; channels are innermost. A bias may lie anywhere in the
  * arena; intermediate results, in float, have no address. */
 static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id,
@@ -104,11 +74,11 @@ static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id
     const int64_t strides[] = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
     cudnnBackendDescriptor_t tensor =
         dt_descriptor_create_owned(d, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+    set_ints(d, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
     dt_descriptor_set_type(d, tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
-    dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
-    dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
-    dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+    set_ints(d, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, dims);
+    set_ints(d, tensor, CUDNN_ATTR_TENSOR_STRIDES, 4, strides);
+    set_ints(d, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &align);
     dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     dt_descriptor_finalize(d, tensor);
     return tensor;
@@ -137,16 +107,11 @@ static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d,
     dt_descriptor_set_type(d, convolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
     dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
                       1, &mode);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1,
-                      &n_spatial);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2,
-                      dilations);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2,
-                      strides);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2,
-                      before);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2,
-                      after);
+    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1, &n_spatial);
+    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, dilations);
+    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, strides);
+    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, before);
+    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2, after);
     dt_descriptor_finalize(d, convolution);
     return convolution;
 }
@@ -319,7 +284,7 @@ enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_co
     }
     plan->handle = target->handle;
     plan->name = operations[kind].name;
-    plan->n_operands = operations[kind].with_relu ? 4 : 3;
+    plan->has_relu = operations[kind].with_relu;
     plan->elem_bytes = elem_bytes(&problem);
     for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
         plan->ids[i] = operations[kind].ids[i];
@@ -347,31 +312,6 @@ void dt_conv_plan_close(struct dt_conv_plan *plan)
     free(plan);
 }
 
-const char *dt_conv_plan_name(const struct dt_conv_plan *plan)
-{
-    return plan->name;
-}
-
-bool dt_conv_plan_has_relu(const struct dt_conv_plan *plan)
-{
-    return plan->n_operands == 4;
-}
-
-size_t dt_conv_plan_elem_bytes(const struct dt_conv_plan *plan)
-{
-    return plan->elem_bytes;
-}
-
-int dt_conv_plan_n_engines(const struct dt_conv_plan *plan)
-{
-    return plan->n_engines;
-}
-
-void dt_conv_plan_use(struct dt_conv_plan *plan, int engine)
-{
-    plan->used = engine;
-}
-
 void dt_conv_plan_keep(struct dt_conv_plan *plan)
 {
     for (int i = 0; i < plan->n_engines; i++) {
@@ -381,31 +321,16 @@ void dt_conv_plan_keep(struct dt_conv_plan *plan)
     }
 }
 
-struct dt_engine *dt_conv_plan_engine(struct dt_conv_plan *plan)
-{
-    return &plan->engines[plan->used];
-}
-
-size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan)
-{
-    return plan->engines[plan->used].workspace_bytes;
-}
-
-const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan)
-{
-    return plan->n_bytes;
-}
-
 static enum dt_status take_pointers(struct dt_conv_plan *plan,
                                     void *const pointers[DT_CONV_N_OPERANDS], void *workspace)
 {
+    const int n_operands = plan->has_relu ? DT_CONV_N_OPERANDS : DT_CONV_N_OPERANDS - 1;
     struct dt_descriptors d = {0};
     dt_descriptor_destroy(plan->pack);
     plan->pack = dt_descriptor_create(&d, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                      plan->n_operands, plan->ids);
+    set_ints(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, n_operands, plan->ids);
     dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                      plan->n_operands, pointers);
+                      n_operands, pointers);
     dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
                       &workspace);
     dt_descriptor_finalize(&d, plan->pack);

@@ -9,6 +9,7 @@
 
 #include <cudnn.h>
 
+#include "cuda/cudnn/descriptor.h"
 #include "cuda/cudnn/engine.h"
 #include "model/backend.h"
 
@@ -20,7 +21,24 @@ enum dt_conv_kind {
 };
 #define DT_CONV_N_KINDS (DT_CONV_FILTER_GRADIENT + 1)
 
-struct dt_conv_plan; /* owns its descriptors */
+#define DT_CONV_N_OPERANDS 4 /* in, other, out, bias */
+
+/* Owns its descriptors and engines. Others read it; they set `used`. */
+struct dt_conv_plan {
+    const char *name;                         /* "gradient of the input" */
+    bool has_relu;                            /* and a bias before it */
+    struct dt_engine engines[DT_MAX_ENGINES]; /* candidates, in the order of the heuristics */
+    int n_engines, used;                      /* the engine in use is at first 0 */
+    size_t elem_bytes;                        /* 4 of float, 2 of bfloat16 */
+    size_t n_bytes[DT_CONV_N_OPERANDS];       /* of a run's operands */
+    int64_t ids[DT_CONV_N_OPERANDS];          /* their names in the graph */
+    cudnnHandle_t handle;                     /* NULL: made for a described device */
+    struct dt_descriptors graph;
+    /* The pointers of the last run, and their descriptor: it cannot be changed, but a block's
+     * buffers seldom change. */
+    void *pointers[DT_CONV_N_OPERANDS], *workspace;
+    cudnnBackendDescriptor_t pack;
+};
 
 /* The device that the plan is made for: a handle (a GPU is there), or the description of a device
  * in cuDNN's JSON form, which makes a plan that can be examined but not run (tests without a GPU).
@@ -40,22 +58,8 @@ enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_co
                                  enum dt_precision precision, struct dt_conv_plan **out);
 void dt_conv_plan_close(struct dt_conv_plan *plan); /* NULL is fine */
 
-const char *dt_conv_plan_name(const struct dt_conv_plan *plan); /* "gradient of the input" */
-bool dt_conv_plan_has_relu(const struct dt_conv_plan *plan);
-
-/* The candidate engines, in the order of the heuristics. The functions below are about the engine
- * in use: at first 0. `keep` closes the others, so that they cannot be used any more. */
-int dt_conv_plan_n_engines(const struct dt_conv_plan *plan);
-void dt_conv_plan_use(struct dt_conv_plan *plan, int engine);
+/* Closes all engines but the one in use. */
 void dt_conv_plan_keep(struct dt_conv_plan *plan);
-struct dt_engine *dt_conv_plan_engine(struct dt_conv_plan *plan);
-size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan); /* bytes that a run needs */
-
-/* Bytes of a run's operands: in, other, out, bias. */
-#define DT_CONV_N_OPERANDS 4
-const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan);
-size_t dt_conv_plan_elem_bytes(
-    const struct dt_conv_plan *plan); /* bytes per element: 4 of float, 2 of bfloat16 */
 
 /* Enqueues the convolution on the handle's stream:
  *   FORWARD          in = x (n, in), other = filter, out = y (n, linear_out)

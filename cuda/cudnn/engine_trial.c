@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "cuda/cuda_check.h"
 
 #define N_RUNS 8     /* recorded together, so that the host's time per call does not count */
@@ -57,7 +58,7 @@ static enum dt_status wait_for_end(const struct trial *t)
         return dt_error(
             DT_STALLED,
             "the GPU does not finish the %s by cuDNN's engine %lld (set cuda.deterministic=true)",
-            dt_conv_plan_name(t->plan), (long long)dt_conv_plan_engine(t->plan)->number);
+            t->plan->name, (long long)t->plan->engines[t->plan->used].number);
     }
     DT_CUDA(code);
     return DT_OK;
@@ -73,9 +74,9 @@ static bool is_nan(const uint8_t *element, size_t n_bytes)
 /* Convolves NaNs, and checks that they come out. */
 static enum dt_status check_nans(const struct trial *t)
 {
-    const size_t n_in = dt_conv_plan_bytes(t->plan)[0], n_out = dt_conv_plan_bytes(t->plan)[2];
+    const size_t n_in = t->plan->n_bytes[0], n_out = t->plan->n_bytes[2];
     const size_t n_looked_at = n_out < N_LOOKED_AT ? n_out : N_LOOKED_AT,
-                 each = dt_conv_plan_elem_bytes(t->plan);
+                 each = t->plan->elem_bytes;
     uint8_t results[N_LOOKED_AT];
     DT_CUDA(cudaMemsetAsync(t->operands[0], NAN_BYTES, n_in, t->stream));
     DT_TRY(run_once(t));
@@ -87,7 +88,7 @@ static enum dt_status check_nans(const struct trial *t)
     for (size_t i = 0; i < n_looked_at; i += each) {
         if (!is_nan(results + i, each)) {
             return dt_error(DT_UNAVAILABLE, "cuDNN's engine %lld takes a NaN for a number",
-                            (long long)dt_conv_plan_engine(t->plan)->number);
+                            (long long)t->plan->engines[t->plan->used].number);
         }
     }
     return DT_OK;
@@ -121,7 +122,7 @@ static enum dt_status time_engine(const struct trial *t, double *us)
 /* Runs once call by call, because cuDNN must not load code during a capture. */
 static enum dt_status try_engine(const struct trial *t, double *us)
 {
-    DT_TRY(dt_conv_plan_has_relu(t->plan) ? check_nans(t) : run_once(t));
+    DT_TRY(t->plan->has_relu ? check_nans(t) : run_once(t));
     DT_TRY(wait_for_end(t));
     return t->spec->timed ? time_engine(t, us) : DT_OK;
 }
@@ -139,13 +140,13 @@ static bool is_gpu_lost(const struct trial *t)
 /* If none can run, the last one's error stays. */
 static enum dt_status try_all(const struct trial *t, int *fastest)
 {
-    const int n = dt_conv_plan_n_engines(t->plan);
+    const int n = t->plan->n_engines;
     double best = INFINITY;
     enum dt_status s = DT_OK;
     *fastest = -1;
     for (int i = 0; i < n && (t->spec->timed || *fastest < 0); i++) {
-        dt_conv_plan_use(t->plan, i);
-        double *us = &dt_conv_plan_engine(t->plan)->us;
+        t->plan->used = i;
+        double *us = &t->plan->engines[i].us;
         s = try_engine(t, us);
         if (s == DT_OK && *us < best) {
             best = *us;
@@ -173,14 +174,11 @@ static bool has_memory(void **memory, size_t n_bytes, cudaStream_t stream)
     return has;
 }
 
-static size_t largest_workspace(struct dt_conv_plan *plan)
+static size_t largest_workspace(const struct dt_conv_plan *plan)
 {
     size_t largest = 0;
-    for (int i = dt_conv_plan_n_engines(plan) - 1; i >= 0;
-         i--) { /* ends with the first engine in use */
-        dt_conv_plan_use(plan, i);
-        const size_t n_bytes = dt_conv_plan_workspace(plan);
-        largest = n_bytes > largest ? n_bytes : largest;
+    for (int i = 0; i < plan->n_engines; i++) {
+        largest = dt_max_size(largest, plan->engines[i].workspace_bytes);
     }
     return largest;
 }
@@ -189,7 +187,7 @@ static bool open_memory(struct trial *t)
 {
     bool has = has_memory(&t->workspace, largest_workspace(t->plan), t->stream);
     for (int i = 0; i < DT_CONV_N_OPERANDS && has; i++) {
-        has = has_memory(&t->operands[i], dt_conv_plan_bytes(t->plan)[i], t->stream);
+        has = has_memory(&t->operands[i], t->plan->n_bytes[i], t->stream);
     }
     return has;
 }
@@ -217,7 +215,7 @@ static void close_trial(struct trial *t)
 
 enum dt_status dt_engine_trial(struct dt_conv_plan *plan, const struct dt_engine_trial_spec *spec)
 {
-    if (!dt_conv_plan_has_relu(plan) && (!spec->timed || dt_conv_plan_n_engines(plan) == 1)) {
+    if (!plan->has_relu && (!spec->timed || plan->n_engines == 1)) {
         dt_conv_plan_keep(plan);
         return DT_OK;
     }
@@ -226,14 +224,14 @@ enum dt_status dt_engine_trial(struct dt_conv_plan *plan, const struct dt_engine
     enum dt_status s = open_events(&t);
     if (s == DT_OK && open_memory(&t)) {
         s = try_all(&t, &fastest);
-    } else if (s == DT_OK && dt_conv_plan_has_relu(plan)) {
+    } else if (s == DT_OK && plan->has_relu) {
         s = dt_error(DT_UNAVAILABLE, "no memory to try cuDNN's engines");
     }
     if (s == DT_STALLED) {
         return s; /* freeing would wait */
     }
     if (s == DT_OK) {
-        dt_conv_plan_use(plan, fastest);
+        plan->used = fastest;
         dt_conv_plan_keep(plan);
     }
     close_trial(&t);

@@ -51,12 +51,12 @@ static int largest_workspace(const char *device_json, const struct dt_block *blo
             n_failed++;
             return -1;
         }
-        for (int engine = 0; engine < dt_conv_plan_n_engines(plan); engine++) {
-            dt_conv_plan_use(plan, engine);
-            const size_t workspace = dt_conv_plan_workspace(plan);
+        for (int engine = 0; engine < plan->n_engines; engine++) {
+            plan->used = engine;
+            const size_t workspace = plan->engines[plan->used].workspace_bytes;
             largest = workspace > largest ? workspace : largest;
         }
-        n_engines[dt_conv_plan_n_engines(plan)]++;
+        n_engines[plan->n_engines]++;
         dt_conv_plan_close(plan);
     }
     n_failed += largest > MAX_WORKSPACE;

@@ -52,7 +52,7 @@ static void keeps(int64_t number, double us_min, double us_max)
     if (try_engines(LIMIT_S, true) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
-    const struct dt_engine *kept = dt_conv_plan_engine(plan);
+    const struct dt_engine *kept = &plan->engines[plan->used];
     CHECK_INT(kept->number, number);
     if (!(kept->us >= us_min && kept->us <= us_max)) {
         CHECK_FAIL("engine %d took %g us", (int)kept->number, kept->us);
@@ -67,10 +67,10 @@ static void keeps(int64_t number, double us_min, double us_max)
 static void check_run(size_t n_workspace)
 {
     void *memory[DT_CONV_N_OPERANDS], *workspace;
-    CHECK_INT(dt_conv_plan_workspace(plan), n_workspace);
+    CHECK_INT(plan->engines[plan->used].workspace_bytes, n_workspace);
     for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
-        CUDA_OK(cudaMalloc(&memory[i], dt_conv_plan_bytes(plan)[i]));
-        CUDA_OK(cudaMemsetAsync(memory[i], 0, dt_conv_plan_bytes(plan)[i], stream));
+        CUDA_OK(cudaMalloc(&memory[i], plan->n_bytes[i]));
+        CUDA_OK(cudaMemsetAsync(memory[i], 0, plan->n_bytes[i], stream));
     }
     CUDA_OK(cudaMalloc(&workspace, n_workspace));
     CHECK_INT(dt_conv_plan_run(plan, memory[0], memory[1], memory[3], memory[2], workspace), DT_OK);
@@ -97,7 +97,7 @@ static void fastest(void)
             static const size_t workspaces[] = {1000, 5000, 77};
             set_times(i == 0 ? 7 : 9, i == 1 ? 7 : 9, i == 2 ? 7 : 8);
             open_plan((enum dt_conv_kind)kind, DT_MAX_ENGINES);
-            CHECK_INT(dt_conv_plan_n_engines(plan), 6);
+            CHECK_INT(plan->n_engines, 6);
             keeps(4 + i, 8000, 8500);
             check_run(workspaces[i]);
             close_plan();
@@ -111,11 +111,11 @@ static void unlike_engines_first(void)
     static const int numbers[] = {4, 5, 6, 4, 4, 6}, places[] = {4, 7, 8, 5, 6, 9};
     for (int n = 1; n <= 6; n++) {
         open_plan(DT_CONV_FORWARD, n);
-        CHECK_INT(dt_conv_plan_n_engines(plan), n);
+        CHECK_INT(plan->n_engines, n);
         for (int i = 0; i < n; i++) {
-            dt_conv_plan_use(plan, i);
-            CHECK_INT(dt_conv_plan_engine(plan)->number, numbers[i]);
-            CHECK_INT(dt_conv_plan_engine(plan)->place, places[i]);
+            plan->used = i;
+            CHECK_INT(plan->engines[plan->used].number, numbers[i]);
+            CHECK_INT(plan->engines[plan->used].place, places[i]);
         }
         close_plan();
     }
@@ -130,8 +130,8 @@ static void nans_pass(void)
     close_plan();
     open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
     CHECK_INT(try_engines(LIMIT_S, false), DT_OK);
-    CHECK_INT(dt_conv_plan_engine(plan)->number, 5);
-    CHECK_NEAR(dt_conv_plan_engine(plan)->us, 0, 0);
+    CHECK_INT(plan->engines[plan->used].number, 5);
+    CHECK_NEAR(plan->engines[plan->used].us, 0, 0);
     close_plan();
     open_plan(DT_CONV_FORWARD_RELU, 1);
     CHECK_INT(try_engines(LIMIT_S, false), DT_UNAVAILABLE);
