@@ -7,20 +7,10 @@ module=$1 old_module=$2
 config=(--config "$configs/synthetic.json" --set train.epochs=1 --set data.train_samples=640 --set model.layers.0.filters=96)
 unset FAKE_GPUS DTRAIN_CUDA_MODULE
 
-dtrain() { # dtrain RANKS ARGUMENT...: leaves out, err and $got
-  local n=$1
-  shift
-  got=0
-  timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
-}
 gpus() { # gpus WORDS RANKS ARGUMENT...: the same with these GPUs
   local words=$1
   shift
   FAKE_GPUS=$words DTRAIN_CUDA_MODULE=$module dtrain "$@"
-}
-is() { # is WHAT EXPECTED ACTUAL
-  n_checks=$((n_checks + 1))
-  [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" err
 }
 says() { # says WHAT PATTERN [FILE]: a line of stderr, or of the file, matches as a whole
   n_checks=$((n_checks + 1))

@@ -4,7 +4,7 @@
 # sees what eval sees. The images are those of $DTRAIN_DATA, else
 # of Debian's package dataset-fashion-mnist. usage: DTRAIN=... MPIEXEC=... test_predict.sh
 set -euo pipefail
-configs=$(cd "$(dirname "$0")/../../configs" && pwd)
+configs=$(cd "$(dirname "$0")/../../configs" && pwd) lib=$(cd "$(dirname "$0")/../lib" && pwd)
 data=$(cd "${DTRAIN_DATA:-/usr/share/datasets/fashion-mnist}" 2> /dev/null && pwd) ||
   { echo "skipped: no data (set DTRAIN_DATA, or install the package dataset-fashion-mnist)"; exit 77; }
 command -v python3 > /dev/null || { echo "skipped: python3, which makes the images, is not installed"; exit 77; }
@@ -175,21 +175,7 @@ said "$both" dark-0.png ""
 said "$checkpoint" dark-0.png --invert no ""
 
 # A checkpoint of before the border was kept: as MNIST's, and it says so.
-cat > older.py << 'PYTHON'
-import json, struct, sys, zlib
-file = open(sys.argv[1], "rb").read()
-n = struct.unpack("<Q", file[:8])[0]
-header = json.loads(file[8 : 8 + n])
-for key in sys.argv[3:]:
-    del header["__metadata__"][key]
-header["__metadata__"]["header_crc"] = "0" * 8
-text = json.dumps(header, separators=(",", ":")).encode()
-text += b" " * (-(8 + len(text)) % 64)
-start = struct.pack("<Q", len(text)) + text
-at = start.index(b'"header_crc":"') + 14
-open(sys.argv[2], "wb").write(start[:at] + b"%08x" % zlib.crc32(start) + start[at + 8 :] + file[8 + n :])
-PYTHON
-python3 older.py "$bright" older.safetensors bright_borders
+python3 "$lib/checkpoint.py" without "$bright" older.safetensors bright_borders
 said older.safetensors bright/00.png " (dark on light: inverted, in case the training images were not; --invert no leaves it)"
 said older.safetensors bright/00.png --invert no ""
 code=0

@@ -2,7 +2,7 @@
 # Resume is bit-exact, also in the middle of an epoch, and also after kill -9 at any moment: the last checkpoint of an interrupted run is
 # byte for byte that of an uninterrupted one, and so are the losses. usage: DTRAIN=... MPIEXEC=... test_resume.sh RANKS
 set -euo pipefail
-ranks=$1
+ranks=$1 lib=$(cd "$(dirname "${BASH_SOURCE[0]}")/../lib" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -90,20 +90,16 @@ echo "stopped 3 times, killed and resumed $resumed times, to the same bits after
 [ "$ranks" = 2 ] || exit 0
 
 # Begun by a dtrain with another order: not inside an epoch, where samples would be seen twice, but from an epoch's end.
-cat > older.py << 'PYTHON'
-import json, struct, sys, zlib
-file = open(sys.argv[1], "rb").read()
-n = struct.unpack("<Q", file[:8])[0]
-header = json.loads(file[8 : 8 + n])
+cat > older.py << PYTHON
+import sys
+sys.path.insert(0, "$lib")
+from checkpoint import join, json, read, split, write
+header, data = split(read(sys.argv[1]))
 del header["__metadata__"]["shuffle_rounds"]
 config = json.loads(header["__metadata__"]["config"])
 config["comm"] = "mpi" # a key that has gone since
 header["__metadata__"]["config"] = json.dumps(config)
-header["__metadata__"]["header_crc"] = "0" * 8
-text = json.dumps(header, separators=(",", ":")).encode()
-start = struct.pack("<Q", len(text)) + text
-at = start.index(b'"header_crc":"') + 14
-open("older.safetensors", "wb").write(start[:at] + b"%08x" % zlib.crc32(start) + start[at + 8 :] + file[8 + n :])
+write("older.safetensors", join(header, data))
 PYTHON
 command -v python3 > /dev/null || { echo "skipped: python3, which makes an old checkpoint, is not installed"; exit 77; }
 dtrain --run older --set train.epochs=1 > older.txt

@@ -4,18 +4,8 @@
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 
-dtrain() { # dtrain RANKS ARGUMENT...: leaves out, err and $got; 2048 samples, 32 a rank and step
-  local n=$1
-  shift
-  got=0
-  timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
-}
 config=(--config "$configs/synthetic.json")
 epochs_of() { cut -d , -f 1,2 "$1/metrics.csv" | tail -n +2 | paste -sd ' '; }
-is() { # is WHAT EXPECTED ACTUAL
-  n_checks=$((n_checks + 1))
-  [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" err
-}
 
 for command in plan train; do
   dtrain 2 "$command" "${config[@]}" --set 'train.batch={"global":1}'

@@ -30,23 +30,9 @@ JSON
 sed 's/"bucket_mb": 0/&, "order": "priority"/' config.json >priority.json
 by_priority=(--set 'distributed.order=priority')
 
-train() { # train RUN RANKS ARGUMENT...
-  local run=$1 n=$2
-  shift 2
-  check "$run: the run fails" timeout 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
-}
-# same_bits RUN RUN: their newest checkpoints from where the tensors begin, and the losses of all steps and epochs.
-same_bits() {
-  check "$1 and $2 differ" python3 - "$@" <<'PY'
-import glob, json, struct, sys
-def of(run):
-    data = open(sorted(glob.glob(run + "/checkpoints/step-*"))[-1], "rb").read()
-    records = [json.loads(line) for line in open(run + "/metrics.jsonl")]
-    losses = {(r["type"], r["step"]): (r.get("loss"), r.get("train_loss"), r.get("test_loss")) for r in records if r["type"] in ("step", "epoch")}
-    assert len(losses) > 10
-    return data[8 + struct.unpack("<Q", data[:8])[0]:], losses
-assert of(sys.argv[1]) == of(sys.argv[2])
-PY
+same_bits() { # same_bits RUN RUN: the tensors of their newest checkpoints, and the losses of all steps and epochs
+  check "$1 and $2 differ" python3 "$tests/lib/checkpoint.py" same "$@"
+  check "$1 and $2 have other losses" python3 "$tests/lib/checkpoint.py" losses 0 "$@"
 }
 
 # ---- the same bits: with evaluations, checkpoints and comparisons of the replicas in between

@@ -27,26 +27,8 @@ cat >config.json <<'JSON'
   "threads": 1
 }
 JSON
-cat >losses.py <<'PY'
-"""losses.py BOUND RUN...: the runs have the losses of the first, step by step, and its test results, within a relative BOUND."""
-import json, sys
-def losses(run):
-    records = [r for r in map(json.loads, open(run + "/metrics.jsonl")) if r["type"] in ("step", "epoch")]
-    return [(r["type"], r["step"], r.get("loss", r.get("train_loss")), r.get("test_loss", 0)) for r in records]
-bound, first = float(sys.argv[1]), losses(sys.argv[2])
-assert len(first) == 24 and all(loss for _, _, loss, _ in first), first
-for run in sys.argv[3:]:
-    other = losses(run)
-    assert [a[:2] for a in first] == [b[:2] for b in other], run
-    worst = max(abs(a - b) / max(abs(a), 1e-30) for x, y in zip(first, other) for a, b in zip(x[2:], y[2:]))
-    assert worst <= bound, (run, worst)
-PY
 
-train() { # train RUN RANKS ARGUMENT...
-  local run=$1 n=$2
-  shift 2
-  check "$run: the run fails" timeout 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
-}
+near() { python3 "$tests/lib/checkpoint.py" losses "$@"; } # near BOUND RUN...
 pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   echo --set distributed.strategy=pipeline --set "distributed.pipeline.schedule=$1" --set "distributed.pipeline.micro_batches=$2"
 }
@@ -58,19 +40,19 @@ pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   for stages in 1 2 3 4; do
     for schedule in gpipe 1f1b; do
       train "$schedule$stages" "$stages" $(pipeline "$schedule" $((16 - 4 * stages + 1)))
-      check "$schedule, $stages stages: other losses than one rank" python3 losses.py 1e-6 one "$schedule$stages"
+      check "$schedule, $stages stages: other losses than one rank" near 1e-6 one "$schedule$stages"
     done
   done
   train many 2 $(pipeline 1f1b 12)
-  check 'more micro-batches than samples: other losses' python3 losses.py 1e-6 one many
+  check 'more micro-batches than samples: other losses' near 1e-6 one many
   MPIR_CVAR_NUM_CLIQUES=2 train hosts 4 $(pipeline 1f1b 4)
-  check 'two hosts: other losses' python3 losses.py 1e-6 one hosts
+  check 'two hosts: other losses' near 1e-6 one hosts
   train cut2 2 $(pipeline 1f1b 4) --set 'distributed.pipeline.cut=["fc2"]'
   train cut3 3 $(pipeline gpipe 4) --set 'distributed.pipeline.cut=["conv2","fc1"]'
-  check 'cut by hand: other losses' python3 losses.py 1e-6 one cut2 cut3
+  check 'cut by hand: other losses' near 1e-6 one cut2 cut3
   check 'the banner: the cut' grep -q '^  pipeline of 3 stages, 4 micro-batches, gpipe, cut at conv2, fc1$' cut3.err
   train plain 2 $(pipeline 1f1b 4) --set device=ref
-  check 'device ref: other losses' python3 losses.py 1e-5 one plain
+  check 'device ref: other losses' near 1e-5 one plain
   check 'the bubble is not told' grep -qE '^bubble of the pipeline: [0-9.]+ % of the time waited; \(p - 1\) / \(m \+ p - 1\) = 7\.7 %, p = 2, m = 12$' many.err
   check 'the messages are not told' grep -q '^messages of a step: ' many.err
   check 'the banner' grep -q '^  pipeline of 2 stages, 12 micro-batches, 1f1b$' many.err
@@ -81,33 +63,28 @@ pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   done
   train half 3 $(pipeline 1f1b 8) --set 'distributed.pipeline.cut=["fc1","fc2"]' --resume
   train gone 1 --resume
-  check 'resumed: other losses' python3 losses.py 1e-6 one half gone
+  check 'resumed: other losses' near 1e-6 one half gone
   train come 1 --set train.max_steps=7
   train come 4 $(pipeline gpipe 8) --resume
-  check 'resumed as a pipeline: other losses' python3 losses.py 1e-6 one come
+  check 'resumed as a pipeline: other losses' near 1e-6 one come
   check 'not resumed' grep -q 'resumed from .* 7 steps done$' come.err
 }
 
 # What cannot be.
-refused() { # refused CODE RANKS TEXT ARGUMENT...
-  local code=$1 n=$2 text=$3 got=0
-  shift 3
+unfit() { # unfit CODE RANKS TEXT ARGUMENT...
   # shellcheck disable=SC2046
-  timeout 60 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run no $(pipeline 1f1b 8) "$@" >no.out 2>no.err </dev/null || got=$?
-  check "$text: exit code $got" test "$got" -eq "$code"
-  check "$text: the words" grep -qF "$text" no.err
-  check "$text: more than one line" test "$(wc -l <no.err)" -eq 1
+  refused "$1" "$2" "$3" $(pipeline 1f1b 8) "${@:4}"
 }
-refused 78 5 '5 ranks, but only 4 blocks with parameters'
-refused 78 2 'train.optimizer.clip_norm needs the norm of the whole gradient' --set train.optimizer.clip_norm=1
-refused 64 2 'train.accumulate: a pipeline has distributed.pipeline.micro_batches instead' --set train.accumulate=2
-refused 64 2 'distributed.average: a pipeline has nothing to average' --set distributed.average=false
-refused 64 2 'distributed.compression.type: a pipeline sends no gradients of weights' --set distributed.compression.type=fp16
-refused 78 3 'distributed.pipeline.cut names 1 block for the stages behind the first, but 3 ranks make 2 of these' \
+unfit 78 5 '5 ranks, but only 4 blocks with parameters'
+unfit 78 2 'train.optimizer.clip_norm needs the norm of the whole gradient' --set train.optimizer.clip_norm=1
+unfit 64 2 'train.accumulate: a pipeline has distributed.pipeline.micro_batches instead' --set train.accumulate=2
+unfit 64 2 'distributed.average: a pipeline has nothing to average' --set distributed.average=false
+unfit 64 2 'distributed.compression.type: a pipeline sends no gradients of weights' --set distributed.compression.type=fp16
+unfit 78 3 'distributed.pipeline.cut names 1 block for the stages behind the first, but 3 ranks make 2 of these' \
   --set 'distributed.pipeline.cut=["fc1"]'
-refused 78 2 'distributed.pipeline.cut[0]: the model has no block "conv3" (its blocks are conv1, conv2, fc1, fc2)' \
+unfit 78 2 'distributed.pipeline.cut[0]: the model has no block "conv3" (its blocks are conv1, conv2, fc1, fc2)' \
   --set 'distributed.pipeline.cut=["conv3"]'
-refused 64 2 'distributed.pipeline.cut[0]: expected the name of a block, got 1' --set 'distributed.pipeline.cut=[1]'
+unfit 64 2 'distributed.pipeline.cut[0]: expected the name of a block, got 1' --set 'distributed.pipeline.cut=[1]'
 # shellcheck disable=SC2046
 "$MPIEXEC" -n 2 "$DTRAIN" plan --config config.json $(pipeline gpipe 4) >plan.out 2>&1 </dev/null
 check 'plan: the pipeline' grep -q '^pipeline: 2 stages, 4 micro-batches, gpipe; ' plan.out

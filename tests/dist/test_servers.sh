@@ -24,24 +24,8 @@ cat >config.json <<'JSON'
   "threads": 1
 }
 JSON
-cat >tensors.py <<'PY'
-"""Whether the newest checkpoints of two runs hold the same tensors, weights and optimizer state, to the bit."""
-import glob, json, struct, sys
-def tensors(run):
-    data = open(sorted(glob.glob(run + "/checkpoints/step-*"))[-1], "rb").read()
-    n = 8 + struct.unpack("<Q", data[:8])[0]
-    return {k: data[n + v["data_offsets"][0]:n + v["data_offsets"][1]] for k, v in json.loads(data[8:n]).items() if not k.startswith(("__metadata__", "compression."))}
-first = tensors(sys.argv[1])
-assert len(first) == 18, len(first)
-for other in sys.argv[2:]:
-    assert tensors(other) == first, other
-PY
 
-train() { # train RUN RANKS ARGUMENT...
-  local run=$1 n=$2
-  shift 2
-  check "$run: the run fails" timeout 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
-}
+alike() { python3 "$tests/lib/checkpoint.py" alike "$@"; } # alike RUN...
 servers() { echo --set distributed.strategy=parameter_server --set "distributed.parameter_server.servers=$1"; }
 central='--set distributed.strategy=central'
 
@@ -52,36 +36,36 @@ central='--set distributed.strategy=central'
     train "one$workers" $((workers + 1)) $(servers 1)
     train "two$workers" $((workers + 2)) $(servers 2)
     train "central$workers" $workers $central
-    check "$workers workers: other bits than an allreduce" python3 tensors.py "all$workers" "one$workers" "two$workers" "central$workers"
+    check "$workers workers: other bits than an allreduce" alike "all$workers" "one$workers" "two$workers" "central$workers"
     for run in "one$workers" "two$workers"; do
       check "$run: messages" grep -q '^messages of a step: .* sent by .*, as predicted$' "$run.err"
     done
   done
   check 'the roster does not tell servers from workers' test "$(grep -c 'none: serves ' two3.err)" -eq 2
   train apart 2 $(servers 1) --set distributed.overlap=false
-  check 'without overlap: other bits' python3 tensors.py all1 apart
+  check 'without overlap: other bits' alike all1 apart
 
   # Compressed gradients: servers and a worker that serves make the same of them; all of the largest are all.
   for type in fp16 int8 onebit topk; do
     train "one-$type" 3 $(servers 1) --set distributed.compression.type=$type
     train "central-$type" 2 $central --set distributed.compression.type=$type
-    check "$type: other bits" python3 tensors.py "one-$type" "central-$type"
-    check "$type: nothing is lost" test "$(python3 tensors.py all2 "one-$type" 2>&1 | tail -n 1)" = "AssertionError: one-$type"
+    check "$type: other bits" alike "one-$type" "central-$type"
+    check "$type: nothing is lost" test "$(alike all2 "one-$type" 2>&1 | tail -n 1)" = "AssertionError: one-$type"
     check "$type: messages" grep -q '^messages of a step: .*, as predicted$' "one-$type.err"
   done
   train dense 3 $(servers 1) --set distributed.compression.type=topk --set distributed.compression.ratio=1
-  check 'topk of all: other bits' python3 tensors.py all2 dense
+  check 'topk of all: other bits' alike all2 dense
 
   # A run goes on under the strategy that it began with, or another.
   train half 3 $(servers 1) --set train.max_steps=13
   cp -r half half2
   train half 3 $(servers 1) --resume
   train half2 2 --resume
-  check 'resumed: other bits' python3 tensors.py all2 half half2
+  check 'resumed: other bits' alike all2 half half2
   grep -q 'resumed from .* 13 steps done$' half2.err || fail 'not resumed' half2.err
   train other 2 --set train.max_steps=13
   train other 4 $(servers 2) --resume
-  check 'resumed with servers: other bits' python3 tensors.py all2 other
+  check 'resumed with servers: other bits' alike all2 other
 }
 
 # Servers that do not wait: with one worker nothing differs; with more, every push is counted, and nobody runs further ahead than he may.
@@ -101,7 +85,7 @@ async='--set distributed.parameter_server.mode=async --set distributed.parameter
 # shellcheck disable=SC2046,SC2086
 {
   train alone 2 $(servers 1) $async=4
-  check 'async with one worker: other bits' python3 tensors.py all1 alone
+  check 'async with one worker: other bits' alike all1 alone
   for bound in 0 2; do
     train free$bound 4 $(servers 1) $async=$bound
     check "async, max_staleness $bound: the counts" python3 staleness.py free$bound 3 $bound
@@ -116,18 +100,10 @@ async='--set distributed.parameter_server.mode=async --set distributed.parameter
 }
 
 # What cannot be.
-refused() { # refused RANKS TEXT ARGUMENT...
-  local n=$1 text=$2 got=0
-  shift 2
-  "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run no "$@" >no.out 2>no.err </dev/null || got=$?
-  check "$text: exit code $got" test "$got" -eq 78
-  check "$text: the words" grep -qF "$text" no.err
-  check "$text: more than one line" test "$(wc -l <no.err)" -eq 1
-}
 # shellcheck disable=SC2046,SC2086
 {
-  refused 2 'distributed.parameter_server.servers: 2 servers of 2 ranks leave no worker' $(servers 2)
-  refused 2 'train.optimizer.clip_norm needs the norm of the whole gradient' $central --set train.optimizer.clip_norm=1
+  refused 78 2 'distributed.parameter_server.servers: 2 servers of 2 ranks leave no worker' $(servers 2)
+  refused 78 2 'train.optimizer.clip_norm needs the norm of the whole gradient' $central --set train.optimizer.clip_norm=1
   check 'plan: the servers' grep -qE '^  server 1, rank 3: .*weight.*, [0-9.]+ [kM]?B$' <("$MPIEXEC" -n 4 "$DTRAIN" plan --config config.json $(servers 2) 2>&1)
 }
 

@@ -52,6 +52,33 @@ check() { # check TEXT COMMAND...: the command must succeed
   "$@" || fail "$text"
 }
 
+is() { # is WHAT EXPECTED ACTUAL: the same text
+  n_checks=$((n_checks + 1))
+  [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" out err
+}
+
+dtrain() { # dtrain RANKS ARGUMENT...: leaves out, err and $got
+  local n=$1
+  shift
+  got=0
+  timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
+}
+
+train() { # train RUN RANKS ARGUMENT...: a run of config.json, which has to work; leaves RUN.out and RUN.err
+  local run=$1 n=$2
+  shift 2
+  check "$run: the run fails" timeout 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
+}
+
+refused() { # refused CODE RANKS TEXT ARGUMENT...: a run of config.json that ends with this code and one line, with the text
+  local code=$1 n=$2 text=$3
+  shift 3
+  dtrain "$n" --config config.json --run no "$@"
+  is "$text: exit code" "$code" "$got"
+  check "$text: the words" grep -qF -- "$text" err
+  check "$text: more than one line" test "$(wc -l <err)" -eq 1
+}
+
 finish() {
   printf '%d checks, %d failed\n' "$n_checks" "$n_failed"
   exit $((n_failed > 0))

@@ -14,6 +14,8 @@ import struct
 import sys
 import zlib
 
+from checkpoint import join, split
+
 N, SIZE, CLASSES = 32, 8, 4
 IMAGES, LABELS, TEST_IMAGES = "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte"
 
@@ -85,21 +87,6 @@ def make_data(folder):
     os.chdir(f"{folder}/socket")  # a socket's path has no more than 107 characters
     socket.socket(socket.AF_UNIX).bind(IMAGES)
     os.chdir(here)
-
-
-def split(file):
-    n = struct.unpack("<Q", file[:8])[0]
-    return json.loads(file[8:8 + n]), file[8 + n:]
-
-
-def join(header, data, text=None):
-    """The file with the header's own CRC set right, so that only the fault that is meant is in it."""
-    header["__metadata__"]["header_crc"] = "0" * 8
-    text = json.dumps(header, separators=(",", ":")) if text is None else text
-    text = text.encode() + b" " * (-(8 + len(text.encode())) % 64)
-    start = struct.pack("<Q", len(text)) + text
-    at = start.index(b'"header_crc":"') + 14
-    return start[:at] + b"%08x" % zlib.crc32(start) + start[at + 8:] + data
 
 
 def edited(file, change):

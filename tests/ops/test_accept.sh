@@ -15,10 +15,6 @@ accept() { # accept RANKS RUN ARGUMENT...: leaves out, err and $got; `limit` is 
   got=0
   DTRAIN_TIMEOUT=${limit:-60} timeout -k 5 180 "$MPIEXEC" -n "$n" "$program" accept --short "${folder[@]}" "$@" >out 2>err </dev/null || got=$?
 }
-is() { # is WHAT EXPECTED ACTUAL
-  n_checks=$((n_checks + 1))
-  [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" out err
-}
 failing() { # failing WHAT ROW...: these rows fail, and no others; with an exit code that says so. What only measures does not fail
   local what=$1 row expected=
   shift

@@ -113,8 +113,4 @@ refused 'checkpoint.best: mean squared error knows no classes, and so no accurac
   --set checkpoint.best=test_accuracy
 refused 'train.early_stopping.metric: with distributed.average off the test result mixes replicas that drift apart (leave it on)' \
   --set distributed.average=false --set train.early_stopping.metric=test_accuracy
-refused 'train.schedule.min_delta: an accuracy is at most 1, and cannot improve by 1 (one of 100 is 0.01)' --set train.schedule.min_delta=1
-refused 'train.schedule.metric: a plateau is one of a metric (take test_loss or test_accuracy)' --set train.schedule.metric=none
-refused 'train.early_stopping.patience: expected an integer 1..1000000, got 0' --set train.early_stopping.patience=0
-refused 'train.schedule.factor: expected a number > 0 and < 1, got 1' --set train.schedule.factor=1
 finish
