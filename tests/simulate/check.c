@@ -1,0 +1,220 @@
+/* What must be so after each run. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/simulate/sim.h"
+
+#define GRACE_S 3.0
+#define OTHERS_FIRST_S 1.5 /* dist/ranks/comm.c */
+#define LEAVING_S 10.0     /* dist/ranks/launch/job.c */
+
+struct verdict {
+    const struct sim_plan *plan;
+    char *text;
+    size_t n_text;
+    bool right;
+};
+
+static void fail(struct verdict *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fail(struct verdict *v, const char *format, ...)
+{
+    va_list args;
+    if (v->right) {
+        va_start(args, format);
+        vsnprintf(v->text, v->n_text, format, args);
+        va_end(args);
+    }
+    v->right = false;
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+/* A rank that came to its end by itself has given everything back. */
+static void check_memory(struct verdict *v)
+{
+    for (int r = 0; r < v->plan->n_ranks; r++) {
+        size_t n_bytes;
+        const size_t n = sim_memory_left(r, &n_bytes);
+        if (sim.ranks[r].state == SIM_ENDED && sim.ranks[r].finalizes && n > 0) {
+            fail(v, "rank %d leaves %zu pieces of memory, %zu bytes", r, n, n_bytes);
+        }
+    }
+}
+
+static struct verdict begin(const struct sim_plan *plan, char *text, size_t n_text)
+{
+    struct verdict v = {.plan = plan, .text = text, .n_text = n_text, .right = true};
+    if (sim.wrong[0] != '\0') {
+        fail(&v, "%s", sim.wrong);
+    }
+    check_memory(&v);
+    return v;
+}
+
+static void check_done(struct verdict *v)
+{
+    for (int r = 0; r < v->plan->n_ranks; r++) {
+        if (sim.ranks[r].state != SIM_ENDED || sim.ranks[r].code != DT_OK) {
+            fail(v, "rank %d did not end with code 0, but %d", r, sim.ranks[r].code);
+        }
+    }
+    if (sim.n_lines != 0) {
+        fail(v, "rank %d printed an error: %s", sim.lines[0].rank, sim.lines[0].text);
+    }
+}
+
+bool sim_check_clean(const struct sim_plan *plan, char *text, size_t n_text)
+{
+    struct verdict v = begin(plan, text, n_text);
+    check_done(&v);
+    return v.right;
+}
+
+/* ---- with faults */
+
+/* What a run may come to. */
+struct expected {
+    bool may_finish;   /* code 0 */
+    bool may_stall;    /* code 76 */
+    bool taken;        /* by the launcher, code 9 */
+    unsigned culprits; /* ranks that may be named, a bit each */
+    int named;         /* that must be, or -1 */
+};
+
+static bool has_neighbour(const struct sim_plan *plan, int rank)
+{
+    bool found = false;
+    for (int r = 0; r < plan->n_ranks; r++) {
+        found = found || (r != rank && plan->hosts[r] == plan->hosts[rank]);
+    }
+    return found;
+}
+
+/* A rank that falls silent when all is done harms nothing. */
+static bool all_others_are_done(const struct sim_plan *plan, int rank)
+{
+    bool all = true;
+    for (int r = 0; r < plan->n_ranks; r++) {
+        all = all && (r == rank || (sim.ranks[r].leaves && sim.ranks[r].code == DT_OK));
+    }
+    return all;
+}
+
+static void expect_silence(const struct sim_plan *plan, const struct sim_fault *fault,
+                           struct expected *e)
+{
+    e->may_finish = all_others_are_done(plan, fault->rank);
+    e->may_stall = true;
+    e->culprits |= 1u << fault->rank;
+    e->named = has_neighbour(plan, fault->rank) ? fault->rank : -1;
+}
+
+static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault,
+                      struct expected *e)
+{
+    const double limit_s = plan->config.timeout_s;
+    switch (fault->kind) {
+    case SIM_DIES:
+        e->taken = plan->launcher_kills || plan->n_ranks == 1;
+        expect_silence(plan, fault, e);
+        break;
+    case SIM_STOPS:
+        expect_silence(plan, fault, e);
+        break;
+    case SIM_PAUSES:
+        if (fault->seconds > limit_s - 1 && plan->n_ranks > 1) {
+            e->may_stall = true;
+            e->culprits |= 1u << fault->rank;
+        }
+        break;
+    case SIM_SLOW:
+        break;
+    case SIM_LOSES:
+        e->may_stall = true;
+        e->culprits |= 1u << fault->rank | 1u << fault->peer;
+        break;
+    case SIM_N_FAULT_KINDS:
+        break;
+    }
+}
+
+/* The code of the whole job; -1: there is none. */
+static int job_code(const struct sim_plan *plan)
+{
+    int code = sim.job_code;
+    for (int r = 0; r < plan->n_ranks && code < 0; r++) {
+        code = sim.ranks[r].state == SIM_ENDED ? sim.ranks[r].code : code;
+    }
+    return code;
+}
+
+static void check_end(struct verdict *v, const struct expected *e)
+{
+    const double late_s = sim.fault_ns == SIM_NEVER ? 0 : seconds(sim.fault_ns);
+    const double limit_s = v->plan->config.timeout_s + OTHERS_FIRST_S;
+    for (int r = 0; r < v->plan->n_ranks; r++) {
+        const struct sim_rank *rank = &sim.ranks[r];
+        const double most_s = e->may_finish && limit_s < LEAVING_S ? LEAVING_S : limit_s;
+        const double s = seconds(rank->end_ns) - late_s;
+        if (rank->state == SIM_ALIVE && v->plan->n_ranks > 1) {
+            fail(v, "rank %d has not ended", r);
+        }
+        if (e->may_stall && s > most_s + GRACE_S) {
+            fail(v, "rank %d ends %.3f s after the fault, at a limit of %g s", r, s, most_s);
+        }
+    }
+}
+
+/* Ranks that a line names, a bit each. */
+static unsigned named_in(const char *line)
+{
+    unsigned named = 0;
+    for (const char *at = line; (at = strstr(at, "rank ")) != NULL; at += 5) {
+        named |= at[5] >= '0' && at[5] <= '9' ? 1u << strtoul(at + 5, NULL, 10) : 0;
+    }
+    return named;
+}
+
+static void check_lines(struct verdict *v, const struct expected *e, int code)
+{
+    if (code <= DT_OK || e->taken) {
+        return;
+    }
+    if (sim.n_lines < 1 || sim.n_lines > v->plan->n_hosts) {
+        fail(v, "%d lines tell of the error", sim.n_lines);
+        return;
+    }
+    for (int i = 0; i < sim.n_lines; i++) {
+        if ((named_in(sim.lines[i].text) & ~e->culprits) != 0) {
+            fail(v, "an innocent rank is named: %s", sim.lines[i].text);
+        }
+    }
+    if (e->named >= 0 && (named_in(sim.lines[0].text) & 1u << e->named) == 0) {
+        fail(v, "rank %d is not named: %s", e->named, sim.lines[0].text);
+    }
+}
+
+bool sim_check_faulty(const struct sim_plan *plan, char *text, size_t n_text)
+{
+    struct verdict v = begin(plan, text, n_text);
+    struct expected e = {.may_finish = true, .named = -1};
+    for (int i = 0; i < plan->n_faults; i++) {
+        if (sim.struck[i]) {
+            expect_of(plan, &plan->faults[i], &e);
+        }
+    }
+    const int code = job_code(plan);
+    check_end(&v, &e);
+    check_lines(&v, &e, code);
+    const bool right = (code == DT_OK && e.may_finish) || (code == DT_STALLED && e.may_stall) ||
+                       e.taken || (plan->n_ranks == 1 && code < 0);
+    if (!right) {
+        fail(&v, "the job ends with code %d", code);
+    }
+    return v.right;
+}

@@ -1,0 +1,165 @@
+/* simulate SEED [--count N] [--trace]: runs seeds; a failing one is told with its trace. */
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/simulate/sim.h"
+
+#define TRACE_SIZE 40
+#define TRACE_LINE 256
+
+static char trace[TRACE_SIZE][TRACE_LINE];
+static unsigned n_traced;
+static bool traces; /* all are printed at once */
+static bool brief;  /* a line for each seed that fails, and on with the next one */
+
+void sim_trace(const char *format, ...)
+{
+    char *line = trace[n_traced++ % TRACE_SIZE];
+    int n = 0;
+    va_list args;
+    if (sim.now != NULL) {
+        n = snprintf(line, TRACE_LINE, "%12.6f rank %d ", (double)sim.now->time_ns * 1e-9,
+                     sim.now->number);
+    }
+    va_start(args, format);
+    vsnprintf(line + n, (size_t)(TRACE_LINE - n), format, args);
+    va_end(args);
+    if (traces) {
+        puts(line);
+    }
+}
+
+void sim_wrong(const char *format, ...)
+{
+    va_list args;
+    if (sim.wrong[0] == '\0') {
+        va_start(args, format);
+        vsnprintf(sim.wrong, sizeof sim.wrong, format, args);
+        va_end(args);
+        sim_trace("%s", sim.wrong);
+    }
+}
+
+static void print_trace(void)
+{
+    for (unsigned i = n_traced > TRACE_SIZE ? n_traced - TRACE_SIZE : 0; i < n_traced; i++) {
+        puts(trace[i % TRACE_SIZE]);
+    }
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info, (void)kind, (void)place;
+    return remove(path);
+}
+
+static void remove_run(void)
+{
+    nftw(sim.run_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* What a process leaves to the kernel. */
+static void clean_up(void)
+{
+    sim_memory_end();
+    close_range(STDERR_FILENO + 1, ~0U, 0);
+}
+
+static bool same_weights(const struct sim_plan *plan, char *text, size_t n_text)
+{
+    if (strcmp(sim.digest, plan->digest) != 0) {
+        snprintf(text, n_text, "the weights are others than of the run that nothing happened to");
+        return false;
+    }
+    return true;
+}
+
+/* The run that nothing happens to: how long it is, and its weights. */
+static bool run_clean(struct sim_plan *plan, char *text, size_t n_text)
+{
+    sim_trace("---- a run without faults");
+    sim_run(plan, false, false);
+    const bool right = sim_check_clean(plan, text, n_text);
+    for (int r = 0; r < plan->n_ranks; r++) {
+        plan->n_points[r] = sim.ranks[r].n_points;
+        plan->open_points[r] = sim.ranks[r].open_points;
+    }
+    snprintf(plan->digest, sizeof plan->digest, "%s", sim.digest);
+    clean_up();
+    remove_run();
+    return right;
+}
+
+static bool run_faulty(const struct sim_plan *plan, char *text, size_t n_text)
+{
+    sim_trace("---- the run with faults");
+    sim_run(plan, true, false);
+    bool right = sim_check_faulty(plan, text, n_text);
+    right = right && (sim.digest[0] == '\0' || same_weights(plan, text, n_text));
+    clean_up();
+    return right;
+}
+
+static bool run_resumed(const struct sim_plan *plan, char *text, size_t n_text)
+{
+    sim_trace("---- resumed");
+    sim_run(plan, false, true);
+    const bool right = sim_check_clean(plan, text, n_text) && same_weights(plan, text, n_text);
+    clean_up();
+    return right;
+}
+
+static bool run_plan(struct sim_plan *plan, char *text, size_t n_text)
+{
+    n_traced = 0;
+    const bool right = run_clean(plan, text, n_text) && run_faulty(plan, text, n_text) &&
+                       run_resumed(plan, text, n_text);
+    clean_up();
+    remove_run();
+    return right;
+}
+
+static bool run_seed(uint64_t seed)
+{
+    struct sim_plan plan;
+    char text[600] = "";
+    sim_plan_make(seed, &plan);
+    const bool right = run_plan(&plan, text, sizeof text);
+    if (!right && brief) {
+        printf("%llu: %s\n", (unsigned long long)seed, text);
+    } else if (!right) {
+        sim_plan_print(&plan);
+        print_trace();
+        printf("FAILED: %s\nsimulate %llu --trace\n", text, (unsigned long long)seed);
+    }
+    return right;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = 1, n = 1;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--count") == 0 && i + 1 < argc) {
+            n = strtoull(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--trace") == 0) {
+            traces = true;
+        } else if (strcmp(argv[i], "--brief") == 0) {
+            brief = true;
+        } else {
+            seed = strtoull(argv[i], NULL, 10);
+        }
+    }
+    snprintf(sim.run_dir, sizeof sim.run_dir, "%s/simulate-%ld",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
+    uint64_t n_failed = 0;
+    for (uint64_t s = seed; s < seed + n && (brief || n_failed == 0); s++) {
+        n_failed += !run_seed(s);
+    }
+    printf("%llu seeds from %llu on: %llu failed\n", (unsigned long long)n,
+           (unsigned long long)seed, (unsigned long long)n_failed);
+    return n_failed > 0;
+}

@@ -1,0 +1,101 @@
+/* A rank's main function: as cli/main.c and cli/commands/train.c, without a command line, and with
+ * events in place of what people see. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/ranks/launch/job.h"
+#include "tests/simulate/sim.h"
+#include "train/save/saver.h"
+#include "train/train.h"
+#include "train/trainer.h"
+#include "train/watch/watch.h"
+
+/* ---- configurations as one word: all ranks have the plan's */
+
+static char *write_word(const struct dt_config *config)
+{
+    (void)config;
+    return strdup("plan");
+}
+
+static enum dt_status read_word(const char *name, const char *text, struct dt_config *out)
+{
+    *out = sim.plan->config;
+    return strcmp(text, "plan") == 0 ? DT_OK : dt_error(DT_CONFIG, "%s: is \"%s\"", name, text);
+}
+
+static enum dt_status compare_words(const char *before, const char *now, const char *path,
+                                    char *text, size_t size)
+{
+    (void)before, (void)now, (void)path;
+    snprintf(text, size, "%s", "");
+    return DT_OK;
+}
+
+static const struct dt_config_format format = {
+    .write = write_word, .read = read_word, .compare = compare_words};
+
+/* ---- events, on rank 0 */
+
+static enum dt_status hear(void *context, struct dt_event *event)
+{
+    (void)context;
+    if (event->kind == DT_EVENT_SAVE && event->save->error != NULL) {
+        sim.n_save_failures++;
+        sim_trace("cannot save: %s", event->save->error);
+    } else if (event->kind == DT_EVENT_SAVE) {
+        const char *name = strstr(event->save->path, "step-");
+        sim.saved_step = name != NULL ? strtoull(name + 5, NULL, 10) : sim.saved_step;
+        sim_trace("has saved step %llu", (unsigned long long)sim.saved_step);
+    } else if (event->kind == DT_EVENT_STEP) {
+        sim_trace("step %llu", (unsigned long long)event->step->step);
+    } else if (event->kind == DT_EVENT_END) {
+        snprintf(sim.digest, sizeof sim.digest, "%s", event->end->weights);
+    } else if (event->kind == DT_EVENT_WARNING) {
+        sim_trace("warns: %s", event->warning);
+    }
+    return DT_OK;
+}
+
+static enum dt_status train(struct dt_world *world)
+{
+    const struct dt_config *config = &sim.plan->config;
+    struct dt_folder_saver saver = {
+        .saver = {.ops = &dt_folder_saver_ops}, .run_dir = sim.run_dir, .resume = sim.resume};
+    const struct dt_train_options options = {
+        .format = &format, .parts = &dt_all_parts, .saver = &saver.saver};
+    world->comm->timeout_s = config->timeout_s;
+    return dt_train(world, config, &options, &(struct dt_emitter){.emit = hear});
+}
+
+/* As in cli/main.c. */
+static void print_error_of(const struct dt_world *world, enum dt_status status, bool agreed)
+{
+    char line[SIM_LINE_SIZE];
+    if (agreed || status == DT_STALLED || world->size == 1) {
+        snprintf(line, sizeof line, "dtrain: %s", dt_error_text());
+    } else {
+        snprintf(line, sizeof line, "dtrain: rank %d (%s): %s", world->rank, world->host,
+                 dt_error_text());
+    }
+    sim_say(line);
+}
+
+void sim_rank_main(void)
+{
+    struct dt_world world = {0};
+    enum dt_status s = dt_world_open(&world);
+    sim.now->open_points = sim.now->n_points;
+    s = s == DT_OK ? train(&world) : s;
+    sim.now->leaves = true;
+    const bool agreed = s == DT_OK || dt_error_is_agreed();
+    if (s != DT_OK && s != DT_STOPPED && dt_world_speaks(&world, agreed)) {
+        print_error_of(&world, s, agreed);
+    }
+    sim_trace("leaves with status %d%s", (int)s, agreed ? ", agreed" : "");
+    sim.now->code = (int)s;
+    free(world.reports); /* the end of the process would */
+    world.reports = NULL;
+    dt_world_exit(&world, s, agreed);
+}
