@@ -61,7 +61,7 @@ static double unseen_s(const struct slot *slot)
 
 /* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still
  * waits in an earlier collective: so it is the one that has shown none for longest; if all have,
- * the one that has seen fewer collectives end than others, for instance because its GPU hangs,
+ * those that have seen fewer collectives end than others, for instance because a GPU hangs,
  * whatever others that wait for it have not entered; if there is none, the first that has not
  * entered. Where there are more hosts, the last two may still wait for a rank elsewhere, and are
  * not to blame. */
@@ -88,6 +88,32 @@ static const struct slot *find_behind(const struct table *self)
         most = atomic_load(&slot->n_done) > atomic_load(&most->n_done) ? slot : most;
     }
     return atomic_load(&least->n_done) < atomic_load(&most->n_done) ? least : NULL;
+}
+
+/* Which of several ranks that are as far behind holds up the others, none of them can know. */
+static void explain_behind(const struct table *self, const struct slot *behind, char *text,
+                           size_t n_text)
+{
+    const uint64_t n_done = atomic_load(&behind->n_done);
+    int n = 0, used = snprintf(text, n_text, "ranks ");
+    for (int i = 0; i < self->local_size && used < (int)n_text; i++) {
+        const struct slot *slot = &self->slots[i];
+        if (atomic_load(&slot->n_done) == n_done) {
+            used += snprintf(text + used, n_text - (size_t)used, n++ > 0 ? ", %d" : "%d",
+                             slot->rank);
+        }
+    }
+    if (n > 1 && used < (int)n_text) {
+        snprintf(text + used, n_text - (size_t)used,
+                 " wait in '%s' for a collective that other ranks have finished: one of them, its "
+                 "device, or what connects them hangs",
+                 behind->phase);
+    } else {
+        snprintf(text, n_text,
+                 "rank %d waits in '%s' for a collective that other ranks have finished: it or its "
+                 "device hangs",
+                 behind->rank, behind->phase);
+    }
 }
 
 static const struct slot *find_absent(const struct table *self, uint64_t sequence)
@@ -139,10 +165,7 @@ static bool table_explain(struct dt_comm *comm, const struct dt_request *request
         snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'",
                  silent->rank, unseen_s(silent), silent->phase);
     } else if (behind != NULL) {
-        snprintf(text, n_text,
-                 "rank %d waits in '%s' for a collective that other ranks have finished: it or its "
-                 "device hangs",
-                 behind->rank, behind->phase);
+        explain_behind(self, behind, text, n_text);
     } else if (absent != NULL) {
         explain_absent(self, absent, sequence, text, n_text);
     } else if (comm->n_hosts > 1) {
