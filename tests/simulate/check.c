@@ -68,6 +68,15 @@ static void check_done(struct verdict *v)
     }
 }
 
+bool sim_is_refused(const struct sim_plan *plan)
+{
+    bool refused = sim.n_lines == 1 && sim.wrong[0] == '\0';
+    for (int r = 0; r < plan->n_ranks; r++) {
+        refused = refused && sim.ranks[r].state == SIM_ENDED && sim.ranks[r].code == DT_CONFIG;
+    }
+    return refused;
+}
+
 bool sim_check_clean(const struct sim_plan *plan, char *text, size_t n_text)
 {
     struct verdict v = begin(plan, text, n_text);
@@ -79,9 +88,9 @@ bool sim_check_clean(const struct sim_plan *plan, char *text, size_t n_text)
 
 /* What a run may come to. */
 struct expected {
-    bool may_finish;   /* code 0 */
-    bool may_stall;    /* code 76 */
-    bool taken;        /* by the launcher, code 9 */
+    bool codes[128];   /* the job's, that are right */
+    bool taken;        /* by the launcher, or by the power cut: no line, and any code */
+    bool late;         /* the limit of a wait may have to pass */
     unsigned culprits; /* ranks that may be named, a bit each */
     int named;         /* that must be, or -1 */
 };
@@ -105,39 +114,81 @@ static bool all_others_are_done(const struct sim_plan *plan, int rank)
     return all;
 }
 
+static void expect_stall(struct expected *e, unsigned culprits)
+{
+    e->codes[DT_STALLED] = true;
+    e->late = true;
+    e->culprits |= culprits;
+}
+
 static void expect_silence(const struct sim_plan *plan, const struct sim_fault *fault,
                            struct expected *e)
 {
-    e->may_finish = all_others_are_done(plan, fault->rank);
-    e->may_stall = true;
-    e->culprits |= 1u << fault->rank;
-    e->named = has_neighbour(plan, fault->rank) ? fault->rank : -1;
+    e->codes[DT_OK] = all_others_are_done(plan, fault->rank);
+    expect_stall(e, 1u << fault->rank);
+    e->named = has_neighbour(plan, fault->rank) && e->named == -2 ? fault->rank : -1;
+}
+
+/* A wait of so long, 0: for ever, may be too long. */
+static bool is_long(const struct sim_plan *plan, const struct sim_fault *fault)
+{
+    return plan->n_ranks > 1 &&
+           (fault->seconds == 0 || fault->seconds > plan->config.timeout_s - 1);
 }
 
 static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault,
                       struct expected *e)
 {
-    const double limit_s = plan->config.timeout_s;
     switch (fault->kind) {
     case SIM_DIES:
-        e->taken = plan->launcher_kills || plan->n_ranks == 1;
+        e->taken = e->taken || plan->launcher_kills || plan->n_ranks == 1;
         expect_silence(plan, fault, e);
         break;
     case SIM_STOPS:
+        e->taken = e->taken || plan->n_ranks == 1;
         expect_silence(plan, fault, e);
         break;
     case SIM_PAUSES:
-        if (fault->seconds > limit_s - 1 && plan->n_ranks > 1) {
-            e->may_stall = true;
-            e->culprits |= 1u << fault->rank;
+        if (is_long(plan, fault)) {
+            expect_stall(e, 1u << fault->rank);
         }
         break;
-    case SIM_SLOW:
-        break;
     case SIM_LOSES:
-        e->may_stall = true;
-        e->culprits |= 1u << fault->rank | 1u << fault->peer;
+        expect_stall(e, 1u << fault->rank | 1u << fault->peer);
         break;
+    case SIM_CUTS:
+        if (plan->hosts[fault->rank] != plan->hosts[fault->peer] && is_long(plan, fault)) {
+            expect_stall(e, 0);
+        }
+        break;
+    case SIM_SIGNAL:
+    case SIM_SIGNAL_ALL:
+        e->codes[DT_STOPPED] = true;
+        break;
+    case SIM_NO_MEMORY:
+        e->codes[DT_NO_MEMORY] = true;
+        e->culprits |= 1u << fault->rank;
+        break;
+    case SIM_DISK_FULL:
+    case SIM_DISK_FAILS:
+        e->codes[DT_IO] = e->codes[DT_CANT_CREATE] = true;
+        e->culprits |= 1u; /* rank 0, which writes */
+        break;
+    case SIM_POWER_CUT:
+        e->taken = true;
+        break;
+    case SIM_NAN:
+        e->codes[DT_NON_FINITE] = true;
+        e->codes[DT_OK] = false;
+        e->culprits |= 1u << fault->rank | 1u; /* rank 0 looks at the weights that it saves */
+        break;
+    case SIM_FLIP:
+        e->codes[DT_INTERNAL] = true;
+        e->codes[DT_OK] = false;
+        e->culprits |= ~0u; /* of two replicas nobody knows which is right */
+        break;
+    case SIM_SLOW:
+    case SIM_CLOCK_JUMPS:
     case SIM_N_FAULT_KINDS:
         break;
     }
@@ -159,12 +210,13 @@ static void check_end(struct verdict *v, const struct expected *e)
     const double limit_s = v->plan->config.timeout_s + OTHERS_FIRST_S;
     for (int r = 0; r < v->plan->n_ranks; r++) {
         const struct sim_rank *rank = &sim.ranks[r];
-        const double most_s = e->may_finish && limit_s < LEAVING_S ? LEAVING_S : limit_s;
+        const bool leaves = e->codes[DT_OK] || rank->leaves;
+        const double most_s = leaves && limit_s < LEAVING_S ? LEAVING_S : limit_s;
         const double s = seconds(rank->end_ns) - late_s;
-        if (rank->state == SIM_ALIVE && v->plan->n_ranks > 1) {
+        if (rank->state == SIM_ALIVE && !e->taken) {
             fail(v, "rank %d has not ended", r);
         }
-        if (e->may_stall && s > most_s + GRACE_S) {
+        if (e->late && s > most_s + GRACE_S) {
             fail(v, "rank %d ends %.3f s after the fault, at a limit of %g s", r, s, most_s);
         }
     }
@@ -180,9 +232,22 @@ static unsigned named_in(const char *line)
     return named;
 }
 
+/* Of "ranks 0, 1 wait" one is meant. */
+static unsigned group_in(const char *line)
+{
+    unsigned group = 0;
+    const char *at = strstr(line, "ranks ");
+    char *end = NULL;
+    for (at = at != NULL ? at + 6 : NULL; at != NULL; at = *end == ',' ? end + 2 : NULL) {
+        const unsigned long rank = strtoul(at, &end, 10);
+        group |= end != at ? 1u << rank : 0;
+    }
+    return group;
+}
+
 static void check_lines(struct verdict *v, const struct expected *e, int code)
 {
-    if (code <= DT_OK || e->taken) {
+    if (code <= DT_OK || code == DT_STOPPED || e->taken) {
         return;
     }
     if (sim.n_lines < 1 || sim.n_lines > v->plan->n_hosts) {
@@ -190,11 +255,16 @@ static void check_lines(struct verdict *v, const struct expected *e, int code)
         return;
     }
     for (int i = 0; i < sim.n_lines; i++) {
+        const unsigned group = group_in(sim.lines[i].text);
+        if (group != 0 && (group & e->culprits) == 0) {
+            fail(v, "only innocent ranks are named: %s", sim.lines[i].text);
+        }
         if ((named_in(sim.lines[i].text) & ~e->culprits) != 0) {
             fail(v, "an innocent rank is named: %s", sim.lines[i].text);
         }
     }
-    if (e->named >= 0 && (named_in(sim.lines[0].text) & 1u << e->named) == 0) {
+    if (e->named >= 0 && code == DT_STALLED &&
+        (named_in(sim.lines[0].text) & 1u << e->named) == 0) {
         fail(v, "rank %d is not named: %s", e->named, sim.lines[0].text);
     }
 }
@@ -202,19 +272,19 @@ static void check_lines(struct verdict *v, const struct expected *e, int code)
 bool sim_check_faulty(const struct sim_plan *plan, char *text, size_t n_text)
 {
     struct verdict v = begin(plan, text, n_text);
-    struct expected e = {.may_finish = true, .named = -1};
+    struct expected e = {.codes = {[DT_OK] = true}, .named = -2};
     for (int i = 0; i < plan->n_faults; i++) {
         if (sim.struck[i]) {
             expect_of(plan, &plan->faults[i], &e);
         }
     }
+    e.named = plan->n_faults > 1 || e.named < 0 ? -1 : e.named;
     const int code = job_code(plan);
     check_end(&v, &e);
     check_lines(&v, &e, code);
-    const bool right = (code == DT_OK && e.may_finish) || (code == DT_STALLED && e.may_stall) ||
-                       e.taken || (plan->n_ranks == 1 && code < 0);
-    if (!right) {
-        fail(&v, "the job ends with code %d", code);
+    if (!e.taken && (code < 0 || !e.codes[code])) {
+        fail(&v, "the job ends with code %d: %s", code,
+             sim.n_lines > 0 ? sim.lines[0].text : "no line");
     }
     return v.right;
 }

@@ -1,14 +1,17 @@
 /* A fiber per rank. The one that is the least far in time runs until it waits for something, so
  * that nothing it does comes from another's future. */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/simulate/sim.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #else
+#define __asan_unpoison_memory_region(memory, size) ((void)(memory))
 #define __sanitizer_start_switch_fiber(save, bottom, size) \
     ((void)(save), (void)(bottom), (void)(size))
 #define __sanitizer_finish_switch_fiber(save, bottom, size) \
@@ -137,6 +140,26 @@ void sim_take_others(int code)
 
 /* ---- faults */
 
+static void cut(const struct sim_fault *fault)
+{
+    const int host = sim.now->host, other = sim.ranks[fault->peer].host;
+    const uint64_t until_ns =
+        fault->seconds > 0 ? sim.now->time_ns + (uint64_t)(fault->seconds * 1e9) : SIM_NEVER;
+    sim_wire_cut(host, other, until_ns);
+    if (fault->both_ways) {
+        sim_wire_cut(other, host, until_ns);
+    }
+}
+
+static void cut_power(void)
+{
+    sim_disk_power_cut();
+    for (int r = 0; r < sim.plan->n_ranks; r++) {
+        sim.ranks[r].state = SIM_DEAD;
+    }
+    sim_end(SIM_DEAD, 0);
+}
+
 static void strike_fault(const struct sim_fault *fault)
 {
     switch (fault->kind) {
@@ -155,6 +178,33 @@ static void strike_fault(const struct sim_fault *fault)
         break;
     case SIM_LOSES:
         sim_wire_lose(fault->rank, fault->peer);
+        break;
+    case SIM_CUTS:
+        cut(fault);
+        break;
+    case SIM_CLOCK_JUMPS:
+        sim.jump_ns[sim.now->host] += (uint64_t)(fault->seconds * 1e9);
+        break;
+    case SIM_SIGNAL:
+        sim.now->signal = SIGTERM;
+        break;
+    case SIM_SIGNAL_ALL:
+        for (int r = 0; r < sim.plan->n_ranks; r++) {
+            sim.ranks[r].signal = SIGUSR1;
+        }
+        break;
+    case SIM_NO_MEMORY:
+        sim.now->no_memory = true;
+        break;
+    case SIM_DISK_FULL:
+    case SIM_DISK_FAILS:
+        sim_disk_fail(fault);
+        break;
+    case SIM_POWER_CUT:
+        cut_power();
+        break;
+    case SIM_NAN:
+    case SIM_FLIP: /* train/watch/inject.c */
         break;
     case SIM_N_FAULT_KINDS:
         break;
@@ -244,6 +294,7 @@ static void open_rank(struct sim_rank *rank, int number)
 {
     const struct sim_plan *plan = sim.plan;
     stacks[number] = stacks[number] != NULL ? stacks[number] : sim_alloc(STACK_SIZE);
+    __asan_unpoison_memory_region(stacks[number], STACK_SIZE); /* of one that was killed */
     *rank = (struct sim_rank){.number = number,
                               .host = plan->hosts[number],
                               .stack = stacks[number],
@@ -272,6 +323,10 @@ static void begin(const struct sim_plan *plan, bool faulty, bool resume)
     sim.fault_ns = SIM_NEVER;
     sim.job_code = -1;
     sim.n_lines = 0;
+    sim.resumed_step = 0;
+    for (int h = 0; h < SIM_MAX_HOSTS; h++) {
+        sim.jump_ns[h] = sim_below(&sim.random, 1000 * SIM_S);
+    }
     memset(sim.struck, 0, sizeof sim.struck);
     sim.wrong[0] = sim.digest[0] = '\0';
     sim.saved_step = sim.n_save_failures = 0;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 
 static const struct dt_config base = {
@@ -21,7 +22,7 @@ static const struct dt_config base = {
     .seed = 1,
     .batch_global = 6,
     .accumulate = 1,
-    .optimizer = {.type = DT_OPTIMIZER_SGD, .lr = 0.1, .momentum = 0.9},
+    .optimizer = {.lr = 0.05, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
     .dist = {.rows = &dt_all_rows, .average = true, .broadcast = true, .overlap = true},
     .checkpoint_keep = 2,
     .device = DT_DEVICE_REF,
@@ -45,42 +46,140 @@ static enum dt_allreduce_type choose_allreduce(struct sim_random *random)
     enum dt_allreduce_type type;
     do {
         type = (enum dt_allreduce_type)sim_below(random, DT_N_ALLREDUCE_TYPES);
-    } while (type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED);
+    } while (dt_allreduce_is_for_gpus(type));
     return type;
 }
 
-static void choose_config(struct sim_random *random, struct dt_config *c)
+static void choose_compression(struct sim_random *random, struct dt_compression_spec *out)
 {
-    *c = base;
-    c->dist.allreduce = choose_allreduce(random);
-    c->dist.bucket_bytes = sim_chance(random, 50) ? 64 : 1 << 20;
-    c->dist.check_every = sim_below(random, 4);
-    c->checkpoint_every_steps = (int64_t)sim_below(random, 4);
-    c->checkpoint_every_epochs = (int64_t)sim_below(random, 2);
-    c->checkpoint_keep = 1 + (int64_t)sim_below(random, 2);
-    c->timeout_s = 2 + (double)sim_below(random, 4);
+    *out = (struct dt_compression_spec){.ratio = 0.3, .error_feedback = sim_chance(random, 70)};
+    if (sim_chance(random, 40)) {
+        out->type = (enum dt_compression_type)sim_below(random, DT_N_COMPRESSION_TYPES);
+        out->rounding = sim_chance(random, 50) ? DT_ROUNDING_STOCHASTIC : DT_ROUNDING_NEAREST;
+    }
 }
 
-static void choose_fault(struct sim_random *random, const struct sim_plan *plan,
-                         struct sim_fault *fault)
+static void choose_strategy(struct sim_random *random, int n_ranks, struct dt_dist_spec *dist)
 {
-    const uint64_t n = (uint64_t)plan->n_ranks;
-    *fault = (struct sim_fault){.kind = (enum sim_fault_kind)sim_below(random, SIM_N_FAULT_KINDS),
-                                .rank = (int)sim_below(random, n),
-                                .at = (double)sim_below(random, 10000) / 10000};
-    fault->peer = (fault->rank + 1 + (int)sim_below(random, n > 1 ? n - 1 : 1)) % plan->n_ranks;
+    static const char *const names[] = {"allreduce", "parameter_server", "central", "pipeline"};
+    dist->strategy = dt_strategy_named(names[sim_chance(random, 55) ? 0 : sim_below(random, 4)]);
+    dist->allreduce = choose_allreduce(random);
+    dist->across = sim_chance(random, 50) ? 0 : (int)sim_below(random, DT_N_ALGORITHMS);
+    dist->servers = 1 + (int64_t)sim_below(random, (uint64_t)n_ranks);
+    dist->mode = sim_chance(random, 80) ? DT_SERVER_MODE_SYNC : DT_SERVER_MODE_ASYNC;
+    dist->max_staleness = 2;
+    dist->schedule = sim_chance(random, 50) ? DT_PIPELINE_GPIPE : DT_PIPELINE_1F1B;
+    dist->micro_batches = 1 + (int64_t)sim_below(random, 3);
+    dist->order = sim_chance(random, 80) ? DT_ORDER_BACKWARD : DT_ORDER_PRIORITY;
+    dist->deterministic = sim_chance(random, 15);
+    dist->leaf = 2;
+    dist->overlap = sim_chance(random, 80);
+    dist->bucket_bytes = sim_chance(random, 50) ? 64 : 1 << 20;
+    dist->check_every = sim_below(random, 4);
+    choose_compression(random, &dist->compression);
+    if (dist->strategy != DT_STRATEGY_ALLREDUCE) { /* keys that have no meaning there are refused */
+        dist->deterministic = false;
+        dist->order = DT_ORDER_BACKWARD;
+        dist->allreduce = DT_ALLREDUCE_AUTO;
+    }
+    if (dist->strategy != DT_STRATEGY_PARAMETER_SERVER) {
+        dist->mode = DT_SERVER_MODE_SYNC;
+    }
+}
+
+/* Whether the command line would take it. */
+static bool is_allowed(const struct sim_plan *plan, const struct dt_config *c)
+{
+    struct dt_roles roles;
+    const char *key = NULL;
+    const struct dt_strategy_spec spec = {
+        .dist = c->dist, .optimizer = c->optimizer, .accumulate = 1};
+    const bool allowed = dt_strategy_check(&spec, &key) == DT_OK &&
+                         dt_roles_find(&c->dist, 0, plan->n_ranks, &roles) == DT_OK &&
+                         (!roles.whole || plan->n_ranks <= 3); /* a pipeline's blocks */
+    dt_error_clear();
+    return allowed;
+}
+
+static void choose_config(struct sim_random *random, struct sim_plan *plan)
+{
+    struct dt_config *c = &plan->config;
+    do {
+        *c = base;
+        choose_strategy(random, plan->n_ranks, &c->dist);
+        c->optimizer.type = sim_chance(random, 50) ? DT_OPTIMIZER_SGD : DT_OPTIMIZER_ADAM;
+        c->checkpoint_every_steps = (int64_t)sim_below(random, 4);
+        c->checkpoint_every_epochs = (int64_t)sim_below(random, 2);
+        c->checkpoint_keep = 1 + (int64_t)sim_below(random, 2);
+        c->checkpoint_best = sim_chance(random, 20) ? DT_TEST_LOSS : DT_TEST_NONE;
+        c->timeout_s = 2 + (double)sim_below(random, 4);
+    } while (!is_allowed(plan, c));
+    plan->exact = c->dist.mode == DT_SERVER_MODE_SYNC;
+    plan->n_resumed =
+        c->dist.deterministic ? 1 + (int)sim_below(random, SIM_MAX_RANKS) : plan->n_ranks;
+}
+
+/* Replicas of their own, which each have their gradient. */
+static bool is_mirrored(const struct sim_plan *plan)
+{
+    const struct dt_dist_spec *dist = &plan->config.dist;
+    struct dt_roles roles;
+    return dt_roles_find(dist, 0, plan->n_ranks, &roles) == DT_OK && !roles.whole &&
+           roles.n_servers == 0 && dist->allreduce >= DT_ALLREDUCE_OF_ALGORITHM(0) &&
+           !dist->deterministic && plan->n_ranks > 1;
+}
+
+static void choose_seconds(struct sim_random *random, struct sim_fault *fault)
+{
     switch (fault->kind) {
     case SIM_PAUSES:
-        fault->seconds = (double)(1 + sim_below(random, 40)) / 10;
+        fault->seconds = (double)(1 + sim_below(random, 60)) / 10;
+        break;
+    case SIM_CUTS:
+    case SIM_DISK_FULL:
+        fault->seconds = sim_chance(random, 50) ? (double)(1 + sim_below(random, 60)) / 10 : 0;
         break;
     case SIM_SLOW:
         fault->seconds = (double)(1 + sim_below(random, 20)) * 1e-5;
         break;
+    case SIM_CLOCK_JUMPS:
+        fault->seconds = (double)(1 + sim_below(random, 100));
+        break;
     case SIM_DIES:
     case SIM_STOPS:
     case SIM_LOSES:
+    case SIM_SIGNAL:
+    case SIM_SIGNAL_ALL:
+    case SIM_NO_MEMORY:
+    case SIM_DISK_FAILS:
+    case SIM_POWER_CUT:
+    case SIM_NAN:
+    case SIM_FLIP:
     case SIM_N_FAULT_KINDS:
         break;
+    }
+}
+
+static void choose_fault(struct sim_random *random, struct sim_plan *plan, struct sim_fault *fault)
+{
+    const uint64_t n = (uint64_t)plan->n_ranks;
+    bool fits;
+    do {
+        *fault =
+            (struct sim_fault){.kind = (enum sim_fault_kind)sim_below(random, SIM_N_FAULT_KINDS),
+                               .rank = (int)sim_below(random, n),
+                               .at = (double)sim_below(random, 10000) / 10000,
+                               .both_ways = sim_chance(random, 50),
+                               .step = 1 + sim_below(random, 7)};
+        fits = (fault->kind != SIM_NAN && fault->kind != SIM_FLIP) || is_mirrored(plan);
+    } while (!fits);
+    fault->peer = (fault->rank + 1 + (int)sim_below(random, n > 1 ? n - 1 : 1)) % plan->n_ranks;
+    choose_seconds(random, fault);
+    if (fault->kind == SIM_DISK_FULL || fault->kind == SIM_DISK_FAILS) {
+        fault->rank = 0; /* which writes */
+    }
+    if (fault->kind == SIM_FLIP && plan->config.dist.check_every == 0) {
+        plan->config.dist.check_every = 1; /* or nobody promises to see it */
     }
 }
 
@@ -91,9 +190,11 @@ void sim_plan_make(uint64_t seed, struct sim_plan *plan)
     choose_ranks(&random, plan);
     plan->eager = sim_chance(&random, 50);
     plan->launcher_kills = sim_chance(&random, 30);
-    choose_config(&random, &plan->config);
-    plan->n_faults = 1;
-    choose_fault(&random, plan, &plan->faults[0]);
+    choose_config(&random, plan);
+    plan->n_faults = sim_chance(&random, 75) ? 1 : sim_chance(&random, 80) ? 2 : 3;
+    for (int i = 0; i < plan->n_faults; i++) {
+        choose_fault(&random, plan, &plan->faults[i]);
+    }
 }
 
 const char *sim_fault_text(const struct sim_fault *fault, char *text, size_t n_text)
@@ -102,8 +203,10 @@ const char *sim_fault_text(const struct sim_fault *fault, char *text, size_t n_t
 #define NAME(constant, name) name,
         SIM_FAULT_LIST(NAME)};
     int n = snprintf(text, n_text, "rank %d %s", fault->rank, names[fault->kind]);
-    if (fault->kind == SIM_LOSES) {
-        n += snprintf(text + n, n_text - (size_t)n, " to rank %d", fault->peer);
+    if (fault->kind == SIM_LOSES || fault->kind == SIM_CUTS) {
+        n += snprintf(text + n, n_text - (size_t)n, "%s to rank %d%s",
+                      fault->kind == SIM_CUTS ? "," : "", fault->peer,
+                      fault->kind == SIM_CUTS && fault->both_ways ? " and back" : "");
     }
     if (fault->seconds > 0) {
         snprintf(text + n, n_text - (size_t)n, ", %g s", fault->seconds);
@@ -121,6 +224,11 @@ void sim_plan_print(const struct sim_plan *plan)
            dt_strategy_names[c->dist.strategy], dt_allreduce_names[c->dist.allreduce], c->timeout_s,
            (long long)c->checkpoint_every_steps, (long long)c->checkpoint_every_epochs,
            (unsigned long long)c->dist.check_every);
+    printf("  %s compression, order %d, %s, deterministic %d, %d ranks go on, best %d, servers "
+           "%lld, mode %d\n",
+           dt_compression_names[c->dist.compression.type], (int)c->dist.order,
+           c->optimizer.type == DT_OPTIMIZER_SGD ? "sgd" : "adam", c->dist.deterministic,
+           plan->n_resumed, (int)c->checkpoint_best, (long long)c->dist.servers, (int)c->dist.mode);
     for (int i = 0; i < plan->n_faults; i++) {
         printf("  %s at %.4f of its run%s\n", sim_fault_text(&plan->faults[i], text, sizeof text),
                plan->faults[i].at, plan->faults[i].off ? " (left out)" : "");

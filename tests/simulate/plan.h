@@ -35,12 +35,22 @@ static inline bool sim_chance(struct sim_random *random, unsigned percent)
 }
 
 /* X(constant, name) */
-#define SIM_FAULT_LIST(X)              \
-    X(SIM_DIES, "dies")                \
-    X(SIM_STOPS, "stops for ever")     \
-    X(SIM_PAUSES, "stops for a while") \
-    X(SIM_SLOW, "is slow")             \
-    X(SIM_LOSES, "loses a message")
+#define SIM_FAULT_LIST(X)                             \
+    X(SIM_DIES, "dies")                               \
+    X(SIM_STOPS, "stops for ever")                    \
+    X(SIM_PAUSES, "stops for a while")                \
+    X(SIM_SLOW, "is slow")                            \
+    X(SIM_LOSES, "loses a message")                   \
+    X(SIM_CUTS, "has its host's link cut")            \
+    X(SIM_CLOCK_JUMPS, "has its host's clock jump")   \
+    X(SIM_SIGNAL, "is told to stop")                  \
+    X(SIM_SIGNAL_ALL, "is told to stop, as are all")  \
+    X(SIM_NO_MEMORY, "gets no memory, once")          \
+    X(SIM_DISK_FULL, "finds the disk full")           \
+    X(SIM_DISK_FAILS, "finds the disk failing, once") \
+    X(SIM_POWER_CUT, "loses power, as do all")        \
+    X(SIM_NAN, "has a gradient that is not a number") \
+    X(SIM_FLIP, "has a bit of a weight flipped")
 #define SIM_FAULT_ENUM(constant, name) constant,
 enum sim_fault_kind { SIM_FAULT_LIST(SIM_FAULT_ENUM) SIM_N_FAULT_KINDS };
 
@@ -48,7 +58,9 @@ struct sim_fault {
     enum sim_fault_kind kind;
     int rank, peer;
     double at;      /* which part of the rank's points come before it */
-    double seconds; /* of a pause, or of each point of a slow rank */
+    double seconds; /* of a pause, of a cut, of a jump, of each point of a slow rank; 0: for ever */
+    bool both_ways; /* a cut */
+    uint64_t step;  /* of what is put into a step (train/watch/inject.h) */
     bool off;       /* left out, to see whether the run still fails */
 };
 
@@ -57,6 +69,8 @@ struct sim_plan {
     int n_ranks, n_hosts;
     int hosts[SIM_MAX_RANKS];
     bool eager;          /* a send is done before its receive */
+    bool exact;          /* the weights depend on the configuration alone */
+    int n_resumed;       /* ranks that go on */
     bool launcher_kills; /* a rank that dies takes all along, as under mpirun */
     struct dt_config config;
     struct sim_fault faults[SIM_MAX_FAULTS];

@@ -9,6 +9,7 @@
 #include "train/save/saver.h"
 #include "train/train.h"
 #include "train/trainer.h"
+#include "train/watch/inject.h"
 #include "train/watch/watch.h"
 
 /* ---- configurations as one word: all ranks have the plan's */
@@ -52,19 +53,46 @@ static enum dt_status hear(void *context, struct dt_event *event)
         sim_trace("step %llu", (unsigned long long)event->step->step);
     } else if (event->kind == DT_EVENT_END) {
         snprintf(sim.digest, sizeof sim.digest, "%s", event->end->weights);
+    } else if (event->kind == DT_EVENT_RUN) {
+        const char *name = strstr(event->run->resumed_from, "step-");
+        sim.resumed_step = name != NULL ? strtoull(name + 5, NULL, 10) : 0;
+        sim_trace("begins after step %llu", (unsigned long long)sim.resumed_step);
     } else if (event->kind == DT_EVENT_WARNING) {
         sim_trace("warns: %s", event->warning);
     }
     return DT_OK;
 }
 
+/* Faults that the trainer itself can put into its steps. */
+static struct dt_faults faults_of_steps(void)
+{
+    struct dt_faults faults = {.n = 0};
+    for (int i = 0; i < sim.plan->n_faults && sim.faulty; i++) {
+        const struct sim_fault *fault = &sim.plan->faults[i];
+        if (!fault->off && (fault->kind == SIM_NAN || fault->kind == SIM_FLIP)) {
+            sim.struck[i] = true;
+            faults.faults[faults.n++] =
+                (struct dt_fault){.kind = fault->kind == SIM_NAN ? DT_FAULT_NAN : DT_FAULT_FLIP,
+                                  .rank = fault->rank,
+                                  .first_step = fault->step,
+                                  .last_step = fault->step,
+                                  .tensor = "fc2.weight",
+                                  .text = "fault"};
+        }
+    }
+    return faults;
+}
+
 static enum dt_status train(struct dt_world *world)
 {
+    const struct dt_faults faults = faults_of_steps();
     const struct dt_config *config = &sim.plan->config;
     struct dt_folder_saver saver = {
         .saver = {.ops = &dt_folder_saver_ops}, .run_dir = sim.run_dir, .resume = sim.resume};
-    const struct dt_train_options options = {
-        .format = &format, .parts = &dt_all_parts, .saver = &saver.saver};
+    const struct dt_train_options options = {.format = &format,
+                                             .parts = &dt_all_parts,
+                                             .saver = &saver.saver,
+                                             .watch = {dt_watch_all, &faults}};
     world->comm->timeout_s = config->timeout_s;
     return dt_train(world, config, &options, &(struct dt_emitter){.emit = hear});
 }

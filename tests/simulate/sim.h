@@ -53,6 +53,7 @@ struct sim_rank {
     bool leaves;                    /* its training has ended, one way or the other */
     bool finalizes;                 /* waits in MPI_Finalize */
     int signal;                     /* it was asked to stop, or 0 */
+    bool no_memory;                 /* for it when it asks next */
     char error[DT_ERROR_TEXT_SIZE]; /* of dt_error, while another rank runs */
     bool error_agreed;
     ucontext_t context;
@@ -81,9 +82,11 @@ struct sim {
     char wrong[512]; /* what the simulated system found to be against its rules; or "" */
     char run_dir[256];
     bool faulty, resume;
-    char digest[64];          /* of the last weights; "": the run did not come so far */
-    uint64_t saved_step;      /* of the newest checkpoint that was announced; 0: none */
-    uint64_t n_save_failures; /* announced */
+    char digest[64];                 /* of the last weights; "": the run did not come so far */
+    uint64_t saved_step;             /* of the newest checkpoint that was announced; 0: none */
+    uint64_t n_save_failures;        /* announced */
+    uint64_t resumed_step;           /* of the checkpoint that the run began with; 0: none */
+    uint64_t jump_ns[SIM_MAX_HOSTS]; /* how far each host's clock is before the simulation's */
 };
 extern struct sim sim;
 
@@ -132,6 +135,7 @@ void sim_rank_main(void);
 
 /* ---- check.c: false, with the text, if something is wrong: after a run without faults, or that is
  * resumed; after one with faults */
+bool sim_is_refused(const struct sim_plan *plan); /* a configuration that cannot be served */
 bool sim_check_clean(const struct sim_plan *plan, char *text, size_t n_text);
 bool sim_check_faulty(const struct sim_plan *plan, char *text, size_t n_text);
 

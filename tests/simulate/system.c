@@ -31,8 +31,9 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *out)
     }
     rank->time_ns += 50;
     sim_point("a look at the clock");
-    out->tv_sec = (time_t)(rank->time_ns / SIM_S);
-    out->tv_nsec = (long)(rank->time_ns % SIM_S);
+    const uint64_t ns = rank->time_ns + sim.jump_ns[rank->host];
+    out->tv_sec = (time_t)(ns / SIM_S);
+    out->tv_nsec = (long)(ns % SIM_S);
     return 0;
 }
 
@@ -150,7 +151,13 @@ void sim_free(void *memory)
 static bool fails(void)
 {
     sim_point("memory asked for");
-    return false;
+    const bool none = sim.now != NULL && sim.now->no_memory;
+    if (none) {
+        sim.now->no_memory = false;
+        sim_trace("gets no memory");
+    }
+    errno = none ? ENOMEM : errno;
+    return none;
 }
 
 void *__wrap_malloc(size_t n);
