@@ -321,6 +321,7 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
     if (options->watch.open != NULL) {
         DT_TRY(options->watch.open(options->watch.context, t, run->emitter));
     }
+    run->saver = options->saver; /* to be closed from here on */
     DT_TRY(run->saver != NULL ? run->saver->ops->open(run->saver, t, run->emitter) : DT_OK);
     DT_TRY(t->config.dist.broadcast ? dt_strategy_broadcast(t->strategy) : DT_OK);
     return tell_start(run);
@@ -384,7 +385,6 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
     DT_TRY(dt_world_alloc(world, 1, sizeof *run, "a run", (void **)&run));
     run->start_s = dt_clock_s();
     run->emitter = emitter;
-    run->saver = options->saver;
     const struct dt_config c = adjusted(config);
     enum dt_status s = dt_trainer_open(world, &c, options->format, options->parts, &run->trainer);
     if (s == DT_OK) {
