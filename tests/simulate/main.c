@@ -1,4 +1,5 @@
 /* simulate SEED [--count N] [--trace]: runs seeds; a failing one is told with its trace. */
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -66,6 +67,11 @@ static void remove_run(void)
 /* What a process leaves to the kernel. */
 static void clean_up(void)
 {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            sim_wrong("a rank has closed file %d, which is not its own", fd);
+        }
+    }
     sim_memory_end();
     close_range(STDERR_FILENO + 1, ~0U, 0);
 }
@@ -125,7 +131,10 @@ static bool run_plan(struct sim_plan *plan, char *text, size_t n_text)
     }
     clean_up();
     remove_run();
-    return right;
+    if (right && sim.wrong[0] != '\0') {
+        snprintf(text, n_text, "%s", sim.wrong);
+    }
+    return right && sim.wrong[0] == '\0';
 }
 
 static bool run_seed(uint64_t seed)
