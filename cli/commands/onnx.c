@@ -152,7 +152,7 @@ static void add_activation(struct builder *b, const struct dt_block *block)
                                   [DT_ACTIVATION_SIGMOID] = "Sigmoid"};
     char suffix[16];
     if (block->activation != DT_ACTIVATION_NONE) {
-        snprintf(suffix, sizeof suffix, ".%s", dt_activation_name(block->activation));
+        snprintf(suffix, sizeof suffix, ".%s", dt_activation_names[block->activation]);
         add_node(b, types[block->activation], block->name, suffix);
     }
 }
