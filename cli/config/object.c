@@ -138,19 +138,27 @@ static void suggest_key(const struct dt_config_object *o, const char *group, con
     }
 }
 
+/* The first key at this path, or in the group of this path; NULL: neither. */
+static const struct dt_key *key_at(const struct dt_config_object *o, const char *path)
+{
+    const size_t n = strlen(path);
+    for (int i = 0; i < o->list.n; i++) {
+        const char *key = o->list.keys[i].path;
+        if (strncmp(key, path, n) == 0 && (key[n] == '\0' || key[n] == '.')) {
+            return &o->list.keys[i];
+        }
+    }
+    return NULL;
+}
+
 /* A value in place of the group `path`: what is meant is most often its first key, such as
  * train.optimizer.type. */
 static enum dt_status no_group(const struct dt_config_object *o, const char *path,
                                const cJSON *item)
 {
     char cure[DT_CONFIG_PATH_SIZE + 80];
-    const size_t n = strlen(path);
-    int i = 0;
-    while (!(strncmp(o->list.keys[i].path, path, n) == 0 && o->list.keys[i].path[n] == '.')) {
-        i++;
-    }
     char *value = cJSON_PrintUnformatted(item);
-    snprintf(cure, sizeof cure, " (say %s=%.40s, or write it in braces)", o->list.keys[i].path,
+    snprintf(cure, sizeof cure, " (say %s=%.40s, or write it in braces)", key_at(o, path)->path,
              cJSON_IsString(item) ? item->valuestring
              : value != NULL      ? value
                                   : "VALUE");
@@ -206,20 +214,6 @@ static enum dt_status unknown_key(const struct dt_config_object *o, const char *
                            o->owner == NULL ? "the keys here are: " : " has the keys: ", keys);
 }
 
-enum role { ROLE_NONE, ROLE_KEY, ROLE_GROUP };
-
-static enum role role_of(const struct dt_config_object *o, const char *path)
-{
-    const size_t n = strlen(path);
-    for (int i = 0; i < o->list.n; i++) {
-        const char *key = o->list.keys[i].path;
-        if (strncmp(key, path, n) == 0 && (key[n] == '\0' || key[n] == '.')) {
-            return key[n] == '\0' ? ROLE_KEY : ROLE_GROUP;
-        }
-    }
-    return ROLE_NONE;
-}
-
 /* Keys that are no settings: a layer's type, read before; "$schema", which editors want at the top.
  */
 static bool is_extra(const struct dt_config_object *o, const char *group, const char *name)
@@ -236,14 +230,14 @@ static enum dt_status check_members(const struct dt_config_object *o, const cJSO
         const int n = snprintf(path, sizeof path - 1, "%s%s", group, member->string);
         const bool fits = n > 0 && (size_t)n < sizeof path - 1 && member->string[0] != '\0' &&
                           strchr(member->string, '.') == NULL;
-        const enum role role = fits ? role_of(o, path) : ROLE_NONE;
-        if (role == ROLE_NONE && !is_extra(o, group, member->string)) {
+        const struct dt_key *key = fits ? key_at(o, path) : NULL;
+        if (key == NULL && !is_extra(o, group, member->string)) {
             return unknown_key(o, group, member->string);
         }
         if (cJSON_GetObjectItemCaseSensitive(item, member->string) != member) {
             return dt_config_error(&o->source, path, "the key is given twice (remove one)");
         }
-        if (role == ROLE_GROUP) {
+        if (key != NULL && key->path[n] == '.') {
             if (!cJSON_IsObject(member)) {
                 return no_group(o, path, member);
             }

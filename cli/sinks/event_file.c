@@ -102,7 +102,7 @@ static enum dt_status open_in(int folder, const char *path, FILE **out)
     return DT_OK;
 }
 
-enum dt_status dt_event_file_open(const struct dt_run_dir *run, struct dt_event_file *out)
+enum dt_status dt_event_file_open(const struct dt_run_dir *run, FILE **out)
 {
     char path[DT_PATH_SIZE + 16];
     snprintf(path, sizeof path, "%s/" FOLDER, run->path);
@@ -113,17 +113,9 @@ enum dt_status dt_event_file_open(const struct dt_run_dir *run, struct dt_event_
     if (folder < 0) {
         return dt_error_errno(DT_CANT_CREATE, "%s", path);
     }
-    const enum dt_status s = open_in(folder, path, &out->file);
+    const enum dt_status s = open_in(folder, path, out);
     close(folder);
     return s;
-}
-
-void dt_event_file_close(struct dt_event_file *file)
-{
-    if (file->file != NULL) {
-        fclose(file->file);
-    }
-    file->file = NULL;
 }
 
 /* ---- records */
@@ -141,13 +133,12 @@ static uint32_t checksum(const void *bytes, size_t n)
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-bool dt_event_file_put(struct dt_event_file *file, const void *bytes, size_t n)
+bool dt_event_file_put(FILE *file, const void *bytes, size_t n)
 {
     uint8_t head[12], tail[4];
     put_little(head, 8, n);
     put_little(head + 8, 4, checksum(head, 8));
     put_little(tail, 4, checksum(bytes, n));
-    return fwrite(head, 1, sizeof head, file->file) == sizeof head &&
-           fwrite(bytes, 1, n, file->file) == n &&
-           fwrite(tail, 1, sizeof tail, file->file) == sizeof tail && fflush(file->file) == 0;
+    return fwrite(head, 1, sizeof head, file) == sizeof head && fwrite(bytes, 1, n, file) == n &&
+           fwrite(tail, 1, sizeof tail, file) == sizeof tail && fflush(file) == 0;
 }

@@ -10,19 +10,14 @@
 
 #include "train/save/run_dir.h"
 
-struct dt_event_file {
-    FILE *file; /* NULL: not open */
-};
-
 /* Creates the folder, if need be, and a new file in it, whose name sorts behind those of earlier
  * starts, as readers go through them, whatever the clock says. Follows no link. DT_CANT_CREATE,
  * DT_NO_MEMORY; a failed open owes nothing. */
-enum dt_status dt_event_file_open(const struct dt_run_dir *run, struct dt_event_file *out);
-void dt_event_file_close(struct dt_event_file *file); /* a zeroed one is fine */
+enum dt_status dt_event_file_open(const struct dt_run_dir *run, FILE **out);
 
 /* Appends a record, and hands it to the system at once: what was put is there when the program is
  * killed. Allocates nothing. False, with errno: it is not whole, and nothing may follow it. */
-bool dt_event_file_put(struct dt_event_file *file, const void *bytes, size_t n);
+bool dt_event_file_put(FILE *file, const void *bytes, size_t n);
 
 /* CRC-32C (Castagnoli's polynomial), which zlib has not got, of n bytes: the checksum of records.
  * "123456789" has 0xE3069283. */

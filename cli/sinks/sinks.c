@@ -59,5 +59,7 @@ void dt_sinks_close(struct dt_sinks *sinks)
 {
     dt_progress_clear(&sinks->progress);
     dt_metrics_close(&sinks->files);
-    dt_event_file_close(&sinks->events.file);
+    if (sinks->events != NULL) {
+        fclose(sinks->events);
+    }
 }

@@ -25,11 +25,9 @@ struct dt_sinks {
     struct dt_folder_event folder;
     struct dt_progress progress;
     struct dt_metrics_files files;
-    struct {
-        struct dt_event_file file; /* open while there is more to tell */
-        bool failed; /* some could not be written: reported once, and the run ends with DT_IO */
-    } events;
-    double position_s;    /* when the step was written last */
+    FILE *events;       /* open while TensorBoard has more to be told */
+    bool events_failed; /* some could not be written: reported once, and the run ends with DT_IO */
+    double position_s;  /* when the step was written last */
     bool timeline_failed; /* trace.json was not written: said once, and the run ends with DT_IO
                            */
 };

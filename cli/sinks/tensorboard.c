@@ -27,8 +27,9 @@ static double now_s(void)
 /* Nothing can follow a record that is not whole; it is reported once. */
 static void give_up(struct dt_sinks *sinks, int error)
 {
-    dt_event_file_close(&sinks->events.file);
-    sinks->events.failed = true;
+    fclose(sinks->events);
+    sinks->events = NULL;
+    sinks->events_failed = true;
     dt_text_print(stderr,
                   "dtrain: warning: %s/tensorboard: %s (training goes on, without more events)",
                   sinks->folder.dir->path, strerror(error));
@@ -46,7 +47,7 @@ static void put(struct dt_sinks *sinks, Tensorboard__Event *event, uint64_t step
         return;
     }
     tensorboard__event__pack(event, bytes);
-    if (!dt_event_file_put(&sinks->events.file, bytes, n)) {
+    if (!dt_event_file_put(sinks->events, bytes, n)) {
         give_up(sinks, errno);
     }
     if (bytes != small) {
@@ -185,7 +186,7 @@ static void put_histogram(struct dt_sinks *sinks, const char *what, const struct
 static void put_histograms(struct dt_sinks *sinks, const char *what, const struct dt_model *model,
                            const float *arena, double scale, uint64_t step)
 {
-    for (int i = 0; i < model->n_params && arena != NULL && !sinks->events.failed; i++) {
+    for (int i = 0; i < model->n_params && arena != NULL && !sinks->events_failed; i++) {
         put_histogram(sinks, what, &model->params[i], arena, scale, step);
     }
 }
@@ -324,7 +325,7 @@ static void put_inside(struct dt_sinks *sinks, const struct dt_inspection *insid
     put_histograms(sinks, "weights", inside->model, inside->weights, 1, step);
     put_histograms(sinks, "gradients", inside->model, inside->gradients, 1 / inside->n_samples,
                    step);
-    if (inside->confusion != NULL && !sinks->events.failed) {
+    if (inside->confusion != NULL && !sinks->events_failed) {
         put_confusion(sinks, inside->model->n_outputs, inside->confusion, step);
     }
 }
@@ -342,7 +343,7 @@ static void put_start(struct dt_sinks *sinks, uint64_t step)
     start.status = TENSORBOARD__SESSION_LOG__SESSION_STATUS__START;
     event.what_case = TENSORBOARD__EVENT__WHAT_SESSION_LOG;
     event.session_log = &start;
-    if (!sinks->events.failed) {
+    if (!sinks->events_failed) {
         put(sinks, &event, step + 1);
     }
 }
@@ -352,7 +353,7 @@ static enum dt_status begin(struct dt_sinks *sinks, const struct dt_event *event
     if (!sinks->folder.config->tensorboard || event->status != DT_OK) {
         return DT_OK;
     }
-    DT_TRY(dt_event_file_open(sinks->folder.dir, &sinks->events.file));
+    DT_TRY(dt_event_file_open(sinks->folder.dir, &sinks->events));
     put_start(sinks, event->run->step);
     return DT_OK;
 }
@@ -361,14 +362,14 @@ static void put_epoch(struct dt_sinks *sinks, const struct dt_event *event)
 {
     const struct dt_epoch_event *epoch = event->epoch;
     put_scalars(sinks, &dt_epoch_fields, event, epoch->step);
-    if (epoch->inside != NULL && !sinks->events.failed) {
+    if (epoch->inside != NULL && !sinks->events_failed) {
         put_inside(sinks, epoch->inside, epoch->step);
     }
 }
 
 static enum dt_status check_events(const struct dt_sinks *sinks, enum dt_status status)
 {
-    if (status != DT_OK || !sinks->events.failed) {
+    if (status != DT_OK || !sinks->events_failed) {
         return DT_OK;
     }
     return dt_error(
@@ -385,11 +386,26 @@ enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event
     if (event->kind == DT_EVENT_END) {
         return check_events(sinks, event->status);
     }
-    if (event->kind == DT_EVENT_STEP && sinks->events.file.file != NULL && event->step->recorded) {
+    if (event->kind == DT_EVENT_STEP && sinks->events != NULL && event->step->recorded) {
         put_scalars(sinks, &dt_step_fields, event, event->step->step);
     }
-    if (event->kind == DT_EVENT_EPOCH && sinks->events.file.file != NULL) {
+    if (event->kind == DT_EVENT_EPOCH && sinks->events != NULL) {
         put_epoch(sinks, event);
     }
+    return DT_OK;
+}
+
+/* ---- the library */
+
+const char *dt_protobuf_library(void)
+{
+    static char text[32];
+    snprintf(text, sizeof text, "protobuf-c %s", protobuf_c_version());
+    return text;
+}
+
+enum dt_status dt_protobuf_check(const char *what)
+{
+    (void)what;
     return DT_OK;
 }
