@@ -1,7 +1,7 @@
 /* dt_config_to_json of cli/config/config.h: from the schema, so that nothing can be left out. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/config/schema.h"
 
@@ -159,21 +159,18 @@ static int write_group(FILE *out, const struct dt_key *keys, int n, size_t n_pre
     return i;
 }
 
-char *dt_config_to_json(const struct dt_config *config)
+/* A dt_file_put_fn. */
+static void write_config(FILE *out, const void *config)
 {
     const struct dt_key_list list = dt_config_keys();
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out == NULL) {
-        return NULL;
-    }
     write_group(out, list.keys, list.n, 0, 0, config);
     fputc('\n', out);
-    const bool failed = ferror(out) != 0;
-    if (fclose(out) != 0 || failed) {
-        free(text);
-        return NULL;
-    }
+}
+
+char *dt_config_to_json(const struct dt_config *config)
+{
+    char *text = NULL;
+    size_t n = 0;
+    (void)dt_file_collect("the configuration", write_config, config, &text, &n);
     return text;
 }

@@ -3,9 +3,9 @@
  */
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/config/config.h"
 #include "cli/manual/manual.h"
 #include "cli/sinks/fields.h"
@@ -88,25 +88,11 @@ static const struct file pages[] = {
     {NULL, NULL},
 };
 
-static bool write_file(const char *folder, const struct file *file)
+/* A dt_file_put_fn. */
+static void put_file(FILE *out, const void *context)
 {
-    char path[4096];
-    char *text = NULL;
-    size_t n = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, file->path);
-    FILE *memory = open_memstream(&text, &n); /* some read the file that they write */
-    if (memory != NULL) {
-        file->write(memory);
-        fclose(memory);
-    }
-    FILE *out = text != NULL ? fopen(path, "w") : NULL;
-    bool done = out != NULL && fwrite(text, 1, n, out) == n;
-    done = out != NULL && fclose(out) == 0 && done;
-    if (!done) {
-        perror(path);
-    }
-    free(text);
-    return done;
+    const struct file *file = context;
+    file->write(out);
 }
 
 int main(int argc, char **argv)
@@ -117,9 +103,12 @@ int main(int argc, char **argv)
         return DT_USAGE;
     }
     for (const struct file *file = manual ? pages : files; file->path != NULL; file++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", argv[argc - 1], file->path);
         if (strcmp(argv[1], "--list") == 0) {
             puts(file->path);
-        } else if (!write_file(argv[argc - 1], file)) {
+        } else if (dt_file_print(path, put_file, file) != DT_OK) { /* some read what they write */
+            fprintf(stderr, "%s\n", dt_error_text());
             return DT_IO;
         }
     }
