@@ -37,37 +37,27 @@ static enum dt_status evaluate(struct dt_evaluator *evaluator, struct dt_learned
                                    : dt_error(DT_CONFIG, "%s", out->why_not);
 }
 
-static enum dt_status ask(struct dt_world *world, struct dt_inference *inference, const char *data,
-                          struct dt_learned *out)
+static enum dt_status find(const struct dt_record *r, const char *data, struct dt_learned *out)
 {
+    struct dt_world alone = {.size = 1, .local_size = 1};
+    struct dt_inference inference = {0};
     struct dt_evaluator evaluator = {0};
-    DT_TRY(dt_load_data_dir(&inference->config.data, data));
-    DT_TRY(dt_evaluator_open(world, &inference->config.data, inference->network, &evaluator));
-    const enum dt_status s = evaluate(&evaluator, out);
+    char path[DT_CHECKPOINT_PATH_SIZE];
+    const struct dt_trained from = {.file = path};
+    enum dt_status s;
+    DT_TRY(find_checkpoint(r, path));
+    DT_TRY(dt_comm_open_self(&alone.comm));
+    DT_TRY_GOTO(s, dt_inference_open(&alone, &from, 1, BATCH, &inference), out);
+    struct dt_data_spec *spec = &inference.config.data;
+    DT_TRY_GOTO(s, dt_load_data_dir(spec, data), out);
+    DT_TRY_GOTO(s, dt_evaluator_open(&alone, spec, inference.network, &evaluator), out);
+    s = evaluate(&evaluator, out);
     if (s != DT_OK) {
         dt_learned_close(out);
     }
     dt_evaluator_close(&evaluator);
-    return s;
-}
-
-static enum dt_status find_alone(struct dt_world *alone, const struct dt_record *r,
-                                 const char *data, struct dt_learned *out)
-{
-    struct dt_inference inference;
-    char path[DT_CHECKPOINT_PATH_SIZE];
-    DT_TRY(find_checkpoint(r, path));
-    DT_TRY(dt_inference_open(alone, &(struct dt_trained){.file = path}, 1, BATCH, &inference));
-    const enum dt_status s = ask(alone, &inference, data, out);
+out:
     dt_inference_close(&inference);
-    return s;
-}
-
-static enum dt_status find(const struct dt_record *r, const char *data, struct dt_learned *out)
-{
-    struct dt_world alone = {.size = 1, .local_size = 1};
-    DT_TRY(dt_comm_open_self(&alone.comm));
-    const enum dt_status s = find_alone(&alone, r, data, out);
     dt_comm_close(alone.comm);
     return s;
 }

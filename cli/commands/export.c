@@ -34,26 +34,22 @@ static enum dt_status write_onnx(const struct dt_config *config, const struct dt
     return s;
 }
 
-static enum dt_status export_weights(const struct dt_config *config, const struct dt_model *model,
-                                     const struct dt_checkpoint_file *file, const char *path)
-{
-    float *arena = calloc(model->arena_elems, sizeof *arena);
-    if (arena == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for the weights");
-    }
-    enum dt_status s = dt_checkpoint_get(file, model, arena, 0, NULL);
-    s = s == DT_OK ? write_onnx(config, model, arena, path) : s;
-    free(arena);
-    return s;
-}
-
 static enum dt_status export_onnx(const struct dt_trained *from, const char *path)
 {
     struct dt_checkpoint_file file = {0};
     struct dt_config config;
     struct dt_model model;
-    enum dt_status s = dt_trained_open(from, &config, &model, &file);
-    s = s == DT_OK ? export_weights(&config, &model, &file, path) : s;
+    float *arena = NULL;
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_trained_open(from, &config, &model, &file), out);
+    arena = calloc(model.arena_elems, sizeof *arena);
+    DT_TRY_GOTO(s,
+                arena != NULL ? dt_checkpoint_get(&file, &model, arena, 0, NULL)
+                              : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
+                out);
+    s = write_onnx(&config, &model, arena, path);
+out:
+    free(arena);
     dt_checkpoint_close(&file);
     return s;
 }
