@@ -59,7 +59,7 @@ static bool has_baseline(void)
 }
 
 /* Best first. */
-static const struct {
+static const struct isa {
     const char *name;
     const struct dt_cpu_kernels *kernels; /* NULL: not in this build */
     bool (*supported)(void);
@@ -69,73 +69,75 @@ static const struct {
     {"baseline", &dt_cpu_kernels_baseline, has_baseline},
 };
 
-static bool is_usable(int i)
+static bool is_usable(const struct isa *isa)
 {
-    return isas[i].kernels != NULL && isas[i].supported();
+    return isa->kernels != NULL && isa->supported();
 }
 
 int dt_cpu_isa_list(const char *names[DT_CPU_MAX_ISAS])
 {
     int n = 0;
     for (int i = 0; i < DT_CPU_MAX_ISAS; i++) {
-        if (is_usable(i)) {
+        if (is_usable(&isas[i])) {
             names[n++] = isas[i].name;
         }
     }
     return n;
 }
 
-static const struct dt_cpu_kernels *best(void)
+static const struct isa *find(const char *name)
 {
-    for (int i = 0; i < DT_CPU_MAX_ISAS - 1; i++) {
-        if (is_usable(i)) {
-            return isas[i].kernels;
+    for (int i = 0; i < DT_CPU_MAX_ISAS; i++) {
+        if (strcmp(name, isas[i].name) == 0) {
+            return &isas[i];
         }
     }
-    return isas[DT_CPU_MAX_ISAS - 1].kernels;
+    return NULL;
+}
+
+static const struct isa *best(void)
+{
+    const char *names[DT_CPU_MAX_ISAS];
+    dt_cpu_isa_list(names);
+    return find(names[0]);
+}
+
+/* The value of DTRAIN_ISA; NULL: none is wanted. */
+static const char *wanted_name(void)
+{
+    const char *name = getenv("DTRAIN_ISA");
+    return name != NULL && name[0] != '\0' ? name : NULL;
 }
 
 enum dt_status dt_cpu_isa_choose(const struct dt_cpu_kernels **out)
 {
-    const char *wanted = getenv("DTRAIN_ISA");
-    if (wanted == NULL || wanted[0] == '\0') {
-        *out = best();
-        return DT_OK;
+    const char *name = wanted_name();
+    const struct isa *isa = name != NULL ? find(name) : best();
+    if (isa == NULL) {
+        return dt_error(DT_CONFIG,
+                        "DTRAIN_ISA=%s: no such instruction set (use x86-64-v4, x86-64-v3 or "
+                        "baseline, or unset it)",
+                        name);
     }
-    for (int i = 0; i < DT_CPU_MAX_ISAS; i++) {
-        if (strcmp(wanted, isas[i].name) != 0) {
-            continue;
-        }
-        if (!isas[i].supported()) {
-            return dt_error(
-                DT_UNAVAILABLE,
-                "DTRAIN_ISA=%s: this processor does not have it (the best it has is %s)", wanted,
-                best()->isa);
-        }
-        if (isas[i].kernels == NULL) {
-            return dt_error(DT_UNAVAILABLE,
-                            "DTRAIN_ISA=%s: this build does not have it (build with "
-                            "-DDTRAIN_ISAS=all)",
-                            wanted);
-        }
-        *out = isas[i].kernels;
-        return DT_OK;
+    if (!isa->supported()) {
+        return dt_error(DT_UNAVAILABLE,
+                        "DTRAIN_ISA=%s: this processor does not have it (the best it has is %s)",
+                        name, best()->name);
     }
-    return dt_error(DT_CONFIG,
-                    "DTRAIN_ISA=%s: no such instruction set (use x86-64-v4, x86-64-v3 or baseline, "
-                    "or unset it)",
-                    wanted);
+    if (isa->kernels == NULL) {
+        return dt_error(DT_UNAVAILABLE,
+                        "DTRAIN_ISA=%s: this build does not have it (build with -DDTRAIN_ISAS=all)",
+                        name);
+    }
+    *out = isa->kernels;
+    return DT_OK;
 }
 
 const char *dt_cpu_isa(void)
 {
-    const char *wanted = getenv("DTRAIN_ISA");
-    for (int i = 0; wanted != NULL && i < DT_CPU_MAX_ISAS; i++) {
-        if (strcmp(wanted, isas[i].name) == 0 && is_usable(i)) {
-            return isas[i].name;
-        }
-    }
-    return best()->isa;
+    const char *name = wanted_name();
+    const struct isa *isa = name != NULL ? find(name) : NULL;
+    return isa != NULL && is_usable(isa) ? isa->name : best()->name;
 }
 
 #if defined(DT_CPU_HAS_AMX)

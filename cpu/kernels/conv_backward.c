@@ -187,6 +187,16 @@ struct data_row {
     int32_t x_begin, x_step; /* the first window's place in x, and the distance to the next */
 };
 
+/* Repeats a statement for the first R rows, S columns and V vectors of a patch. */
+#define EACH_SUM(R, S, V, statement) \
+    UNROLLED(r, R) {                 \
+        UNROLLED(s, S) {             \
+            UNROLLED(v, V) {         \
+                statement;           \
+            }                        \
+        }                            \
+    }
+
 /* Columns [begin, S) of the patch's windows. */
 ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin,
                                 const struct data_row *d, const float *dx,
@@ -206,21 +216,14 @@ ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin
 }
 
 ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const struct data_row *d,
-                                 float *dx, vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
-{
-    UNROLLED(r, R) {
-        UNROLLED(s, S) {
-            UNROLLED(v, V) {
-                store(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL, sum[r][s][v]);
-            }
-        }
-    }
-}
+                                 float *dx, vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS]){
+    EACH_SUM(R, S, V,
+             store(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL, sum[r][s][v]))}
 
 /* Adds a position's survivors to the patch's window there. */
-ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bool listing,
-                                 const struct data_row *d, int q,
-                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+ALWAYS_INLINE
+    void add_survivors(const int R, const int S, const int V, const bool listing,
+                       const struct data_row *d, int q, vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
 {
     const uint64_t *word = d->word + (size_t)q * (size_t)d->n_words, *end = word + d->n_words;
     const float *value = d->value + d->value_at[q], *weights = d->weight;
@@ -232,13 +235,7 @@ ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bo
             const size_t k = (size_t)__builtin_ctzll(bits);
             const float g = value[k] * d->scale, *weight = weights + k * (size_t)(R * S * V * VL);
             KEEP_ADDRESS(weight);
-            UNROLLED(r, R) {
-                UNROLLED(s, S) {
-                    UNROLLED(v, V) {
-                        sum[r][s][v] += g * load(weight + ((r * S + s) * V + v) * VL);
-                    }
-                }
-            }
+            EACH_SUM(R, S, V, sum[r][s][v] += g * load(weight + ((r * S + s) * V + v) * VL))
             if (listing) {
                 *list[k]++ = (struct dt_entry){x_at, g};
             }
@@ -256,14 +253,7 @@ ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool l
         load_columns(R, S, V, S - 1, d, dx, sum);
         add_survivors(R, S, V, listing, d, q, sum);
         store_columns(R, 1, V, d, dx, sum);
-        UNROLLED(r, R) {
-            UNROLL
-            for (int s = 1; s < S; s++) {
-                UNROLLED(v, V) {
-                    sum[r][s - 1][v] = sum[r][s][v];
-                }
-            }
-        }
+        EACH_SUM(R, S - 1, V, sum[r][s][v] = sum[r][s + 1][v])
     }
     store_columns(R, S - 1, V, d, dx, sum);
 }
@@ -407,15 +397,7 @@ ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct 
     if (entry == end) {
         return;
     }
-#define EACH_SUM(statement)  \
-    UNROLLED(r, R) {         \
-        UNROLLED(s, S) {     \
-            UNROLLED(v, V) { \
-                statement;   \
-            }                \
-        }                    \
-    }
-    EACH_SUM(sum[r][s][v] = load(dw + ((r * S + s) * V + v) * VL))
+    EACH_SUM(R, S, V, sum[r][s][v] = load(dw + ((r * S + s) * V + v) * VL))
     for (; entry < end; entry++) {
         const float *from = x + entry->index, g = entry->value;
         bias += g;
@@ -429,7 +411,7 @@ ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct 
             }
         }
     }
-    EACH_SUM(store(dw + ((r * S + s) * V + v) * VL, sum[r][s][v]))
+    EACH_SUM(R, S, V, store(dw + ((r * S + s) * V + v) * VL, sum[r][s][v]))
     *db += bias;
 }
 

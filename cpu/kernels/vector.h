@@ -131,25 +131,12 @@ ALWAYS_INLINE vu multiply_even(vu a, uint32_t factor)
 /* a[0] b[0] a[1] b[1] ..., from the first halves or from the second. */
 ALWAYS_INLINE vf interleave_low(vf a, vf b)
 {
-#if VL == 16
-    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-#elif VL == 8
-    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-#else
-    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
-#endif
+    return shuffle(a, b, (lane_numbers() >> 1) + (lane_numbers() & 1) * VL);
 }
 
 ALWAYS_INLINE vf interleave_high(vf a, vf b)
 {
-#if VL == 16
-    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                                   31);
-#elif VL == 8
-    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-#else
-    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
-#endif
+    return shuffle(a, b, (lane_numbers() >> 1) + (lane_numbers() & 1) * VL + VL / 2);
 }
 
 /* Transposes a square of vectors: lane j of row i becomes lane i of row j. Each round interleaves
