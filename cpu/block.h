@@ -6,8 +6,13 @@
 
 #include "cpu/kernels/bf16.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/memory.h"
 #include "cpu/threads.h"
+
+#define DT_READABLE_PAST_END 256 /* bytes after memory; kernels load whole vectors */
+
+/* Zeroed, 64-byte aligned, DT_READABLE_PAST_END readable past the end; for free(). NULL: out of
+ * memory. */
+void *dt_cpu_memory(size_t n_bytes);
 
 /* Images per slice: a convolution's backward pass sums their gradients, in one thread, before
  * adding them to the other slices'. A thirty-second of the largest batch: enough slices for many

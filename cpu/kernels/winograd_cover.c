@@ -18,16 +18,19 @@ static int quiet_gap(const struct dt_winograd *w)
     return w->out_h + KERNEL - 1 > w->h || w->out_w + KERNEL - 1 > w->w ? QUIET_BY_PADS : QUIET;
 }
 
+/* A vector of a pixel's channels from c on; zeros after the last one. */
+ALWAYS_INLINE vi channels(const size_t n_c, const float *pixel, size_t c)
+{
+    const vi all = (vi)load(pixel + c);
+    return n_c - c >= VL ? all : all & first_lanes((int)(n_c - c));
+}
+
 /* True if two pixels differ in their bits. */
 ALWAYS_INLINE bool differ(const size_t n_c, const float *a, const float *b)
 {
     vi difference = {0};
-    size_t c = 0;
-    for (; c + VL <= n_c; c += VL) {
-        difference |= (vi)load(a + c) ^ (vi)load(b + c);
-    }
-    if (c < n_c) {
-        difference |= ((vi)load(a + c) ^ (vi)load(b + c)) & first_lanes((int)(n_c - c));
+    for (size_t c = 0; c < n_c; c += VL) {
+        difference |= channels(n_c, a, c) ^ channels(n_c, b, c);
     }
     return lanes_with_bits(difference) != 0;
 }
@@ -82,27 +85,18 @@ const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float
 /* Lane by lane, the largest absolute value of a pixel's channels, and of `most`. */
 ALWAYS_INLINE vf largest(const size_t n_c, const float *pixel, vf most)
 {
-    const vi magnitude = (vi){0} + INT32_MAX;
-    size_t c = 0;
-    for (; c + VL <= n_c; c += VL) {
-        most = larger((vf)((vi)load(pixel + c) & magnitude), most);
-    }
-    if (c < n_c) {
-        most = larger((vf)((vi)load(pixel + c) & magnitude & first_lanes((int)(n_c - c))), most);
+    for (size_t c = 0; c < n_c; c += VL) {
+        most = larger((vf)(channels(n_c, pixel, c) & INT32_MAX), most);
     }
     return most;
 }
 
-/* True if a pixel has a nonzero channel; -0 counts as nonzero. */
+/* True if a pixel has a nonzero channel; -0 counts as zero. */
 ALWAYS_INLINE bool is_inked(const size_t n_c, const float *pixel)
 {
     vi any = {0};
-    size_t c = 0;
-    for (; c + VL <= n_c; c += VL) {
-        any |= (vi)load(pixel + c);
-    }
-    if (c < n_c) {
-        any |= (vi)load(pixel + c) & first_lanes((int)(n_c - c));
+    for (size_t c = 0; c < n_c; c += VL) {
+        any |= channels(n_c, pixel, c);
     }
     return lanes_with_bits(any & INT32_MAX) != 0;
 }
@@ -135,14 +129,9 @@ static float two_to(int biased)
 /* True if the absolute value of one of a pixel's channels reaches the limit. */
 ALWAYS_INLINE bool reaches(const size_t n_c, const float *pixel, float limit)
 {
-    const vi magnitude = (vi){0} + INT32_MAX;
     vi any = {0};
-    size_t c = 0;
-    for (; c + VL <= n_c; c += VL) {
-        any |= (vf)((vi)load(pixel + c) & magnitude) >= limit;
-    }
-    if (c < n_c) {
-        any |= (vf)((vi)load(pixel + c) & magnitude & first_lanes((int)(n_c - c))) >= limit;
+    for (size_t c = 0; c < n_c; c += VL) {
+        any |= (vf)(channels(n_c, pixel, c) & INT32_MAX) >= limit;
     }
     return lanes_with_bits(any) != 0;
 }

@@ -250,25 +250,6 @@ static void a_free_waits()
     CHECK(ran);
 }
 
-static void events_order_streams()
-{
-    const stream second;
-    const floats x;
-    const cudaStream_t first = new_stream();
-    const cudaEvent_t event = new_event();
-    OK(cudaStreamWaitEvent(second, event, 0)); /* not recorded: nothing to wait for */
-    OK(set(first, x, 1));
-    OK(cudaEventRecord(event, first));
-    OK(append(first, x, 9)); /* after the event: nothing waits for it */
-    OK(cudaStreamDestroy(first));
-    OK(cudaStreamWaitEvent(second, event, 0));
-    OK(cudaEventDestroy(event));
-    OK(append(second, x, 2));
-    CHECK_NEAR(first_of(second, x), 12, 0);
-    OK(cudaDeviceSynchronize());
-    CHECK_NEAR(first_of(second, x), 129, 0); /* a destroyed stream's work still runs */
-}
-
 static void looking_takes_a_step()
 {
     const stream stream;
@@ -456,7 +437,6 @@ static const fake_case rules[] = {
     {"pinned memory is read late", pinned_memory_is_read_late},
     {"work is late", work_is_late},
     {"a free waits", a_free_waits},
-    {"events order streams", events_order_streams},
     {"looking takes a step", looking_takes_a_step},
     {"a launch behind many others blocks", a_launch_behind_many_others_blocks},
     {"branches", branches},
