@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # How a job ends under mpirun: the exit code, one line of error however many ranks, no output lost, no process left.
-# Usage: test_exit_codes.sh MPIEXEC JOB_END LONE_FAILURE
+# Usage: test_exit_codes.sh MPIEXEC JOB_END LONE_FAILURE codes|signals: jobs that end by themselves, or are ended
+# shellcheck disable=SC2317 # functions that $part calls
 set -u
-mpiexec=$1 job=$2 lone_failure=$3
+mpiexec=$1 job=$2 lone_failure=$3 part=$4
 synthetic=$(cd "$(dirname "$0")/../../configs" && pwd)/synthetic.json
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -71,89 +72,95 @@ ended() {
     all_gone "${ranks[@]}" || fail "$1: processes are left"
 }
 
-expect 0 0 '' 4 all 0
-for code in 1 65 75 76 78; do
-    expect $code 1 'dtrain: the test wants it so' 4 all $code
-done
-expect 66 1 'dtrain: rank 3 (' 4 one 66
-expect 65 1 'dtrain: rank 1 (' 2 one 65
-expect 65 1 'dtrain: the test' 1 all 65
-expect 71 1 'dtrain: the test' 4 alone 71
-expect 74 1 'dtrain: the test' 4 again 74
-expect 71 1 'dtrain: rank 3 alone: the test' 4 wrong 71
-expect 70 1 'without dt_world_exit' 4 stray 0
-expect 3 1 'without dt_world_exit' 2 stray 3
-expect 76 1 '^dtrain: UCX, which connects the ranks, failed: endpoint 7 is gone (' 3 network
-export DTRAIN_TIMEOUT=2
-expect 76 1 "the last barrier stalled for 2 s: rank 3 has not arrived; it was last seen .* in 'data load'" 4 stall
-expect 76 1 "the last barrier stalled for 2 s: rank 1 has not arrived; it was last seen .* in 'data load'" 2 freeze
-expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 early
-expect 76 1 '^dtrain: MPI did not start within 2 s: rank 1 ([^)]*) ended before it began (' 2 early 0
-export DTRAIN_TIMEOUT=abc
-timeout 60 "$mpiexec" -np 4 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
-[ $? -eq 78 ] && [ "$(cat "$tmp/err")" = "dtrain: DTRAIN_TIMEOUT: expected seconds 2..3600, got 'abc'" ] || fail 'DTRAIN_TIMEOUT=abc'
-unset DTRAIN_TIMEOUT
-
-# A wrapper that closes the connection to the launcher.
-timeout 60 "$mpiexec" -np 3 bash -c 'eval "exec $PMI_FD>&-"; exec "$@"' wrapper "$job" all 0 >"$tmp/out" 2>"$tmp/err"
-got=$?
-[ $got -eq 78 ] || fail "PMI_FD closed: exit code $got, expected 78"
-[ "$(grep -cv '^$' "$tmp/err")" -eq 1 ] && grep -q '^dtrain: PMI_FD=[0-9]*: the connection to the launcher is closed (' "$tmp/err" ||
-    fail 'PMI_FD closed: not one clear line'
-
-# A rank that is stopped on its way out, when all others have left, ends in time and with the right code.
-for code in 0 65; do
-    timeout 60 "$mpiexec" -np 3 "$job" linger $code >"$tmp/out$code" 2>"$tmp/err$code" &
-    lingering[code]=$!
-done
-for code in 0 65; do
-    wait "${lingering[code]}"
-    got=$?
-    [ $got -eq $code ] || fail "a rank stopped on its way out: exit code $got, expected $code"
-done
-
-# dtrain itself, one rank of which fails in a step: its own word ends the job, and not the limit on the way out ("rank 2 alone").
-timeout 60 "$mpiexec" -np 3 "$lone_failure" --config "$synthetic" --run "$tmp/run" >"$tmp/out" 2>"$tmp/err"
-got=$?
-[ $got -eq 71 ] || fail "a lone failure: exit code $got, expected 71"
-grep '^dtrain: ' "$tmp/err" >"$tmp/errors"
-[ "$(sed 's/([^)]*)/(HOST)/' "$tmp/errors")" = 'dtrain: rank 2 (HOST): the test wants it so' ] || fail 'a lone failure: not that line'
-
-# MPICH 4.0 hangs in MPI_Finalize over TCP, if it is let.
-export UCX_TLS=tcp,self
-for _ in 1 2 3 4; do
+codes() {
     expect 0 0 '' 4 all 0
-    expect 75 1 'dtrain: the test' 4 all 75
-done
-unset UCX_TLS
+    for code in 1 65 75 76 78; do
+        expect $code 1 'dtrain: the test wants it so' 4 all $code
+    done
+    expect 66 1 'dtrain: rank 3 (' 4 one 66
+    expect 65 1 'dtrain: rank 1 (' 2 one 65
+    expect 65 1 'dtrain: the test' 1 all 65
+    expect 71 1 'dtrain: the test' 4 alone 71
+    expect 74 1 'dtrain: the test' 4 again 74
+    expect 71 1 'dtrain: rank 3 alone: the test' 4 wrong 71
+    expect 70 1 'without dt_world_exit' 4 stray 0
+    expect 3 1 'without dt_world_exit' 2 stray 3
+    expect 76 1 '^dtrain: UCX, which connects the ranks, failed: endpoint 7 is gone (' 3 network
+    export DTRAIN_TIMEOUT=2
+    expect 76 1 "the last barrier stalled for 2 s: rank 3 has not arrived; it was last seen .* in 'data load'" 4 stall
+    expect 76 1 "the last barrier stalled for 2 s: rank 1 has not arrived; it was last seen .* in 'data load'" 2 freeze
+    expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 early
+    expect 76 1 '^dtrain: MPI did not start within 2 s: rank 1 ([^)]*) ended before it began (' 2 early 0
+    export DTRAIN_TIMEOUT=abc
+    timeout 60 "$mpiexec" -np 4 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
+    [ $? -eq 78 ] && [ "$(cat "$tmp/err")" = "dtrain: DTRAIN_TIMEOUT: expected seconds 2..3600, got 'abc'" ] || fail 'DTRAIN_TIMEOUT=abc'
+    unset DTRAIN_TIMEOUT
 
-# Without a launcher.
-"$job" all 65 >"$tmp/out" 2>"$tmp/err"
-[ $? -eq 65 ] || fail 'alone, without mpirun: not 65'
-OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
-[ $? -eq 69 ] && grep -q 'mpirun.mpich' "$tmp/err" || fail "Open MPI's launcher is not refused"
-OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
-[ $? -eq 69 ] && [ ! -s "$tmp/err" ] || fail 'the second of two singletons repeats the error'
+    # A wrapper that closes the connection to the launcher.
+    timeout 60 "$mpiexec" -np 3 bash -c 'eval "exec $PMI_FD>&-"; exec "$@"' wrapper "$job" all 0 >"$tmp/out" 2>"$tmp/err"
+    got=$?
+    [ $got -eq 78 ] || fail "PMI_FD closed: exit code $got, expected 78"
+    [ "$(grep -cv '^$' "$tmp/err")" -eq 1 ] && grep -q '^dtrain: PMI_FD=[0-9]*: the connection to the launcher is closed (' "$tmp/err" ||
+        fail 'PMI_FD closed: not one clear line'
 
-for signal in TERM INT USR1; do
+    # A rank that is stopped on its way out, when all others have left, ends in time and with the right code.
+    for code in 0 65; do
+        timeout 60 "$mpiexec" -np 3 "$job" linger $code >"$tmp/out$code" 2>"$tmp/err$code" &
+        lingering[code]=$!
+    done
+    for code in 0 65; do
+        wait "${lingering[code]}"
+        got=$?
+        [ $got -eq $code ] || fail "a rank stopped on its way out: exit code $got, expected $code"
+    done
+
+    # dtrain itself, one rank of which fails in a step: its own word ends the job, and not the limit on the way out ("rank 2 alone").
+    timeout 60 "$mpiexec" -np 3 "$lone_failure" --config "$synthetic" --run "$tmp/run" >"$tmp/out" 2>"$tmp/err"
+    got=$?
+    [ $got -eq 71 ] || fail "a lone failure: exit code $got, expected 71"
+    grep '^dtrain: ' "$tmp/err" >"$tmp/errors"
+    [ "$(sed 's/([^)]*)/(HOST)/' "$tmp/errors")" = 'dtrain: rank 2 (HOST): the test wants it so' ] || fail 'a lone failure: not that line'
+
+    # MPICH 4.0 hangs in MPI_Finalize over TCP, if it is let.
+    export UCX_TLS=tcp,self
+    for _ in 1 2 3 4; do
+        expect 0 0 '' 4 all 0
+        expect 75 1 'dtrain: the test' 4 all 75
+    done
+    unset UCX_TLS
+
+    # Without a launcher.
+    "$job" all 65 >"$tmp/out" 2>"$tmp/err"
+    [ $? -eq 65 ] || fail 'alone, without mpirun: not 65'
+    OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
+    [ $? -eq 69 ] && grep -q 'mpirun.mpich' "$tmp/err" || fail "Open MPI's launcher is not refused"
+    OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
+    [ $? -eq 69 ] && [ ! -s "$tmp/err" ] || fail 'the second of two singletons repeats the error'
+}
+
+signals() {
+    local signal
+    for signal in TERM INT USR1; do
+        start 4
+        kill -$signal "${ranks[2]}"
+        ended "SIG$signal to one rank" 75
+        [ "$(grep -c '^dtrain: stopped by a signal$' "$tmp/err")" -eq 1 ] || fail "SIG$signal to one rank: not one line"
+    done
     start 4
-    kill -$signal "${ranks[2]}"
-    ended "SIG$signal to one rank" 75
-    [ "$(grep -c '^dtrain: stopped by a signal$' "$tmp/err")" -eq 1 ] || fail "SIG$signal to one rank: not one line"
-done
-start 4
-kill -USR1 $launcher
-ended 'SIGUSR1 to mpirun' 75
-start 4
-kill -KILL "${ranks[2]}"
-ended 'SIGKILL of one rank' any
-start 4
-kill -SEGV "${ranks[1]}"
-ended 'SIGSEGV of one rank' any
-start 4
-disown $launcher
-kill -KILL $launcher
-all_gone "${ranks[@]}" || fail 'SIGKILL of mpirun: processes are left'
+    kill -USR1 $launcher
+    ended 'SIGUSR1 to mpirun' 75
+    start 4
+    kill -KILL "${ranks[2]}"
+    ended 'SIGKILL of one rank' any
+    start 4
+    kill -SEGV "${ranks[1]}"
+    ended 'SIGSEGV of one rank' any
+    start 4
+    disown $launcher
+    kill -KILL $launcher
+    all_gone "${ranks[@]}" || fail 'SIGKILL of mpirun: processes are left'
+}
 
+$part
 [ $n_failed -eq 0 ] && echo 'all jobs ended as they should'
 exit $((n_failed > 0))

@@ -8,7 +8,7 @@ models are small. Nothing else is changed but what EXCEPTIONS says, and each of 
 A command is a line of a block marked `sh`, of the man page's examples or of an "Examples" of the help, and what stands `so` in the
 text if it begins with a program and has options. What has a word in capitals, such as FILE, is a form and not a command.
 
-usage: test_commands.py SOURCE_DIR BUILD_DIR MPIEXEC
+usage: test_commands.py SOURCE_DIR BUILD_DIR MPIEXEC pages|program: those of the Markdown pages, or of the man page and --help
 """
 import glob
 import json
@@ -20,7 +20,8 @@ import sys
 import tempfile
 import time
 
-SOURCE, BUILD, MPIEXEC = map(os.path.abspath, sys.argv[1:])
+SOURCE, BUILD, MPIEXEC = map(os.path.abspath, sys.argv[1:4])
+PART = sys.argv[4]
 EXCEPTIONS = (  # what one of the commands between && has, what it becomes or None for nothing, and why
     (r"^\./scripts/quickstart$", None, "installs packages and builds: test_quickstart.sh runs it"),
     (r"^\./scripts/test( .*)?$", None, "it is what runs this test"),
@@ -159,6 +160,8 @@ def main():
         for where, commands in found:
             for command in commands:
                 runs = excepted(command, used)
+                if where.endswith(".md") != (PART == "pages"):
+                    continue
                 begin = time.monotonic()
                 code, output = run(top, runs) if runs else (0, "")
                 n_run += runs != ""
