@@ -148,7 +148,6 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
         if (n_tests < SPINS_BEFORE_YIELD) {
             continue;
         }
-        sched_yield();
         if (n_tests % TESTS_PER_CLOCK == 0) {
             const double before_s = patience.waited_s, waited_s = dt_patience_look(&patience);
             show_alive(comm);
@@ -159,6 +158,7 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
                 DT_TRY(judge(comm, request, waited_s));
             }
         }
+        sched_yield(); /* last: a request is judged by what a test just now has shown */
     }
 }
 
