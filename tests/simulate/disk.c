@@ -12,6 +12,7 @@
 
 #define MOST_FILES 32
 #define PATH_SIZE 600
+#define MOST_CALLS_BEFORE 24 /* about a checkpoint's */
 
 /* A file that was written, or renamed, since its last sync. */
 struct change {
@@ -27,6 +28,7 @@ static int n_changes;
 static int error_now;    /* that the next call gives; 0: none */
 static bool error_stays; /* and all calls that write, until error_until_ns */
 static uint64_t error_until_ns;
+static int n_before_error; /* calls that still work */
 
 static void path_of(int folder, const char *name, char path[PATH_SIZE])
 {
@@ -74,6 +76,7 @@ void sim_disk_fail(const struct sim_fault *fault)
 {
     static const int errors[] = {EIO, ENOSPC, EDQUOT, EINTR};
     error_stays = fault->kind == SIM_DISK_FULL;
+    n_before_error = error_stays ? 0 : (int)sim_below(&sim.random, MOST_CALLS_BEFORE);
     error_now = error_stays ? ENOSPC : errors[sim_below(&sim.random, 4)];
     error_until_ns =
         fault->seconds > 0 ? sim.now->time_ns + (uint64_t)(fault->seconds * 1e9) : SIM_NEVER;
@@ -89,8 +92,12 @@ static bool fails(const char *call, bool writes)
     if (error_now == 0 || (error_stays && (!writes || sim.now->time_ns >= error_until_ns))) {
         return false;
     }
+    if (n_before_error-- > 0) {
+        return false;
+    }
     errno = error_now;
     sim_trace("%s gives: %s", call, strerror(errno));
+    n_before_error = error_stays ? 0 : (int)sim_below(&sim.random, MOST_CALLS_BEFORE);
     error_now = error_stays ? error_now : 0;
     return true;
 }

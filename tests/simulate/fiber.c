@@ -194,7 +194,7 @@ static void strike_fault(const struct sim_fault *fault)
         }
         break;
     case SIM_NO_MEMORY:
-        sim.now->no_memory = true;
+        sim.now->no_memory = 1 + (int)sim_below(&sim.random, 8);
         break;
     case SIM_DISK_FULL:
     case SIM_DISK_FAILS:
@@ -236,7 +236,7 @@ void sim_point(const char *what)
         if (!sim.struck[i] && has_come(fault)) {
             char text[128];
             sim.struck[i] = true;
-            sim.fault_ns = rank->time_ns < sim.fault_ns ? rank->time_ns : sim.fault_ns;
+            sim.struck_ns[i] = rank->time_ns;
             sim_trace("%s, at %s (point %llu)", sim_fault_text(fault, text, sizeof text), what,
                       (unsigned long long)rank->n_points);
             strike_fault(fault);
@@ -320,7 +320,7 @@ static void begin(const struct sim_plan *plan, bool faulty, bool resume)
     sim.random = (struct sim_random){plan->seed * 2 + resume};
     sim.now = NULL;
     sim.n_switches = 0;
-    sim.fault_ns = SIM_NEVER;
+    memset(sim.struck_ns, 0, sizeof sim.struck_ns);
     sim.job_code = -1;
     sim.n_lines = 0;
     sim.resumed_step = 0;

@@ -53,7 +53,7 @@ struct sim_rank {
     bool leaves;                    /* its training has ended, one way or the other */
     bool finalizes;                 /* waits in MPI_Finalize */
     int signal;                     /* it was asked to stop, or 0 */
-    bool no_memory;                 /* for it when it asks next */
+    int no_memory;                  /* for it when it asks the n-th time from now; 0: there is */
     char error[DT_ERROR_TEXT_SIZE]; /* of dt_error, while another rank runs */
     bool error_agreed;
     ucontext_t context;
@@ -74,11 +74,11 @@ struct sim {
     struct sim_rank *now; /* who runs; NULL: the scheduler */
     struct sim_random random;
     uint64_t n_switches;
-    uint64_t fault_ns; /* when the first fault struck; SIM_NEVER: none has */
-    int job_code;      /* that the first rank ended the job with; -1: none */
+    int job_code; /* that the first rank ended the job with; -1: none */
     struct sim_line lines[SIM_MAX_LINES];
     int n_lines;
     bool struck[SIM_MAX_FAULTS];
+    uint64_t struck_ns[SIM_MAX_FAULTS];
     char wrong[512]; /* what the simulated system found to be against its rules; or "" */
     char run_dir[256];
     bool faulty, resume;

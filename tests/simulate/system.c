@@ -151,9 +151,8 @@ void sim_free(void *memory)
 static bool fails(void)
 {
     sim_point("memory asked for");
-    const bool none = sim.now != NULL && sim.now->no_memory;
+    const bool none = sim.now != NULL && sim.now->no_memory > 0 && --sim.now->no_memory == 0;
     if (none) {
-        sim.now->no_memory = false;
         sim_trace("gets no memory");
     }
     errno = none ? ENOMEM : errno;
