@@ -10,7 +10,8 @@
 #include "dist/ranks/comm_mpi.h"
 
 #define PHASE_SIZE 32
-#define STILL_ALIVE_S 1.0 /* a rank that waits is seen far more often */
+#define HAS_LEFT UINT64_MAX /* as `seen_ns`: it waits in no collective any more */
+#define STILL_ALIVE_S 1.0   /* a rank that waits is seen far more often */
 
 /* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two
  * names; its last byte is never written, so that it always ends. */
@@ -76,7 +77,10 @@ static const struct slot *find_silent(const struct table *self)
             silent = slot;
         }
     }
-    return silent != NULL && unseen_s(silent) > STILL_ALIVE_S ? silent : NULL;
+    return silent != NULL && atomic_load(&silent->seen_ns) != HAS_LEFT &&
+                   unseen_s(silent) > STILL_ALIVE_S
+               ? silent
+               : NULL;
 }
 
 static const struct slot *find_behind(const struct table *self)
@@ -99,8 +103,8 @@ static void explain_behind(const struct table *self, const struct slot *behind, 
     for (int i = 0; i < self->local_size && used < (int)n_text; i++) {
         const struct slot *slot = &self->slots[i];
         if (atomic_load(&slot->n_done) == n_done) {
-            used += snprintf(text + used, n_text - (size_t)used, n++ > 0 ? ", %d" : "%d",
-                             slot->rank);
+            used +=
+                snprintf(text + used, n_text - (size_t)used, n++ > 0 ? ", %d" : "%d", slot->rank);
         }
     }
     if (n > 1 && used < (int)n_text) {
@@ -140,7 +144,10 @@ static void explain_absent(const struct table *self, const struct slot *absent, 
 {
     const double ago_s = unseen_s(absent);
     const int n_others = count_missing(self, sequence) - 1;
-    if (n_others > 0) {
+    if (atomic_load(&absent->seen_ns) == HAS_LEFT) {
+        snprintf(text, n_text, "rank %d has not arrived; it has left, after '%s'", absent->rank,
+                 absent->phase);
+    } else if (n_others > 0) {
         snprintf(text, n_text,
                  "rank %d and %d more of this host have not arrived; rank %d was last seen %.0f s "
                  "ago in '%s'",
@@ -187,6 +194,9 @@ static bool table_claim(struct dt_comm *comm)
 static void table_close(struct dt_liveness *liveness)
 {
     struct table *self = (struct table *)liveness;
+    if (self->mine != NULL) {
+        atomic_store(&self->mine->seen_ns, HAS_LEFT);
+    }
     if (self->window != MPI_WIN_NULL) {
         MPI_Win_free(&self->window);
     }
