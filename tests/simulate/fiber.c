@@ -242,6 +242,7 @@ void sim_point(const char *what)
             strike_fault(fault);
         } else if (sim.struck[i] && fault->kind == SIM_SLOW && fault->rank == rank->number) {
             rank->time_ns += (uint64_t)(fault->seconds * 1e9);
+            to_scheduler(false); /* memory that it shares must not come from the future */
         }
     }
 }

@@ -57,7 +57,8 @@ static double unseen_s(const struct slot *slot)
 {
     const uint64_t seen_ns =
         atomic_load(&slot->seen_ns); /* before the clock: it may move in between */
-    return (double)(dt_clock_ns() - seen_ns) * 1e-9;
+    const uint64_t now_ns = dt_clock_ns();
+    return seen_ns < now_ns ? (double)(now_ns - seen_ns) * 1e-9 : 0;
 }
 
 /* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still
@@ -77,10 +78,7 @@ static const struct slot *find_silent(const struct table *self)
             silent = slot;
         }
     }
-    return silent != NULL && atomic_load(&silent->seen_ns) != HAS_LEFT &&
-                   unseen_s(silent) > STILL_ALIVE_S
-               ? silent
-               : NULL;
+    return silent != NULL && unseen_s(silent) > STILL_ALIVE_S ? silent : NULL;
 }
 
 static const struct slot *find_behind(const struct table *self)
