@@ -235,10 +235,13 @@ static void check_end(struct verdict *v, const struct expected *e)
 {
     const double late_s = last_fault_s(v->plan);
     const double limit_s = v->plan->config.timeout_s + OTHERS_FIRST_S;
+    bool leaves = e->codes[DT_OK];
+    for (int r = 0; r < v->plan->n_ranks; r++) {
+        leaves = leaves || sim.ranks[r].finalizes;
+    }
+    const double most_s = leaves && limit_s < LEAVING_S ? LEAVING_S : limit_s;
     for (int r = 0; r < v->plan->n_ranks; r++) {
         const struct sim_rank *rank = &sim.ranks[r];
-        const bool leaves = e->codes[DT_OK] || rank->leaves;
-        const double most_s = leaves && limit_s < LEAVING_S ? LEAVING_S : limit_s;
         const double s = seconds(rank->end_ns) - late_s;
         if (rank->state == SIM_ALIVE && !e->taken) {
             fail(v, "rank %d has not ended", r);

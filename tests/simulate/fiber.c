@@ -273,12 +273,12 @@ static void strike(struct sim_rank *rank)
 {
     sim.now = rank;
     const uint64_t ns = next_ns(rank);
+    rank->time_ns = ns;
     if (ns == rank->kill_ns) {
         rank->state = SIM_TAKEN;
         rank->code = sim.job_code;
         sim_trace("is killed by the launcher");
     } else {
-        rank->time_ns = ns;
         rank->state = SIM_ENDED;
         rank->code = rank->alarm_code;
         sim_trace("is ended by its alarm with code %d", rank->code);
