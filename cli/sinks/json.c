@@ -100,6 +100,12 @@ void dt_json_number(struct dt_json *j, const char *key, int digits, double value
     }
 }
 
+void dt_json_bool(struct dt_json *j, const char *key, bool value)
+{
+    put_key(j, key);
+    fputs(value ? "true" : "false", j->out);
+}
+
 void dt_json_text(struct dt_json *j, const char *key, const char *text)
 {
     put_key(j, key);

@@ -24,6 +24,7 @@ void dt_json_end(struct dt_json *json, char bracket);
 /* `digits`: so many, without zeros at the end; or -n: n behind the point; or 0: as many as it takes
  * to read the same number back. JSON has no NaN and no infinity: null. */
 void dt_json_number(struct dt_json *json, const char *key, int digits, double value);
+void dt_json_bool(struct dt_json *json, const char *key, bool value);
 void dt_json_text(struct dt_json *json, const char *key, const char *text);
 void dt_json_tree(struct dt_json *json, const char *key, const cJSON *tree);
 

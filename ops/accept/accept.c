@@ -38,8 +38,7 @@ static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status s
         (a->world->size > 1 && !dt_error_is_agreed())) {
         return status;
     }
-    row->verdict = DT_ACCEPT_FAIL;
-    snprintf(row->text, sizeof row->text, "%s", dt_error_text());
+    dt_accept_say(row, DT_ACCEPT_FAIL, "%s", dt_error_text());
     dt_error_clear();
     return DT_OK;
 }
@@ -61,8 +60,9 @@ static void explain_alone(const struct dt_acceptance *a, struct dt_accept_row *r
 {
     const size_t n = strlen(row->text);
     if (row->verdict == DT_ACCEPT_MEASURED) {
-        snprintf(row->text + n, sizeof row->text - n, "; nothing to compare with: %s, %s",
-                 row->alone, a->spec->baseline == NULL ? "no --baseline" : "not in the --baseline");
+        snprintf(
+            row->text + n, sizeof row->text - n, "; nothing to compare with: %s, %s", row->alone,
+            !dt_args_has(a->args, DT_OPTION_BASELINE) ? "no --baseline" : "not in the --baseline");
     }
 }
 
@@ -76,8 +76,12 @@ static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_
         a->cells[r] = (struct dt_accept_cell){.value = (double)NAN};
     }
     dt_comm_phase(comm, dt_accept_names[i]);
-    DT_TRY(take_error(a, checks[i](a, row), row));
-    if (a->world->rank == 0 && a->spec->baseline != NULL) {
+    const enum dt_status s = checks[i](a, row);
+    if (s != DT_STALLED) { /* messages may still be on their way */
+        dt_accept_free(a);
+    }
+    DT_TRY(take_error(a, s, row));
+    if (a->world->rank == 0 && dt_args_has(a->args, DT_OPTION_BASELINE)) {
         dt_accept_baseline_apply(baseline, i, row);
     }
     explain_alone(a, row);
@@ -85,63 +89,70 @@ static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_
     return dt_comm_broadcast(comm, row, sizeof *row, 0, "verdict");
 }
 
-static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept_baseline *baseline,
-                                 struct dt_accept_outcome *outcome)
+static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept_baseline *baseline)
 {
     for (int i = 0; i < DT_N_ACCEPT; i++) {
         const double begin_s = dt_clock_s();
-        a->cells = outcome->cells + i * a->world->size;
+        a->cells = a->all_cells + i * a->world->size;
         if (a->world->rank == 0) {
             dt_accept_show_running(a, i);
         }
-        DT_TRY(run_check(a, baseline, i, &outcome->rows[i]));
-        outcome->seconds[i] = dt_clock_s() - begin_s;
-        outcome->n_done++;
-        outcome->counts[outcome->rows[i].verdict]++;
+        DT_TRY(run_check(a, baseline, i, &a->rows[i]));
+        a->seconds[i] = dt_clock_s() - begin_s;
+        a->n_done++;
+        a->counts[a->rows[i].verdict]++;
         if (a->world->rank == 0) {
-            dt_accept_show_row(a, outcome, i);
+            dt_accept_show_row(a, i);
         }
     }
     return DT_OK;
 }
 
-/* Writes each file, even if one before it failed. True if all were written. */
-static bool write_files(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
-{
-    const struct dt_accept_spec *spec = a->spec;
-    const bool no_junit = dt_output_failed(dt_accept_write_junit(spec->junit, a, outcome));
-    const bool no_json = dt_output_failed(dt_accept_write_json(spec->json, a, outcome));
-    const bool no_page =
-        spec->html != NULL && dt_output_failed(dt_accept_write_page(spec->html, a, outcome));
-    return !no_junit && !no_json && !no_page;
-}
+/* The outputs, as options name them. */
+static const struct {
+    int option;
+    enum dt_status (*write)(const char *path, const struct dt_acceptance *a);
+} files[] = {{DT_OPTION_JUNIT, dt_accept_write_junit},
+             {DT_OPTION_JSON, dt_accept_write_json},
+             {DT_OPTION_HTML, dt_accept_write_page}};
+#define N_FILES (sizeof files / sizeof files[0])
 
-static enum dt_status report(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+/* Writes each file, even if one before it failed. True if all were written. */
+static bool write_files(const struct dt_acceptance *a)
 {
     bool written = true;
-    if (a->world->rank == 0) {
-        dt_accept_show_end(outcome);
-        written = write_files(a, outcome);
+    for (size_t i = 0; i < N_FILES; i++) {
+        const char *path = dt_args_text(a->args, files[i].option);
+        written = (path == NULL || !dt_output_failed(files[i].write(path, a))) && written;
     }
-    const bool unwritten =
-        !written && outcome->counts[DT_ACCEPT_FAIL] == 0; /* a failed check takes precedence */
+    return written;
+}
+
+static enum dt_status report(const struct dt_acceptance *a)
+{
+    const int n_failed = a->counts[DT_ACCEPT_FAIL];
+    bool written = true;
+    if (a->world->rank == 0) {
+        dt_accept_show_end(a);
+        written = write_files(a);
+    }
+    const bool unwritten = !written && n_failed == 0; /* a failed check takes precedence */
     DT_TRY(dt_world_agree(
         a->world, unwritten
                       ? dt_error(DT_IO, "accept: a file was not written (see the message above)")
                       : DT_OK));
-    if (outcome->counts[DT_ACCEPT_FAIL] > 0) {
-        return dt_error_agreed(dt_error(
-            DT_FAILED, "accept: %d of %d checks failed (see the rows that begin with FAIL)",
-            outcome->counts[DT_ACCEPT_FAIL], outcome->n_done));
-    }
-    return DT_OK;
+    return n_failed == 0 ? DT_OK
+                         : dt_error_agreed(dt_error(
+                               DT_FAILED,
+                               "accept: %d of %d checks failed (see the rows that begin with FAIL)",
+                               n_failed, a->n_done));
 }
 
 /* Refuses faults that cannot be injected into the training, before any row runs. Lost messages
  * require an algorithm of dtrain's own: the ring. */
 static enum dt_status try_faults(struct dt_acceptance *a)
 {
-    const struct dt_faults *faults = a->spec->faults;
+    const struct dt_faults *faults = a->faults;
     struct dt_trainer trainer;
     for (int i = 0; i < faults->n; i++) {
         if (faults->faults[i].kind == DT_FAULT_DROP) {
@@ -165,23 +176,25 @@ static void take_date(char out[24])
     strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }
 
-static enum dt_status try_files(const struct dt_accept_spec *spec)
+static enum dt_status try_files(const struct dt_acceptance *a)
 {
-    DT_TRY(dt_file_try(spec->junit, NULL));
-    DT_TRY(dt_file_try(spec->json, NULL));
-    return dt_file_try(spec->html, NULL);
+    for (size_t i = 0; i < N_FILES; i++) {
+        DT_TRY(dt_file_try(dt_args_text(a->args, files[i].option), NULL));
+    }
+    return DT_OK;
 }
 
 /* Checks that the results can be written, before measuring. */
 static enum dt_status prepare_places(struct dt_acceptance *a)
 {
-    const enum dt_status s = dt_run_dir_open(a->world, a->spec->run, "accept", false, &a->folder);
+    const enum dt_status s = dt_run_dir_open(a->world, dt_args_text(a->args, DT_OPTION_RUN),
+                                             "accept", false, &a->folder);
     dt_run_dir_close(&a->folder); /* the training reopens it */
     if (s != DT_OK) {
         a->folder.path[0] = '\0'; /* this run did not create it */
         return s;
     }
-    return dt_world_agree(a->world, a->world->rank == 0 ? try_files(a->spec) : DT_OK);
+    return dt_world_agree(a->world, a->world->rank == 0 ? try_files(a) : DT_OK);
 }
 
 /* Removes a folder that the user did not name, unless it holds evidence of a failure. */
@@ -190,7 +203,7 @@ static void leave_folder(const struct dt_acceptance *a, enum dt_status status)
     char config[DT_PATH_SIZE + 16];
     bool used = false;
     snprintf(config, sizeof config, "%s/config.json", a->folder.path);
-    if (a->world->rank != 0 || a->spec->run != NULL || a->folder.path[0] == '\0') {
+    if (a->world->rank != 0 || dt_args_has(a->args, DT_OPTION_RUN) || a->folder.path[0] == '\0') {
         return;
     }
     if (status != DT_OK && dt_file_exists(config, &used) == DT_OK && used) {
@@ -203,68 +216,58 @@ static void leave_folder(const struct dt_acceptance *a, enum dt_status status)
 }
 
 /* Prepares everything that the rows need. */
-static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline,
-                              struct dt_accept_outcome *outcome)
+static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline)
 {
     struct dt_world *world = a->world;
-    const size_t n = (size_t)world->size;
+    const char *before = dt_args_text(a->args, DT_OPTION_BASELINE);
+    const struct dt_doctor_spec doctor = {.run = dt_args_text(a->args, DT_OPTION_RUN)};
     DT_TRY(dt_world_agree(
         world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
     DT_TRY(try_faults(a));
     DT_TRY(prepare_places(a));
     DT_TRY(dt_device_choose(world, &a->config, &a->device));
-    DT_TRY(dt_world_alloc(world, n, sizeof *a->hosts, "the ranks' hosts", (void **)&a->hosts));
-    DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * n, sizeof *outcome->cells, "the ranks' results",
-                          (void **)&outcome->cells));
-    DT_TRY(dt_facts_gather(world, &(struct dt_doctor_spec){.run = a->spec->run}, &a->ranks));
-    for (int r = 0; r < world->size; r++) {
-        memcpy(a->hosts[r], a->ranks[r].host, sizeof a->hosts[r]);
+    DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * (size_t)world->size, sizeof *a->all_cells,
+                          "the ranks' results", (void **)&a->all_cells));
+    DT_TRY(dt_facts_gather(world, &doctor, &a->ranks));
+    const bool reads = world->rank == 0 && before != NULL;
+    return dt_world_agree(world, reads ? dt_accept_baseline_read(a, before, baseline) : DT_OK);
+}
+
+static enum dt_status accept_cluster(struct dt_acceptance *a)
+{
+    static struct dt_accept_baseline baseline;
+    const bool shows = a->world->rank == 0;
+    if (shows) {
+        dt_accept_show_begin(a);
     }
-    const bool reads = world->rank == 0 && a->spec->baseline != NULL;
-    return dt_world_agree(world,
-                          reads ? dt_accept_baseline_read(a, a->spec->baseline, baseline) : DT_OK);
+    enum dt_status s = prepare(a, &baseline);
+    s = s == DT_OK ? run_checks(a, &baseline) : s;
+    if (s != DT_OK && shows) {
+        dt_accept_show_break();
+    }
+    return s == DT_OK ? report(a) : s;
 }
 
 /* Prints to stdout a row for each check (rows.h) as it ends. DT_FAILED, agreed: one has. A rank
  * that stalls ends it with the error of that. */
-static enum dt_status accept_cluster(struct dt_world *world, const struct dt_accept_spec *spec)
+static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
-    struct dt_acceptance a = {.world = world, .spec = spec, .measure_s = spec->quick ? 0.1 : 1};
-    static struct dt_accept_outcome outcome; /* too large for the stack */
-    static struct dt_accept_baseline baseline;
-    if (world->rank == 0) {
-        dt_accept_show_begin(&a);
-    }
+    static struct dt_acceptance a; /* too large for the stack */
+    struct dt_faults faults;
+    const struct dt_values *injects = &args->values[DT_OPTION_INJECT];
+    DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &faults)));
+    a.world = world;
+    a.args = args;
+    a.faults = &faults;
+    a.measure_s = dt_args_has(args, DT_OPTION_SHORT) ? 0.1 : 1;
     take_date(a.date);
-    enum dt_status s = prepare(&a, &baseline, &outcome);
-    s = s == DT_OK ? run_checks(&a, &baseline, &outcome) : s;
-    if (s != DT_OK && world->rank == 0) {
-        dt_accept_show_break();
-    }
-    s = s == DT_OK ? report(&a, &outcome) : s;
+    const enum dt_status s = accept_cluster(&a);
     leave_folder(&a, s);
     free(a.links.bandwidth);
     free(a.links.latency);
     free(a.ranks);
-    free(outcome.cells);
-    free(a.hosts);
+    free(a.all_cells);
     return s;
-}
-
-static enum dt_status run(struct dt_world *world, const struct dt_args *args)
-{
-    struct dt_faults faults;
-    const struct dt_values *injects = &args->values[DT_OPTION_INJECT];
-    DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &faults)));
-    return accept_cluster(
-        world, &(struct dt_accept_spec){.command = args->line,
-                                        .run = dt_args_text(args, DT_OPTION_RUN),
-                                        .junit = dt_args_text(args, DT_OPTION_JUNIT),
-                                        .json = dt_args_text(args, DT_OPTION_JSON),
-                                        .html = dt_args_text(args, DT_OPTION_HTML),
-                                        .baseline = dt_args_text(args, DT_OPTION_BASELINE),
-                                        .quick = dt_args_has(args, DT_OPTION_SHORT),
-                                        .faults = &faults});
 }
 
 const struct dt_command dt_command_accept = {

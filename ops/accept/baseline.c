@@ -35,7 +35,7 @@ static enum dt_status check_place(const struct dt_acceptance *a, const char *pat
                                   const cJSON *json)
 {
     const cJSON *each = cJSON_GetObjectItemCaseSensitive(json, "ranks_per_host");
-    const int n_each = dt_accept_ranks_on_host(a, 0);
+    const int n_each = dt_facts_on_host(a->ranks, a->world->size, 0);
     if (strcmp(dt_record_text(json, "kind"), "accept") != 0 || !cJSON_IsNumber(each)) {
         return dt_error(DT_BAD_DATA, "%.300s: no baseline (%s)", path, cure);
     }
@@ -119,9 +119,9 @@ void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i,
         if (worse) {
             char found[sizeof row->text];
             memcpy(found, row->text, sizeof found);
-            snprintf(row->text, sizeof row->text,
-                     "%s %.3g, %s %.3g of the baseline by more than a tenth; %.250s", f->name,
-                     f->value, f->less ? "above" : "below", then, found);
+            dt_accept_say(row, DT_ACCEPT_FAIL,
+                          "%s %.3g, %s %.3g of the baseline by more than a tenth; %.250s", f->name,
+                          f->value, f->less ? "above" : "below", then, found);
         }
     }
 }

@@ -1,7 +1,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "ops/accept/rows.h"
 
@@ -11,21 +10,19 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The best of the ranks on r's host; 0 if r is not the first of its host. */
-static double best_of_host(const double *values, char (*const hosts)[DT_HOST_SIZE], int n, int r)
+/* The best of the ranks on r's host. */
+static double best_of_host(const double *values, const struct dt_rank_facts *ranks, int n, int r)
 {
     double best = 0;
     for (int i = 0; i < n; i++) {
-        const bool same = strcmp(hosts[i], hosts[r]) == 0;
-        if (same && i < r) {
-            return 0;
+        if (dt_facts_same_host(&ranks[i], &ranks[r])) {
+            best = fmax(best, values[i]);
         }
-        best = same && values[i] > best ? values[i] : best;
     }
     return best;
 }
 
-struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n,
+struct dt_behind dt_accept_behind(const double *values, const struct dt_rank_facts *ranks, int n,
                                   bool by_rank)
 {
     struct dt_behind out = {.host = NULL, .share = 1};
@@ -33,8 +30,8 @@ struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_H
     int n_sorted = 0;
     double least = 0;
     for (int r = 0; r < n && sorted != NULL; r++) {
-        const double best = by_rank ? values[r] : best_of_host(values, hosts, n, r);
-        if (best > 0) {
+        const double best = by_rank ? values[r] : best_of_host(values, ranks, n, r);
+        if (best > 0 && (by_rank || dt_facts_is_first(ranks, r))) {
             out.rank = n_sorted == 0 || best < least ? r : out.rank;
             least = n_sorted == 0 || best < least ? best : least;
             sorted[n_sorted++] = best;
@@ -45,19 +42,12 @@ struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_H
         out.median = sorted[n_sorted / 2];
         out.share = least / out.median;
         out.host = n_sorted >= DT_ACCEPT_LEAST_COMPARED && out.share < DT_ACCEPT_BEHIND
-                       ? hosts[out.rank]
+                       ? ranks[out.rank].host
                        : NULL;
     }
     free(sorted);
     out.n_compared = n_sorted;
     return out;
-}
-
-void dt_accept_blame(struct dt_acceptance *a, const char *host, int rank)
-{
-    for (int r = 0; r < a->world->size; r++) {
-        a->cells[r].failed |= host != NULL ? strcmp(a->hosts[r], host) == 0 : r == rank;
-    }
 }
 
 void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured *m,
@@ -70,27 +60,23 @@ void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured 
         least = fmin(least, m->values[r]);
         most = fmax(most, m->values[r]);
     }
-    const struct dt_behind b = dt_accept_behind(m->values, a->hosts, n, m->by_rank);
+    const struct dt_behind b = dt_accept_behind(m->values, a->ranks, n, m->by_rank);
     const bool compared = b.n_compared >= DT_ACCEPT_LEAST_COMPARED;
-    row->verdict = compared ? dt_accept_verdict(b.host == NULL) : DT_ACCEPT_MEASURED;
     snprintf(row->alone, sizeof row->alone, "%d %s%s", b.n_compared, m->by_rank ? "rank" : "host",
              b.n_compared == 1 ? "" : "s");
     snprintf(row->unit, sizeof row->unit, "%s", m->unit);
     row->figures[0].value = b.share * b.median;
     snprintf(row->figures[0].name, sizeof row->figures[0].name, "%s", m->figure);
     if (b.host == NULL) {
-        snprintf(row->text, sizeof row->text, "%.1f to %.1f %s a rank", least, most, m->unit);
-    } else if (m->by_rank) {
-        dt_accept_blame(a, NULL, b.rank);
-        snprintf(row->text, sizeof row->text,
-                 "rank %d (%s): %.3g %s, %.0f %% below the median of the ranks (leave its host "
-                 "out: mpirun -hosts, sbatch -x %s)",
-                 b.rank, b.host, b.share * b.median, m->unit, 100 * (1 - b.share), b.host);
-    } else {
-        dt_accept_blame(a, b.host, -1);
-        snprintf(row->text, sizeof row->text,
-                 "%s: %.3g %s, %.0f %% below the median of the hosts (leave it out: mpirun -hosts, "
-                 "sbatch -x %s)",
-                 b.host, b.share * b.median, m->unit, 100 * (1 - b.share), b.host);
+        dt_accept_say(row, compared ? DT_ACCEPT_PASS : DT_ACCEPT_MEASURED, "%.1f to %.1f %s a rank",
+                      least, most, m->unit);
+        return;
     }
+    char name[DT_HOST_SIZE + 24];
+    snprintf(name, sizeof name, "rank %d (%s)", b.rank, b.host);
+    dt_accept_fail(a, row, b.rank, !m->by_rank,
+                   "%s: %.3g %s, %.0f %% below the median of the %ss (leave %s out: mpirun -hosts, "
+                   "sbatch -x %s)",
+                   m->by_rank ? name : b.host, b.share * b.median, m->unit, 100 * (1 - b.share),
+                   m->by_rank ? "rank" : "host", m->by_rank ? "its host" : "it", b.host);
 }

@@ -1,12 +1,9 @@
 /* Writes the rows as JUnit's XML, for test runners, and as JSON, the baseline of a later run. */
-#include <cjson/cJSON.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
+#include "cli/sinks/json.h"
 #include "ops/accept/outcome.h"
-#include "ops/bench/bench.h"
 #include "report/page/page.h"
 
 static void put_property(FILE *out, const char *name, const char *text)
@@ -21,21 +18,14 @@ static void put_properties(FILE *out, const struct dt_acceptance *a)
 {
     char text[DT_ACCEPT_WARNING_SIZE];
     fputs("  <properties>\n", out);
-#define PROPERTY(key, text) put_property(out, #key, text);
-    DT_ACCEPT_RECORD_LIST(PROPERTY)
-    for (int r = 0; r < a->world->size; r++) {
-        if (dt_accept_is_first_of_host(a, r)) {
-            dt_accept_host_text(a, r, text, sizeof text);
-            put_property(out, "host", text);
-        }
-    }
+    dt_accept_record_put(a, out, put_property);
     for (int i = 0; dt_accept_next_warning(a, &i, text);) {
         put_property(out, "warning", text);
     }
     fputs("  </properties>\n", out);
 }
 
-static void put_case(FILE *out, const struct dt_accept_outcome *outcome, int i)
+static void put_case(FILE *out, const struct dt_acceptance *a, int i)
 {
     static const struct {
         const char *begin, *end;
@@ -44,108 +34,111 @@ static void put_case(FILE *out, const struct dt_accept_outcome *outcome, int i)
         [DT_ACCEPT_PASS] = {"<system-out>", "</system-out>"},
         [DT_ACCEPT_MEASURED] = {"<skipped message=\"measured: ", "\"/>"},
         [DT_ACCEPT_SKIPPED] = {"<skipped message=\"", "\"/>"}};
-    const struct dt_accept_row *row = &outcome->rows[i];
+    const struct dt_accept_row *row = &a->rows[i];
     fprintf(out, "  <testcase classname=\"dtrain.accept\" name=\"%s\" time=\"%.3f\">%s",
-            dt_accept_names[i], outcome->seconds[i], elements[row->verdict].begin);
+            dt_accept_names[i], a->seconds[i], elements[row->verdict].begin);
     dt_page_text(out, row->text);
     fprintf(out, "%s</testcase>\n", elements[row->verdict].end);
 }
 
-struct cases {
-    const struct dt_acceptance *a;
-    const struct dt_accept_outcome *outcome;
-};
-
 /* A dt_file_put_fn. */
-static void put_cases(FILE *out, const void *context)
+static void put_junit(FILE *out, const void *context)
 {
-    const struct cases *cases = context;
-    const struct dt_accept_outcome *outcome = cases->outcome;
-    const int n_skipped = outcome->counts[DT_ACCEPT_MEASURED] + outcome->counts[DT_ACCEPT_SKIPPED];
+    const struct dt_acceptance *a = context;
+    const int n_skipped = a->counts[DT_ACCEPT_MEASURED] + a->counts[DT_ACCEPT_SKIPPED];
     fprintf(out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain accept %s\" "
             "tests=\"%d\" failures=\"%d\" "
             "skipped=\"%d\" timestamp=\"%.19s\">\n",
-            dt_version, outcome->n_done, outcome->counts[DT_ACCEPT_FAIL], n_skipped,
-            cases->a->date);
-    put_properties(out, cases->a);
-    for (int i = 0; i < outcome->n_done; i++) {
-        put_case(out, outcome, i);
+            dt_version, a->n_done, a->counts[DT_ACCEPT_FAIL], n_skipped, a->date);
+    put_properties(out, a);
+    for (int i = 0; i < a->n_done; i++) {
+        put_case(out, a, i);
     }
     fputs("</testsuite>\n", out);
 }
 
-enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a,
-                                     const struct dt_accept_outcome *outcome)
+enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a)
 {
-    return dt_file_print(path, put_cases, &(struct cases){a, outcome});
+    return dt_file_print(path, put_junit, a);
 }
 
-static cJSON *row_json(const struct dt_accept_outcome *outcome, int i)
+static void put_row(struct dt_json *json, const struct dt_acceptance *a, int i)
 {
-    const struct dt_accept_row *row = &outcome->rows[i];
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "name", dt_accept_names[i]);
-    cJSON_AddStringToObject(json, "verdict", dt_accept_verdicts[row->verdict].word);
-    cJSON_AddNumberToObject(json, "seconds", outcome->seconds[i]);
-    cJSON_AddStringToObject(json, "text", row->text);
-    cJSON *figures = cJSON_AddObjectToObject(json, "figures");
+    const struct dt_accept_row *row = &a->rows[i];
+    dt_json_begin(json, NULL, '{');
+    dt_json_text(json, "name", dt_accept_names[i]);
+    dt_json_text(json, "verdict", dt_accept_verdicts[row->verdict].word);
+    dt_json_number(json, "seconds", 0, a->seconds[i]);
+    dt_json_text(json, "text", row->text);
+    dt_json_begin(json, "figures", '{');
     for (int k = 0; k < DT_ACCEPT_FIGURES && row->figures[k].name[0] != '\0'; k++) {
-        cJSON_AddNumberToObject(figures, row->figures[k].name, row->figures[k].value);
+        dt_json_number(json, row->figures[k].name, 0, row->figures[k].value);
     }
-    return json;
+    dt_json_end(json, '{');
+    dt_json_end(json, '{');
 }
 
-static cJSON *host_json(const struct dt_acceptance *a, int rank)
+static void put_host(struct dt_json *json, const struct dt_acceptance *a, int rank)
 {
     const struct dt_rank_facts *f = &a->ranks[rank];
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "host", a->hosts[rank]);
-    cJSON_AddNumberToObject(json, "ranks", dt_accept_ranks_on_host(a, rank));
-    cJSON_AddNumberToObject(json, "cpus", f->n_host_cpus);
-    cJSON_AddStringToObject(json, "cpu", f->cpu);
-    cJSON_AddStringToObject(json, "kernel", f->kernel);
-    cJSON *gpus = cJSON_AddArrayToObject(json, "gpus"); /* of each rank with a GPU */
+    dt_json_begin(json, NULL, '{');
+    dt_json_text(json, "host", f->host);
+    dt_json_number(json, "ranks", 0, dt_facts_on_host(a->ranks, a->world->size, rank));
+    dt_json_number(json, "cpus", 0, f->n_host_cpus);
+    dt_json_text(json, "cpu", f->cpu);
+    dt_json_text(json, "kernel", f->kernel);
+    dt_json_begin(json, "gpus", '['); /* of each rank with a GPU */
     for (int r = 0; r < a->world->size; r++) {
-        if (a->ranks[r].has_gpu && strcmp(a->hosts[r], a->hosts[rank]) == 0) {
-            cJSON_AddItemToArray(gpus, cJSON_CreateString(a->ranks[r].gpu));
+        if (a->ranks[r].has_gpu && dt_facts_same_host(&a->ranks[r], f)) {
+            dt_json_text(json, NULL, a->ranks[r].gpu);
         }
     }
-    return json;
+    dt_json_end(json, '[');
+    dt_json_end(json, '{');
 }
 
 /* Date, place and versions. */
-static void add_record(cJSON *json, const struct dt_acceptance *a)
+static void put_record(struct dt_json *json, const struct dt_acceptance *a)
 {
     char warning[DT_ACCEPT_WARNING_SIZE];
-#define STRING(key, text) cJSON_AddStringToObject(json, #key, text);
-    DT_ACCEPT_RECORD_LIST(STRING)
-    cJSON *hosts = cJSON_AddArrayToObject(json, "hosts");
+#define TEXT(key, text) dt_json_text(json, #key, text);
+    DT_ACCEPT_RECORD_LIST(TEXT)
+    dt_json_begin(json, "hosts", '[');
     for (int r = 0; r < a->world->size; r++) {
-        if (dt_accept_is_first_of_host(a, r)) {
-            cJSON_AddItemToArray(hosts, host_json(a, r));
+        if (dt_facts_is_first(a->ranks, r)) {
+            put_host(json, a, r);
         }
     }
-    cJSON *warnings = cJSON_AddArrayToObject(json, "warnings"); /* the doctor's */
+    dt_json_end(json, '[');
+    dt_json_begin(json, "warnings", '['); /* the doctor's */
     for (int i = 0; dt_accept_next_warning(a, &i, warning);) {
-        cJSON_AddItemToArray(warnings, cJSON_CreateString(warning));
+        dt_json_text(json, NULL, warning);
     }
+    dt_json_end(json, '[');
 }
 
-enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a,
-                                    const struct dt_accept_outcome *outcome)
+/* A dt_file_put_fn. */
+static void put_json(FILE *out, const void *context)
 {
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "kind", "accept");
-    add_record(json, a);
-    cJSON_AddNumberToObject(json, "ranks", a->world->size);
-    cJSON_AddNumberToObject(json, "ranks_per_host", dt_accept_ranks_on_host(a, 0));
-    cJSON_AddBoolToObject(json, "passed", outcome->counts[DT_ACCEPT_FAIL] == 0);
-    cJSON *rows = cJSON_AddArrayToObject(json, "rows");
-    for (int i = 0; i < outcome->n_done; i++) {
-        cJSON_AddItemToArray(rows, row_json(outcome, i));
+    const struct dt_acceptance *a = context;
+    struct dt_json json = {.out = out, .in_lines = true};
+    dt_json_begin(&json, NULL, '{');
+    dt_json_text(&json, "kind", "accept");
+    put_record(&json, a);
+    dt_json_number(&json, "ranks", 0, a->world->size);
+    dt_json_number(&json, "ranks_per_host", 0, dt_facts_on_host(a->ranks, a->world->size, 0));
+    dt_json_bool(&json, "passed", a->counts[DT_ACCEPT_FAIL] == 0);
+    dt_json_begin(&json, "rows", '[');
+    for (int i = 0; i < a->n_done; i++) {
+        put_row(&json, a, i);
     }
-    const enum dt_status s = dt_bench_write(path, json);
-    cJSON_Delete(json);
-    return s;
+    dt_json_end(&json, '[');
+    dt_json_end(&json, '{');
+    fputc('\n', out);
+}
+
+enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a)
+{
+    return dt_file_print(path, put_json, a);
 }

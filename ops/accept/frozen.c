@@ -1,8 +1,8 @@
 /* On each host one rank freezes for a while: it does nothing and gives no sign of life. The others
  * wait for it with a limit of a second, and must name it by then. Then it continues, as if nothing
  * had happened. */
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -103,56 +103,53 @@ static void judge(struct dt_acceptance *a, const struct witness *all, struct dt_
     row->verdict = DT_ACCEPT_PASS;
     for (int r = 0; r < a->world->size; r++) {
         const struct witness *w = &all[r];
-        const bool fails = w->asked && (!w->named || w->waited_s > LIMIT_S + LATE_S);
-        a->cells[r].failed = fails;
         n += w->asked;
-        most_s = w->asked && w->waited_s > most_s ? w->waited_s : most_s;
-        if (fails && row->verdict == DT_ACCEPT_PASS) {
-            row->verdict = DT_ACCEPT_FAIL;
-            snprintf(row->text, sizeof row->text,
-                     "rank %d (%s) did not name rank %d within %.0f s; after %.1f s: %s", r,
-                     a->hosts[r], w->frozen, LIMIT_S, w->waited_s, w->text);
+        most_s = w->asked ? fmax(most_s, w->waited_s) : most_s;
+        if (w->asked && (!w->named || w->waited_s > LIMIT_S + LATE_S)) {
+            dt_accept_fail(a, row, r, false,
+                           "rank %d (%s) did not name rank %d within %.0f s; after %.1f s: %s", r,
+                           a->ranks[r].host, w->frozen, LIMIT_S, w->waited_s, w->text);
         }
     }
     if (row->verdict == DT_ACCEPT_PASS && n > 0) {
-        snprintf(row->text, sizeof row->text,
-                 "named on %d host%s, after %.1f s at most; the limit was %.0f s", n,
-                 n == 1 ? "" : "s", most_s, LIMIT_S);
+        dt_accept_say(row, DT_ACCEPT_PASS,
+                      "named on %d host%s, after %.1f s at most; the limit was %.0f s", n,
+                      n == 1 ? "" : "s", most_s, LIMIT_S);
     } else if (row->verdict == DT_ACCEPT_PASS) {
-        row->verdict = DT_ACCEPT_SKIPPED;
-        snprintf(row->text, sizeof row->text,
-                 "not tried: no host has two ranks, of which one sees the other");
+        dt_accept_say(row, DT_ACCEPT_SKIPPED,
+                      "not tried: no host has two ranks, of which one sees the other");
     }
+}
+
+/* The last rank of this host. */
+static int last_of_host(const struct dt_comm *comm)
+{
+    int last = comm->rank;
+    for (int r = last + 1; r < comm->size && comm->host_roots != NULL; r++) {
+        last = comm->host_roots[r] == comm->host_root ? r : last;
+    }
+    return last;
+}
+
+/* Of a world with more than one rank. */
+static enum dt_status try_freeze(struct dt_acceptance *a, struct witness *out)
+{
+    struct dt_comm *comm = a->world->comm;
+    struct freeze f = {.comm = comm, .first = comm->host_root, .last = last_of_host(comm)};
+    DT_TRY(dt_world_agree(a->world, dt_wire_open_mpi(comm, &f.wire)));
+    const enum dt_status s = take_part(&f, out);
+    if (s != DT_STALLED) { /* a message may still be on its way */
+        dt_wire_close(f.wire);
+    }
+    return s;
 }
 
 enum dt_status dt_accept_frozen(struct dt_acceptance *a, struct dt_accept_row *row)
 {
-    struct dt_comm *comm = a->world->comm;
-    struct freeze f = {.comm = comm, .first = comm->host_root};
-    struct witness *all = NULL, mine;
-    enum dt_status s;
+    struct witness *all, mine;
     memset(&mine, 0, sizeof mine);
-    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *all, "what ranks noticed",
-                          (void **)&all));
-    if (comm->size > 1) {
-        f.last = comm->rank;
-        for (int r = 0; r < comm->size; r++) {
-            f.last =
-                comm->host_roots != NULL && comm->host_roots[r] == comm->host_root && r > f.last
-                    ? r
-                    : f.last;
-        }
-        DT_TRY_GOTO(s, dt_world_agree(a->world, dt_wire_open_mpi(comm, &f.wire)), done);
-        DT_TRY_GOTO(s, take_part(&f, &mine), done);
-    }
-    DT_TRY_GOTO(s,
-                dt_comm_allgather(comm, &mine, all, sizeof mine, "exchange of what ranks noticed"),
-                done);
+    DT_TRY(a->world->size > 1 ? try_freeze(a, &mine) : DT_OK);
+    DT_TRY(dt_accept_gather(a, &mine, sizeof mine, "what ranks noticed", (void **)&all));
     judge(a, all, row);
-done:
-    if (s != DT_STALLED) { /* a message may still be on its way */
-        dt_wire_close(f.wire);
-    }
-    free(all);
-    return s;
+    return DT_OK;
 }

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "model/network.h"
 #include "ops/accept/rows.h"
 
 #define BATCH 3
@@ -34,35 +32,30 @@ static const struct dt_model_spec model = {
                {.type = DT_LAYER_FLATTEN},
                {.type = DT_LAYER_DENSE, .size = N_CLASSES}},
     .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
-#define N_VALUES (BATCH * 2 * 9 * 8)
 
 struct probe {
-    struct dt_backend *backend;
-    struct dt_model model;
-    struct dt_network *network;
-    struct dt_bound_samples *bound;
-    float *params, *grads; /* the host's copies */
+    struct dt_accept_network network;
+    float *grads; /* the host's copy */
     int n_probed, n_wrong;
     const char *worst; /* a tensor */
 };
 
 static enum dt_status loss_of(struct probe *p, bool backward, double *loss)
 {
-    static const uint32_t rows[BATCH] = {0, 1, 2};
-    static const struct dt_batch batch = {.n = BATCH, .rows = rows, .ids = rows};
-    static const struct dt_pass pass = {.batch = &batch, .training = true};
-    const struct dt_backend_ops *ops = p->backend->ops;
-    const size_t n_bytes = p->model.arena_elems * sizeof(float);
+    struct dt_accept_network *n = &p->network;
+    const struct dt_pass pass = {.batch = &n->batch, .training = true};
+    const struct dt_backend_ops *ops = n->backend->ops;
+    const size_t n_bytes = n->model.arena_elems * sizeof(float);
     struct dt_metrics metrics;
-    DT_TRY(ops->copy_in(p->backend, p->network->params, p->params, n_bytes));
-    DT_TRY(dt_network_gather(p->network, p->bound, &batch));
-    DT_TRY(dt_network_forward(p->network, &pass));
-    DT_TRY(dt_network_loss(p->network, p->bound, &pass));
-    DT_TRY(ops->metrics_take(p->backend, &metrics));
+    DT_TRY(ops->copy_in(n->backend, n->network->params, n->params, n_bytes));
+    DT_TRY(dt_network_gather(n->network, n->bound, &n->batch));
+    DT_TRY(dt_network_forward(n->network, &pass));
+    DT_TRY(dt_network_loss(n->network, n->bound, &pass));
+    DT_TRY(ops->metrics_take(n->backend, &metrics));
     *loss = metrics.loss_sum;
     if (backward) {
-        DT_TRY(dt_network_backward(p->network, &pass, NULL, NULL));
-        DT_TRY(ops->copy_out(p->backend, p->grads, p->network->grads, n_bytes));
+        DT_TRY(dt_network_backward(n->network, &pass, NULL, NULL));
+        DT_TRY(ops->copy_out(n->backend, p->grads, n->network->grads, n_bytes));
     }
     return DT_OK;
 }
@@ -71,12 +64,13 @@ static enum dt_status loss_of(struct probe *p, bool backward, double *loss)
 static enum dt_status slope_of(struct probe *p, size_t i, double *slope)
 {
     double above, below;
-    const float kept = p->params[i];
-    p->params[i] = kept + STEP;
+    float *param = &p->network.params[i];
+    const float kept = *param;
+    *param = kept + STEP;
     DT_TRY(loss_of(p, false, &above));
-    p->params[i] = kept - STEP;
+    *param = kept - STEP;
     DT_TRY(loss_of(p, false, &below));
-    p->params[i] = kept;
+    *param = kept;
     *slope = (above - below) / (2 * (double)STEP);
     return DT_OK;
 }
@@ -100,60 +94,22 @@ static enum dt_status probe_tensor(struct probe *p, const struct dt_param *param
 static enum dt_status probe_all(struct probe *p)
 {
     double loss;
-    dt_model_init(&p->model, 3, p->params);
+    const struct dt_model *m = &p->network.model;
     DT_TRY(loss_of(p, true, &loss));
-    for (int i = 0; i < p->model.n_params; i++) {
-        DT_TRY(probe_tensor(p, &p->model.params[i]));
+    for (int i = 0; i < m->n_params; i++) {
+        DT_TRY(probe_tensor(p, &m->params[i]));
     }
     return DT_OK;
 }
 
-static enum dt_status open_probe(const struct dt_acceptance *a, const struct dt_samples *samples,
-                                 struct probe *p)
-{
-    const struct dt_backend_options options = {.n_threads = 1, .local_rank = a->world->local_rank};
-    DT_TRY(dt_model_lower(&model, &p->model));
-    p->params = calloc(p->model.arena_elems, sizeof *p->params);
-    p->grads = calloc(p->model.arena_elems, sizeof *p->grads);
-    if (p->params == NULL || p->grads == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for a small network");
-    }
-    DT_TRY(a->device.backend->open(&options, &p->backend));
-    DT_TRY(dt_network_open(&p->model, p->backend, BATCH, NULL, &p->network));
-    return p->backend->ops->samples_open(p->backend, samples, &p->bound);
-}
-
-static void close_probe(struct probe *p)
-{
-    if (p->bound != NULL) {
-        p->backend->ops->samples_close(p->backend, p->bound);
-    }
-    dt_network_close(p->network);
-    if (p->backend != NULL) {
-        p->backend->ops->close(p->backend);
-    }
-    free(p->params);
-    free(p->grads);
-}
-
 static enum dt_status probe_rank(const struct dt_acceptance *a, struct probe *p)
 {
-    static const uint16_t labels[BATCH] = {0, 3, 1};
-    float values[N_VALUES];
-    for (uint32_t i = 0; i < N_VALUES; i++) {
-        values[i] = 2 * dt_rng_uniform(dt_rng_words(11, DT_RNG_SYNTHETIC, 1, 0, 0, i).v[0]) - 1;
-    }
-    const struct dt_samples samples = {.n = BATCH,
-                                       .shape = model.input,
-                                       .values = values,
-                                       .scale = 1,
-                                       .labels = labels,
-                                       .n_classes = N_CLASSES,
-                                       .n_total = BATCH,
-                                       .id_stride = 1};
-    enum dt_status s = open_probe(a, &samples, p);
-    s = s == DT_OK ? probe_all(p) : s;
-    close_probe(p);
+    DT_TRY(dt_accept_backend_open(a, &p->network.backend));
+    DT_TRY(dt_accept_network_open(&p->network, &model, BATCH));
+    p->grads = calloc(p->network.model.arena_elems, sizeof *p->grads);
+    const enum dt_status s =
+        p->grads != NULL ? probe_all(p) : dt_error(DT_NO_MEMORY, "no memory for a small network");
+    free(p->grads);
     return s;
 }
 
@@ -165,17 +121,15 @@ struct result {
 
 static void judge(struct dt_acceptance *a, const struct result *results, struct dt_accept_row *row)
 {
-    row->verdict = DT_ACCEPT_PASS;
-    snprintf(row->text, sizeof row->text, "%d derivatives on each rank (%s)", results[0].n_probed,
-             a->device.backend->name);
-    for (int r = a->world->size - 1; r >= 0; r--) {
-        a->cells[r].failed = results[r].n_wrong > 0;
+    dt_accept_say(row, DT_ACCEPT_PASS, "%d derivatives on each rank (%s)", results[0].n_probed,
+                  a->device.backend->name);
+    for (int r = 0; r < a->world->size; r++) {
         if (results[r].n_wrong > 0) {
-            row->verdict = DT_ACCEPT_FAIL;
-            snprintf(row->text, sizeof row->text,
-                     "rank %d (%s): %d of %d derivatives differ from finite differences of the "
-                     "loss, the last of %s",
-                     r, a->hosts[r], results[r].n_wrong, results[r].n_probed, results[r].tensor);
+            dt_accept_fail(a, row, r, false,
+                           "rank %d (%s): %d of %d derivatives differ from finite differences of "
+                           "the loss, the last of %s",
+                           r, a->ranks[r].host, results[r].n_wrong, results[r].n_probed,
+                           results[r].tensor);
         }
     }
 }
@@ -184,18 +138,14 @@ enum dt_status dt_accept_gradients(struct dt_acceptance *a, struct dt_accept_row
 {
     struct probe probe = {.worst = ""};
     struct result *results, mine;
-    DT_TRY(dt_world_agree(a->world, probe_rank(a, &probe)));
+    const enum dt_status s = probe_rank(a, &probe);
+    dt_accept_network_close(&probe.network);
+    DT_TRY(dt_world_agree(a->world, s));
     memset(&mine, 0, sizeof mine);
     mine.n_probed = probe.n_probed;
     mine.n_wrong = probe.n_wrong;
     snprintf(mine.tensor, sizeof mine.tensor, "%s", probe.worst);
-    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *results, "what ranks found",
-                          (void **)&results));
-    const enum dt_status s = dt_comm_allgather(a->world->comm, &mine, results, sizeof mine,
-                                               "exchange of derivatives found");
-    if (s == DT_OK) {
-        judge(a, results, row);
-    }
-    free(results);
-    return s;
+    DT_TRY(dt_accept_gather(a, &mine, sizeof mine, "derivatives found", (void **)&results));
+    judge(a, results, row);
+    return DT_OK;
 }

@@ -1,9 +1,6 @@
 /* Round trips of messages between any two ranks; pairs without a common rank run at the same
  * time. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "dist/ranks/wire.h"
@@ -134,7 +131,7 @@ static double reach(const struct dt_acceptance *a, const double *matrix, int ran
     double best = -INFINITY;
     for (int r = 0; r < a->links.n; r++) {
         const bool elsewhere =
-            a->world->comm->n_hosts == 1 || strcmp(a->hosts[r], a->hosts[rank]) != 0;
+            a->world->comm->n_hosts == 1 || !dt_facts_same_host(&a->ranks[r], &a->ranks[rank]);
         best =
             r != rank && elsewhere ? fmax(best, sign * link_of(matrix, a->links.n, rank, r)) : best;
     }
@@ -154,9 +151,9 @@ static void describe_range(const struct dt_accept_links *links, struct dt_accept
             most = fmax(most, bandwidth);
         }
     }
-    snprintf(row->text, sizeof row->text, "%d pair%s: %.1f to %.1f us, %.2f to %.2f GB/s",
-             links->n * (links->n - 1) / 2, links->n == 2 ? "" : "s", 1e6 * least_s, 1e6 * most_s,
-             1e-9 * least, 1e-9 * most);
+    dt_accept_say(row, row->verdict, "%d pair%s: %.1f to %.1f us, %.2f to %.2f GB/s",
+                  links->n * (links->n - 1) / 2, links->n == 2 ? "" : "s", 1e6 * least_s,
+                  1e6 * most_s, 1e-9 * least, 1e-9 * most);
 }
 
 static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
@@ -173,18 +170,16 @@ static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
         row);
     row->figures[1] =
         (struct dt_accept_figure){.name = "latency_us", .value = 1e6 * slowest_s, .less = true};
-    const struct dt_behind late = dt_accept_behind(quick, a->hosts, a->links.n, false);
+    const struct dt_behind late = dt_accept_behind(quick, a->ranks, a->links.n, false);
     if (row->verdict == DT_ACCEPT_FAIL) {
         return;
     }
     describe_range(&a->links, row);
     if (late.host != NULL && late.share < LATE) {
-        row->verdict = DT_ACCEPT_FAIL;
-        dt_accept_blame(a, late.host, -1);
-        snprintf(row->text, sizeof row->text,
-                 "%s: messages take %.1f us, %.1f times the median of the hosts (leave it out: "
-                 "mpirun -hosts, sbatch -x %s)",
-                 late.host, 1e6 / (late.share * late.median), 1 / late.share, late.host);
+        dt_accept_fail(a, row, late.rank, true,
+                       "%s: messages take %.1f us, %.1f times the median of the hosts (leave it "
+                       "out: mpirun -hosts, sbatch -x %s)",
+                       late.host, 1e6 / (late.share * late.median), 1 / late.share, late.host);
     }
 }
 
@@ -192,33 +187,26 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
 {
     struct dt_comm *comm = a->world->comm;
     const size_t n = (size_t)comm->size;
-    struct pair pair = {.wire = NULL, .n_rounds = a->spec->quick ? 5 : 40};
+    struct pair pair = {.wire = NULL, .n_rounds = dt_args_has(a->args, DT_OPTION_SHORT) ? 5 : 40};
     if (comm->size == 1 || comm->size > MAX_RANKS) {
-        row->verdict = DT_ACCEPT_SKIPPED;
-        snprintf(row->text, sizeof row->text,
-                 comm->size == 1 ? "one rank: there are none"
-                                 : "not measured for more than %d ranks",
-                 MAX_RANKS);
+        dt_accept_say(row, DT_ACCEPT_SKIPPED,
+                      comm->size == 1 ? "one rank: there are none"
+                                      : "not measured for more than %d ranks",
+                      MAX_RANKS);
         return DT_OK;
     }
-    enum dt_status s;
-    DT_TRY_GOTO(
-        s, dt_world_alloc(a->world, n * n, sizeof(double), "latencies", (void **)&a->links.latency),
-        done);
-    DT_TRY_GOTO(
-        s,
-        dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths", (void **)&a->links.bandwidth),
-        done);
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, LARGE_BYTES, 1, "a message", (void **)&pair.bytes),
-                done);
-    DT_TRY_GOTO(s, dt_world_agree(a->world, dt_wire_open_mpi(comm, &pair.wire)), done);
-    DT_TRY_GOTO(s, measure(comm, &pair, &a->links), done);
-    a->links.n = comm->size;
-    judge(a, row);
-done:
+    DT_TRY(
+        dt_world_alloc(a->world, n * n, sizeof(double), "latencies", (void **)&a->links.latency));
+    DT_TRY(dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths",
+                          (void **)&a->links.bandwidth));
+    DT_TRY(dt_accept_alloc(a, LARGE_BYTES, 1, "a message", (void **)&pair.bytes));
+    DT_TRY(dt_world_agree(a->world, dt_wire_open_mpi(comm, &pair.wire)));
+    const enum dt_status s = measure(comm, &pair, &a->links);
     if (s != DT_STALLED) { /* messages may still be on their way */
         dt_wire_close(pair.wire);
-        free(pair.bytes);
     }
-    return s;
+    DT_TRY(s);
+    a->links.n = comm->size;
+    judge(a, row);
+    return DT_OK;
 }

@@ -1,7 +1,6 @@
 /* Memory bandwidth of each rank while all ranks use it: bytes copied per second, counting reads and
  * writes, as STREAM's copy does (McCalpin 1995). */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -28,26 +27,14 @@ static double copy_rate(char *from, char *to, double measure_s)
 
 enum dt_status dt_accept_memory(struct dt_acceptance *a, struct dt_accept_row *row)
 {
-    char *from = NULL, *to = NULL;
-    double *rates = NULL;
-    enum dt_status s;
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, N_BYTES, 1, "a copy of memory", (void **)&from), done);
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, N_BYTES, 1, "a copy of memory", (void **)&to), done);
-    DT_TRY_GOTO(
-        s,
-        dt_world_alloc(a->world, (size_t)a->world->size, sizeof *rates, "rates", (void **)&rates),
-        done);
+    char *from, *to;
+    double *rates;
+    DT_TRY(dt_accept_alloc(a, N_BYTES, 1, "a copy of memory", (void **)&from));
+    DT_TRY(dt_accept_alloc(a, N_BYTES, 1, "a copy of memory", (void **)&to));
     const double mine = copy_rate(from, to, a->measure_s);
-    DT_TRY_GOTO(s,
-                dt_comm_allgather(a->world->comm, &mine, rates, sizeof mine,
-                                  "exchange of memory bandwidths"),
-                done);
+    DT_TRY(dt_accept_gather(a, &mine, sizeof mine, "memory bandwidths", (void **)&rates));
     dt_accept_compare(
         a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"},
         row);
-done:
-    free(rates);
-    free(to);
-    free(from);
-    return s;
+    return DT_OK;
 }

@@ -1,4 +1,4 @@
-/* The result of all checks, and its output: to the terminal, to files, and compared with an earlier
+/* The output of the result: to the terminal, to files, and compared with an earlier
  * run. On rank 0 alone. */
 #ifndef DT_OPS_ACCEPT_OUTCOME_H
 #define DT_OPS_ACCEPT_OUTCOME_H
@@ -7,10 +7,6 @@
 #include "cli/sinks/fields.h"
 #include "ops/accept/rows.h"
 
-#define DT_ACCEPT_NUMBER(name, meaning) DT_ACCEPT_NUMBER_##name,
-enum { DT_ACCEPT_LIST(DT_ACCEPT_NUMBER) DT_N_ACCEPT };
-#undef DT_ACCEPT_NUMBER
-
 extern const char *const dt_accept_names[DT_N_ACCEPT], *const dt_accept_meanings[DT_N_ACCEPT];
 
 struct dt_accept_verdict_name {
@@ -18,24 +14,12 @@ struct dt_accept_verdict_name {
 };
 extern const struct dt_accept_verdict_name dt_accept_verdicts[DT_N_ACCEPT_VERDICTS];
 
-struct dt_accept_outcome {
-    struct dt_accept_row rows[DT_N_ACCEPT];
-    double seconds[DT_N_ACCEPT];
-    int n_done, counts[DT_N_ACCEPT_VERDICTS]; /* number of rows per verdict */
-    struct dt_accept_cell *cells;             /* check i on rank r: [i * ranks + r] */
-};
-
-/* Number of ranks on this rank's host. */
-int dt_accept_ranks_on_host(const struct dt_acceptance *a, int rank);
-bool dt_accept_is_first_of_host(const struct dt_acceptance *a, int rank);
 /* Verdict of check i on this rank's host: in a row that fails, the hosts that did not cause it
  * pass. */
-enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a,
-                                              const struct dt_accept_outcome *outcome, int i,
-                                              int rank);
+enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a, int i, int rank);
 
 /* "8 of 11 passed, 3 measured": leaves out verdicts that no row has. */
-void dt_accept_sum_text(const struct dt_accept_outcome *outcome, char *text, size_t size);
+void dt_accept_sum_text(const struct dt_acceptance *a, char *text, size_t size);
 
 /* The doctor's next warning and its cure, from its check *i on; moves *i past it; false: no
  * more. */
@@ -47,12 +31,16 @@ bool dt_accept_next_warning(const struct dt_acceptance *a, int *i,
  * doctor's warnings follow. */
 #define DT_ACCEPT_RECORD_LIST(X)      \
     X(date, a->date)                  \
-    X(command, a->spec->command)      \
+    X(command, a->args->line)         \
     X(version, dt_version)            \
     X(commit, dt_commit)              \
     X(mpi, a->ranks[0].mpi)           \
     X(launcher, a->ranks[0].launcher) \
     X(device, a->device.backend->name)
+
+/* Calls put(out, key, text) for each entry of the list, and as "host" for each host. */
+void dt_accept_record_put(const struct dt_acceptance *a, FILE *out,
+                          void (*put)(FILE *out, const char *key, const char *text));
 
 /* Describes this rank's host: "node1: 4 ranks, 4 with a GPU, NVIDIA H200; 64 CPUs, AMD EPYC 9654;
  * Linux 6.1.0". */
@@ -79,11 +67,8 @@ void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i,
 
 /* ---- files: DT_CANT_CREATE, DT_IO, DT_NO_MEMORY */
 
-enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a,
-                                     const struct dt_accept_outcome *outcome);
-enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a,
-                                    const struct dt_accept_outcome *outcome);
-enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a,
-                                    const struct dt_accept_outcome *outcome);
+enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a);
+enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a);
+enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a);
 
 #endif

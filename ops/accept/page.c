@@ -12,7 +12,6 @@
 
 struct page {
     const struct dt_acceptance *a;
-    const struct dt_accept_outcome *outcome;
     double *latency_us, *bandwidth_gbs; /* of both halves of the matrix */
 };
 
@@ -25,18 +24,18 @@ static const char *class_of(enum dt_accept_verdict verdict)
 static void put_cell(FILE *out, const struct page *p, int i, int rank)
 {
     const int n = p->a->world->size;
-    const enum dt_accept_verdict verdict = dt_accept_host_verdict(p->a, p->outcome, i, rank);
+    const enum dt_accept_verdict verdict = dt_accept_host_verdict(p->a, i, rank);
     double least = (double)NAN;
     for (int r = 0; r < n; r++) {
-        if (strcmp(p->a->hosts[r], p->a->hosts[rank]) == 0) {
-            least = fmin(least, p->outcome->cells[i * n + r].value);
+        if (strcmp(p->a->ranks[r].host, p->a->ranks[rank].host) == 0) {
+            least = fmin(least, p->a->all_cells[i * n + r].value);
         }
     }
     fprintf(out, "<td class=\"%s\">%s", class_of(verdict),
             verdict == DT_ACCEPT_FAIL ? dt_accept_verdicts[verdict].word
                                       : dt_accept_verdicts[verdict].mark);
     if (isfinite(least)) {
-        fprintf(out, "<small>%.3g %s</small>", least, p->outcome->rows[i].unit);
+        fprintf(out, "<small>%.3g %s</small>", least, p->a->rows[i].unit);
     }
 }
 
@@ -47,15 +46,15 @@ static void put_grid(FILE *out, const struct page *p)
           "Figures are those of a host's slowest rank.</p>\n"
           "<div class=\"wide\"><table class=\"grid-table\"><thead><tr><th>host",
           out);
-    for (int i = 0; i < p->outcome->n_done; i++) {
+    for (int i = 0; i < p->a->n_done; i++) {
         fprintf(out, "<th>%s", dt_accept_names[i]);
     }
     fputs("</thead><tbody>\n", out);
     for (int r = 0; r < p->a->world->size; r++) {
-        if (dt_accept_is_first_of_host(p->a, r)) {
+        if (dt_facts_is_first(p->a->ranks, r)) {
             fputs("<tr><td>", out);
-            dt_page_text(out, p->a->hosts[r]);
-            for (int i = 0; i < p->outcome->n_done; i++) {
+            dt_page_text(out, p->a->ranks[r].host);
+            for (int i = 0; i < p->a->n_done; i++) {
                 put_cell(out, p, i, r);
             }
             fputc('\n', out);
@@ -76,14 +75,14 @@ static void put_warnings(FILE *out, const struct dt_acceptance *a)
 
 static void put_rows(FILE *out, const struct page *p)
 {
-    const struct dt_accept_outcome *outcome = p->outcome;
+    const struct dt_acceptance *a = p->a;
     fputs("<h2 class=\"part\">Results</h2>\n<div class=\"wide\"><table "
           "class=\"rows\"><thead><tr><th>check<th>verdict<th>time<th>result</thead><tbody>\n",
           out);
-    for (int i = 0; i < outcome->n_done; i++) {
-        const struct dt_accept_row *row = &outcome->rows[i];
+    for (int i = 0; i < a->n_done; i++) {
+        const struct dt_accept_row *row = &a->rows[i];
         fprintf(out, "<tr><td>%s<td class=\"%s\">%s<td>%.1f s<td>", dt_accept_names[i],
-                class_of(row->verdict), dt_accept_verdicts[row->verdict].word, outcome->seconds[i]);
+                class_of(row->verdict), dt_accept_verdicts[row->verdict].word, a->seconds[i]);
         dt_page_text(out, row->text);
         if (i == DT_ACCEPT_NUMBER_doctor) {
             put_warnings(out, p->a);
@@ -97,7 +96,7 @@ static void put_rows(FILE *out, const struct page *p)
 
 static const char *name_of(const void *context, int rank)
 {
-    return ((const struct dt_acceptance *)context)->hosts[rank];
+    return ((const struct dt_acceptance *)context)->ranks[rank].host;
 }
 
 static void put_links(FILE *out, const struct page *p)
@@ -113,7 +112,7 @@ static void put_links(FILE *out, const struct page *p)
         return;
     }
     fputs("<h2 class=\"part\">Links</h2>\n", out);
-    if (p->outcome->rows[DT_ACCEPT_NUMBER_links].verdict != DT_ACCEPT_FAIL) {
+    if (p->a->rows[DT_ACCEPT_NUMBER_links].verdict != DT_ACCEPT_FAIL) {
         fputs("<p>A framed pair is worth a look, and no failure: the check compares hosts, each by "
               "its best link to another.</p>\n",
               out);
@@ -139,28 +138,19 @@ static void put_entry(FILE *out, const char *name, const char *text)
 /* When, where and with what. */
 static void put_record(FILE *out, const struct dt_acceptance *a)
 {
-    char text[DT_ACCEPT_WARNING_SIZE];
     fputs("<h2 class=\"part\">Record</h2>\n<div class=\"wide\"><table class=\"record\"><tbody>\n",
           out);
-#define ENTRY(key, text) put_entry(out, #key, text);
-    DT_ACCEPT_RECORD_LIST(ENTRY)
-    for (int r = 0; r < a->world->size; r++) {
-        if (dt_accept_is_first_of_host(a, r)) {
-            dt_accept_host_text(a, r, text, sizeof text);
-            put_entry(out, "host", text);
-        }
-    }
+    dt_accept_record_put(a, out, put_entry);
     fputs("</tbody></table></div>\n", out);
 }
 
 static void put_body(FILE *out, const void *context)
 {
     const struct page *p = context;
-    const enum dt_accept_verdict verdict =
-        dt_accept_verdict(p->outcome->counts[DT_ACCEPT_FAIL] == 0);
+    const enum dt_accept_verdict verdict = dt_accept_verdict(p->a->counts[DT_ACCEPT_FAIL] == 0);
     const int n = p->a->world->size, n_hosts = p->a->world->comm->n_hosts;
     char sum[96];
-    dt_accept_sum_text(p->outcome, sum, sizeof sum);
+    dt_accept_sum_text(p->a, sum, sizeof sum);
     fprintf(out, "<h1>dtrain accept: <span class=\"%s\">%s</span></h1>\n", class_of(verdict),
             dt_accept_verdicts[verdict].word);
     fprintf(out, "<p>Of the checks %s, on %d rank%s of %d host%s, %s.</p>\n", sum, n,
@@ -183,12 +173,10 @@ static double *unfold(const double *half, int n, double scale)
     return out;
 }
 
-enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a,
-                                    const struct dt_accept_outcome *outcome)
+enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a)
 {
     const struct dt_accept_links *links = &a->links;
     struct page p = {.a = a,
-                     .outcome = outcome,
                      .latency_us = unfold(links->latency, links->n, 1e6),
                      .bandwidth_gbs = unfold(links->bandwidth, links->n, 1e-9)};
     const struct dt_page page = {

@@ -5,33 +5,13 @@
 #include "ops/accept/outcome.h"
 #include "ops/doctor/checks.h"
 
-bool dt_accept_is_first_of_host(const struct dt_acceptance *a, int rank)
+enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a, int i, int rank)
 {
-    int r = 0;
-    while (strcmp(a->hosts[r], a->hosts[rank]) != 0) {
-        r++;
-    }
-    return r == rank;
-}
-
-int dt_accept_ranks_on_host(const struct dt_acceptance *a, int rank)
-{
-    int n = 0;
-    for (int r = 0; r < a->world->size; r++) {
-        n += strcmp(a->hosts[r], a->hosts[rank]) == 0;
-    }
-    return n;
-}
-
-enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a,
-                                              const struct dt_accept_outcome *outcome, int i,
-                                              int rank)
-{
-    const enum dt_accept_verdict row = outcome->rows[i].verdict;
+    const enum dt_accept_verdict row = a->rows[i].verdict;
     bool failed = false;
     for (int r = 0; r < a->world->size; r++) {
-        failed |= outcome->cells[i * a->world->size + r].failed &&
-                  strcmp(a->hosts[r], a->hosts[rank]) == 0;
+        failed |= a->all_cells[i * a->world->size + r].failed &&
+                  dt_facts_same_host(&a->ranks[r], &a->ranks[rank]);
     }
     return row == DT_ACCEPT_FAIL ? dt_accept_verdict(!failed) : row;
 }
@@ -39,11 +19,11 @@ enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a,
 void dt_accept_host_text(const struct dt_acceptance *a, int rank, char *text, size_t size)
 {
     const struct dt_rank_facts *f = &a->ranks[rank];
-    const int n = dt_accept_ranks_on_host(a, rank);
+    const int n = dt_facts_on_host(a->ranks, a->world->size, rank);
     int n_gpus = 0;
     char gpus[128] = "";
     for (int r = 0; r < a->world->size; r++) {
-        n_gpus += a->ranks[r].has_gpu && strcmp(a->hosts[r], a->hosts[rank]) == 0;
+        n_gpus += a->ranks[r].has_gpu && dt_facts_same_host(&a->ranks[r], &a->ranks[rank]);
     }
     if (n_gpus > 0) {
         snprintf(gpus, sizeof gpus, ", %d with a GPU, %s", n_gpus, f->gpu);
@@ -51,6 +31,20 @@ void dt_accept_host_text(const struct dt_acceptance *a, int rank, char *text, si
     snprintf(text, size, "%s: %d rank%s%s; %d CPU%s%s%s; %s", f->host, n, n == 1 ? "" : "s", gpus,
              f->n_host_cpus, f->n_host_cpus == 1 ? "" : "s", f->cpu[0] != '\0' ? ", " : "", f->cpu,
              f->kernel);
+}
+
+void dt_accept_record_put(const struct dt_acceptance *a, FILE *out,
+                          void (*put)(FILE *out, const char *key, const char *text))
+{
+    char text[DT_ACCEPT_WARNING_SIZE];
+#define PUT(key, text) put(out, #key, text);
+    DT_ACCEPT_RECORD_LIST(PUT)
+    for (int r = 0; r < a->world->size; r++) {
+        if (dt_facts_is_first(a->ranks, r)) {
+            dt_accept_host_text(a, r, text, sizeof text);
+            put(out, "host", text);
+        }
+    }
 }
 
 bool dt_accept_next_warning(const struct dt_acceptance *a, int *i,
@@ -68,16 +62,16 @@ bool dt_accept_next_warning(const struct dt_acceptance *a, int *i,
     return false;
 }
 
-void dt_accept_sum_text(const struct dt_accept_outcome *outcome, char *text, size_t size)
+void dt_accept_sum_text(const struct dt_acceptance *a, char *text, size_t size)
 {
     static const char *const words[DT_N_ACCEPT_VERDICTS] = {[DT_ACCEPT_FAIL] = "failed",
                                                             [DT_ACCEPT_MEASURED] = "measured",
                                                             [DT_ACCEPT_SKIPPED] = "skipped"};
-    size_t n = (size_t)snprintf(text, size, "%d of %d passed", outcome->counts[DT_ACCEPT_PASS],
-                                outcome->n_done);
+    size_t n =
+        (size_t)snprintf(text, size, "%d of %d passed", a->counts[DT_ACCEPT_PASS], a->n_done);
     for (int v = 0; v < DT_N_ACCEPT_VERDICTS; v++) {
-        if (words[v] != NULL && outcome->counts[v] > 0 && n < size) {
-            n += (size_t)snprintf(text + n, size - n, ", %d %s", outcome->counts[v], words[v]);
+        if (words[v] != NULL && a->counts[v] > 0 && n < size) {
+            n += (size_t)snprintf(text + n, size - n, ", %d %s", a->counts[v], words[v]);
         }
     }
 }

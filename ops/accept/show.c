@@ -24,19 +24,10 @@ static bool has_colors(void)
            dt_terminal_width(STDOUT_FILENO) > 0;
 }
 
-static int count_hosts(const struct dt_acceptance *a)
-{
-    int n = 0;
-    for (int r = 0; r < a->world->size; r++) {
-        n += dt_accept_is_first_of_host(a, r);
-    }
-    return n;
-}
-
 /* Number of marks in a row: none if there is one host, or no room. */
 static int count_marks(const struct dt_acceptance *a, int width)
 {
-    const int n = count_hosts(a);
+    const int n = dt_facts_count_hosts(a->ranks, a->world->size);
     return n > 1 && n <= MOST_MARKS && HEAD_WIDTH + n + 2 < width ? n : 0;
 }
 
@@ -48,20 +39,19 @@ static void put_coloured(enum dt_accept_verdict verdict, const char *text)
     printf(colours ? "m%s\033[0m" : "%s", text);
 }
 
-/* Prints a mark for each host; outcome: NULL: not known yet. */
-static void put_marks(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome,
-                      int check)
+/* Prints a mark for each host, a dot while the check runs. */
+static void put_marks(const struct dt_acceptance *a, int check)
 {
     const struct dt_screen screen = dt_terminal_screen(STDOUT_FILENO);
     for (int r = 0; r < a->world->size; r++) {
-        if (!dt_accept_is_first_of_host(a, r)) {
+        if (!dt_facts_is_first(a->ranks, r)) {
             continue;
         }
-        if (outcome == NULL) {
+        if (check >= a->n_done) {
             putchar('.');
             continue;
         }
-        const enum dt_accept_verdict verdict = dt_accept_host_verdict(a, outcome, check, r);
+        const enum dt_accept_verdict verdict = dt_accept_host_verdict(a, check, r);
         put_coloured(verdict, screen.utf8 ? dt_accept_verdicts[verdict].mark
                                           : dt_accept_verdicts[verdict].ascii);
     }
@@ -84,7 +74,7 @@ void dt_accept_show_running(const struct dt_acceptance *a, int check)
     }
     printf("%-*s  %-*s           ", WORD_WIDTH, "....", NAME_WIDTH, dt_accept_names[check]);
     if (count_marks(a, width) > 0) {
-        put_marks(a, NULL, check);
+        put_marks(a, check);
     }
     fflush(stdout);
 }
@@ -103,19 +93,18 @@ void dt_accept_wrap(FILE *out, const char *text, int column, int width)
     fputc('\n', out);
 }
 
-static void show_on_terminal(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome,
-                             int i, int width)
+static void show_on_terminal(const struct dt_acceptance *a, int i, int width)
 {
-    const struct dt_accept_row *row = &outcome->rows[i];
+    const struct dt_accept_row *row = &a->rows[i];
     const int n_marks = count_marks(a, width);
     int column = HEAD_WIDTH + (n_marks > 0 ? n_marks + 2 : 0);
     char text[2 * sizeof row->text];
     fputs("\r\033[K", stdout);
     put_coloured(row->verdict, dt_accept_verdicts[row->verdict].word);
     printf("%*s  %-*s  %5.1f s  ", WORD_WIDTH - (int)strlen(dt_accept_verdicts[row->verdict].word),
-           "", NAME_WIDTH, dt_accept_names[i], outcome->seconds[i]);
+           "", NAME_WIDTH, dt_accept_names[i], a->seconds[i]);
     if (n_marks > 0) {
-        put_marks(a, outcome, i);
+        put_marks(a, i);
     }
     if (width - column < LEAST_TEXT) {
         column = NOTE_COLUMN;
@@ -135,17 +124,16 @@ static void show_warnings(const struct dt_acceptance *a, int width)
     }
 }
 
-void dt_accept_show_row(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome,
-                        int check)
+void dt_accept_show_row(const struct dt_acceptance *a, int check)
 {
-    const struct dt_accept_row *row = &outcome->rows[check];
+    const struct dt_accept_row *row = &a->rows[check];
     const int width = dt_terminal_width(STDOUT_FILENO);
     if (width > 0) {
-        show_on_terminal(a, outcome, check, width);
+        show_on_terminal(a, check, width);
     } else {
         dt_text_print(stdout, "%-*s  %-*s  %5.1f s  %s", WORD_WIDTH,
                       dt_accept_verdicts[row->verdict].word, NAME_WIDTH, dt_accept_names[check],
-                      outcome->seconds[check], row->text);
+                      a->seconds[check], row->text);
     }
     if (check == DT_ACCEPT_NUMBER_doctor) {
         show_warnings(a, width);
@@ -161,10 +149,10 @@ void dt_accept_show_break(void)
     }
 }
 
-void dt_accept_show_end(const struct dt_accept_outcome *outcome)
+void dt_accept_show_end(const struct dt_acceptance *a)
 {
     char text[96];
-    dt_accept_sum_text(outcome, text, sizeof text);
+    dt_accept_sum_text(a, text, sizeof text);
     puts(text);
     fflush(stdout);
 }

@@ -9,10 +9,9 @@
 /* Rank 0 calls them. */
 void dt_accept_show_begin(const struct dt_acceptance *a);
 void dt_accept_show_running(const struct dt_acceptance *a, int check);
-void dt_accept_show_row(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome,
-                        int check);
+void dt_accept_show_row(const struct dt_acceptance *a, int check);
 void dt_accept_show_break(void); /* an error ends the output */
-void dt_accept_show_end(const struct dt_accept_outcome *outcome);
+void dt_accept_show_end(const struct dt_acceptance *a);
 
 /* Prints text in lines of at most `width` characters; the first continues at `column`, where all
  * others begin. */

@@ -41,7 +41,7 @@ enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row 
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {dt_watch_all, a->spec->faults}};
+                                             .watch = {dt_watch_all, a->faults}};
     DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){on_event, &results}));
     DT_TRY(dt_comm_broadcast(a->world->comm, &results.n_correct, 3 * sizeof results.n_correct, 0,
                              "result of the training"));
@@ -49,11 +49,10 @@ enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row 
                              "name of the checkpoint"));
     const double accuracy = results.n_correct / results.n_samples;
     a->trained = true;
-    row->verdict = dt_accept_verdict(accuracy >= LEAST_ACCURACY);
-    snprintf(row->text, sizeof row->text,
-             "%.2f %% right after %.0f steps%s, replicas equal after each; gradients by %s",
-             100 * accuracy, results.steps,
-             row->verdict == DT_ACCEPT_PASS ? "" : " (95 % are wanted)", results.gradients);
+    dt_accept_say(row, dt_accept_verdict(accuracy >= LEAST_ACCURACY),
+                  "%.2f %% right after %.0f steps%s, replicas equal after each; gradients by %s",
+                  100 * accuracy, results.steps,
+                  accuracy >= LEAST_ACCURACY ? "" : " (95 % are wanted)", results.gradients);
     return DT_OK;
 }
 
@@ -62,12 +61,11 @@ enum dt_status dt_accept_checkpoint(struct dt_acceptance *a, struct dt_accept_ro
     struct dt_inference inference;
     const struct dt_trained from = {.file = a->checkpoint};
     if (!a->trained) {
-        snprintf(row->text, sizeof row->text, "no checkpoint: the training failed");
+        dt_accept_say(row, DT_ACCEPT_FAIL, "no checkpoint: the training failed");
         return DT_OK;
     }
     DT_TRY(dt_inference_open(a->world, &from, 1, 1, &inference));
     dt_inference_close(&inference);
-    row->verdict = DT_ACCEPT_PASS;
-    snprintf(row->text, sizeof row->text, "every rank has read %.300s", a->checkpoint);
+    dt_accept_say(row, DT_ACCEPT_PASS, "every rank has read %.300s", a->checkpoint);
     return DT_OK;
 }

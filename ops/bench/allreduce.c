@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "cli/output.h"
 #include "dist/allreduce/formula.h"
 #include "dist/ranks/launch/stop.h"
@@ -16,10 +17,9 @@
 
 #define PEAK_MS 20
 
-/* An allreduce implementation, on memory of `backend`, or on the program's if that is NULL. */
+/* An implementation, and its results. */
 struct impl {
-    struct dt_allreduce *allreduce;
-    struct dt_backend *backend;
+    struct dt_bench_sum sum;
     struct dt_sum_row *row; /* borrowed */
 };
 
@@ -32,10 +32,11 @@ struct bench {
     double *times_s; /* of the n_iters sums of a size */
     float *host;     /* max_bytes: source and destination of device copies */
     char name[80];
-    unsigned n_rounds; /* number of checks */
-    size_t n_wrong;    /* in all */
-    size_t n_unlike;   /* rows whose messages do not match the formula */
-    cJSON *json;
+    unsigned n_rounds;             /* number of checks */
+    size_t n_wrong;                /* in all */
+    size_t n_unlike;               /* rows whose messages do not match the formula */
+    enum dt_allreduce_type chosen; /* by `auto` */
+    double peak_flops;
 };
 
 /* Only these keys of the configuration matter: device, distributed.allreduce and timeout_s. The
@@ -51,44 +52,11 @@ static enum dt_status read_config(const struct dt_args *args, struct dt_config *
 
 /* ---- one implementation */
 
-static enum dt_status sum_once(struct bench *b, struct impl *impl, size_t n_elems)
-{
-    struct dt_request request;
-    DT_TRY(dt_allreduce_start(impl->allreduce, 0, 0, n_elems, b->name, &request));
-    DT_TRY(dt_comm_wait(impl->allreduce->comm, &request));
-    return impl->backend != NULL ? impl->backend->ops->sync(impl->backend) : DT_OK;
-}
-
-/* An untimed sum of known numbers, to check the result. */
-static enum dt_status check_once(struct bench *b, struct impl *impl, size_t n_elems,
-                                 size_t *n_wrong)
-{
-    float *mine = impl->backend != NULL ? b->host : impl->allreduce->part;
-    const float *sum = impl->backend != NULL ? b->host : impl->allreduce->total;
-    dt_bench_fill(mine, n_elems, b->world->rank, ++b->n_rounds);
-    if (impl->backend != NULL) {
-        DT_TRY(impl->backend->ops->copy_in(impl->backend, impl->allreduce->part, mine,
-                                           n_elems * sizeof *mine));
-    }
-    DT_TRY(sum_once(b, impl, n_elems));
-    if (impl->backend != NULL) {
-        DT_TRY(impl->backend->ops->copy_out(impl->backend, b->host, impl->allreduce->total,
-                                            n_elems * sizeof *mine));
-    }
-    *n_wrong += dt_bench_count_wrong(sum, n_elems, b->world->size, b->n_rounds);
-    return DT_OK;
-}
-
 /* Timed sums add zeros: in place, other numbers would grow from one sum to the next. */
-static enum dt_status clear(struct bench *b, struct impl *impl, size_t n_elems)
+static enum dt_status clear(const struct dt_bench_sum *sum, size_t n_elems)
 {
-    if (impl->backend == NULL) {
-        memset(impl->allreduce->part, 0, n_elems * sizeof *impl->allreduce->part);
-        return DT_OK;
-    }
-    memset(b->host, 0, n_elems * sizeof *b->host);
-    return impl->backend->ops->copy_in(impl->backend, impl->allreduce->part, b->host,
-                                       n_elems * sizeof *b->host);
+    memset(dt_bench_sum_input(sum), 0, n_elems * sizeof *sum->host);
+    return dt_bench_sum_put(sum, n_elems);
 }
 
 /* Counts the messages of one sum: the rank that sends most, and whether all ranks together send
@@ -96,9 +64,9 @@ static enum dt_status clear(struct bench *b, struct impl *impl, size_t n_elems)
 static enum dt_status count_messages(struct bench *b, struct impl *impl, struct dt_sum_point *p)
 {
     struct dt_wire_sent before, after;
-    p->counted = dt_allreduce_sent(impl->allreduce, &before);
-    DT_TRY(sum_once(b, impl, p->n_elems));
-    (void)dt_allreduce_sent(impl->allreduce, &after);
+    p->counted = dt_allreduce_sent(impl->sum.allreduce, &before);
+    DT_TRY(dt_bench_sum(&impl->sum, p->n_elems, b->name));
+    (void)dt_allreduce_sent(impl->sum.allreduce, &after);
     double most[] = {(double)(after.all.messages - before.all.messages),
                      (double)(after.all.bytes - before.all.bytes)};
     double all[] = {most[0], most[1],
@@ -111,8 +79,8 @@ static enum dt_status count_messages(struct bench *b, struct impl *impl, struct 
     p->most = (struct dt_wire_count){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
     p->between_hosts =
         (struct dt_wire_count){.messages = (uint64_t)all[2], .bytes = (uint64_t)all[3]};
-    if (impl->allreduce->algorithm != NULL) {
-        const struct dt_traffic expected = dt_allreduce_formula(impl->allreduce, p->n_elems);
+    if (impl->sum.allreduce->algorithm != NULL) {
+        const struct dt_traffic expected = dt_allreduce_formula(impl->sum.allreduce, p->n_elems);
         p->as_predicted = all[0] == (double)expected.messages &&
                           all[1] == (double)(expected.elements * sizeof(float));
         b->n_unlike += !p->as_predicted;
@@ -122,16 +90,16 @@ static enum dt_status count_messages(struct bench *b, struct impl *impl, struct 
 
 static enum dt_status time_sums(struct bench *b, struct impl *impl, struct dt_sum_point *p)
 {
-    DT_TRY(clear(b, impl, p->n_elems));
+    DT_TRY(clear(&impl->sum, p->n_elems));
     DT_TRY(count_messages(b, impl, p));
     for (size_t i = 0; i < b->options.n_warmup; i++) {
-        DT_TRY(sum_once(b, impl, p->n_elems));
+        DT_TRY(dt_bench_sum(&impl->sum, p->n_elems, b->name));
     }
     DT_TRY(dt_comm_barrier(b->world->comm, "barrier before sums are timed"));
     const double begin_s = dt_clock_s();
     double last_s = begin_s;
     for (size_t i = 0; i < b->options.n_iters; i++) {
-        DT_TRY(sum_once(b, impl, p->n_elems));
+        DT_TRY(dt_bench_sum(&impl->sum, p->n_elems, b->name));
         const double now_s = dt_clock_s();
         b->times_s[i] = now_s - last_s;
         last_s = now_s;
@@ -173,10 +141,10 @@ static enum dt_status measure_sizes(struct bench *b, struct impl *impl)
         p->n_bytes = p->n_elems * sizeof(float);
         p->as_predicted = true;
         snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes,
-                 dt_allreduce_names[impl->allreduce->type]);
+                 dt_allreduce_names[impl->sum.allreduce->type]);
         dt_comm_phase(b->world->comm, "bench allreduce");
         for (size_t i = 0; i < b->options.n_checks; i++) {
-            DT_TRY(check_once(b, impl, p->n_elems, &p->n_wrong));
+            DT_TRY(dt_bench_sum_check(&impl->sum, p->n_elems, ++b->n_rounds, b->name, &p->n_wrong));
         }
         DT_TRY(time_sums(b, impl, p));
         DT_TRY(combine(b, p));
@@ -193,7 +161,7 @@ static enum dt_status measure_sizes(struct bench *b, struct impl *impl)
 /* The implementation's buffer and result must be ready. */
 static enum dt_status measure(struct bench *b, struct impl *impl)
 {
-    const enum dt_allreduce_type type = impl->allreduce->type;
+    const enum dt_allreduce_type type = impl->sum.allreduce->type;
     if (b->world->rank == 0) {
         dt_sum_print_head(b->world, &b->options, type);
     }
@@ -201,8 +169,6 @@ static enum dt_status measure(struct bench *b, struct impl *impl)
     if (b->world->rank == 0) {
         dt_sum_print_between(b->world->comm->n_hosts, impl->row);
         printf("\n");
-        cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(b->json, "ways"),
-                             dt_sum_json(b->world->size, type, impl->row));
     }
     return DT_OK;
 }
@@ -224,7 +190,7 @@ static enum dt_status slow_down(struct dt_wire *below, void *delay, struct dt_wi
 static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
                               struct dt_backend *backend)
 {
-    struct impl impl = {.backend = backend, .row = &b->rows[type]};
+    struct impl impl = {.sum = {.backend = backend, .host = b->host}, .row = &b->rows[type]};
     const struct dt_allreduce_spec spec = {
         .rows = dt_all_rows.allreduce,
         .type = type,
@@ -236,9 +202,9 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
         .wrap_context = &b->options.delay,
         .n_elems = largest_elems(b),
         .n_slots = 1};
-    DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &impl.allreduce)));
-    const char *why_not = impl.allreduce->type != type ? impl.allreduce->why
-                          : b->options.delayed && impl.allreduce->algorithm == NULL
+    DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &impl.sum.allreduce)));
+    const char *why_not = impl.sum.allreduce->type != type ? impl.sum.allreduce->why
+                          : b->options.delayed && impl.sum.allreduce->algorithm == NULL
                               ? "dtrain can slow down its own messages alone"
                               : NULL;
     enum dt_status s = DT_OK;
@@ -248,7 +214,7 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
         printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], why_not);
     }
     if (s != DT_STALLED) { /* other ranks may still use it */
-        dt_allreduce_close(impl.allreduce);
+        dt_allreduce_close(impl.sum.allreduce);
     }
     return s;
 }
@@ -313,10 +279,8 @@ static enum dt_status compare_all(struct bench *b)
         dt_sum_print_fits(b->world->size, b->rows);
         dt_sum_print_fastest(&host);
         dt_sum_print_fastest(&gpus);
-        cJSON_AddStringToObject(
-            b->json, "auto",
-            dt_allreduce_names[b->device.module != NULL ? gpus.chosen : host.chosen]);
     }
+    b->chosen = b->device.module != NULL ? gpus.chosen : host.chosen;
     return DT_OK;
 }
 
@@ -342,16 +306,32 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
                : dt_error(DT_NO_MEMORY, "no memory for sums of %zu bytes", b->options.max_bytes);
 }
 
-static void begin_json(struct bench *b)
+/* A dt_file_put_fn. */
+static void put_json(FILE *out, const void *context)
 {
-    b->json = dt_bench_json("allreduce", b->world, dt_bench_peak(PEAK_MS));
-    cJSON_AddNumberToObject(b->json, "hosts", b->world->comm->n_hosts);
-    cJSON_AddNumberToObject(b->json, "iters", (double)b->options.n_iters);
-    cJSON_AddNumberToObject(b->json, "checks", (double)b->options.n_checks);
+    const struct bench *b = context;
+    struct dt_json json = dt_bench_json(out, "allreduce", b->world, b->peak_flops);
+    dt_json_number(&json, "hosts", 0, b->world->comm->n_hosts);
+    dt_json_number(&json, "iters", 0, (double)b->options.n_iters);
+    dt_json_number(&json, "checks", 0, (double)b->options.n_checks);
     if (b->options.delayed) {
-        cJSON_AddItemToObject(b->json, "delay", dt_sum_delay_json(&b->options.delay));
+        dt_json_begin(&json, "delay", '{');
+        dt_json_number(&json, "latency_us", 0, 1e6 * b->options.delay.latency_s);
+        dt_json_number(&json, "bandwidth_gbs", 0, 1e-9 * b->options.delay.bandwidth);
+        dt_json_end(&json, '{');
     }
-    cJSON_AddArrayToObject(b->json, "ways");
+    dt_json_begin(&json, "ways", '[');
+    for (int i = 0; i < 2 * DT_N_ALLREDUCE_TYPES; i++) { /* those of GPUs last */
+        const int type = i % DT_N_ALLREDUCE_TYPES;
+        const bool on_gpus = i >= DT_N_ALLREDUCE_TYPES;
+        if (b->rows[type].n_points > 0 && dt_allreduce_is_for_gpus(type) == on_gpus) {
+            dt_sum_put_json(&json, b->world->size, type, &b->rows[type]);
+        }
+    }
+    dt_json_end(&json, '[');
+    dt_json_text(&json, "auto", dt_allreduce_names[b->chosen]);
+    dt_json_end(&json, '{');
+    fputc('\n', out);
 }
 
 /* Ranks with different sizes would wait for each other forever. */
@@ -371,14 +351,15 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     DT_TRY(compare_options(b));
     DT_TRY(dt_device_choose(b->world, &b->config, &b->device));
     DT_TRY(dt_bench_print_load(b->world));
-    begin_json(b);
+    b->peak_flops = dt_bench_peak(PEAK_MS);
     if (b->options.delayed && b->world->rank == 0) {
         dt_sum_print_delay(&b->options.delay);
     }
     DT_TRY(measure_all(b));
     DT_TRY(compare_all(b));
-    enum dt_status s =
-        b->world->rank == 0 ? dt_bench_write(dt_args_text(args, DT_OPTION_JSON), b->json) : DT_OK;
+    enum dt_status s = b->world->rank == 0
+                           ? dt_file_print(dt_args_text(args, DT_OPTION_JSON), put_json, b)
+                           : DT_OK;
     if (b->n_wrong + b->n_unlike > 0 && dt_output_failed(s)) {
         s = DT_OK;
     }
@@ -409,7 +390,6 @@ static enum dt_status bench_allreduce(struct dt_world *world, const struct dt_ar
     }
     b->world = world;
     s = run(b, args);
-    cJSON_Delete(b->json);
     if (s != DT_STALLED) {
         free(b->host); /* messages may still be on their way */
         free(b->times_s);

@@ -33,7 +33,6 @@ struct dt_sum_group {
 };
 
 void dt_sum_print_delay(const struct dt_wire_delay *delay);
-cJSON *dt_sum_delay_json(const struct dt_wire_delay *delay);
 void dt_sum_print_head(const struct dt_world *world, const struct dt_bench_options *options,
                        enum dt_allreduce_type type);
 void dt_sum_print_point(int n_ranks, bool checked, const struct dt_sum_point *point);
@@ -43,6 +42,7 @@ void dt_sum_print_between(int n_hosts, const struct dt_sum_row *row);
 void dt_sum_print_fits(int n_ranks, const struct dt_sum_row *rows);
 /* Prints the fastest implementation by size, beside auto's choice. Nothing unless there are two. */
 void dt_sum_print_fastest(const struct dt_sum_group *group);
-cJSON *dt_sum_json(int n_ranks, enum dt_allreduce_type type, const struct dt_sum_row *row);
+void dt_sum_put_json(struct dt_json *json, int n_ranks, enum dt_allreduce_type type,
+                     const struct dt_sum_row *row);
 
 #endif

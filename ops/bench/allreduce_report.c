@@ -14,15 +14,6 @@ void dt_sum_print_delay(const struct dt_wire_delay *delay)
     printf("\n\n");
 }
 
-cJSON *dt_sum_delay_json(const struct dt_wire_delay *delay)
-{
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddNumberToObject(json, "latency_us", 1e6 * delay->latency_s);
-    cJSON_AddNumberToObject(json, "bandwidth_gbs",
-                            1e-9 * delay->bandwidth); /* without a limit null */
-    return json;
-}
-
 void dt_sum_print_head(const struct dt_world *world, const struct dt_bench_options *options,
                        enum dt_allreduce_type type)
 {
@@ -128,42 +119,45 @@ void dt_sum_print_fastest(const struct dt_sum_group *group)
 
 /* ---- JSON */
 
-static cJSON *point_json(int n_ranks, const struct dt_sum_point *p)
+static void put_point(struct dt_json *json, int n_ranks, const struct dt_sum_point *p)
 {
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddNumberToObject(json, "bytes", (double)p->n_bytes);
-    cJSON_AddNumberToObject(json, "count", (double)p->n_elems);
-    cJSON_AddNumberToObject(json, "us", 1e6 * p->mean_s);
-    cJSON_AddNumberToObject(json, "us_min", 1e6 * p->min_s);
-    cJSON_AddNumberToObject(json, "us_median", 1e6 * p->median_s);
-    cJSON_AddNumberToObject(json, "us_max", 1e6 * p->max_s);
-    cJSON_AddNumberToObject(json, "algbw_gbs", 1e-9 * (double)p->n_bytes / p->mean_s);
-    cJSON_AddNumberToObject(json, "busbw_gbs", 1e-9 * bus_bandwidth(n_ranks, p));
-    cJSON_AddNumberToObject(json, "wrong", (double)p->n_wrong);
+    dt_json_begin(json, NULL, '{');
+    dt_json_number(json, "bytes", 0, (double)p->n_bytes);
+    dt_json_number(json, "count", 0, (double)p->n_elems);
+    dt_json_number(json, "us", 0, 1e6 * p->mean_s);
+    dt_json_number(json, "us_min", 0, 1e6 * p->min_s);
+    dt_json_number(json, "us_median", 0, 1e6 * p->median_s);
+    dt_json_number(json, "us_max", 0, 1e6 * p->max_s);
+    dt_json_number(json, "algbw_gbs", 0, 1e-9 * (double)p->n_bytes / p->mean_s);
+    dt_json_number(json, "busbw_gbs", 0, 1e-9 * bus_bandwidth(n_ranks, p));
+    dt_json_number(json, "wrong", 0, (double)p->n_wrong);
     if (p->counted) {
-        cJSON_AddNumberToObject(json, "messages", (double)p->most.messages);
-        cJSON_AddNumberToObject(json, "bytes_sent", (double)p->most.bytes);
-        cJSON_AddNumberToObject(json, "messages_between_hosts", (double)p->between_hosts.messages);
-        cJSON_AddNumberToObject(json, "bytes_between_hosts", (double)p->between_hosts.bytes);
+        dt_json_number(json, "messages", 0, (double)p->most.messages);
+        dt_json_number(json, "bytes_sent", 0, (double)p->most.bytes);
+        dt_json_number(json, "messages_between_hosts", 0, (double)p->between_hosts.messages);
+        dt_json_number(json, "bytes_between_hosts", 0, (double)p->between_hosts.bytes);
     }
-    return json;
+    dt_json_end(json, '{');
 }
 
-cJSON *dt_sum_json(int n_ranks, enum dt_allreduce_type type, const struct dt_sum_row *row)
+void dt_sum_put_json(struct dt_json *json, int n_ranks, enum dt_allreduce_type type,
+                     const struct dt_sum_row *row)
 {
-    cJSON *json = cJSON_CreateObject(), *points = cJSON_CreateArray();
-    cJSON_AddStringToObject(json, "name", dt_allreduce_names[type]);
-    cJSON_AddItemToObject(json, "points", points);
+    dt_json_begin(json, NULL, '{');
+    dt_json_text(json, "name", dt_allreduce_names[type]);
+    dt_json_begin(json, "points", '[');
     for (int i = 0; i < row->n_points; i++) {
-        cJSON_AddItemToArray(points, point_json(n_ranks, &row->points[i]));
+        put_point(json, n_ranks, &row->points[i]);
     }
-    if (!row->fit.found) {
-        cJSON_AddNullToObject(json, "fit");
-        return json;
+    dt_json_end(json, '[');
+    if (row->fit.found) {
+        dt_json_begin(json, "fit", '{');
+        dt_json_number(json, "latency_us", 0, 1e6 * row->fit.latency_s);
+        dt_json_number(json, "bandwidth_gbs", 0, 1e-9 * row->fit.bandwidth);
+        dt_json_number(json, "worst", 0, row->fit.worst);
+        dt_json_end(json, '{');
+    } else {
+        dt_json_number(json, "fit", 0, NAN); /* null */
     }
-    cJSON *fit = cJSON_AddObjectToObject(json, "fit");
-    cJSON_AddNumberToObject(fit, "latency_us", 1e6 * row->fit.latency_s);
-    cJSON_AddNumberToObject(fit, "bandwidth_gbs", 1e-9 * row->fit.bandwidth);
-    cJSON_AddNumberToObject(fit, "worst", row->fit.worst);
-    return json;
+    dt_json_end(json, '{');
 }

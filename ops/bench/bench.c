@@ -7,10 +7,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/sinks/json.h"
 #include "cli/suggest.h"
 #include "cpu/isa.h"
 #include "ops/doctor/checks.h"
@@ -227,32 +225,22 @@ enum dt_status dt_bench_take_step(struct dt_trainer *t, const char *what)
     return result.stop ? dt_bench_stopped(t->world) : DT_OK;
 }
 
-cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak_flops)
+struct dt_json dt_bench_json(FILE *out, const char *kind, const struct dt_world *world,
+                             double peak_flops)
 {
     char cpu[128];
-    dt_facts_cpu(cpu, sizeof cpu);
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "kind", kind);
-    cJSON_AddStringToObject(json, "version", dt_version);
-    cJSON_AddNumberToObject(json, "ranks", world->size);
-    cJSON *machine = cJSON_AddObjectToObject(json, "machine"); /* rank 0's */
-    cJSON_AddStringToObject(machine, "host", world->host);
-    cJSON_AddStringToObject(machine, "cpu", cpu);
-    cJSON_AddNumberToObject(machine, "cores", dt_bench_n_cores());
-    cJSON_AddStringToObject(machine, "isa", dt_cpu_isa());
-    cJSON_AddNumberToObject(machine, "peak_gflops", 1e-9 * peak_flops);
-    return json;
-}
-
-/* A dt_file_put_fn. */
-static void put_tree(FILE *out, const void *tree)
-{
     struct dt_json json = {.out = out, .in_lines = true};
-    dt_json_tree(&json, NULL, tree);
-    fputc('\n', out);
-}
-
-enum dt_status dt_bench_write(const char *path, const cJSON *json)
-{
-    return dt_file_print(path, put_tree, json);
+    dt_facts_cpu(cpu, sizeof cpu);
+    dt_json_begin(&json, NULL, '{');
+    dt_json_text(&json, "kind", kind);
+    dt_json_text(&json, "version", dt_version);
+    dt_json_number(&json, "ranks", 0, world->size);
+    dt_json_begin(&json, "machine", '{'); /* rank 0's */
+    dt_json_text(&json, "host", world->host);
+    dt_json_text(&json, "cpu", cpu);
+    dt_json_number(&json, "cores", 0, dt_bench_n_cores());
+    dt_json_text(&json, "isa", dt_cpu_isa());
+    dt_json_number(&json, "peak_gflops", 0, 1e-9 * peak_flops);
+    dt_json_end(&json, '{');
+    return json;
 }

@@ -6,10 +6,10 @@
 #ifndef DT_OPS_BENCH_BENCH_H
 #define DT_OPS_BENCH_BENCH_H
 
-#include <cjson/cJSON.h>
-
 #include "cli/args.h"
 #include "cli/config/config.h"
+#include "cli/sinks/json.h"
+#include "dist/allreduce/allreduce.h"
 #include "dist/ranks/wire_delay.h"
 #include "dist/ranks/world.h"
 #include "train/trainer.h"
@@ -31,6 +31,22 @@ void dt_bench_fill(float *x, size_t n_elems, int rank, unsigned round);
 /* Counts elements that differ from the sum over ranks 0 .. n_ranks - 1 of dt_bench_fill's
  * numbers. */
 size_t dt_bench_count_wrong(const float *sum, size_t n_elems, int n_ranks, unsigned round);
+
+/* An allreduce on memory of `backend`, or on the program's if that is NULL (sum.c). */
+struct dt_bench_sum {
+    struct dt_allreduce *allreduce;
+    struct dt_backend *backend;
+    float *host; /* with a backend: its input and result here */
+};
+
+/* Adds n_elems of every rank. `name`: for time-out messages; must stay in place. */
+enum dt_status dt_bench_sum(const struct dt_bench_sum *sum, size_t n_elems, const char *name);
+/* Where the input is written, before it is put into the memory of the allreduce. */
+float *dt_bench_sum_input(const struct dt_bench_sum *sum);
+enum dt_status dt_bench_sum_put(const struct dt_bench_sum *sum, size_t n_elems);
+/* Adds the numbers of dt_bench_fill, and to *n_wrong the number of wrong elements. */
+enum dt_status dt_bench_sum_check(const struct dt_bench_sum *sum, size_t n_elems, unsigned round,
+                                  const char *name, size_t *n_wrong);
 
 /* 2 (n - 1) / n: the least that each rank sends for a sum, relative to its size. */
 double dt_bench_bus_factor(int n_ranks);
@@ -65,10 +81,9 @@ enum dt_status dt_bench_print_load(struct dt_world *world);
  * agreed. */
 enum dt_status dt_bench_stopped(const struct dt_world *world);
 
-/* Makes the head of every JSON file: kind, version, ranks, and this machine. NULL: out of
- * memory. */
-cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak_flops);
-/* Writes it, unless `path` is NULL. DT_CANT_CREATE, DT_IO, DT_NO_MEMORY. */
-enum dt_status dt_bench_write(const char *path, const cJSON *json);
+/* Begins a JSON file: kind, version, ranks, and this machine. Its members and dt_json_end follow.
+ */
+struct dt_json dt_bench_json(FILE *out, const char *kind, const struct dt_world *world,
+                             double peak_flops);
 
 #endif

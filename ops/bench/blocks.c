@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "cli/commands/load.h"
 #include "dist/strategy/roles.h"
 #include "ops/bench/blocks.h"
@@ -194,22 +195,22 @@ static enum dt_status run(struct bench *b, const char *path)
     DT_TRY(take_steps(b));
     enum dt_status written = DT_OK;
     if (t->world->rank == 0) {
-        cJSON *json = dt_block_times_json(t, &b->times);
-        dt_block_times_print(t, &b->times);
-        written = dt_bench_write(path, json);
-        cJSON_Delete(json);
+        b->times.trainer = t;
+        dt_block_times_print(&b->times);
+        written = dt_file_print(path, dt_block_times_put_json, &b->times);
     }
     return dt_world_agree(t->world, written);
 }
 
 /* Trains for some steps, so that zeros are where training puts them, then times further ones; rank
- * 0 prints a table, and writes the file `json` unless that is NULL. Agreed. */
-static enum dt_status time_blocks(struct dt_world *world, const struct dt_config *config,
-                                  const char *json)
+ * 0 prints a table, and writes the file --json. Agreed. */
+static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args *args)
 {
     struct bench *b;
+    struct dt_config config;
     struct dt_roles roles;
-    DT_TRY(dt_error_agreed(dt_roles_find(&config->dist, world->rank, world->size, &roles)));
+    DT_TRY(dt_load_config_all(world, args, &config));
+    DT_TRY(dt_error_agreed(dt_roles_find(&config.dist, world->rank, world->size, &roles)));
     if (roles.whole) {
         return dt_error_agreed(dt_error(DT_CONFIG,
                                         "bench blocks: no rank of a pipeline runs all blocks (set "
@@ -218,25 +219,17 @@ static enum dt_status time_blocks(struct dt_world *world, const struct dt_config
     DT_TRY(dt_bench_print_load(world));
     DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
-    struct dt_config c = *config;
-    c.dist.check_every = 0;
-    c.cuda_graph = false;             /* call by call, so that calls can be timed */
-    c.dist.order = DT_ORDER_BACKWARD; /* a step ends with its update */
-    enum dt_status s = dt_trainer_open(world, &c, &dt_config_json, &dt_all_parts, &b->trainer);
+    config.dist.check_every = 0;
+    config.cuda_graph = false;             /* call by call, so that calls can be timed */
+    config.dist.order = DT_ORDER_BACKWARD; /* a step ends with its update */
+    enum dt_status s = dt_trainer_open(world, &config, &dt_config_json, &dt_all_parts, &b->trainer);
     if (s == DT_OK) {
-        s = run(b, json);
+        s = run(b, dt_args_text(args, DT_OPTION_JSON));
         dt_trainer_close(&b->trainer);
     }
     free(b->host);
     free(b);
     return s;
-}
-
-static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args *args)
-{
-    struct dt_config config;
-    DT_TRY(dt_load_config_all(world, args, &config));
-    return time_blocks(world, &config, dt_args_text(args, DT_OPTION_JSON));
 }
 
 const struct dt_command dt_command_bench_blocks = {

@@ -31,13 +31,15 @@ struct dt_block_bench {
 
 /* Results of one rank. */
 struct dt_block_times {
+    const struct dt_trainer *trainer;
     struct dt_bench_timer parts[DT_N_PARTS], steps[DT_N_STEPS];
     struct dt_block_bench blocks[DT_MAX_LAYERS];
     double peak_flops; /* of a core; 0: unknown */
     bool made_again;   /* the backward pass recomputes the first block */
 };
 
-void dt_block_times_print(const struct dt_trainer *trainer, const struct dt_block_times *times);
-cJSON *dt_block_times_json(const struct dt_trainer *trainer, const struct dt_block_times *times);
+void dt_block_times_print(const struct dt_block_times *times);
+/* A dt_file_put_fn, of struct dt_block_times. */
+void dt_block_times_put_json(FILE *out, const void *times);
 
 #endif

@@ -241,8 +241,9 @@ static void print_notes(const struct dt_trainer *t, const struct dt_block_times 
     }
 }
 
-void dt_block_times_print(const struct dt_trainer *t, const struct dt_block_times *times)
+void dt_block_times_print(const struct dt_block_times *times)
 {
+    const struct dt_trainer *t = times->trainer;
     struct summary s;
     summarize(t, times, &s);
     dt_text_print(stdout, "%s on %d rank%s, batch %d; %d steps after %d", t->config.name,
@@ -258,90 +259,95 @@ void dt_block_times_print(const struct dt_trainer *t, const struct dt_block_time
     print_notes(t, times);
 }
 
-/* ---- as JSON */
+/* ---- as JSON; null: there is no such number */
 
-/* It has no NaN; null says the same. */
-static void add_number(cJSON *to, const char *name, double value)
+static void put_row(struct dt_json *json, const struct row *row, bool with_range)
 {
-    if (isfinite(value)) {
-        cJSON_AddNumberToObject(to, name, value);
-    } else {
-        cJSON_AddNullToObject(to, name);
-    }
-}
-
-static void add_row(cJSON *to, const struct row *row, bool with_range)
-{
-    add_number(to, "ms", row->ms);
-    add_number(to, "cpu_ms", row->cpu_ms);
+    dt_json_number(json, "ms", 0, row->ms);
+    dt_json_number(json, "cpu_ms", 0, row->cpu_ms);
     if (with_range) {
-        add_number(to, "ms_min", row->ms_min);
-        add_number(to, "ms_max", row->ms_max);
+        dt_json_number(json, "ms_min", 0, row->ms_min);
+        dt_json_number(json, "ms_max", 0, row->ms_max);
     }
 }
 
-static cJSON *add_pass(cJSON *block, const char *name, const struct pass_row *pass)
+static void put_pass(struct dt_json *json, const struct pass_row *pass, bool backward)
 {
-    cJSON *json = cJSON_AddObjectToObject(block, name);
-    add_row(json, &pass->time, true);
-    add_number(json, "gflop", pass->gflop);
-    add_number(json, "gflops", pass->gflops);
-    add_number(json, "of_peak", pass->of_peak);
-    add_number(json, "alive", pass->alive);
-    return json;
+    dt_json_begin(json, backward ? "backward" : "forward", '{');
+    put_row(json, &pass->time, true);
+    dt_json_number(json, "gflop", 0, pass->gflop);
+    dt_json_number(json, "gflops", 0, pass->gflops);
+    dt_json_number(json, "of_peak", 0, pass->of_peak);
+    dt_json_number(json, "alive", 0, pass->alive);
+    if (backward) {
+        dt_json_number(json, "reach", 0, pass->alive_linear);
+    }
+    dt_json_end(json, '{');
 }
 
-static void add_engines(cJSON *block, const struct dt_trainer *t, int index)
+static void put_engines(struct dt_json *json, const struct dt_trainer *t, int block)
 {
     struct dt_device_engine engines[DT_DEVICE_MAX_ENGINES];
-    const int n = engines_of(t, index, engines);
-    cJSON *all = n > 0 ? cJSON_AddArrayToObject(block, "engines") : NULL;
+    const int n = engines_of(t, block, engines);
+    if (n == 0) {
+        return;
+    }
+    dt_json_begin(json, "engines", '[');
     for (int i = 0; i < n; i++) {
-        cJSON *engine = cJSON_CreateObject();
-        cJSON_AddItemToArray(all, engine);
-        cJSON_AddStringToObject(engine, "operation", engines[i].operation);
-        cJSON_AddNumberToObject(engine, "number", (double)engines[i].number);
-        cJSON_AddNumberToObject(engine, "place", engines[i].place);
-        cJSON_AddNumberToObject(engine, "timed", engines[i].n_timed);
-        cJSON_AddNumberToObject(engine, "us", engines[i].us);
-        cJSON_AddNumberToObject(engine, "workspace_bytes", (double)engines[i].workspace_bytes);
+        dt_json_begin(json, NULL, '{');
+        dt_json_text(json, "operation", engines[i].operation);
+        dt_json_number(json, "number", 0, (double)engines[i].number);
+        dt_json_number(json, "place", 0, engines[i].place);
+        dt_json_number(json, "timed", 0, engines[i].n_timed);
+        dt_json_number(json, "us", 0, engines[i].us);
+        dt_json_number(json, "workspace_bytes", 0, (double)engines[i].workspace_bytes);
+        dt_json_end(json, '{');
     }
+    dt_json_end(json, '[');
 }
 
-static void add_blocks(cJSON *json, const struct dt_trainer *t, const struct summary *s)
+static void put_blocks(struct dt_json *json, const struct dt_trainer *t, const struct summary *s)
 {
-    cJSON *blocks = cJSON_AddArrayToObject(json, "blocks");
+    dt_json_begin(json, "blocks", '[');
     for (int i = 0; i < t->model.n_blocks; i++) {
-        cJSON *block = cJSON_CreateObject();
-        cJSON_AddItemToArray(blocks, block);
-        cJSON_AddStringToObject(block, "name", t->model.blocks[i].name);
-        add_pass(block, "forward", &s->forward[i]);
-        add_number(add_pass(block, "backward", &s->backward[i]), "reach",
-                   s->backward[i].alive_linear);
-        add_engines(block, t, i);
+        dt_json_begin(json, NULL, '{');
+        dt_json_text(json, "name", t->model.blocks[i].name);
+        put_pass(json, &s->forward[i], false);
+        put_pass(json, &s->backward[i], true);
+        put_engines(json, t, i);
+        dt_json_end(json, '{');
     }
+    dt_json_end(json, '[');
 }
 
-cJSON *dt_block_times_json(const struct dt_trainer *t, const struct dt_block_times *times)
+void dt_block_times_put_json(FILE *out, const void *context)
 {
+    const struct dt_block_times *times = context;
+    const struct dt_trainer *t = times->trainer;
     struct summary s;
     char device[128];
     summarize(t, times, &s);
+    const struct row *plain = &s.rows[ROW_UNTIMED];
     snprintf(device, sizeof device, "%s %s", t->backend->ops->name, t->backend->description);
-    cJSON *json = dt_bench_json("blocks", t->world, times->peak_flops);
-    cJSON_AddStringToObject(json, "config", t->config.name);
-    cJSON_AddStringToObject(json, "device", device);
-    cJSON_AddNumberToObject(json, "batch", t->set.loader.capacity);
-    cJSON_AddNumberToObject(json, "steps", DT_BENCH_ROUNDS);
-    cJSON_AddNumberToObject(json, "warmup_steps", DT_BENCH_WARMUP);
-    add_blocks(json, t, &s);
-    cJSON *parts = cJSON_AddObjectToObject(json, "parts");
+    struct dt_json json = dt_bench_json(out, "blocks", t->world, times->peak_flops);
+    dt_json_text(&json, "config", t->config.name);
+    dt_json_text(&json, "device", device);
+    dt_json_number(&json, "batch", 0, t->set.loader.capacity);
+    dt_json_number(&json, "steps", 0, DT_BENCH_ROUNDS);
+    dt_json_number(&json, "warmup_steps", 0, DT_BENCH_WARMUP);
+    put_blocks(&json, t, &s);
+    dt_json_begin(&json, "parts", '{');
     for (int i = 0; i <= ROW_TOTAL; i++) {
-        add_row(cJSON_AddObjectToObject(parts, row_names[i]), &s.rows[i], false);
+        dt_json_begin(&json, row_names[i], '{');
+        put_row(&json, &s.rows[i], false);
+        dt_json_end(&json, '{');
     }
-    cJSON *step = cJSON_AddObjectToObject(json, "step"); /* without clocks */
-    add_row(step, &s.rows[ROW_UNTIMED], true);
-    add_number(step, "images_per_s",
-               1e3 * (double)t->set.loader.shard.global_batch / s.rows[ROW_UNTIMED].ms);
-    return json;
+    dt_json_end(&json, '{');
+    dt_json_begin(&json, "step", '{'); /* without clocks */
+    put_row(&json, plain, true);
+    dt_json_number(&json, "images_per_s", 0,
+                   1e3 * (double)t->set.loader.shard.global_batch / plain->ms);
+    dt_json_end(&json, '{');
+    dt_json_end(&json, '{');
+    fputc('\n', out);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "cli/commands/load.h"
 #include "cli/output.h"
 #include "cli/text.h"
@@ -42,6 +43,7 @@ struct dt_scaling_row {
 };
 
 struct dt_scaling {
+    const struct dt_world *world;
     const char *unit, *device, *adds_by;
     size_t n_parameters;
     int n_threads;      /* per rank, for any number of ranks */
@@ -96,27 +98,31 @@ static void print_scaling(const struct dt_scaling *s)
     }
 }
 
-static cJSON *scaling_json(const struct dt_world *world, const struct dt_scaling *s)
+/* A dt_file_put_fn. */
+static void put_json(FILE *out, const void *context)
 {
-    cJSON *json = dt_bench_json("scaling", world, dt_bench_peak(PEAK_MS));
-    cJSON_AddNumberToObject(json, "parameters", (double)s->n_parameters);
-    cJSON_AddStringToObject(json, "device", s->device);
-    cJSON_AddNumberToObject(json, "threads", s->n_threads);
-    cJSON_AddStringToObject(json, "allreduce", s->adds_by);
-    cJSON_AddNumberToObject(json, "steps", N_STEPS);
-    cJSON *rows = cJSON_AddArrayToObject(json, "rows");
+    const struct dt_scaling *s = context;
+    struct dt_json json = dt_bench_json(out, "scaling", s->world, dt_bench_peak(PEAK_MS));
+    dt_json_number(&json, "parameters", 0, (double)s->n_parameters);
+    dt_json_text(&json, "device", s->device);
+    dt_json_number(&json, "threads", 0, s->n_threads);
+    dt_json_text(&json, "allreduce", s->adds_by);
+    dt_json_number(&json, "steps", 0, N_STEPS);
+    dt_json_begin(&json, "rows", '[');
     for (int i = 0; i < s->n_rows; i++) {
         const struct dt_scaling_row *row = &s->rows[i];
-        cJSON *out = cJSON_CreateObject();
-        cJSON_AddStringToObject(out, "scaling", scaling_names[row->kind]);
-        cJSON_AddNumberToObject(out, "ranks", row->n_ranks);
-        cJSON_AddNumberToObject(out, "batch", (double)row->batch);
-        cJSON_AddNumberToObject(out, "step_ms", 1e3 * row->step_s);
-        cJSON_AddNumberToObject(out, "samples_per_s", row->rate);
-        cJSON_AddNumberToObject(out, "efficiency", row->efficiency);
-        cJSON_AddItemToArray(rows, out);
+        dt_json_begin(&json, NULL, '{');
+        dt_json_text(&json, "scaling", scaling_names[row->kind]);
+        dt_json_number(&json, "ranks", 0, row->n_ranks);
+        dt_json_number(&json, "batch", 0, (double)row->batch);
+        dt_json_number(&json, "step_ms", 0, 1e3 * row->step_s);
+        dt_json_number(&json, "samples_per_s", 0, row->rate);
+        dt_json_number(&json, "efficiency", 0, row->efficiency);
+        dt_json_end(&json, '{');
     }
-    return json;
+    dt_json_end(&json, '[');
+    dt_json_end(&json, '{');
+    fputc('\n', out);
 }
 
 /* ---- the page */
@@ -203,13 +209,6 @@ static void put_body(FILE *out, const void *context)
             s->unit);
     put_table(out, s);
     fputs("</div></div>\n", out);
-}
-
-static enum dt_status write_scaling(const char *path, const struct dt_scaling *scaling)
-{
-    return dt_page_write(
-        path, &(struct dt_page){
-                  .title = "Scaling", .class = "scaling", .body = put_body, .context = scaling});
 }
 
 /* ---- measuring */
@@ -327,58 +326,53 @@ static enum dt_status measure_all(struct bench *b)
 
 /* ---- the command */
 
-static enum dt_status report(const struct bench *b, const char *json_path, const char *html)
+static enum dt_status report(const struct bench *b, const struct dt_args *args)
 {
-    cJSON *json = scaling_json(b->world, &b->scaling);
+    const struct dt_page page = {
+        .title = "Scaling", .class = "scaling", .body = put_body, .context = &b->scaling};
     print_scaling(&b->scaling);
-    const bool failed = dt_output_failed(dt_bench_write(json_path, json));
-    cJSON_Delete(json);
-    const enum dt_status s = write_scaling(html, &b->scaling);
+    const bool failed =
+        dt_output_failed(dt_file_print(dt_args_text(args, DT_OPTION_JSON), put_json, &b->scaling));
+    const enum dt_status s = dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page);
     return s == DT_OK && failed
                ? dt_error(DT_IO, "bench scaling: a file was not written (see the message above)")
                : s;
 }
 
-static enum dt_status run(struct bench *b, const char *json, const char *html)
+static enum dt_status run(struct bench *b, const struct dt_args *args)
 {
     DT_TRY(dt_ranks_threads(b->world, b->config.threads, &b->scaling.n_threads));
     b->scaling.n_host_threads = b->world->local_size * b->scaling.n_threads;
+    b->scaling.world = b->world;
     b->scaling.unit = dt_unit_name(&b->config);
     b->scaling.device = b->device;
     plan_rows(b);
     DT_TRY(dt_bench_print_load(b->world));
     DT_TRY(measure_all(b));
-    return dt_world_agree(b->world, b->world->rank == 0 ? report(b, json, html) : DT_OK);
+    return dt_world_agree(b->world, b->world->rank == 0 ? report(b, args) : DT_OK);
 }
 
 /* Where each rank keeps its batch (weak scaling) and where they share one (strong scaling): rank 0
- * prints a table, and writes the files unless they are NULL. Agreed. */
-static enum dt_status time_scaling(struct dt_world *world, const struct dt_config *config,
-                                   const char *json, const char *html)
+ * prints a table, and writes the files that options name. Agreed. */
+static enum dt_status bench_scaling(struct dt_world *world, const struct dt_args *args)
 {
     struct bench *b;
+    struct dt_config config;
     struct dt_roles roles;
-    DT_TRY(dt_error_agreed(dt_roles_find(&config->dist, world->rank, world->size, &roles)));
+    DT_TRY(dt_load_config_all(world, args, &config));
+    DT_TRY(dt_error_agreed(dt_roles_find(&config.dist, world->rank, world->size, &roles)));
     if (roles.whole || roles.n_servers > 0) {
         return dt_error_agreed(dt_error(
             DT_CONFIG,
             "bench scaling: one rank alone is no %s (set distributed.strategy to allreduce)",
-            dt_strategy_names[config->dist.strategy]));
+            dt_strategy_names[config.dist.strategy]));
     }
     DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->world = world;
-    b->config = *config;
-    const enum dt_status s = run(b, json, html);
+    b->config = config;
+    const enum dt_status s = run(b, args);
     free(b);
     return s;
-}
-
-static enum dt_status bench_scaling(struct dt_world *world, const struct dt_args *args)
-{
-    struct dt_config config;
-    DT_TRY(dt_load_config_all(world, args, &config));
-    return time_scaling(world, &config, dt_args_text(args, DT_OPTION_JSON),
-                        dt_args_text(args, DT_OPTION_HTML));
 }
 
 const struct dt_command dt_command_bench_scaling = {

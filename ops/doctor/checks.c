@@ -37,40 +37,6 @@ found(enum dt_verdict verdict, const char *cure, const char *format, ...)
 #define WARN(cure, ...) found(DT_VERDICT_WARNING, cure, __VA_ARGS__)
 #define FAIL(cure, ...) found(DT_VERDICT_PROBLEM, cure, __VA_ARGS__)
 
-static bool same_host(const struct dt_rank_facts *a, const struct dt_rank_facts *b)
-{
-    return strcmp(a->host, b->host) == 0;
-}
-
-/* True if rank r is the first of its host. */
-static bool is_first(const struct dt_rank_facts *ranks, int r)
-{
-    for (int i = 0; i < r; i++) {
-        if (same_host(&ranks[i], &ranks[r])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static int count_hosts(const struct dt_rank_facts *ranks, int n)
-{
-    int n_hosts = 0;
-    for (int r = 0; r < n; r++) {
-        n_hosts += is_first(ranks, r);
-    }
-    return n_hosts;
-}
-
-static int count_on_host(const struct dt_rank_facts *ranks, int n, int r)
-{
-    int n_ranks = 0;
-    for (int i = 0; i < n; i++) {
-        n_ranks += same_host(&ranks[i], &ranks[r]);
-    }
-    return n_ranks;
-}
-
 /* ---- one function per check */
 
 static struct dt_finding check_versions(const struct dt_rank_facts *ranks, int n)
@@ -114,7 +80,7 @@ static int count_cpus(const struct dt_rank_facts *ranks, int n, int r)
 {
     cpu_set_t all = ranks[r].cpus;
     for (int i = 0; i < n; i++) {
-        if (same_host(&ranks[i], &ranks[r])) {
+        if (dt_facts_same_host(&ranks[i], &ranks[r])) {
             CPU_OR(&all, &all, &ranks[i].cpus);
         }
     }
@@ -127,7 +93,7 @@ static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
     char cure[96];
     int least = ranks[0].n_cpus, most = ranks[0].n_cpus;
     for (int r = 0; r < n; r++) {
-        const int n_ranks = count_on_host(ranks, n, r), n_cpus = count_cpus(ranks, n, r);
+        const int n_ranks = dt_facts_on_host(ranks, n, r), n_cpus = count_cpus(ranks, n, r);
         if (n_ranks > n_cpus) {
             snprintf(cure, sizeof cure, "start at most %d there, or ask for more cores", n_cpus);
             return WARN(cure, "%d ranks of %s share %d core%s", n_ranks, ranks[r].host, n_cpus,
@@ -152,7 +118,7 @@ static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
 static double count_taken(const struct dt_rank_facts *ranks, int n, int r)
 {
     const struct dt_rank_facts *f = &ranks[r];
-    const double others = fmin(f->load, f->n_runnable - count_on_host(ranks, n, r));
+    const double others = fmin(f->load, f->n_runnable - dt_facts_on_host(ranks, n, r));
     return others - (f->n_host_cpus - count_cpus(ranks, n, r));
 }
 
@@ -160,7 +126,7 @@ static struct dt_finding check_load(const struct dt_rank_facts *ranks, int n)
 {
     for (int r = 0; r < n; r++) {
         const double taken =
-            is_first(ranks, r) && ranks[r].n_runnable > 0 ? count_taken(ranks, n, r) : 0;
+            dt_facts_is_first(ranks, r) && ranks[r].n_runnable > 0 ? count_taken(ranks, n, r) : 0;
         if (taken >= fmax(1, 0.25 * count_cpus(ranks, n, r))) {
             return WARN("wait for them to end, or ask for whole nodes: sbatch --exclusive",
                         "load %.1f on %d CPU%s of %s: others use them", ranks[r].load,
@@ -190,7 +156,7 @@ static struct dt_finding check_memory(const struct dt_rank_facts *ranks, int n)
     char text[DT_BYTES_TEXT_SIZE];
     double least = (double)INFINITY;
     for (int r = 0; r < n; r++) {
-        const double share = ranks[r].memory_free / count_on_host(ranks, n, r);
+        const double share = ranks[r].memory_free / dt_facts_on_host(ranks, n, r);
         if (share < MEMORY_WANTED) {
             return FAIL("start fewer ranks there, or ask for more memory (sbatch --mem)",
                         "rank %d (%s) has %s, and wants 256 MB", r, ranks[r].host,
@@ -206,7 +172,7 @@ static struct dt_finding check_shared_memory(const struct dt_rank_facts *ranks, 
     char text[DT_BYTES_TEXT_SIZE];
     double least = (double)INFINITY;
     for (int r = 0; r < n; r++) {
-        if (ranks[r].shared_free < SHARED_WANTED && count_on_host(ranks, n, r) > 1) {
+        if (ranks[r].shared_free < SHARED_WANTED && dt_facts_on_host(ranks, n, r) > 1) {
             return WARN(
                 "make it larger: mount -o remount,size=1G /dev/shm, or docker run --shm-size=1g",
                 "/dev/shm of %s has %s: gradients may have to go by messages", ranks[r].host,
@@ -236,7 +202,7 @@ static struct dt_finding check_limits(const struct dt_rank_facts *ranks, int n)
             return FAIL("ulimit -n 1024", "rank %d (%s) may open %.0f files, and wants %d", r,
                         ranks[r].host, ranks[r].max_files, FILES_WANTED);
         }
-        if (isfinite(ranks[r].max_locked) && count_hosts(ranks, n) > 1) {
+        if (isfinite(ranks[r].max_locked) && dt_facts_count_hosts(ranks, n) > 1) {
             return WARN("ulimit -l unlimited, in /etc/security/limits.d or by Slurm's "
                         "PropagateResourceLimits",
                         "rank %d (%s) may lock %s of memory: InfiniBand wants no limit", r,
@@ -268,7 +234,7 @@ static struct dt_finding check_clocks(const struct dt_rank_facts *ranks, int n)
 static struct dt_finding check_network(const struct dt_rank_facts *ranks, int n)
 {
     double slowest = (double)INFINITY;
-    if (count_hosts(ranks, n) == 1) {
+    if (dt_facts_count_hosts(ranks, n) == 1) {
         return NONE("not used: one host");
     }
     for (int r = 0; r < n; r++) {

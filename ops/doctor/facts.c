@@ -23,6 +23,33 @@
 #include "train/device.h"
 #include "train/trainer.h"
 
+bool dt_facts_is_first(const struct dt_rank_facts *ranks, int r)
+{
+    int first = 0;
+    while (!dt_facts_same_host(&ranks[first], &ranks[r])) {
+        first++;
+    }
+    return first == r;
+}
+
+int dt_facts_count_hosts(const struct dt_rank_facts *ranks, int n)
+{
+    int n_hosts = 0;
+    for (int r = 0; r < n; r++) {
+        n_hosts += dt_facts_is_first(ranks, r);
+    }
+    return n_hosts;
+}
+
+int dt_facts_on_host(const struct dt_rank_facts *ranks, int n, int r)
+{
+    int n_ranks = 0;
+    for (int i = 0; i < n; i++) {
+        n_ranks += dt_facts_same_host(&ranks[i], &ranks[r]);
+    }
+    return n_ranks;
+}
+
 /* Reads the beginning of a small file of /sys or /proc; false: there is none. */
 static bool read_text(const char *path, char *text, size_t size)
 {

@@ -3,6 +3,7 @@
 #define DT_OPS_DOCTOR_FACTS_H
 
 #include <sched.h>
+#include <string.h>
 
 #include "cli/config/config.h"
 #include "dist/ranks/liveness/clocks.h"
@@ -75,6 +76,16 @@ struct dt_rank_facts {
     bool sees_run;                 /* the file that rank 0 wrote to the folder of runs */
     char why_no_run[DT_FACT_SIZE]; /* on rank 0: why it could not write one */
 };
+
+static inline bool dt_facts_same_host(const struct dt_rank_facts *a, const struct dt_rank_facts *b)
+{
+    return strcmp(a->host, b->host) == 0;
+}
+/* True if rank r is the first of its host. */
+bool dt_facts_is_first(const struct dt_rank_facts *ranks, int r);
+int dt_facts_count_hosts(const struct dt_rank_facts *ranks, int n);
+/* Number of ranks on rank r's host. */
+int dt_facts_on_host(const struct dt_rank_facts *ranks, int n, int r);
 
 /* Where runs would write, and the data they would read. */
 struct dt_doctor_spec {

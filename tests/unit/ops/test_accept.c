@@ -7,13 +7,14 @@
 #define N 8
 
 /* Two ranks on each of four hosts. */
-static char hosts[N][DT_HOST_SIZE] = {"a", "a", "b", "b", "c", "c", "d", "d"};
+static struct dt_rank_facts ranks[N] = {{.host = "a"}, {.host = "a"}, {.host = "b"}, {.host = "b"},
+                                        {.host = "c"}, {.host = "c"}, {.host = "d"}, {.host = "d"}};
 
 static void test_alike(void)
 {
     const double values[N] = {10, 9, 10, 11,
                               7,  7, 3,  9}; /* of host d one rank was in the way of the other */
-    const struct dt_behind b = dt_accept_behind(values, hosts, N, false);
+    const struct dt_behind b = dt_accept_behind(values, ranks, N, false);
     CHECK(b.host == NULL);
     CHECK_INT(b.n_compared, 4);
     CHECK_NEAR(b.share, 0.7, 1e-9);
@@ -23,7 +24,7 @@ static void test_alike(void)
 static void test_one_behind(void)
 {
     const double values[N] = {10, 9, 10, 11, 6.1, 6, 10, 9};
-    const struct dt_behind b = dt_accept_behind(values, hosts, N, false);
+    const struct dt_behind b = dt_accept_behind(values, ranks, N, false);
     CHECK_TEXT(b.host, "c");
     CHECK_NEAR(b.share, 0.61, 1e-9);
 }
@@ -31,22 +32,22 @@ static void test_one_behind(void)
 static void test_just_enough(void)
 {
     const double values[N] = {10, 9, 10, 11, 6.3, 6, 10, 9};
-    CHECK(dt_accept_behind(values, hosts, N, false).host == NULL);
+    CHECK(dt_accept_behind(values, ranks, N, false).host == NULL);
 }
 
 /* Of two, either may be the odd one. */
 static void test_two_hosts(void)
 {
     const double values[4] = {10, 10, 1, 1};
-    CHECK(dt_accept_behind(values, hosts, 4, false).host == NULL);
-    CHECK(dt_accept_behind((double[]){10, 10, 1, 1, 10}, hosts, 5, false).host == hosts[2]);
+    CHECK(dt_accept_behind(values, ranks, 4, false).host == NULL);
+    CHECK(dt_accept_behind((double[]){10, 10, 1, 1, 10}, ranks, 5, false).host == ranks[2].host);
 }
 
 /* The slow one of two on a host. */
 static void test_rank_behind(void)
 {
     const double values[N] = {10, 9, 10, 11, 10, 6, 10, 9};
-    const struct dt_behind b = dt_accept_behind(values, hosts, N, true);
+    const struct dt_behind b = dt_accept_behind(values, ranks, N, true);
     CHECK_TEXT(b.host, "c");
     CHECK_INT(b.rank, 5);
     CHECK_NEAR(b.share, 0.6, 1e-9);
@@ -59,7 +60,7 @@ static void test_measured(void)
     const double values[4] = {57.1, 48.3, 50, 51};
     struct dt_world world = {.size = 4};
     struct dt_accept_cell cells[4] = {{.failed = false}};
-    struct dt_acceptance a = {.world = &world, .hosts = hosts, .cells = cells};
+    struct dt_acceptance a = {.world = &world, .ranks = ranks, .cells = cells};
     struct dt_accept_row row = {.text = ""};
     static struct dt_accept_baseline baseline;
     dt_accept_compare(
@@ -83,15 +84,15 @@ static void test_measured(void)
 static void test_sum(void)
 {
     char text[96];
-    struct dt_accept_outcome outcome = {.n_done = 11, .counts = {[DT_ACCEPT_PASS] = 11}};
-    dt_accept_sum_text(&outcome, text, sizeof text);
+    struct dt_acceptance a = {.n_done = 11, .counts = {[DT_ACCEPT_PASS] = 11}};
+    dt_accept_sum_text(&a, text, sizeof text);
     CHECK_TEXT(text, "11 of 11 passed");
-    outcome = (struct dt_accept_outcome){.n_done = 11,
-                                         .counts = {[DT_ACCEPT_FAIL] = 1,
-                                                    [DT_ACCEPT_PASS] = 7,
-                                                    [DT_ACCEPT_MEASURED] = 2,
-                                                    [DT_ACCEPT_SKIPPED] = 1}};
-    dt_accept_sum_text(&outcome, text, sizeof text);
+    a = (struct dt_acceptance){.n_done = 11,
+                               .counts = {[DT_ACCEPT_FAIL] = 1,
+                                          [DT_ACCEPT_PASS] = 7,
+                                          [DT_ACCEPT_MEASURED] = 2,
+                                          [DT_ACCEPT_SKIPPED] = 1}};
+    dt_accept_sum_text(&a, text, sizeof text);
     CHECK_TEXT(text, "7 of 11 passed, 1 failed, 2 measured, 1 skipped");
 }
 
