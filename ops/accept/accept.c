@@ -263,8 +263,8 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
     take_date(a.date);
     const enum dt_status s = accept_cluster(&a);
     leave_folder(&a, s);
-    free(a.links.bandwidth);
-    free(a.links.latency);
+    free(a.links.bandwidth_gbs);
+    free(a.links.latency_us);
     free(a.ranks);
     free(a.all_cells);
     return s;

@@ -97,6 +97,20 @@ static int peer_of(int r, int n, int round)
     return peer == r ? m : peer;
 }
 
+/* Gives every rank all numbers, in both halves of the matrix, times `scale`. */
+static enum dt_status share(struct dt_comm *comm, double *matrix, double scale, const char *what)
+{
+    const int n = comm->size;
+    DT_TRY(
+        dt_comm_allreduce(comm, matrix, (size_t)n * (size_t)n, DT_TYPE_F64, DT_REDUCE_SUM, what));
+    for (int i = 0; i < n; i++) {
+        for (int k = i + 1; k < n; k++) {
+            matrix[k * n + i] = matrix[i * n + k] *= scale;
+        }
+    }
+    return DT_OK;
+}
+
 static enum dt_status measure(struct dt_comm *comm, struct pair *p, struct dt_accept_links *links)
 {
     const int n = comm->size, even = n + n % 2;
@@ -109,19 +123,12 @@ static enum dt_status measure(struct dt_comm *comm, struct pair *p, struct dt_ac
         DT_TRY(exchange(comm, p, 8, n_small, &small_s));
         DT_TRY(exchange(comm, p, LARGE_BYTES, n_large, &large_s));
         if (p->peer >= 0 && p->asks) {
-            links->latency[comm->rank * n + peer] = small_s / 2;
-            links->bandwidth[comm->rank * n + peer] = 2 * (double)LARGE_BYTES / large_s;
+            links->latency_us[comm->rank * n + peer] = small_s / 2;
+            links->bandwidth_gbs[comm->rank * n + peer] = 2 * (double)LARGE_BYTES / large_s;
         }
     }
-    DT_TRY(dt_comm_allreduce(comm, links->latency, (size_t)n * (size_t)n, DT_TYPE_F64,
-                             DT_REDUCE_SUM, "exchange of latencies"));
-    return dt_comm_allreduce(comm, links->bandwidth, (size_t)n * (size_t)n, DT_TYPE_F64,
-                             DT_REDUCE_SUM, "exchange of bandwidths");
-}
-
-static double link_of(const double *matrix, int n, int a, int b)
-{
-    return a < b ? matrix[a * n + b] : matrix[b * n + a];
+    DT_TRY(share(comm, links->latency_us, 1e6, "exchange of latencies"));
+    return share(comm, links->bandwidth_gbs, 1e-9, "exchange of bandwidths");
 }
 
 /* A rank's best value to another host; among ranks of one host, to any. sign: -1 where less is
@@ -132,44 +139,43 @@ static double reach(const struct dt_acceptance *a, const double *matrix, int ran
     for (int r = 0; r < a->links.n; r++) {
         const bool elsewhere =
             a->world->comm->n_hosts == 1 || !dt_facts_same_host(&a->ranks[r], &a->ranks[rank]);
-        best =
-            r != rank && elsewhere ? fmax(best, sign * link_of(matrix, a->links.n, rank, r)) : best;
+        best = r != rank && elsewhere ? fmax(best, sign * matrix[rank * a->links.n + r]) : best;
     }
     return sign * best;
 }
 
 static void describe_range(const struct dt_accept_links *links, struct dt_accept_row *row)
 {
-    double least_s = INFINITY, most_s = 0, least = INFINITY, most = 0;
+    double least_us = INFINITY, most_us = 0, least = INFINITY, most = 0;
     for (int r = 0; r < links->n; r++) {
         for (int i = 0; i < r; i++) {
-            const double latency = link_of(links->latency, links->n, i, r),
-                         bandwidth = link_of(links->bandwidth, links->n, i, r);
-            least_s = fmin(least_s, latency);
-            most_s = fmax(most_s, latency);
+            const double latency_us = links->latency_us[i * links->n + r],
+                         bandwidth = links->bandwidth_gbs[i * links->n + r];
+            least_us = fmin(least_us, latency_us);
+            most_us = fmax(most_us, latency_us);
             least = fmin(least, bandwidth);
             most = fmax(most, bandwidth);
         }
     }
     dt_accept_say(row, row->verdict, "%d pair%s: %.1f to %.1f us, %.2f to %.2f GB/s",
-                  links->n * (links->n - 1) / 2, links->n == 2 ? "" : "s", 1e6 * least_s,
-                  1e6 * most_s, 1e-9 * least, 1e-9 * most);
+                  links->n * (links->n - 1) / 2, links->n == 2 ? "" : "s", least_us, most_us, least,
+                  most);
 }
 
 static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
 {
-    double rates[MAX_RANKS], latencies[MAX_RANKS], quick[MAX_RANKS], slowest_s = 0;
+    double rates[MAX_RANKS], quick[MAX_RANKS], slowest_us = 0;
     for (int r = 0; r < a->links.n; r++) {
-        rates[r] = 1e-9 * reach(a, a->links.bandwidth, r, 1);
-        latencies[r] = reach(a, a->links.latency, r, -1);
-        quick[r] = 1 / fmax(latencies[r], 1e-9);
-        slowest_s = fmax(slowest_s, latencies[r]);
+        rates[r] = reach(a, a->links.bandwidth_gbs, r, 1);
+        const double latency_us = reach(a, a->links.latency_us, r, -1);
+        quick[r] = 1 / fmax(latency_us, 1e-3);
+        slowest_us = fmax(slowest_us, latency_us);
     }
     dt_accept_compare(
         a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"},
         row);
     row->figures[1] =
-        (struct dt_accept_figure){.name = "latency_us", .value = 1e6 * slowest_s, .less = true};
+        (struct dt_accept_figure){.name = "latency_us", .value = slowest_us, .less = true};
     const struct dt_behind late = dt_accept_behind(quick, a->ranks, a->links.n, false);
     if (row->verdict == DT_ACCEPT_FAIL) {
         return;
@@ -179,7 +185,7 @@ static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
         dt_accept_fail(a, row, late.rank, true,
                        "%s: messages take %.1f us, %.1f times the median of the hosts (leave it "
                        "out: mpirun -hosts, sbatch -x %s)",
-                       late.host, 1e6 / (late.share * late.median), 1 / late.share, late.host);
+                       late.host, 1 / (late.share * late.median), 1 / late.share, late.host);
     }
 }
 
@@ -195,10 +201,10 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
                       MAX_RANKS);
         return DT_OK;
     }
-    DT_TRY(
-        dt_world_alloc(a->world, n * n, sizeof(double), "latencies", (void **)&a->links.latency));
+    DT_TRY(dt_world_alloc(a->world, n * n, sizeof(double), "latencies",
+                          (void **)&a->links.latency_us));
     DT_TRY(dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths",
-                          (void **)&a->links.bandwidth));
+                          (void **)&a->links.bandwidth_gbs));
     DT_TRY(dt_accept_alloc(a, LARGE_BYTES, 1, "a message", (void **)&pair.bytes));
     DT_TRY(dt_world_agree(a->world, dt_wire_open_mpi(comm, &pair.wire)));
     const enum dt_status s = measure(comm, &pair, &a->links);

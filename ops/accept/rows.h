@@ -18,11 +18,10 @@ struct dt_accept_cell {
     double value; /* the measurement, in the row's unit; NaN: none */
 };
 
-/* Per pair of ranks, indexed by the smaller and the larger number: one-way latency in seconds, and
- * bytes per second. */
+/* Between any two ranks, in either order: one-way latency, and bandwidth. */
 struct dt_accept_links {
-    int n; /* ranks; 0: not measured */
-    double *latency, *bandwidth;
+    int n;                              /* ranks; 0: not measured */
+    double *latency_us, *bandwidth_gbs; /* (n, n) */
 };
 
 /* A figure that a later run can be compared with. */

@@ -75,35 +75,29 @@ static void examine(const struct dt_world *world, const struct dt_rank_facts *ra
 
 /* Prints to stdout: a row for each rank, then a line for each check (checks.h) with its verdict and
  * cure. DT_UNAVAILABLE, agreed: there are problems; warnings are none. */
-static enum dt_status doctor(struct dt_world *world, const struct dt_doctor_spec *spec)
+static enum dt_status report(struct dt_world *world, const struct dt_rank_facts *ranks)
 {
-    struct dt_rank_facts *ranks = NULL;
     int counts[DT_N_VERDICTS] = {0};
-    enum dt_status s = dt_facts_gather(world, spec, &ranks);
-    if (s == DT_OK && world->rank == 0) {
+    const int *n_problems = &counts[DT_VERDICT_PROBLEM], *n_warnings = &counts[DT_VERDICT_WARNING];
+    if (world->rank == 0) {
         print_ranks(ranks, world->size);
         putchar('\n');
     }
-    if (s == DT_OK) {
-        examine(world, ranks, counts);
-        /* Some facts, like Slurm's settings, are those of one rank: rank 0 decides. */
-        s = dt_comm_broadcast(world->comm, counts, sizeof counts, 0, "findings");
-    }
-    if (s == DT_OK && world->rank == 0) {
+    examine(world, ranks, counts);
+    /* Some facts, like Slurm's settings, are those of one rank: rank 0 decides. */
+    DT_TRY(dt_comm_broadcast(world->comm, counts, sizeof counts, 0, "findings"));
+    if (world->rank == 0) {
         printf("\n%d ok, %d not checked, %d warning%s, %d problem%s\n", counts[DT_VERDICT_OK],
-               counts[DT_VERDICT_NONE], counts[DT_VERDICT_WARNING],
-               counts[DT_VERDICT_WARNING] == 1 ? "" : "s", counts[DT_VERDICT_PROBLEM],
-               counts[DT_VERDICT_PROBLEM] == 1 ? "" : "s");
+               counts[DT_VERDICT_NONE], *n_warnings, *n_warnings == 1 ? "" : "s", *n_problems,
+               *n_problems == 1 ? "" : "s");
         fflush(stdout);
     }
-    if (s == DT_OK && counts[DT_VERDICT_PROBLEM] > 0) {
-        s = dt_error_agreed(
-            dt_error(DT_UNAVAILABLE,
-                     "doctor: %d of %d checks found a problem (each says above how to mend it)",
-                     counts[DT_VERDICT_PROBLEM], dt_n_checks));
-    }
-    free(ranks);
-    return s;
+    return *n_problems == 0
+               ? DT_OK
+               : dt_error_agreed(dt_error(DT_UNAVAILABLE,
+                                          "doctor: %d of %d checks found a problem (each says "
+                                          "above how to mend it)",
+                                          *n_problems, dt_n_checks));
 }
 
 /* Without a configuration it does not look for data. */
@@ -111,11 +105,15 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     struct dt_doctor_spec spec = {.run = dt_args_text(args, DT_OPTION_RUN)};
+    struct dt_rank_facts *ranks = NULL;
     if (dt_args_has(args, DT_OPTION_CONFIG)) {
         DT_TRY(dt_load_config_all(world, args, &config));
         spec.config = &config;
     }
-    return doctor(world, &spec);
+    enum dt_status s = dt_facts_gather(world, &spec, &ranks);
+    s = s == DT_OK ? report(world, ranks) : s;
+    free(ranks);
+    return s;
 }
 
 const struct dt_command dt_command_doctor = {

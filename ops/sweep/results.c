@@ -1,6 +1,7 @@
 #include "ops/sweep/results.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,48 +124,30 @@ void dt_sweep_row_print(const struct dt_grid *grid, const struct dt_sweep_row *r
 
 /* ---- the table */
 
-/* Columns after those of the axes. X(constant, name) */
-#define COLUMN_LIST(X)                  \
-    X(COLUMN_STATE, "  verdict")        \
-    X(COLUMN_ACCURACY, "test accuracy") \
-    X(COLUMN_LOSS, "test loss")         \
-    X(COLUMN_STEPS, "steps")            \
-    X(COLUMN_TIME, "time")
-#define COLUMN(constant, name) constant,
-#define NAME(constant, name) name,
-enum column { COLUMN_LIST(COLUMN) N_COLUMNS };
-static const char *const column_names[] = {COLUMN_LIST(NAME)};
-
-static void cell_text(const struct dt_sweep_row *row, enum column column, char text[CELL_SIZE])
+static const char *share_text(double value, char *text, size_t size)
 {
-    text[0] = '\0';
-    switch (column) {
-    case COLUMN_STATE:
-        snprintf(text, CELL_SIZE, "%s", row->verdict);
-        break;
-    case COLUMN_ACCURACY:
-        if (isfinite(row->result.accuracy)) {
-            snprintf(text, CELL_SIZE, "%.2f %%", 100 * row->result.accuracy);
-        }
-        break;
-    case COLUMN_LOSS:
-        if (isfinite(row->result.loss)) {
-            dt_loss_text(row->result.loss, text, CELL_SIZE);
-        }
-        break;
-    case COLUMN_STEPS:
-        if (isfinite(row->steps)) {
-            dt_count_text(row->steps, text, CELL_SIZE);
-        }
-        break;
-    case COLUMN_TIME:
-        if (isfinite(row->seconds)) {
-            dt_duration_text(row->seconds, text, CELL_SIZE);
-        }
-        break;
-    case N_COLUMNS:
-        break;
-    }
+    snprintf(text, size, "%.2f %%", 100 * value);
+    return text;
+}
+
+/* Columns after those of the axes and the verdict. */
+static const struct {
+    const char *name, *csv_name;
+    size_t offset; /* of a double in struct dt_sweep_row; NaN: none */
+    const char *(*text)(double value, char *text, size_t size);
+} columns[] = {
+    {"test accuracy", "test_accuracy", offsetof(struct dt_sweep_row, result.accuracy), share_text},
+    {"test loss", "test_loss", offsetof(struct dt_sweep_row, result.loss), dt_loss_text},
+    {"steps", "steps", offsetof(struct dt_sweep_row, steps), dt_count_text},
+    {"time", "seconds", offsetof(struct dt_sweep_row, seconds), dt_duration_text}};
+#define N_COLUMNS (sizeof columns / sizeof columns[0])
+static const char verdict_name[] = "  verdict";
+
+static double value_of(const struct dt_sweep_row *row, size_t column)
+{
+    double value;
+    memcpy(&value, (const char *)row + columns[column].offset, sizeof value);
+    return value;
 }
 
 /* The width of its name or its widest value. */
@@ -178,38 +161,42 @@ static int axis_width(const struct dt_grid *grid, int axis)
     return (int)(width < CELL_SIZE ? width : CELL_SIZE - 1);
 }
 
-static int column_width(enum column column)
+/* The number of the run and the values of the axes; NULL: their names. */
+static void print_axes(const struct dt_grid *grid, const struct dt_sweep_row *row)
 {
-    return (int)strlen(column_names[column]);
+    char text[CELL_SIZE] = "run";
+    if (row != NULL) {
+        snprintf(text, sizeof text, "%d", row->run + 1);
+    }
+    printf("%*s", dt_digits((unsigned long long)grid->n_runs) + GAP, text);
+    for (int a = 0; a < grid->n_axes; a++) {
+        if (grid->axes[a].n > 1) {
+            printf("%*s%-*s", GAP, "", axis_width(grid, a),
+                   row == NULL ? short_key(grid, a)
+                               : dt_text_escape(value_text(grid, row->run, a), text, sizeof text));
+        }
+    }
 }
 
 static void print_row(const struct dt_grid *grid, const struct dt_sweep_row *row)
 {
-    char text[CELL_SIZE], shown[CELL_SIZE];
-    printf("%*d", dt_digits((unsigned long long)grid->n_runs) + GAP, row->run + 1);
-    for (int a = 0; a < grid->n_axes; a++) {
-        if (grid->axes[a].n > 1) {
-            printf("%*s%-*s", GAP, "", axis_width(grid, a),
-                   dt_text_escape(value_text(grid, row->run, a), shown, sizeof shown));
-        }
-    }
-    for (int c = 0; c < N_COLUMNS; c++) {
-        cell_text(row, (enum column)c, text);
-        printf("%*s", GAP + column_width((enum column)c), text);
+    char text[CELL_SIZE];
+    print_axes(grid, row);
+    printf("%*s", GAP + (int)strlen(verdict_name), row->verdict);
+    for (size_t c = 0; c < N_COLUMNS; c++) {
+        const double value = value_of(row, c);
+        printf("%*s", GAP + (int)strlen(columns[c].name),
+               isfinite(value) ? columns[c].text(value, text, sizeof text) : "");
     }
     fputc('\n', stdout);
 }
 
 static void print_head(const struct dt_grid *grid)
 {
-    printf("%*s", dt_digits((unsigned long long)grid->n_runs) + GAP, "run");
-    for (int a = 0; a < grid->n_axes; a++) {
-        if (grid->axes[a].n > 1) {
-            printf("%*s%-*s", GAP, "", axis_width(grid, a), short_key(grid, a));
-        }
-    }
-    for (int c = 0; c < N_COLUMNS; c++) {
-        printf("%*s", GAP + column_width((enum column)c), column_names[c]);
+    print_axes(grid, NULL);
+    printf("%*s%s", GAP, "", verdict_name);
+    for (size_t c = 0; c < N_COLUMNS; c++) {
+        printf("%*s%s", GAP, "", columns[c].name);
     }
     fputc('\n', stdout);
 }
@@ -241,11 +228,6 @@ static void put_csv_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-static void put_number(FILE *out, double value)
-{
-    fprintf(out, isfinite(value) ? ",%.9g" : ",nan", value);
-}
-
 struct table {
     const struct dt_grid *grid;
     const struct dt_sweep_row *rows;
@@ -261,7 +243,11 @@ static void put_csv(FILE *out, const void *context)
         fputc(',', out);
         put_csv_text(out, grid->axes[a].key);
     }
-    fputs(",verdict,test_accuracy,test_loss,steps,seconds\n", out);
+    fputs(",verdict", out);
+    for (size_t c = 0; c < N_COLUMNS; c++) {
+        fprintf(out, ",%s", columns[c].csv_name);
+    }
+    fputc('\n', out);
     for (int i = 0; i < grid->n_runs; i++) {
         fprintf(out, "%d", i + 1);
         for (int a = 0; a < grid->n_axes; a++) {
@@ -269,10 +255,10 @@ static void put_csv(FILE *out, const void *context)
             put_csv_text(out, value_text(grid, i, a));
         }
         fprintf(out, ",%s", rows[i].verdict);
-        put_number(out, rows[i].result.accuracy);
-        put_number(out, rows[i].result.loss);
-        put_number(out, rows[i].steps);
-        put_number(out, rows[i].seconds);
+        for (size_t c = 0; c < N_COLUMNS; c++) {
+            const double value = value_of(&rows[i], c);
+            fprintf(out, isfinite(value) ? ",%.9g" : ",nan", value);
+        }
         fputc('\n', out);
     }
 }
