@@ -25,11 +25,6 @@ static const char training[] = "{\"data\": {\"format\": \"synthetic\", \"train_s
                                "\"adam\", \"lr\": 0.01}}, \"distributed\": {\"check_every\": 1}, "
                                "\"log\": {\"every_s\": 0}}";
 
-#define CHECK(name, meaning) dt_accept_##name,
-static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a,
-                                                   struct dt_accept_row *row) = {
-    DT_ACCEPT_LIST(CHECK)};
-
 /* An error on which all ranks agree becomes the row's text, and the next rows can run. */
 static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status,
                                  struct dt_accept_row *row)
@@ -75,8 +70,8 @@ static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_
     for (int r = 0; r < comm->size; r++) {
         a->cells[r] = (struct dt_accept_cell){.value = (double)NAN};
     }
-    dt_comm_phase(comm, dt_accept_names[i]);
-    const enum dt_status s = checks[i](a, row);
+    dt_comm_phase(comm, dt_accept_checks[i].name);
+    const enum dt_status s = dt_accept_checks[i].run(a, row);
     if (s != DT_STALLED) { /* messages may still be on their way */
         dt_accept_free(a);
     }

@@ -77,12 +77,12 @@ static enum dt_status take_rows(const char *path, const cJSON *json, struct dt_a
     cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(json, "rows"))
     {
         for (int i = 0; i < DT_N_ACCEPT; i++) {
-            const int n = strcmp(dt_record_text(row, "name"), dt_accept_names[i]) == 0
+            const int n = strcmp(dt_record_text(row, "name"), dt_accept_checks[i].name) == 0
                               ? take_row(row, out->values[i])
                               : 0;
             if (n < 0) {
                 return dt_error(DT_BAD_DATA, "%.300s: the figures of '%s' are no measurements (%s)",
-                                path, dt_accept_names[i], cure);
+                                path, dt_accept_checks[i].name, cure);
             }
             n_figures += n;
         }

@@ -36,7 +36,7 @@ static void put_case(FILE *out, const struct dt_acceptance *a, int i)
         [DT_ACCEPT_SKIPPED] = {"<skipped message=\"", "\"/>"}};
     const struct dt_accept_row *row = &a->rows[i];
     fprintf(out, "  <testcase classname=\"dtrain.accept\" name=\"%s\" time=\"%.3f\">%s",
-            dt_accept_names[i], a->seconds[i], elements[row->verdict].begin);
+            dt_accept_checks[i].name, a->seconds[i], elements[row->verdict].begin);
     dt_page_text(out, row->text);
     fprintf(out, "%s</testcase>\n", elements[row->verdict].end);
 }
@@ -67,7 +67,7 @@ static void put_row(struct dt_json *json, const struct dt_acceptance *a, int i)
 {
     const struct dt_accept_row *row = &a->rows[i];
     dt_json_begin(json, NULL, '{');
-    dt_json_text(json, "name", dt_accept_names[i]);
+    dt_json_text(json, "name", dt_accept_checks[i].name);
     dt_json_text(json, "verdict", dt_accept_verdicts[row->verdict].word);
     dt_json_number(json, "seconds", 0, a->seconds[i]);
     dt_json_text(json, "text", row->text);

@@ -7,7 +7,10 @@
 #include "cli/sinks/fields.h"
 #include "ops/accept/rows.h"
 
-extern const char *const dt_accept_names[DT_N_ACCEPT], *const dt_accept_meanings[DT_N_ACCEPT];
+extern const struct dt_accept_check {
+    const char *name, *meaning;
+    enum dt_status (*run)(struct dt_acceptance *a, struct dt_accept_row *row);
+} dt_accept_checks[DT_N_ACCEPT];
 
 struct dt_accept_verdict_name {
     const char *word, *mark, *ascii, *colour;

@@ -40,7 +40,7 @@ static void put_grid(FILE *out, const struct dt_acceptance *a)
           "<div class=\"wide\"><table class=\"grid-table\"><thead><tr><th>host",
           out);
     for (int i = 0; i < a->n_done; i++) {
-        fprintf(out, "<th>%s", dt_accept_names[i]);
+        fprintf(out, "<th>%s", dt_accept_checks[i].name);
     }
     fputs("</thead><tbody>\n", out);
     for (int r = 0; r < a->world->size; r++) {
@@ -73,14 +73,14 @@ static void put_rows(FILE *out, const struct dt_acceptance *a)
           out);
     for (int i = 0; i < a->n_done; i++) {
         const struct dt_accept_row *row = &a->rows[i];
-        fprintf(out, "<tr><td>%s<td class=\"%s\">%s<td>%.1f s<td>", dt_accept_names[i],
+        fprintf(out, "<tr><td>%s<td class=\"%s\">%s<td>%.1f s<td>", dt_accept_checks[i].name,
                 class_of(row->verdict), dt_accept_verdicts[row->verdict].word, a->seconds[i]);
         dt_page_text(out, row->text);
         if (i == DT_ACCEPT_NUMBER_doctor) {
             put_warnings(out, a);
         }
         fputs("<small>", out);
-        dt_page_text(out, dt_accept_meanings[i]);
+        dt_page_text(out, dt_accept_checks[i].meaning);
         fputs("</small>\n", out);
     }
     fputs("</tbody></table></div>\n", out);

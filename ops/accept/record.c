@@ -76,10 +76,8 @@ void dt_accept_sum_text(const struct dt_acceptance *a, char *text, size_t size)
     }
 }
 
-#define NAME(name, meaning) #name,
-#define MEANING(name, meaning) meaning,
-const char *const dt_accept_names[DT_N_ACCEPT] = {DT_ACCEPT_LIST(NAME)};
-const char *const dt_accept_meanings[DT_N_ACCEPT] = {DT_ACCEPT_LIST(MEANING)};
+#define CHECK(name, meaning) {#name, meaning, dt_accept_##name},
+const struct dt_accept_check dt_accept_checks[DT_N_ACCEPT] = {DT_ACCEPT_LIST(CHECK)};
 
 #define VERDICT(constant, ...) {__VA_ARGS__},
 const struct dt_accept_verdict_name dt_accept_verdicts[DT_N_ACCEPT_VERDICTS] = {

@@ -72,7 +72,7 @@ void dt_accept_show_running(const struct dt_acceptance *a, int check)
     if (width == 0 || width <= HEAD_WIDTH) {
         return;
     }
-    printf("%-*s  %-*s           ", WORD_WIDTH, "....", NAME_WIDTH, dt_accept_names[check]);
+    printf("%-*s  %-*s           ", WORD_WIDTH, "....", NAME_WIDTH, dt_accept_checks[check].name);
     if (count_marks(a, width) > 0) {
         put_marks(a, check);
     }
@@ -102,7 +102,7 @@ static void show_on_terminal(const struct dt_acceptance *a, int i, int width)
     fputs("\r\033[K", stdout);
     put_coloured(row->verdict, dt_accept_verdicts[row->verdict].word);
     printf("%*s  %-*s  %5.1f s  ", WORD_WIDTH - (int)strlen(dt_accept_verdicts[row->verdict].word),
-           "", NAME_WIDTH, dt_accept_names[i], a->seconds[i]);
+           "", NAME_WIDTH, dt_accept_checks[i].name, a->seconds[i]);
     if (n_marks > 0) {
         put_marks(a, i);
     }
@@ -132,8 +132,8 @@ void dt_accept_show_row(const struct dt_acceptance *a, int check)
         show_on_terminal(a, check, width);
     } else {
         dt_text_print(stdout, "%-*s  %-*s  %5.1f s  %s", WORD_WIDTH,
-                      dt_accept_verdicts[row->verdict].word, NAME_WIDTH, dt_accept_names[check],
-                      a->seconds[check], row->text);
+                      dt_accept_verdicts[row->verdict].word, NAME_WIDTH,
+                      dt_accept_checks[check].name, a->seconds[check], row->text);
     }
     if (check == DT_ACCEPT_NUMBER_doctor) {
         show_warnings(a, width);

@@ -381,15 +381,10 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
  * was wrong. Agreed. */
 static enum dt_status bench_allreduce(struct dt_world *world, const struct dt_args *args)
 {
-    struct bench *b = calloc(1, sizeof *b);
-    enum dt_status s =
-        dt_world_agree(world, b != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
-    if (b == NULL || s != DT_OK) {
-        free(b);
-        return s;
-    }
+    struct bench *b;
+    DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->world = world;
-    s = run(b, args);
+    const enum dt_status s = run(b, args);
     if (s != DT_STALLED) {
         free(b->host); /* messages may still be on their way */
         free(b->times_s);

@@ -42,13 +42,16 @@ struct dt_scaling_row {
         efficiency; /* rate over n times that of one rank; for a shared batch that is T1 / (n Tn) */
 };
 
-struct dt_scaling {
-    const struct dt_world *world;
-    const char *unit, *device, *adds_by;
+struct bench {
+    struct dt_world *world;
+    struct dt_config config;
+    struct dt_trainer trainer;
+    struct dt_heartbeat heartbeat; /* of the measuring ranks, for the waiting ones */
+    char device[128];
+    const char *adds_by;
     size_t n_parameters;
-    int n_threads;      /* per rank, for any number of ranks */
-    int n_host_threads; /* of all ranks on this host */
-    int n_rows;         /* all rows of one kind, then the other; each kind begins with one rank */
+    int n_threads; /* per rank, for any number of ranks */
+    int n_rows;    /* all rows of one kind, then the other; each kind begins with one rank */
     struct dt_scaling_row rows[MAX_ROWS];
 };
 
@@ -59,39 +62,38 @@ struct dt_scaling {
 static const char *const scaling_names[DT_N_SCALING_KINDS] = {DT_SCALING_LIST(SCALING_NAME)};
 static const char *const scaling_meanings[DT_N_SCALING_KINDS] = {DT_SCALING_LIST(SCALING_MEANING)};
 
-static int most_ranks(const struct dt_scaling *s)
+static int most_ranks(const struct bench *b)
 {
-    return s->rows[s->n_rows - 1].n_ranks;
+    return b->rows[b->n_rows - 1].n_ranks;
 }
 
 /* ---- the table */
 
 /* "1,199,882 parameters, cpu x86-64-v4, 1 thread, shared_memory" */
-static void describe(const struct dt_scaling *s, char *text, size_t size)
+static void describe(const struct bench *b, char *text, size_t size)
 {
     char count[32];
     snprintf(text, size, "%s parameters, %s, %s",
-             dt_count_text((double)s->n_parameters, count, sizeof count), s->device, s->adds_by);
+             dt_count_text((double)b->n_parameters, count, sizeof count), b->device, b->adds_by);
 }
 
-static void print_scaling(const struct dt_scaling *s)
+static void print_scaling(const struct bench *b)
 {
     char text[256], batch[32], rate[32];
-    const int n_cores = dt_bench_n_cores();
-    describe(s, text, sizeof text);
+    const int n_cores = dt_bench_n_cores(), n_threads = b->world->local_size * b->n_threads;
+    describe(b, text, sizeof text);
     printf("# %s\n# medians of %d training steps\n", text, N_STEPS);
     for (int kind = 0; kind < DT_N_SCALING_KINDS; kind++) {
         printf("# %s: %s\n", scaling_names[kind], scaling_meanings[kind]);
     }
-    printf("# efficiency: %s/s over those of one rank times the ranks\n", s->unit);
-    if (s->n_host_threads > n_cores) {
-        printf("# this host has %d cores for %d threads, which share them\n", n_cores,
-               s->n_host_threads);
+    printf("# efficiency: %s/s over those of one rank times the ranks\n", dt_unit_name(&b->config));
+    if (n_threads > n_cores) {
+        printf("# this host has %d cores for %d threads, which share them\n", n_cores, n_threads);
     }
-    printf("%-8s %6s %9s %11s %12s/s %11s\n", "scaling", "ranks", "batch", "ms a step", s->unit,
-           "efficiency");
-    for (int i = 0; i < s->n_rows; i++) {
-        const struct dt_scaling_row *row = &s->rows[i];
+    printf("%-8s %6s %9s %11s %12s/s %11s\n", "scaling", "ranks", "batch", "ms a step",
+           dt_unit_name(&b->config), "efficiency");
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct dt_scaling_row *row = &b->rows[i];
         printf("%-8s %6d %9s %11.3f %14s %9.1f %%\n", scaling_names[row->kind], row->n_ranks,
                dt_count_text((double)row->batch, batch, sizeof batch), 1e3 * row->step_s,
                dt_count_text(row->rate, rate, sizeof rate), 100 * row->efficiency);
@@ -101,16 +103,16 @@ static void print_scaling(const struct dt_scaling *s)
 /* A dt_file_put_fn. */
 static void put_json(FILE *out, const void *context)
 {
-    const struct dt_scaling *s = context;
-    struct dt_json json = dt_bench_json(out, "scaling", s->world, dt_bench_peak(PEAK_MS));
-    dt_json_number(&json, "parameters", 0, (double)s->n_parameters);
-    dt_json_text(&json, "device", s->device);
-    dt_json_number(&json, "threads", 0, s->n_threads);
-    dt_json_text(&json, "allreduce", s->adds_by);
+    const struct bench *b = context;
+    struct dt_json json = dt_bench_json(out, "scaling", b->world, dt_bench_peak(PEAK_MS));
+    dt_json_number(&json, "parameters", 0, (double)b->n_parameters);
+    dt_json_text(&json, "device", b->device);
+    dt_json_number(&json, "threads", 0, b->n_threads);
+    dt_json_text(&json, "allreduce", b->adds_by);
     dt_json_number(&json, "steps", 0, N_STEPS);
     dt_json_begin(&json, "rows", '[');
-    for (int i = 0; i < s->n_rows; i++) {
-        const struct dt_scaling_row *row = &s->rows[i];
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct dt_scaling_row *row = &b->rows[i];
         dt_json_begin(&json, NULL, '{');
         dt_json_text(&json, "scaling", scaling_names[row->kind]);
         dt_json_number(&json, "ranks", 0, row->n_ranks);
@@ -133,15 +135,15 @@ static double speedup(const struct dt_scaling_row *row)
     return row->efficiency * row->n_ranks;
 }
 
-static void draw_kind(const struct dt_chart *chart, const struct dt_scaling *s, int kind)
+static void draw_kind(const struct dt_chart *chart, const struct bench *b, int kind)
 {
     static const char *const lines[] = {"s0", "s1"}, *const dots[] = {"d0", "d1"};
     double x[MAX_ROWS], y[MAX_ROWS];
     int n = 0;
-    for (int i = 0; i < s->n_rows; i++) {
-        if (s->rows[i].kind == (enum dt_scaling_kind)kind) {
-            x[n] = s->rows[i].n_ranks;
-            y[n] = speedup(&s->rows[i]);
+    for (int i = 0; i < b->n_rows; i++) {
+        if (b->rows[i].kind == (enum dt_scaling_kind)kind) {
+            x[n] = b->rows[i].n_ranks;
+            y[n] = speedup(&b->rows[i]);
             dt_chart_dot(chart, dots[kind], x[n], y[n]);
             n++;
         }
@@ -149,12 +151,12 @@ static void draw_kind(const struct dt_chart *chart, const struct dt_scaling *s, 
     dt_chart_line(chart, lines[kind], n, x, y);
 }
 
-static void draw(FILE *out, const struct dt_scaling *s)
+static void draw(FILE *out, const struct bench *b)
 {
-    const double n = most_ranks(s), ideal[] = {0, n};
+    const double n = most_ranks(b), ideal[] = {0, n};
     double most = n;
-    for (int i = 0; i < s->n_rows; i++) {
-        most = fmax(most, speedup(&s->rows[i]));
+    for (int i = 0; i < b->n_rows; i++) {
+        most = fmax(most, speedup(&b->rows[i]));
     }
     const struct dt_chart chart = {out,
                                    "speed by ranks",
@@ -164,21 +166,21 @@ static void draw(FILE *out, const struct dt_scaling *s)
     dt_chart_line(&chart, "ideal", 2, ideal, ideal);
     dt_chart_note(&chart, "end", 0.8 * n, 0.85 * n, "ideal");
     for (int kind = 0; kind < DT_N_SCALING_KINDS; kind++) {
-        draw_kind(&chart, s, kind);
+        draw_kind(&chart, b, kind);
     }
     dt_chart_end(&chart);
 }
 
-static void put_table(FILE *out, const struct dt_scaling *s)
+static void put_table(FILE *out, const struct bench *b)
 {
     char batch[32], rate[32];
     fprintf(
         out,
         "<div class=\"wide\"><table><thead><tr><th>scaling</th><th>ranks</th><th>batch</th><th>ms "
         "a step</th><th>%s/s</th><th>efficiency</th></tr></thead>\n<tbody>",
-        s->unit);
-    for (int i = 0; i < s->n_rows; i++) {
-        const struct dt_scaling_row *row = &s->rows[i];
+        dt_unit_name(&b->config));
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct dt_scaling_row *row = &b->rows[i];
         fprintf(
             out,
             "<tr><td>%s</td><td>%d</td><td>%s</td><td>%.3f</td><td>%s</td><td>%.1f %%</td></tr>\n",
@@ -192,35 +194,24 @@ static void put_table(FILE *out, const struct dt_scaling *s)
 /* A dt_page_fn. */
 static void put_body(FILE *out, const void *context)
 {
-    const struct dt_scaling *s = context;
+    const struct bench *b = context;
     char text[256];
-    describe(s, text, sizeof text);
+    describe(b, text, sizeof text);
     fprintf(out,
             "<h1>Scaling to %d rank%s</h1>\n<p>%s; medians of %d training steps on a host with %d "
             "cores.</p>\n"
             "<div class=\"cards\"><div class=\"card\"><h2>Speed</h2><p>How many times as fast as "
             "one rank. Blue: weak, %s. Orange: strong, %s.</p>\n",
-            most_ranks(s), most_ranks(s) == 1 ? "" : "s", text, N_STEPS, dt_bench_n_cores(),
+            most_ranks(b), most_ranks(b) == 1 ? "" : "s", text, N_STEPS, dt_bench_n_cores(),
             scaling_meanings[DT_SCALING_WEAK], scaling_meanings[DT_SCALING_STRONG]);
-    draw(out, s);
+    draw(out, b);
     fprintf(out,
             "</div>\n<div class=\"card\"><h2>Efficiency</h2><p>%s/s over those of one rank times "
             "the ranks. Where the batch stays, that is T1 / (n Tn).</p>\n",
-            s->unit);
-    put_table(out, s);
+            dt_unit_name(&b->config));
+    put_table(out, b);
     fputs("</div></div>\n", out);
 }
-
-/* ---- measuring */
-
-struct bench {
-    struct dt_world *world;
-    struct dt_config config;
-    struct dt_trainer trainer;
-    struct dt_scaling scaling;
-    struct dt_heartbeat heartbeat; /* of the measuring ranks, for the waiting ones */
-    char device[128];
-};
 
 /* ---- measurements */
 
@@ -232,7 +223,7 @@ static void plan_rows(struct bench *b)
     for (int kind = 0; kind < DT_N_SCALING_KINDS; kind++) {
         for (int n = 1, last = 0; last < b->world->size; n *= 2) {
             last = n < b->world->size ? n : b->world->size;
-            b->scaling.rows[b->scaling.n_rows++] = (struct dt_scaling_row){
+            b->rows[b->n_rows++] = (struct dt_scaling_row){
                 .kind = (enum dt_scaling_kind)kind,
                 .n_ranks = last,
                 .batch = kind == DT_SCALING_WEAK ? batch * (size_t)last : batch};
@@ -246,7 +237,7 @@ static struct dt_config config_of(const struct bench *b, const struct dt_scaling
     config.batch_per_rank = 0;
     config.batch_global = (int64_t)row->batch;
     config.dist.check_every = 0;
-    config.threads = b->scaling.n_threads;
+    config.threads = b->n_threads;
     return config;
 }
 
@@ -278,8 +269,8 @@ static enum dt_status measure(struct bench *b, struct dt_world *part, struct dt_
     part->comm->meanwhile = NULL; /* without it in timed steps */
     const enum dt_status s = take_steps(b, &row->step_s);
     snprintf(b->device, sizeof b->device, "%s %s", t->backend->ops->name, t->backend->description);
-    b->scaling.adds_by = dt_strategy_adds_by(t->strategy); /* of the last row, with all ranks */
-    b->scaling.n_parameters = t->model.n_parameters;
+    b->adds_by = dt_strategy_adds_by(t->strategy); /* of the last row, with all ranks */
+    b->n_parameters = t->model.n_parameters;
     dt_trainer_close(t);
     return s;
 }
@@ -310,16 +301,15 @@ static enum dt_status measure_row(struct bench *b, struct dt_scaling_row *row)
 
 static enum dt_status measure_all(struct bench *b)
 {
-    struct dt_scaling *scaling = &b->scaling;
-    for (int i = 0; i < scaling->n_rows; i++) {
-        struct dt_scaling_row *row = &scaling->rows[i];
+    for (int i = 0; i < b->n_rows; i++) {
+        struct dt_scaling_row *row = &b->rows[i];
         if (i > 0 && row->n_ranks == 1) {
-            row->step_s = scaling->rows[0].step_s; /* the same row */
+            row->step_s = b->rows[0].step_s; /* the same row */
         } else {
             DT_TRY(measure_row(b, row));
         }
         row->rate = (double)row->batch / row->step_s;
-        row->efficiency = row->rate / (row->n_ranks * scaling->rows[0].rate);
+        row->efficiency = row->rate / (row->n_ranks * b->rows[0].rate);
     }
     return DT_OK;
 }
@@ -329,10 +319,10 @@ static enum dt_status measure_all(struct bench *b)
 static enum dt_status report(const struct bench *b, const struct dt_args *args)
 {
     const struct dt_page page = {
-        .title = "Scaling", .class = "scaling", .body = put_body, .context = &b->scaling};
-    print_scaling(&b->scaling);
+        .title = "Scaling", .class = "scaling", .body = put_body, .context = b};
+    print_scaling(b);
     const bool failed =
-        dt_output_failed(dt_file_print(dt_args_text(args, DT_OPTION_JSON), put_json, &b->scaling));
+        dt_output_failed(dt_file_print(dt_args_text(args, DT_OPTION_JSON), put_json, b));
     const enum dt_status s = dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page);
     return s == DT_OK && failed
                ? dt_error(DT_IO, "bench scaling: a file was not written (see the message above)")
@@ -341,11 +331,7 @@ static enum dt_status report(const struct bench *b, const struct dt_args *args)
 
 static enum dt_status run(struct bench *b, const struct dt_args *args)
 {
-    DT_TRY(dt_ranks_threads(b->world, b->config.threads, &b->scaling.n_threads));
-    b->scaling.n_host_threads = b->world->local_size * b->scaling.n_threads;
-    b->scaling.world = b->world;
-    b->scaling.unit = dt_unit_name(&b->config);
-    b->scaling.device = b->device;
+    DT_TRY(dt_ranks_threads(b->world, b->config.threads, &b->n_threads));
     plan_rows(b);
     DT_TRY(dt_bench_print_load(b->world));
     DT_TRY(measure_all(b));
