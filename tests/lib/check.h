@@ -10,6 +10,14 @@
 
 #define CHECK_SKIP_CODE 77
 
+/* The step of a loop over cases: under the sanitizers, which make it slow and which look for wrong
+ * addresses and not for wrong numbers, every n-th; otherwise all. */
+#ifdef __SANITIZE_ADDRESS__
+#define EVERY(n) (n)
+#else
+#define EVERY(n) 1
+#endif
+
 #define CHECK_FAIL(...)                                 \
     do {                                                \
         fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \

@@ -175,7 +175,7 @@ int main(void)
     check(&tutorial, 0, 0, 1);
     check(&tutorial, 1e-6, 0, 1);
     for (int i = 0; i < N_SMALL; i++) {
-        for (size_t b = 0; b < sizeof biases / sizeof *biases; b++) {
+        for (size_t b = 0; b < sizeof biases / sizeof *biases; b += EVERY(2)) {
             check(&small[i], biases[b], 0, 1);
         }
     }

@@ -32,7 +32,7 @@ static void check_regions(void)
 {
     static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26},
                      widths[] = {3, 12, 21, 26, 64, 70, 131};
-    for (int i = 0; i < 5 * 7 * 2; i++) {
+    for (int i = 0; i < 5 * 7 * 2; i += EVERY(3)) {
         struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 7],
                                         widths[draw(7)], i % 2 == 0);
         paint_regions(&s);
@@ -144,7 +144,7 @@ static void check_grounds(void)
     static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {5, 9, 12, 21},
                      widths[] = {12, 21, 70};
     static const float sizes[] = {1e-20f, 1e-12f, 1e-8f, 1e-5f};
-    for (int i = 0; i < 5 * 4 * 2; i++) {
+    for (int i = 0; i < 5 * 4 * 2; i += EVERY(3)) {
         struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 4],
                                         widths[draw(3)], i % 2 == 0);
         const bool soft = draw(2) == 0;
