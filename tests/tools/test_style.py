@@ -1,12 +1,13 @@
-"""What can be counted of CONTRIBUTING's style: the lengths of functions, files and lines, and that a switch over an enumeration of ours has no
-`default`, so that the compiler names the places that a new row needs. usage: test_style.py SOURCE_DIR"""
+"""What can be counted of CONTRIBUTING's style: the lengths of functions, files and lines, the files of a folder, and that a switch over an
+enumeration of ours has no `default`, so that the compiler names the places that a new row needs. usage: test_style.py SOURCE_DIR"""
 import os
 import re
 import statistics
 import sys
 
 SOURCE = ["base", "model", "data", "dist", "cpu", "cuda", "train", "cli", "report", "lab", "ops"]
-FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST, COLUMNS = 12, 60, 499, 100
+FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST, FOLDER_MOST, COLUMNS = 12, 60, 499, 24, 100
+DATA = os.path.join("tests", "corpus")  # what fuzzing begins with, and no source
 ENUM = re.compile(r"\benum\s+\w*\s*\{([^}]*)\}")
 SWITCH = re.compile(r"^( *)switch \(.*?^\1\}", re.M | re.S)
 
@@ -19,6 +20,15 @@ def texts(root, folders, endings):
                     path = os.path.join(folder, name)
                     with open(path) as file:
                         yield os.path.relpath(path, root), file.read()
+
+
+def full_folders(root):
+    """What a folder of the source or of tests has more than a reader takes in."""
+    for top in [*SOURCE, "tests"]:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            name, n = os.path.relpath(folder, root), sum(not file.endswith(".pyc") for file in names)
+            if n > FOLDER_MOST and not name.startswith(DATA):
+                yield f"{name}: {n} files (at most {FOLDER_MOST}: make a folder of those that belong together)"
 
 
 def functions(text):
@@ -62,6 +72,7 @@ def main():
               if text.count("\n") > FILE_MOST]
     wrong += [f"{path}:{i}: {len(line)} columns (at most {COLUMNS})" for path, text in source.items()
               for i, line in enumerate(text.split("\n"), 1) if len(line) > COLUMNS]
+    wrong += full_folders(root)
     wrong += [line for path, text in source.items() for line in wrong_strategies(path, text)]
     enumerators = set().union(*map(ours, source.values()))
     wrong += [line for path, text in source.items() for line in wrong_defaults(path, text, enumerators)]
