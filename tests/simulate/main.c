@@ -1,4 +1,5 @@
-/* simulate SEED [--count N] [--trace]: runs seeds; a failing one is told with its trace. */
+/* simulate SEED [--count N] [--brief] [--shrink] [--trace] [--without I]...: runs so many seeds,
+ * and tells of the first that fails, with its last events and the command that replays it. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdarg.h>
@@ -14,9 +15,15 @@
 
 static char trace[TRACE_SIZE][TRACE_LINE];
 static unsigned n_traced;
-static bool traces; /* all are printed at once */
-static uint64_t n_refused;
-static bool brief; /* a line for each seed that fails, and on with the next one */
+static bool traces;        /* all are printed at once */
+static uint64_t n_refused; /* whose configuration cannot be served */
+
+struct options {
+    uint64_t seed, count;
+    unsigned without; /* these faults, a bit each */
+    bool brief;       /* a line for each seed that fails, and on with the next one */
+    bool shrink;      /* leave out faults as long as the seed fails */
+};
 
 void sim_trace(const char *format, ...)
 {
@@ -149,19 +156,47 @@ static bool run_plan(struct sim_plan *plan, char *text, size_t n_text)
     return right && sim.wrong[0] == '\0';
 }
 
-static bool run_seed(uint64_t seed)
+/* Leaves out each fault without which the run fails as well. */
+static void shrink_plan(struct sim_plan *plan, char *text, size_t n_text)
+{
+    for (int i = 0; i < plan->n_faults; i++) {
+        plan->faults[i].off = true;
+        plan->faults[i].off = !run_plan(plan, text, n_text);
+    }
+    (void)run_plan(plan, text, n_text);
+}
+
+static void tell_failure(const struct sim_plan *plan, const char *text)
+{
+    sim_plan_print(plan);
+    print_trace();
+    printf("FAILED: %s\nsimulate %llu --trace", text, (unsigned long long)plan->seed);
+    for (int i = 0; i < plan->n_faults; i++) {
+        if (plan->faults[i].off) {
+            printf(" --without %d", i + 1);
+        }
+    }
+    puts("");
+}
+
+static bool run_seed(uint64_t seed, const struct options *options)
 {
     struct sim_plan plan;
     char text[600] = "";
     sim_plan_make(seed, &plan);
+    for (int i = 0; i < plan.n_faults; i++) {
+        plan.faults[i].off = (options->without >> i & 1) != 0;
+    }
     const bool right = run_plan(&plan, text, sizeof text);
-    if (!right && brief) {
+    if (!right && options->shrink) {
+        shrink_plan(&plan, text, sizeof text);
+    }
+    if (!right && options->brief) {
         printf("%llu: %s\n", (unsigned long long)seed, text);
     } else if (!right) {
-        sim_plan_print(&plan);
-        print_trace();
-        printf("FAILED: %s\nsimulate %llu --trace\n", text, (unsigned long long)seed);
+        tell_failure(&plan, text);
     }
+    fflush(stdout);
     return right;
 }
 
@@ -172,27 +207,60 @@ const char *__asan_default_options(void)
     return "detect_leaks=0";
 }
 
-int main(int argc, char **argv)
+static bool read_options(int argc, char **argv, struct options *o)
 {
-    uint64_t seed = 1, n = 1;
+    *o = (struct options){.seed = 0, .count = 1};
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--count") == 0 && i + 1 < argc) {
-            n = strtoull(argv[++i], NULL, 10);
+        const bool more = i + 1 < argc;
+        if (strcmp(argv[i], "--count") == 0 && more) {
+            o->count = strtoull(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--without") == 0 && more) {
+            o->without |= 1u << (strtoul(argv[++i], NULL, 10) - 1) % 32;
         } else if (strcmp(argv[i], "--trace") == 0) {
             traces = true;
         } else if (strcmp(argv[i], "--brief") == 0) {
-            brief = true;
+            o->brief = true;
+        } else if (strcmp(argv[i], "--shrink") == 0) {
+            o->shrink = true;
+        } else if (argv[i][0] >= '0' && argv[i][0] <= '9') {
+            o->seed = strtoull(argv[i], NULL, 10);
         } else {
-            seed = strtoull(argv[i], NULL, 10);
+            return false;
         }
     }
+    return true;
+}
+
+/* Of a job that started this process. */
+static void clear_environment(void)
+{
+    static const char *const names[] = {
+        "DTRAIN_TIMEOUT",      "PMI_FD",       "PMI_RANK",   "PMI_SIZE",
+        "SLURM_NTASKS",        "SLURM_PROCID", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
+        "OMPI_COMM_WORLD_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        unsetenv(names[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    uint64_t n_failed = 0;
+    if (!read_options(argc, argv, &options)) {
+        fputs("usage: simulate SEED [--count N] [--brief] [--shrink] [--trace] [--without I]...\n",
+              stderr);
+        return DT_USAGE;
+    }
+    clear_environment();
     snprintf(sim.run_dir, sizeof sim.run_dir, "%s/simulate-%ld",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
-    uint64_t n_failed = 0;
-    for (uint64_t s = seed; s < seed + n && (brief || n_failed == 0); s++) {
-        n_failed += !run_seed(s);
+    const uint64_t end = options.seed + options.count;
+    for (uint64_t s = options.seed; s < end && (options.brief || n_failed == 0); s++) {
+        n_failed += !run_seed(s, &options);
     }
-    printf("%llu seeds from %llu on: %llu refused, %llu failed\n", (unsigned long long)n,
-           (unsigned long long)seed, (unsigned long long)n_refused, (unsigned long long)n_failed);
+    printf("%llu seeds from %llu on: %llu refused, %llu failed\n",
+           (unsigned long long)options.count, (unsigned long long)options.seed,
+           (unsigned long long)n_refused, (unsigned long long)n_failed);
     return n_failed > 0;
 }

@@ -161,6 +161,7 @@ static struct collective *enter(int index, enum kind kind, const void *bytes, si
         sim_wrong("rank %d calls another collective than others: kind %d of %zu bytes, not %d of "
                   "%zu",
                   sim.now->number, (int)kind, n_bytes, (int)c->kind, c->n_bytes);
+        sim_end(SIM_DEAD, 0);
     }
     c->entered[me] = true;
     c->n_entered++;
@@ -345,6 +346,7 @@ int __wrap_MPI_Isend(const void *bytes, int n, MPI_Datatype type, int peer, int 
     if (m->posted && m->n_bytes != (size_t)n) {
         sim_wrong("rank %d sends rank %d %d bytes, which waits for %zu", m->from, to, n,
                   m->n_bytes);
+        sim_end(SIM_DEAD, 0);
     }
     m->sent = true;
     m->n_bytes = (size_t)n;
@@ -369,6 +371,7 @@ int __wrap_MPI_Irecv(void *bytes, int n, MPI_Datatype type, int peer, int tag, M
     if (m->sent && m->n_bytes != (size_t)n) {
         sim_wrong("rank %d sends rank %d %zu bytes, which waits for %d", from, m->to, m->n_bytes,
                   n);
+        sim_end(SIM_DEAD, 0);
     }
     m->posted = true;
     m->n_bytes = (size_t)n;
