@@ -7,6 +7,7 @@
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "report/page/chart.h"
+#include "report/page/layout.h"
 
 #define TARGET 0.95
 #define MAX_EPOCHS 30
@@ -21,7 +22,7 @@ struct outcome {
     double rate;
     uint64_t steps;
     size_t samples;
-    int least, most; /* uses of a sample in the first epoch */
+    struct dt_lab_uses uses; /* in the first epoch */
 };
 
 struct batch_lesson {
@@ -30,22 +31,6 @@ struct batch_lesson {
 };
 
 /* ---- the trainings */
-
-static void count_use(struct dt_lab_run *run, struct outcome *out)
-{
-    int times[DT_LAB_N_TRAIN] = {0};
-    for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&run->training.shard); step++) {
-        const struct dt_batch batch = dt_loader_batch(&run->loaders[0], 0, step);
-        for (int i = 0; i < batch.n; i++) {
-            times[batch.ids[i]]++;
-        }
-    }
-    out->least = out->most = times[0];
-    for (int i = 1; i < DT_LAB_N_TRAIN; i++) {
-        out->least = times[i] < out->least ? times[i] : out->least;
-        out->most = times[i] > out->most ? times[i] : out->most;
-    }
-}
 
 /* Trains up to the target, or for at most n samples. */
 static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *test,
@@ -62,7 +47,7 @@ static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *tes
         out->samples += n;
         out->reached = accuracy >= TARGET;
     }
-    count_use(run, out);
+    dt_lab_run_uses(run, &out->uses);
     return DT_OK;
 }
 
@@ -117,25 +102,22 @@ static enum dt_status run(struct batch_lesson *l)
 static void check(struct batch_lesson *l)
 {
     const struct outcome *first = &l->outcomes[0], *last = &l->outcomes[N_SIZES - 1];
-    char what[80];
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
         const size_t size = (size_t)sizes[i], n_total = DT_LAB_N_TRAIN,
                      per_epoch = (n_total + size - 1) / size;
         const size_t samples = o->steps / per_epoch * n_total + o->steps % per_epoch * size;
-        snprintf(what, sizeof what, "batch %d reaches %g %% in %d epochs", sizes[i], 100 * TARGET,
-                 MAX_EPOCHS);
-        dt_golden_fact(&l->golden, what, o->reached);
-        snprintf(what, sizeof what, "batch %d uses each sample once an epoch", sizes[i]);
-        dt_golden_fact(&l->golden, what, o->least == 1 && o->most == 1);
-        snprintf(what, sizeof what, "batch %d: samples of its steps", sizes[i]);
-        dt_golden_number(&l->golden, what, (double)o->samples, (double)samples, 0);
+        dt_golden_fact(&l->golden, o->reached, "batch %d reaches %g %% in %d epochs", sizes[i],
+                       100 * TARGET, MAX_EPOCHS);
+        dt_golden_fact(&l->golden, o->uses.least == 1 && o->uses.most == 1,
+                       "batch %d uses each sample once an epoch", sizes[i]);
+        dt_golden_number(&l->golden, (double)o->samples, (double)samples, 0,
+                         "batch %d: samples of its steps", sizes[i]);
     }
-    dt_golden_fact(&l->golden, "the largest batch takes fewer steps than the smallest",
-                   last->steps < first->steps);
-    dt_golden_fact(&l->golden, "the largest batch takes more than twice the smallest's samples",
-                   last->samples > 2 * first->samples);
-    dt_golden_end(&l->golden);
+    dt_golden_fact(&l->golden, last->steps < first->steps,
+                   "the largest batch takes fewer steps than the smallest");
+    dt_golden_fact(&l->golden, last->samples > 2 * first->samples,
+                   "the largest batch takes more than twice the smallest's samples");
 }
 
 /* ---- text and page */
@@ -164,7 +146,6 @@ static void print_lesson(const struct batch_lesson *l)
          "many samples points little better than that of some, and the work is in the\n"
          "samples. More ranks pay off while a step over n batches takes hardly longer than\n"
          "over one and saves enough steps; where steps no longer fall, they only cost.\n");
-    puts(l->golden.verdict);
 }
 
 static void draw(FILE *out, const struct batch_lesson *l, bool samples)
@@ -207,17 +188,14 @@ static void put_body(FILE *out, const void *context)
     draw(out, l, false);
     fputs("</div><div class=\"card\"><h2>Samples</h2>\n", out);
     draw(out, l, true);
-    fputs("</div></div>\n<div "
-          "class=\"wide\"><table><thead><tr><th>batch</th><th>rate</th><th>steps</th><th>samples</t"
-          "h><th>epochs</th></tr></thead>\n<tbody>",
-          out);
+    fputs("</div></div>\n", out);
+    dt_table_begin(out, "batch|rate|steps|samples|epochs");
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
-        fprintf(out, "<tr><td>%d</td><td>%g</td><td>%llu</td><td>%s</td><td>%.2f</td></tr>\n",
-                sizes[i], o->rate, (unsigned long long)o->steps,
-                dt_count_text((double)o->samples, count, sizeof count), epochs_of(o));
+        dt_table_row(out, "%d|%g|%llu|%s|%.2f", sizes[i], o->rate, (unsigned long long)o->steps,
+                     dt_count_text((double)o->samples, count, sizeof count), epochs_of(o));
     }
-    fprintf(out, "</tbody></table></div>\n<p class=\"verdict\">%s</p>\n", l->golden.verdict);
+    dt_table_end(out);
 }
 
 static enum dt_status lab_batch(const struct dt_args *args)
@@ -227,7 +205,7 @@ static enum dt_status lab_batch(const struct dt_args *args)
     check(&lesson);
     print_lesson(&lesson);
     const struct dt_page page = {.title = "Batch size", .body = put_body, .context = &lesson};
-    return dt_golden_page(&lesson.golden, args, &page);
+    return dt_golden_tell(&lesson.golden, args, &page);
 }
 
 const struct dt_command dt_command_lab_batch = {

@@ -9,7 +9,7 @@
 #include "dist/compression/error_feedback.h"
 #include "lab/compression.h"
 #include "report/page/chart.h"
-#include "report/page/page.h"
+#include "report/page/layout.h"
 
 /* ---- claims */
 
@@ -126,24 +126,21 @@ static void draw(FILE *out, const struct dt_compression_lesson *l)
 static void put_table(FILE *out, const struct dt_compression_lesson *l)
 {
     char bytes[32];
-    fputs("<div class=\"wide\"><table><thead><tr><th>type</th><th>bytes of n numbers</th><th>a "
-          "rank sends</th><th>times fewer</th>"
-          "<th>accuracy</th><th>with error feedback</th></tr></thead>\n<tbody>",
-          out);
+    dt_table_begin(out,
+                   "type|bytes of n numbers|a rank sends|times fewer|accuracy|with error feedback");
     for (int type = 0; type < DT_N_COMPRESSION_TYPES; type++) {
-        fprintf(out, "<tr><td>%s</td><td>%s</td><td>%s</td><td>%.1f</td><td>%.1f ± %.1f %%</td>",
-                dt_compression_names[type], dt_compression_formulas[type],
-                dt_count_text(l->ways[type].expected, bytes, sizeof bytes),
-                l->ways[DT_COMPRESSION_NONE].expected / l->ways[type].expected,
-                accuracy(l, type, 0), margin(l, type, 0));
-        if (type == DT_COMPRESSION_NONE) {
-            fputs("<td></td></tr>\n", out);
-        } else {
-            fprintf(out, "<td>%.1f ± %.1f %%</td></tr>\n", accuracy(l, type, 1),
-                    margin(l, type, 1));
+        char fed_back[32] = "";
+        if (type != DT_COMPRESSION_NONE) {
+            snprintf(fed_back, sizeof fed_back, "%.1f ± %.1f %%", accuracy(l, type, 1),
+                     margin(l, type, 1));
         }
+        dt_table_row(out, "%s|%s|%s|%.1f|%.1f ± %.1f %%|%s", dt_compression_names[type],
+                     dt_compression_formulas[type],
+                     dt_count_text(l->ways[type].expected, bytes, sizeof bytes),
+                     l->ways[DT_COMPRESSION_NONE].expected / l->ways[type].expected,
+                     accuracy(l, type, 0), margin(l, type, 0), fed_back);
     }
-    fputs("</tbody></table></div>\n", out);
+    dt_table_end(out);
 }
 
 /* A dt_page_fn. */
@@ -167,7 +164,6 @@ static void put_body(FILE *out, const void *context)
           out);
     dt_compression_print_claims(out, l);
     fputs("</pre>\n", out);
-    fprintf(out, "<p class=\"verdict\">%s</p>\n", l->golden.verdict);
 }
 
 /* ---- the lesson */
@@ -272,16 +268,15 @@ static enum dt_status prove_all(struct dt_compression_lesson *l)
 static void check_outcome(struct dt_golden *golden, const char *name,
                           const struct dt_lab_outcome *outcome, double expected)
 {
-    char what[120];
     for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-        snprintf(what, sizeof what, "%s: bytes that rank %d sends a step", name, rank);
-        dt_golden_number(golden, what, outcome->sent[rank], expected, 0);
+        dt_golden_number(golden, outcome->sent[rank], expected, 0,
+                         "%s: bytes that rank %d sends a step", name, rank);
     }
-    snprintf(what, sizeof what, "%s: all ranks end with the same weights, to the bit", name);
-    dt_golden_fact(golden, what,
+    dt_golden_fact(golden,
                    outcome->hashes[1] == outcome->hashes[0] &&
                        outcome->hashes[2] == outcome->hashes[0] &&
-                       outcome->hashes[3] == outcome->hashes[0]);
+                       outcome->hashes[3] == outcome->hashes[0],
+                   "%s: all ranks end with the same weights, to the bit", name);
 }
 
 static void check_way(struct dt_compression_lesson *l, int type)
@@ -295,15 +290,14 @@ static void check_way(struct dt_compression_lesson *l, int type)
     if (type != DT_COMPRESSION_NONE) {
         snprintf(what, sizeof what, "%s with error feedback", name);
         check_outcome(&l->golden, what, &way->outcomes[1], way->expected);
-        snprintf(what, sizeof what, "%s: what was sent and what is left add up to what came in",
-                 name);
-        dt_golden_fact(&l->golden, what, way->nothing_lost);
+        dt_golden_fact(&l->golden, way->nothing_lost,
+                       "%s: what was sent and what is left add up to what came in", name);
     }
     if (type == DT_COMPRESSION_ONEBIT || type == DT_COMPRESSION_TOPK) {
-        snprintf(what, sizeof what, "%s is better with error feedback", name);
         dt_golden_fact(
-            &l->golden, what,
-            dt_compression_relation(way->outcomes[1].accuracy, way->outcomes[0].accuracy) > 0);
+            &l->golden,
+            dt_compression_relation(way->outcomes[1].accuracy, way->outcomes[0].accuracy) > 0,
+            "%s is better with error feedback", name);
     }
 }
 
@@ -312,9 +306,9 @@ static void check(struct dt_compression_lesson *l)
     for (int type = 0; type < DT_N_COMPRESSION_TYPES; type++) {
         check_way(l, type);
     }
-    dt_golden_fact(&l->golden, "topk of ratio 1 ends with the weights of none, to the bit",
-                   l->whole.hashes[0] == l->ways[DT_COMPRESSION_NONE].outcomes[0].hashes[0]);
-    dt_golden_end(&l->golden);
+    dt_golden_fact(&l->golden,
+                   l->whole.hashes[0] == l->ways[DT_COMPRESSION_NONE].outcomes[0].hashes[0],
+                   "topk of ratio 1 ends with the weights of none, to the bit");
 }
 
 /* ---- the text */
@@ -367,7 +361,6 @@ static void print_lesson(const struct dt_compression_lesson *l)
            "with any allreduce. All others take all_to_all: every rank gets every encoding\n"
            "and adds them in one order, so all end with the same weights, to the bit.\n\n",
            N_ENCODINGS);
-    puts(l->golden.verdict);
 }
 
 static enum dt_status lab_compression(struct dt_world *world, const struct dt_args *args)
@@ -381,7 +374,7 @@ static enum dt_status lab_compression(struct dt_world *world, const struct dt_ar
         check(&lesson);
         print_lesson(&lesson);
         s = s == DT_OK
-                ? dt_golden_page(&lesson.golden, args,
+                ? dt_golden_tell(&lesson.golden, args,
                                  &(struct dt_page){
                                      .title = "Compression", .body = put_body, .context = &lesson})
                 : s;

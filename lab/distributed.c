@@ -3,12 +3,6 @@
 #include "base/clock.h"
 #include "dist/strategy/roles.h"
 
-static const struct dt_model_spec model = {
-    .input = {1, 28, 28},
-    .n_layers = 2,
-    .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
-    .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
-
 /* A training in progress on this rank. */
 struct run {
     const struct dt_lab_distributed *training;
@@ -123,7 +117,7 @@ enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_la
 {
     struct run run = {.training = training};
     struct dt_dist_spec dist = training->dist;
-    const struct dt_lab_network_spec spec = {.model = &model,
+    const struct dt_lab_network_spec spec = {.model = &dt_lab_softmax_regression,
                                              .samples = &images->train.samples,
                                              .comm = world->comm,
                                              .dist = &dist,

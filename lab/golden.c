@@ -1,28 +1,46 @@
 #include "lab/golden.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/output.h"
 
-void dt_golden_number(struct dt_golden *golden, const char *what, double actual, double expected,
-                      double tolerance)
+/* Writes what differs, unless something differed before. */
+static bool differs(struct dt_golden *golden, bool holds, const char *what, va_list values)
 {
     golden->n++;
-    if (!golden->differs && !(fabs(actual - expected) <= tolerance)) {
-        golden->differs = true;
-        snprintf(golden->verdict, sizeof golden->verdict, "%s: got %.9g, expected %.9g", what,
-                 actual, expected);
+    if (golden->differs || holds) {
+        return false;
     }
+    golden->differs = true;
+    vsnprintf(golden->verdict, sizeof golden->verdict, what, values);
+    return true;
 }
 
-void dt_golden_fact(struct dt_golden *golden, const char *what, bool holds)
+void dt_golden_number(struct dt_golden *golden, double actual, double expected, double tolerance,
+                      const char *what, ...)
 {
-    golden->n++;
-    if (!golden->differs && !holds) {
-        golden->differs = true;
-        snprintf(golden->verdict, sizeof golden->verdict, "%s: does not hold", what);
+    va_list values;
+    va_start(values, what);
+    if (differs(golden, fabs(actual - expected) <= tolerance, what, values)) {
+        const size_t n = strlen(golden->verdict);
+        snprintf(golden->verdict + n, sizeof golden->verdict - n, ": got %.9g, expected %.9g",
+                 actual, expected);
     }
+    va_end(values);
+}
+
+void dt_golden_fact(struct dt_golden *golden, bool holds, const char *what, ...)
+{
+    va_list values;
+    va_start(values, what);
+    if (differs(golden, holds, what, values)) {
+        const size_t n = strlen(golden->verdict);
+        snprintf(golden->verdict + n, sizeof golden->verdict - n, ": does not hold");
+    }
+    va_end(values);
 }
 
 void dt_golden_end(struct dt_golden *golden)
@@ -42,8 +60,28 @@ enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status w
     return dt_error(DT_FAILED, "%s", golden->verdict);
 }
 
-enum dt_status dt_golden_page(const struct dt_golden *golden, const struct dt_args *args,
+/* A page and the verdict below it. */
+struct told {
+    const struct dt_golden *golden;
+    const struct dt_page *page;
+};
+
+/* A dt_page_fn. */
+static void put_told(FILE *out, const void *context)
+{
+    const struct told *told = context;
+    told->page->body(out, told->page->context);
+    fprintf(out, "<p class=\"verdict\">%s</p>\n", told->golden->verdict);
+}
+
+enum dt_status dt_golden_tell(struct dt_golden *golden, const struct dt_args *args,
                               const struct dt_page *page)
 {
-    return dt_golden_status(golden, dt_page_write(dt_args_text(args, DT_OPTION_HTML), page));
+    const struct told told = {golden, page};
+    struct dt_page whole = *page;
+    whole.body = put_told;
+    whole.context = &told;
+    dt_golden_end(golden);
+    puts(golden->verdict);
+    return dt_golden_status(golden, dt_page_write(dt_args_text(args, DT_OPTION_HTML), &whole));
 }

@@ -13,20 +13,22 @@ struct dt_golden {
                         */
 };
 
-/* Checks that |actual - expected| <= tolerance; NaN never passes. `what` names the number for
- * people: "the loss of rank 0". */
-void dt_golden_number(struct dt_golden *golden, const char *what, double actual, double expected,
-                      double tolerance);
-void dt_golden_fact(struct dt_golden *golden, const char *what,
-                    bool holds); /* "both ranks have the same weights" */
+/* Checks that |actual - expected| <= tolerance; NaN never passes. `what`, a format, names the
+ * number for people: "the loss of rank %d". */
+void dt_golden_number(struct dt_golden *golden, double actual, double expected, double tolerance,
+                      const char *what, ...) __attribute__((format(printf, 5, 6)));
+void dt_golden_fact(struct dt_golden *golden, bool holds, const char *what,
+                    ...) /* "both ranks have the same weights" */
+    __attribute__((format(printf, 3, 4)));
 
 /* Writes `verdict`: "PASS: ...", or the difference. */
 void dt_golden_end(struct dt_golden *golden);
 /* DT_FAILED with the verdict as the error's text; else `written`, the status of writing the
  * page. */
 enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status written);
-/* The same after it has written the page to the --html FILE of `args`, if there is one. */
-enum dt_status dt_golden_page(const struct dt_golden *golden, const struct dt_args *args,
+/* Ends a lesson after its checks and its text: prints the verdict, and writes the page, with the
+ * verdict below, to the --html FILE of `args`, if there is one. DT_FAILED as above. */
+enum dt_status dt_golden_tell(struct dt_golden *golden, const struct dt_args *args,
                               const struct dt_page *page);
 
 #endif

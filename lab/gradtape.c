@@ -9,6 +9,7 @@
 #include "dist/ranks/world.h"
 #include "lab/gradtape.h"
 #include "lab/training.h"
+#include "report/page/layout.h"
 #include "report/page/page.h"
 
 /* ---- the page */
@@ -112,22 +113,16 @@ static void draw(FILE *out, const struct dt_tape *t)
 
 /* ---- the table */
 
-static void put_row(FILE *out, const char *what, const char *a, const char *b)
-{
-    fprintf(out, "<tr><td>%s</td><td>%s</td><td>%s</td></tr>\n", what, a, b);
-}
-
 static void put_inputs(FILE *out, const struct dt_tape *t)
 {
     for (int i = 0; i < DT_TAPE_SAMPLES; i++) {
-        char what[32], text[2][100], a[32], b[32];
-        snprintf(what, sizeof what, "sample %d", i + 1);
+        char text[2][100], a[32], b[32];
         for (int rank = 0; rank < 2; rank++) {
             const float *x = t[rank].x + DT_TAPE_INPUTS * i;
             snprintf(text[rank], sizeof text[rank], "%s<br>%s", dt_float_text(x[0], a),
                      dt_float_text(x[1], b));
         }
-        put_row(out, what, text[0], text[1]);
+        dt_table_row(out, "sample %d|%s|%s", i + 1, text[0], text[1]);
     }
 }
 
@@ -151,12 +146,12 @@ static void put_body(FILE *out, const void *context)
     fprintf(out,
             "<p>A slip of sign: the example's text says <i>new = old + gradient</i>. Its numbers, "
             "and dtrain, have <i>new = old − rate · gradient</i>: 1 − %.7f = %.7f.</p>\n"
-            "<h2 class=\"part\">Inputs</h2><div class=\"wide\"><table><thead><tr><th></th><th>rank "
-            "0</th><th>rank 1</th></tr></thead>\n<tbody>",
+            "<h2 class=\"part\">Inputs</h2>",
             (double)t[0].mean.weight[0], (double)t[0].stepped.weight[0]);
+    dt_table_begin(out, "|rank 0|rank 1");
     put_inputs(out, t);
-    fprintf(out, "</tbody></table></div>\n<p class=\"verdict\">%s</p></div></div>\n",
-            page->golden->verdict);
+    dt_table_end(out);
+    fprintf(out, "<p class=\"verdict\">%s</p></div></div>\n", page->golden->verdict);
 }
 
 /* ---- the lesson */
@@ -292,9 +287,8 @@ enum dt_status dt_tape_run(struct dt_world *world, struct dt_tape *tape)
 static void check_float(struct dt_golden *golden, int rank, const char *what, const char *part,
                         float actual, const char *digits)
 {
-    char name[96];
-    snprintf(name, sizeof name, "%s%s%s on rank %d", what, part[0] != '\0' ? " " : "", part, rank);
-    dt_golden_number(golden, name, (double)actual, (double)strtof(digits, NULL), 0);
+    dt_golden_number(golden, (double)actual, (double)strtof(digits, NULL), 0, "%s%s%s on rank %d",
+                     what, part[0] != '\0' ? " " : "", part, rank);
 }
 
 static void check_layer(struct dt_golden *golden, int rank, const char *what,
@@ -311,7 +305,7 @@ void dt_tape_check(const struct dt_tape *t, int rank, int n_ranks, struct dt_gol
     const int role = rank % DT_TAPE_RANKS;
     check_float(golden, rank, "the loss", "", t->loss, printed[role].loss);
     check_layer(golden, rank, "the gradient", &t->own, printed[role].own);
-    dt_golden_fact(golden, "all units have the same", t->units_alike);
+    dt_golden_fact(golden, t->units_alike, "all units have the same");
     if (n_ranks >= DT_TAPE_RANKS) {
         check_layer(golden, rank, "the mean gradient", &t->mean, printed_mean);
         check_layer(golden, rank, "the weight after the step", &t->stepped, printed[role].stepped);
@@ -325,8 +319,8 @@ static struct dt_golden check(const struct dt_tape tapes[DT_TAPE_RANKS])
     for (int rank = 0; rank < DT_TAPE_RANKS; rank++) {
         dt_tape_check(&tapes[rank], rank, DT_TAPE_RANKS, &golden);
     }
-    dt_golden_number(&golden, "rank 0's bias less rank 1's, before the broadcast",
-                     (double)(tapes[0].stepped.bias - tapes[1].stepped.bias), 1, 0);
+    dt_golden_number(&golden, (double)(tapes[0].stepped.bias - tapes[1].stepped.bias), 1, 0,
+                     "rank 0's bias less rank 1's, before the broadcast");
     dt_golden_end(&golden);
     return golden;
 }

@@ -10,6 +10,7 @@
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "report/page/chart.h"
+#include "report/page/layout.h"
 #include "train/events.h"
 
 #define DT_LINEAR_STEPS 64
@@ -39,24 +40,36 @@ struct dt_linear_lesson {
 #define N_ANGLES 72
 #define PI 3.14159265358979323846
 
-/* The loss is least + (w - best)' C (w - best), C = [x2 x1; x1 1]: means of x squared and of x. */
+/* Means over all points; x2: of x squared. */
+struct moments {
+    double x1, x2, y1, xy;
+};
+
+static struct moments moments_of(const struct dt_samples *points)
+{
+    struct moments a = {.x1 = 0};
+    for (size_t i = 0; i < points->n; i++) {
+        const double x = (double)points->values[i], y = (double)points->targets[i],
+                     part = 1.0 / (double)points->n;
+        a.x1 += part * x;
+        a.x2 += part * x * x;
+        a.y1 += part * y;
+        a.xy += part * x * y;
+    }
+    return a;
+}
+
+/* The loss is least + (w - best)' C (w - best), C = [x2 x1; x1 1]. */
 struct bowl {
-    double m, n, x1, x2;
+    double m, n;
+    struct moments means;
 };
 
 static struct bowl bowl_of(const struct dt_samples *points)
 {
-    double x1 = 0, x2 = 0, y1 = 0, xy = 0;
-    for (size_t i = 0; i < points->n; i++) {
-        const double x = (double)points->values[i], y = (double)points->targets[i],
-                     part = 1.0 / (double)points->n;
-        x1 += part * x;
-        x2 += part * x * x;
-        y1 += part * y;
-        xy += part * x * y;
-    }
-    const double m = (xy - x1 * y1) / (x2 - x1 * x1);
-    return (struct bowl){.m = m, .n = y1 - m * x1, .x1 = x1, .x2 = x2};
+    const struct moments a = moments_of(points);
+    const double m = (a.xy - a.x1 * a.y1) / (a.x2 - a.x1 * a.x1);
+    return (struct bowl){.m = m, .n = a.y1 - m * a.x1, .means = a};
 }
 
 /* Where the loss is `above` its least: with u = (cos, sin), C = L L', w = best + sqrt(above) *
@@ -64,7 +77,8 @@ static struct bowl bowl_of(const struct dt_samples *points)
 static void draw_contour(const struct dt_chart *chart, const struct bowl *b, double above)
 {
     double m[N_ANGLES + 1], n[N_ANGLES + 1];
-    const double l11 = sqrt(b->x2), l21 = b->x1 / l11, l22 = sqrt(1 - l21 * l21), r = sqrt(above);
+    const double l11 = sqrt(b->means.x2), l21 = b->means.x1 / l11, l22 = sqrt(1 - l21 * l21),
+                 r = sqrt(above);
     for (int i = 0; i <= N_ANGLES; i++) {
         const double angle = 2 * PI * i / N_ANGLES, second = r * sin(angle) / l22;
         n[i] = b->n + second;
@@ -110,8 +124,10 @@ static void put_case(FILE *out, const struct dt_linear_case *c, const struct bow
         : c->average   ? "Equal steps: the distance (1, 1) stays forever, and both end wrong."
         : c->broadcast ? "Steps of their own: they drift apart, each to the line of its points."
                        : "Two programs that know nothing of each other.";
-    fprintf(out, "<div class=\"card\"><h2>average %s, broadcast %s</h2><p>%s</p>\n",
-            c->average ? "on" : "off", c->broadcast ? "on" : "off", says);
+    char title[40];
+    snprintf(title, sizeof title, "average %s, broadcast %s", c->average ? "on" : "off",
+             c->broadcast ? "on" : "off");
+    dt_card_begin(out, title, "%s", says);
     draw_case(out, c, bowl);
     fprintf(out, "<p>rank 0 ends at %.6f, %.6f; rank 1 at %.6f, %.6f; %.6f apart</p></div>\n",
             (double)a->slope, (double)a->intercept, (double)b->slope, (double)b->intercept,
@@ -133,10 +149,8 @@ static void put_body(FILE *out, const void *context)
     for (int i = 0; i < DT_LINEAR_CASES; i++) {
         put_case(out, &l->cases[i], &bowl);
     }
-    fprintf(out,
-            "</div>\n<p>Batch %s: %d of %d steps raised the loss over all points.</p>\n<p "
-            "class=\"verdict\">%s</p>\n",
-            l->batch_name, l->n_uphill, DT_LINEAR_STEPS, l->golden.verdict);
+    fprintf(out, "</div>\n<p>Batch %s: %d of %d steps raised the loss over all points.</p>\n",
+            l->batch_name, l->n_uphill, DT_LINEAR_STEPS);
 }
 
 /* ---- the lesson */
@@ -275,17 +289,9 @@ static enum dt_status run(struct dt_world *world, struct dt_linear_lesson *l)
 static double largest_error(const struct dt_linear_lesson *l, const struct dt_line *path)
 {
     double m = (double)path[0].slope, n = (double)path[0].intercept, most = 0;
-    double x1 = 0, x2 = 0, y1 = 0, xy = 0;
-    for (size_t i = 0; i < l->points.n; i++) {
-        const double x = (double)l->points.values[i], y = (double)l->points.targets[i],
-                     part = 1.0 / (double)l->points.n;
-        x1 += part * x;
-        x2 += part * x * x;
-        y1 += part * y;
-        xy += part * x * y;
-    }
+    const struct moments a = moments_of(&l->points);
     for (int i = 1; i <= DT_LINEAR_STEPS; i++) {
-        const double dm = 2 * (m * x2 + n * x1 - xy), dn = 2 * (m * x1 + n - y1);
+        const double dm = 2 * (m * a.x2 + n * a.x1 - a.xy), dn = 2 * (m * a.x1 + n - a.y1);
         m -= l->rate * dm;
         n -= l->rate * dn;
         most =
@@ -321,30 +327,30 @@ static void check(struct dt_linear_lesson *l)
     const struct dt_linear_case *both = &l->cases[0], *average = &l->cases[1],
                                 *broadcast = &l->cases[2], *neither = &l->cases[3];
     dt_golden_fact(
-        g, "average and broadcast: both ranks have the same weights, to the bit, after every step",
-        same_way(both->path[0], both->path[1]));
-    dt_golden_number(g, "average alone: how far the distance of the ranks goes from (1, 1)",
-                     largest_drift(average), 0, 5e-6);
-    dt_golden_fact(g, "broadcast alone: both begin at (1, 1)",
-                   distance(broadcast->path[1][0], starts[0]) == 0);
-    dt_golden_fact(g, "broadcast alone: they drift apart", broadcast->apart > 0.1);
-    dt_golden_fact(g, "neither: rank 0's way is that of broadcast alone, where it begins alike",
-                   same_way(broadcast->path[0], neither->path[0]));
+        g, same_way(both->path[0], both->path[1]),
+        "average and broadcast: both ranks have the same weights, to the bit, after every step");
+    dt_golden_number(g, largest_drift(average), 0, 5e-6,
+                     "average alone: how far the distance of the ranks goes from (1, 1)");
+    dt_golden_fact(g, distance(broadcast->path[1][0], starts[0]) == 0,
+                   "broadcast alone: both begin at (1, 1)");
+    dt_golden_fact(g, broadcast->apart > 0.1, "broadcast alone: they drift apart");
+    dt_golden_fact(g, same_way(broadcast->path[0], neither->path[0]),
+                   "neither: rank 0's way is that of broadcast alone, where it begins alike");
     for (int rank = 0; rank < 2; rank++) {
         dt_golden_fact(
-            g, "no case ends with less loss than average and broadcast, but for a thousandth",
-            both->loss[0] <= 1.001 * fmin(fmin(average->loss[rank], broadcast->loss[rank]),
-                                          neither->loss[rank]));
+            g,
+            both->loss[0] <=
+                1.001 * fmin(fmin(average->loss[rank], broadcast->loss[rank]), neither->loss[rank]),
+            "no case ends with less loss than average and broadcast, but for a thousandth");
     }
     if (is_full(l)) {
         const struct dt_line *end = &l->alone[DT_LINEAR_STEPS];
-        dt_golden_number(g, "distance from the line of one process",
-                         distance(both->path[0][DT_LINEAR_STEPS], *end), 0, 1e-6);
-        dt_golden_number(g, "distance from gradient descent on paper",
-                         largest_error(l, both->path[0]), 0, 5e-6);
-        dt_golden_number(g, "steps that raise the loss", l->n_uphill, 0, 0);
+        dt_golden_number(g, distance(both->path[0][DT_LINEAR_STEPS], *end), 0, 1e-6,
+                         "distance from the line of one process");
+        dt_golden_number(g, largest_error(l, both->path[0]), 0, 5e-6,
+                         "distance from gradient descent on paper");
+        dt_golden_number(g, l->n_uphill, 0, 0, "steps that raise the loss");
     }
-    dt_golden_end(g);
 }
 
 /* ---- the text */
@@ -382,7 +388,7 @@ static void print_lesson(const struct dt_linear_lesson *l)
            l->n_uphill == 0
                ? ""
                : " A step follows its own\nfew samples; over many steps that evens out.");
-    printf("\n%s\n", l->golden.verdict);
+    putchar('\n');
 }
 
 static enum dt_status choose_batch(const char *name, struct dt_linear_lesson *l)
@@ -398,15 +404,11 @@ static enum dt_status choose_batch(const char *name, struct dt_linear_lesson *l)
     return dt_error(DT_USAGE, "--batch: '%.60s' is none of 1, 16, all", name);
 }
 
-static enum dt_status tell(struct dt_world *world, const struct dt_args *args,
-                           const struct dt_linear_lesson *l)
+static enum dt_status tell(const struct dt_args *args, struct dt_linear_lesson *l)
 {
-    if (world->rank != 0) {
-        return DT_OK;
-    }
     print_lesson(l);
-    return dt_page_write(
-        dt_args_text(args, DT_OPTION_HTML),
+    return dt_golden_tell(
+        &l->golden, args,
         &(struct dt_page){.title = "A line on two ranks", .body = put_body, .context = l});
 }
 
@@ -422,7 +424,8 @@ static enum dt_status lab_linear(struct dt_world *world, const struct dt_args *a
     enum dt_status s = run(world, &lesson);
     if (s == DT_OK) {
         check(&lesson);
-        s = dt_world_agree(world, dt_golden_status(&lesson.golden, tell(world, args, &lesson)));
+        s = dt_world_agree(world, world->rank == 0 ? tell(args, &lesson)
+                                                   : dt_golden_status(&lesson.golden, DT_OK));
     }
     dt_dataset_close(&points);
     return s;

@@ -8,6 +8,7 @@
 #include "lab/training.h"
 #include "model/schedule.h"
 #include "report/page/chart.h"
+#include "report/page/layout.h"
 
 #define N_RATES 5 /* four halvings */
 enum { HALF = DT_LAB_N_POINTS / 2 };
@@ -144,26 +145,23 @@ close_points:
 static void check(struct lr_lesson *l)
 {
     static const double scaled[4] = {0.001, 0.002, 0.004, 0.008}, warm[3] = {0.001, 0.0025, 0.004};
-    char what[80];
-    dt_golden_number(&l->golden, "the gap by the second derivative", l->formula, 9.88, 0.005);
+    dt_golden_number(&l->golden, l->formula, 9.88, 0.005, "the gap by the second derivative");
     for (int i = 0; i < N_RATES; i++) {
-        snprintf(what, sizeof what, "gap / rate^2 at rate %g", l->races[i].rate);
-        dt_golden_number(&l->golden, what, l->races[i].gap / (l->races[i].rate * l->races[i].rate),
-                         9.88, 0.005);
+        dt_golden_number(&l->golden, l->races[i].gap / (l->races[i].rate * l->races[i].rate), 9.88,
+                         0.005, "gap / rate^2 at rate %g", l->races[i].rate);
     }
-    dt_golden_number(&l->golden, "the gap of a constant gradient", l->constant.gap, 0, 1e-6);
-    dt_golden_number(&l->golden, "the line of a constant gradient", l->constant.one.n, -0.4, 1e-6);
+    dt_golden_number(&l->golden, l->constant.gap, 0, 1e-6, "the gap of a constant gradient");
+    dt_golden_number(&l->golden, l->constant.one.n, -0.4, 1e-6, "the line of a constant gradient");
     for (int i = 0; i < 4; i++) {
         l->scaled[i] = 0.001 * dt_lr_scale(DT_LR_SCALING_LINEAR, ranks[i]);
-        snprintf(what, sizeof what, "the rate of %d ranks", ranks[i]);
-        dt_golden_number(&l->golden, what, l->scaled[i], scaled[i], 1e-12);
+        dt_golden_number(&l->golden, l->scaled[i], scaled[i], 1e-12, "the rate of %d ranks",
+                         ranks[i]);
     }
     for (int i = 0; i < 3; i++) {
         l->warm[i] = warmed_up(warm_epochs[i]);
-        snprintf(what, sizeof what, "the rate of epoch %g", warm_epochs[i]);
-        dt_golden_number(&l->golden, what, l->warm[i], warm[i], 1e-12);
+        dt_golden_number(&l->golden, l->warm[i], warm[i], 1e-12, "the rate of epoch %g",
+                         warm_epochs[i]);
     }
-    dt_golden_end(&l->golden);
 }
 
 /* ---- text and page */
@@ -196,7 +194,7 @@ static void print_lesson(const struct lr_lesson *l)
     for (int i = 0; i < 3; i++) {
         printf(" epoch %g: %g%s", warm_epochs[i], l->warm[i], i < 2 ? "," : "\n");
     }
-    printf("\n%s\n", l->golden.verdict);
+    putchar('\n');
 }
 
 static void draw_gaps(FILE *out, const struct lr_lesson *l)
@@ -256,22 +254,18 @@ static void put_body(FILE *out, const void *context)
           "rate of one, and have that of four after three epochs.</p>\n",
           out);
     draw_warm_up(out);
-    fputs("</div></div>\n<div class=\"wide\"><table><thead><tr><th>rate r</th><th>two steps: m, "
-          "n</th><th>one step: m, n</th><th>gap</th><th>gap / r²</th></tr></thead>\n<tbody>",
-          out);
+    fputs("</div></div>\n", out);
+    dt_table_begin(out, "rate r|two steps: m, n|one step: m, n|gap|gap / r²");
     for (int i = 0; i < N_RATES; i++) {
         const struct race *r = &l->races[i];
-        fprintf(out,
-                "<tr><td>%g</td><td>%.6f, %.6f</td><td>%.6f, "
-                "%.6f</td><td>%.6f</td><td>%.2f</td></tr>\n",
-                r->rate, r->two.m, r->two.n, r->one.m, r->one.n, r->gap,
-                r->gap / (r->rate * r->rate));
+        dt_table_row(out, "%g|%.6f, %.6f|%.6f, %.6f|%.6f|%.2f", r->rate, r->two.m, r->two.n,
+                     r->one.m, r->one.n, r->gap, r->gap / (r->rate * r->rate));
     }
+    dt_table_end(out);
     fprintf(out,
-            "</tbody></table></div>\n<p>Where the gradient is the same everywhere (a loss that is "
-            "the mean output) both end at the same line: the gap is %.6f.</p>\n"
-            "<p class=\"verdict\">%s</p>\n",
-            l->constant.gap, l->golden.verdict);
+            "<p>Where the gradient is the same everywhere (a loss that is the mean output) both "
+            "end at the same line: the gap is %.6f.</p>\n",
+            l->constant.gap);
 }
 
 static enum dt_status lab_lr(const struct dt_args *args)
@@ -282,7 +276,7 @@ static enum dt_status lab_lr(const struct dt_args *args)
     print_lesson(&lesson);
     const struct dt_page page = {
         .title = "The learning rate", .body = put_body, .context = &lesson};
-    return dt_golden_page(&lesson.golden, args, &page);
+    return dt_golden_tell(&lesson.golden, args, &page);
 }
 
 const struct dt_command dt_command_lab_lr = {

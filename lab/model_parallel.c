@@ -10,6 +10,7 @@
 #include "dist/allreduce/simulate.h"
 #include "lab/golden.h"
 #include "report/page/drawing.h"
+#include "report/page/layout.h"
 #include "train/config.h"
 
 #define DT_PARALLEL_MAX_DEVICES 8
@@ -124,6 +125,11 @@ static void draw_way(FILE *out, const struct dt_parallel_lesson *l, int way)
     }
 }
 
+static double out_elems(const struct dt_model *model, int block)
+{
+    return (double)dt_shape_elems(model->blocks[block].out);
+}
+
 /* A dt_page_fn. */
 static void put_body(FILE *out, const void *context)
 {
@@ -139,29 +145,26 @@ static void put_body(FILE *out, const void *context)
             l->batch, l->n_devices);
     for (int i = 0; i < DT_PARALLEL_WAYS; i++) {
         const struct dt_parallel_way *w = &l->ways[i];
-        fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s</p>\n", w->name, w->meaning);
+        dt_card_begin(out, w->name, "%s", w->meaning);
         draw_way(out, l, i);
         fprintf(out, "<p>%s bytes a step; %.2f of %d devices at once</p></div>\n",
                 dt_count_text(w->bytes, text, sizeof text), w->at_once, l->n_devices);
     }
-    fputs("</div>\n<div class=\"wide\"><table><thead><tr><th>device</th><th>blocks</th><th>of the "
-          "operations</th><th>outputs of a sample</th></tr></thead>\n<tbody>",
-          out);
+    fputs("</div>\n", out);
+    dt_table_begin(out, "device|blocks|of the operations|outputs of a sample");
     for (int i = 0; i < l->n_stages; i++) {
         const struct dt_parallel_stage *s = &l->stages[i];
-        fprintf(out, "<tr><td>%d</td><td>%s%s%s</td><td>%.1f %%</td><td>%s</td></tr>\n", i,
-                l->model.blocks[s->begin].name, s->end > s->begin + 1 ? " to " : "",
-                s->end > s->begin + 1 ? l->model.blocks[s->end - 1].name : "",
-                100 * s->flops / l->flops,
-                dt_count_text((double)dt_shape_elems(l->model.blocks[s->end - 1].out), text,
-                              sizeof text));
+        const bool one = s->end == s->begin + 1;
+        dt_table_row(out, "%d|%s%s%s|%.1f %%|%s", i, l->model.blocks[s->begin].name,
+                     one ? "" : " to ", one ? "" : l->model.blocks[s->end - 1].name,
+                     100 * s->flops / l->flops,
+                     dt_count_text(out_elems(&l->model, s->end - 1), text, sizeof text));
     }
+    dt_table_end(out);
     fprintf(out,
-            "</tbody></table></div>\n<p>The pipeline of %d micro-batches would keep %.2f devices "
-            "at work if its stages were even; as they are cut, %.2f.</p>\n"
-            "<p class=\"verdict\">%s</p>\n",
-            DT_PARALLEL_MICRO_BATCHES, l->even, l->ways[DT_PARALLEL_PIPELINE].at_once,
-            l->golden.verdict);
+            "<p>The pipeline of %d micro-batches would keep %.2f devices "
+            "at work if its stages were even; as they are cut, %.2f.</p>\n",
+            DT_PARALLEL_MICRO_BATCHES, l->even, l->ways[DT_PARALLEL_PIPELINE].at_once);
 }
 
 /* ---- the lesson */
@@ -207,11 +210,6 @@ static void cut(struct dt_parallel_lesson *l)
 }
 
 /* ---- the four ways */
-
-static double out_elems(const struct dt_model *model, int block)
-{
-    return (double)dt_shape_elems(model->blocks[block].out);
-}
 
 /* Outputs go to the next device, and their gradients back. */
 static double bytes_between_stages(const struct dt_parallel_lesson *l)
@@ -282,25 +280,25 @@ static void check(struct dt_parallel_lesson *l)
     double flops = 0;
     int next = 0;
     for (int i = 0; i < l->n_stages; i++) {
-        dt_golden_number(g, "the first block of a device", l->stages[i].begin, next, 0);
+        dt_golden_number(g, l->stages[i].begin, next, 0, "the first block of a device");
         next = l->stages[i].end;
         flops += l->stages[i].flops;
     }
-    dt_golden_number(g, "blocks on devices", next, l->model.n_blocks, 0);
-    dt_golden_number(g, "operations on devices", flops, l->flops, 0);
-    dt_golden_number(g, "bytes of a ring by its formula", l->ways[DT_PARALLEL_DATA].bytes,
-                     2.0 * (l->n_devices - 1) * sizeof(float) * (double)l->model.n_parameters, 0);
-    dt_golden_fact(g, "a pipeline is best with even stages",
-                   l->ways[DT_PARALLEL_PIPELINE].at_once <= l->even + 1e-9);
+    dt_golden_number(g, next, l->model.n_blocks, 0, "blocks on devices");
+    dt_golden_number(g, flops, l->flops, 0, "operations on devices");
+    dt_golden_number(g, l->ways[DT_PARALLEL_DATA].bytes,
+                     2.0 * (l->n_devices - 1) * sizeof(float) * (double)l->model.n_parameters, 0,
+                     "bytes of a ring by its formula");
+    dt_golden_fact(g, l->ways[DT_PARALLEL_PIPELINE].at_once <= l->even + 1e-9,
+                   "a pipeline is best with even stages");
     if (l->model.n_parameters == MNIST_PARAMETERS && l->n_devices == 4 && l->batch == 512) {
-        dt_golden_number(g, "operations of a sample", l->flops, MNIST_FLOPS, 0);
-        dt_golden_number(g, "bytes of a layer per device", l->ways[DT_PARALLEL_LAYERS].bytes,
-                         126877696, 0);
-        dt_golden_number(g, "bytes of vertical slices", l->ways[DT_PARALLEL_SLICES].bytes,
-                         380694528, 0);
-        dt_golden_number(g, "bytes of data parallel", l->ways[DT_PARALLEL_DATA].bytes, 28797168, 0);
+        dt_golden_number(g, l->flops, MNIST_FLOPS, 0, "operations of a sample");
+        dt_golden_number(g, l->ways[DT_PARALLEL_LAYERS].bytes, 126877696, 0,
+                         "bytes of a layer per device");
+        dt_golden_number(g, l->ways[DT_PARALLEL_SLICES].bytes, 380694528, 0,
+                         "bytes of vertical slices");
+        dt_golden_number(g, l->ways[DT_PARALLEL_DATA].bytes, 28797168, 0, "bytes of data parallel");
     }
-    dt_golden_end(g);
 }
 
 /* ---- the text */
@@ -353,7 +351,6 @@ static void print_lesson(const struct dt_parallel_lesson *l)
     print_arithmetic(l);
     puts("\nFew parameters and large activations are for data parallelism; models that\n"
          "one device cannot hold need one of the others.\n");
-    puts(l->golden.verdict);
 }
 
 static enum dt_status prepare(const struct dt_args *args, struct dt_parallel_lesson *l)
@@ -381,7 +378,7 @@ static enum dt_status lab_model_parallel(const struct dt_args *args)
     if (s == DT_OK) {
         check(l);
         print_lesson(l);
-        s = dt_golden_page(
+        s = dt_golden_tell(
             &l->golden, args,
             &(struct dt_page){.title = "Model parallel", .body = put_body, .context = l});
     }

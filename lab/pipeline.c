@@ -5,12 +5,25 @@
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "report/page/drawing.h"
+#include "report/page/layout.h"
 
 #define DT_PIPELINE_MICRO_BATCHES 8
 #define DT_PIPELINE_FORWARD 1  /* time units of a pass */
 #define DT_PIPELINE_BACKWARD 2 /* gradients of weights and of inputs: about twice the work */
 
 enum { DT_PIPELINE_GRID_NAIVE, DT_PIPELINE_GRID_GPIPE, DT_PIPELINE_GRID_1F1B, DT_PIPELINE_GRIDS };
+
+static const struct {
+    const char *name, *meaning;
+    enum dt_pipeline_schedule schedule;
+    int n_micro_batches;
+} kinds[DT_PIPELINE_GRIDS] = {
+    [DT_PIPELINE_GRID_NAIVE] = {"naive", "the whole batch at once", DT_PIPELINE_GPIPE, 1},
+    [DT_PIPELINE_GRID_GPIPE] = {"gpipe", "all forward, then all backward", DT_PIPELINE_GPIPE,
+                                DT_PIPELINE_MICRO_BATCHES},
+    [DT_PIPELINE_GRID_1F1B] = {"1f1b", "one forward, one backward", DT_PIPELINE_1F1B,
+                               DT_PIPELINE_MICRO_BATCHES},
+};
 
 /* A micro-batch's pass through a stage, in units of time [begin, end). */
 struct dt_pipeline_pass {
@@ -71,14 +84,14 @@ static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stag
 
 static void put_row(FILE *out, const struct dt_pipeline_grid *grid, int n_stages)
 {
-    fprintf(out,
-            "<tr><td>%s</td><td>%d</td><td>%d</td><td>%.1f %%</td><td>%d / %d = %.1f %%</td><td>",
-            grid->name, grid->n_micro_batches, grid->length, 100 * grid->waits, n_stages - 1,
-            grid->n_micro_batches + n_stages - 1, 100 * grid->formula);
-    for (int stage = 0; stage < n_stages; stage++) {
-        fprintf(out, stage > 0 ? " %d" : "%d", grid->held[stage]);
+    char held[80] = "";
+    for (int stage = 0, n = 0; stage < n_stages; stage++) {
+        n += snprintf(held + n, sizeof held - (size_t)n, stage > 0 ? " %d" : "%d",
+                      grid->held[stage]);
     }
-    fputs("</td></tr>\n", out);
+    dt_table_row(out, "%s|%d|%d|%.1f %%|%d / %d = %.1f %%|%s", grid->name, grid->n_micro_batches,
+                 grid->length, 100 * grid->waits, n_stages - 1,
+                 grid->n_micro_batches + n_stages - 1, 100 * grid->formula, held);
 }
 
 static void put_body(FILE *out, const void *context)
@@ -97,40 +110,24 @@ static void put_body(FILE *out, const void *context)
     }
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
         const struct dt_pipeline_grid *grid = &l->grids[kind];
-        fprintf(
-            out,
-            "<div class=\"card\"><h2>%s: %s</h2><p>%d units of time, %.1f %% of them waiting</p>\n",
-            grid->name, grid->meaning, grid->length, 100 * grid->waits);
+        char title[64];
+        snprintf(title, sizeof title, "%s: %s", grid->name, grid->meaning);
+        dt_card_begin(out, title, "%d units of time, %.1f %% of them waiting", grid->length,
+                      100 * grid->waits);
         draw_grid(out, grid, l->n_stages, longest);
-        fputs("</div>\n", out);
+        dt_card_end(out);
     }
-    fputs("</div>\n<div "
-          "class=\"wide\"><table><thead><tr><th>schedule</th><th>micro-batches</th><th>units</"
-          "th><th>waits</th>"
-          "<th>(p - 1) / (m + p - 1)</th><th>held by each stage</th></tr></thead>\n<tbody>",
-          out);
+    fputs("</div>\n", out);
+    dt_table_begin(out,
+                   "schedule|micro-batches|units|waits|(p - 1) / (m + p - 1)|held by each stage");
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
         put_row(out, &l->grids[kind], l->n_stages);
     }
-    fprintf(out,
-            "</tbody></table></div>\n<p>1f1b waits as long as gpipe, and a stage holds no more "
-            "micro-batches than there are stages from it on.</p>\n<p class=\"verdict\">%s</p>\n",
-            l->golden.verdict);
+    dt_table_end(out);
+    fputs("<p>1f1b waits as long as gpipe, and a stage holds no more micro-batches than there are "
+          "stages from it on.</p>\n",
+          out);
 }
-
-/* ---- the lesson */
-
-static const struct {
-    const char *name, *meaning;
-    enum dt_pipeline_schedule schedule;
-    int n_micro_batches;
-} kinds[DT_PIPELINE_GRIDS] = {
-    [DT_PIPELINE_GRID_NAIVE] = {"naive", "the whole batch at once", DT_PIPELINE_GPIPE, 1},
-    [DT_PIPELINE_GRID_GPIPE] = {"gpipe", "all forward, then all backward", DT_PIPELINE_GPIPE,
-                                DT_PIPELINE_MICRO_BATCHES},
-    [DT_PIPELINE_GRID_1F1B] = {"1f1b", "one forward, one backward", DT_PIPELINE_1F1B,
-                               DT_PIPELINE_MICRO_BATCHES},
-};
 
 /* ---- the clock */
 
@@ -216,23 +213,20 @@ static void check_grid(struct dt_golden *golden, int kind, int p,
                        const struct dt_pipeline_grid *grid)
 {
     const int m = grid->n_micro_batches;
-    char what[120];
     for (int stage = 0; stage < p; stage++) {
         const int behind = p - stage < m ? p - stage : m; /* stages from this one on */
-        snprintf(what, sizeof what, "%s: passes of stage %d", grid->name, stage);
-        dt_golden_number(golden, what, grid->n_passes[stage], 2 * m, 0);
-        snprintf(what, sizeof what, "%s: micro-batches that stage %d holds at once", grid->name,
-                 stage);
-        dt_golden_number(golden, what, grid->held[stage],
-                         kind == DT_PIPELINE_GRID_1F1B ? behind : m, 0);
+        dt_golden_number(golden, grid->n_passes[stage], 2 * m, 0, "%s: passes of stage %d",
+                         grid->name, stage);
+        dt_golden_number(golden, grid->held[stage], kind == DT_PIPELINE_GRID_1F1B ? behind : m, 0,
+                         "%s: micro-batches that stage %d holds at once", grid->name, stage);
     }
-    snprintf(what, sizeof what, "%s: units of time of a step", grid->name);
-    dt_golden_number(golden, what, grid->n_units,
-                     (m + p - 1) * (DT_PIPELINE_FORWARD + DT_PIPELINE_BACKWARD), 0);
-    snprintf(what, sizeof what, "%s: the share that a stage waits", grid->name);
-    dt_golden_number(golden, what, grid->waits, grid->formula, 1e-12);
-    snprintf(what, sizeof what, "%s: the share that a training reports as waiting", grid->name);
-    dt_golden_number(golden, what, dt_pipeline_bubble(p, m), grid->formula, 1e-12);
+    dt_golden_number(golden, grid->n_units,
+                     (m + p - 1) * (DT_PIPELINE_FORWARD + DT_PIPELINE_BACKWARD), 0,
+                     "%s: units of time of a step", grid->name);
+    dt_golden_number(golden, grid->waits, grid->formula, 1e-12, "%s: the share that a stage waits",
+                     grid->name);
+    dt_golden_number(golden, dt_pipeline_bubble(p, m), grid->formula, 1e-12,
+                     "%s: the share that a training reports as waiting", grid->name);
 }
 
 static void check(struct dt_pipeline_lesson *l)
@@ -240,7 +234,6 @@ static void check(struct dt_pipeline_lesson *l)
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
         check_grid(&l->golden, kind, l->n_stages, &l->grids[kind]);
     }
-    dt_golden_end(&l->golden);
 }
 
 /* ---- the text */
@@ -305,7 +298,6 @@ static void print_lesson(const struct dt_pipeline_lesson *l)
          "backward as soon as it can: a stage holds at most as many as there are stages\n"
          "from it on, however many parts a batch has. gpipe holds all, and so does\n"
          "naive: its one part is the batch.\n");
-    puts(l->golden.verdict);
 }
 
 static enum dt_status lab_pipeline(const struct dt_args *args)
@@ -320,7 +312,7 @@ static enum dt_status lab_pipeline(const struct dt_args *args)
     }
     check(&lesson);
     print_lesson(&lesson);
-    return dt_golden_page(
+    return dt_golden_tell(
         &lesson.golden, args,
         &(struct dt_page){
             .title = "Pipeline", .class = "pipeline", .body = put_body, .context = &lesson});

@@ -9,6 +9,7 @@
 #include "lab/distributed.h"
 #include "lab/golden.h"
 #include "report/page/drawing.h"
+#include "report/page/layout.h"
 
 #define DT_SERVER_WAYS 5
 
@@ -46,16 +47,13 @@ static void draw_ranks(FILE *out, const struct dt_server_way *way, double most)
 static void put_table(FILE *out, const struct dt_server_lesson *l)
 {
     char bytes[DT_BYTES_TEXT_SIZE];
-    fputs("<div class=\"wide\"><table><thead><tr><th>way</th><th>workers</th><th>busiest rank "
-          "sends</th><th>bytes a step</th><th>accuracy</th></tr></thead>\n<tbody>",
-          out);
+    dt_table_begin(out, "way|workers|busiest rank sends|bytes a step|accuracy");
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
         const struct dt_server_way *way = &l->ways[i];
-        fprintf(out, "<tr><td>%s</td><td>%d</td><td>%s</td><td>%s</td><td>%.1f %%</td></tr>\n",
-                way->name, way->outcome.n_workers, way->formula, dt_bytes_text(way->busiest, bytes),
-                100 * way->outcome.accuracy);
+        dt_table_row(out, "%s|%d|%s|%s|%.1f %%", way->name, way->outcome.n_workers, way->formula,
+                     dt_bytes_text(way->busiest, bytes), 100 * way->outcome.accuracy);
     }
-    fputs("</tbody></table></div>\n", out);
+    dt_table_end(out);
 }
 
 /* A dt_page_fn. */
@@ -73,19 +71,16 @@ static void put_body(FILE *out, const void *context)
             "<div class=\"cards\">\n",
             DT_LAB_RANKS, l->n_elems);
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s</p>\n", l->ways[i].name,
-                l->ways[i].meaning);
+        dt_card_begin(out, l->ways[i].name, "%s", l->ways[i].meaning);
         draw_ranks(out, &l->ways[i], most);
-        fputs("</div>\n", out);
+        dt_card_end(out);
     }
-    fputs("<div class=\"card\"><h2>Stale gradients</h2><p>Async: how many steps others had taken "
-          "since the worker read the weights. "
-          "With an allreduce, or a server that waits, none.</p>\n",
-          out);
+    dt_card_begin(out, "Stale gradients",
+                  "Async: how many steps others had taken since the worker read the weights. "
+                  "With an allreduce, or a server that waits, none.");
     dt_histogram_draw(out, "staleness in steps", dt_staleness_n_bins(staleness), staleness->counts);
     fputs("</div></div>\n", out);
     put_table(out, l);
-    fprintf(out, "<p class=\"verdict\">%s</p>\n", l->golden.verdict);
 }
 
 /* ---- the lesson */
@@ -163,27 +158,25 @@ static void compare(struct dt_server_lesson *l)
 
 static void check(struct dt_server_lesson *l)
 {
-    char what[120];
     const int n_pushers = DT_LAB_RANKS - 1;
     for (int i = 0; i < DT_SERVER_WAYS;
          i++) { /* an allreduce's buckets include the gaps between tensors, a few floats */
-        snprintf(what, sizeof what, "%s: bytes that the busiest rank sends a step",
-                 l->ways[i].name);
-        dt_golden_number(&l->golden, what, l->ways[i].busiest, l->ways[i].expected,
-                         0.001 * l->ways[i].expected);
+        dt_golden_number(&l->golden, l->ways[i].busiest, l->ways[i].expected,
+                         0.001 * l->ways[i].expected,
+                         "%s: bytes that the busiest rank sends a step", l->ways[i].name);
     }
-    dt_golden_fact(&l->golden, "central has the weights of master and workers, to the bit",
-                   l->ways[CENTRAL].outcome.hashes[0] == l->ways[MASTER].outcome.hashes[0]);
-    dt_golden_number(&l->golden, "sync: gradients that are stale",
-                     dt_staleness_n_bins(&l->ways[SYNC].outcome.staleness), 0, 0);
-    dt_golden_fact(&l->golden, "async: no gradient is staler than two workers can make it",
+    dt_golden_fact(&l->golden,
+                   l->ways[CENTRAL].outcome.hashes[0] == l->ways[MASTER].outcome.hashes[0],
+                   "central has the weights of master and workers, to the bit");
+    dt_golden_number(&l->golden, dt_staleness_n_bins(&l->ways[SYNC].outcome.staleness), 0, 0,
+                     "sync: gradients that are stale");
+    dt_golden_fact(&l->golden,
                    dt_staleness_n_bins(&l->ways[ASYNC].outcome.staleness) - 1 <=
-                       (n_pushers - 1) * (2 * MAX_STALENESS + 1));
+                       (n_pushers - 1) * (2 * MAX_STALENESS + 1),
+                   "async: no gradient is staler than two workers can make it");
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        snprintf(what, sizeof what, "%s learns", l->ways[i].name);
-        dt_golden_fact(&l->golden, what, l->ways[i].outcome.accuracy > 0.7);
+        dt_golden_fact(&l->golden, l->ways[i].outcome.accuracy > 0.7, "%s learns", l->ways[i].name);
     }
-    dt_golden_end(&l->golden);
 }
 
 /* ---- the text */
@@ -208,7 +201,6 @@ static void print_lesson(const struct dt_server_lesson *l)
     dt_staleness_print(stdout, &l->ways[ASYNC].outcome.staleness);
     puts("\nWhere nobody waits, others have stepped since a worker read the weights: its\n"
          "gradients are so many steps old. Where all wait, none is.\n");
-    puts(l->golden.verdict);
 }
 
 static enum dt_status lab_server(struct dt_world *world, const struct dt_args *args)
@@ -221,7 +213,7 @@ static enum dt_status lab_server(struct dt_world *world, const struct dt_args *a
         compare(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = dt_golden_page(
+        s = dt_golden_tell(
             &lesson.golden, args,
             &(struct dt_page){.title = "Servers", .body = put_body, .context = &lesson});
     }

@@ -7,6 +7,7 @@
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "report/page/drawing.h"
+#include "report/page/layout.h"
 
 #define DT_SHARDS_MODES 3                          /* shard, global, replicate */
 #define DT_SHARDS_MAX_SHOWN (2 * DT_LAB_MAX_RANKS) /* samples of the example: two for each rank */
@@ -15,8 +16,7 @@
 struct dt_sharing {
     const char *name, *meaning;
     uint64_t n_steps;
-    int least, most; /* uses of a sample, by all ranks together */
-    int n_labels;    /* the most labels that a rank sees */
+    struct dt_lab_uses uses;
     double accuracy; /* on the test set after the epoch; the mean, if ranks train alone */
 };
 
@@ -95,29 +95,22 @@ static void put_body(FILE *out, const void *context)
             "rank uses, with the number of its step.</p>\n<div class=\"cards\">\n",
             l->n_ranks, l->n_shown);
     for (int mode = 0; mode < DT_SHARDS_MODES; mode++) {
-        fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s</p>\n", l->sharings[mode].name,
-                l->sharings[mode].meaning);
+        dt_card_begin(out, l->sharings[mode].name, "%s", l->sharings[mode].meaning);
         draw_use(out, l, mode);
-        fputs("</div>\n", out);
+        dt_card_end(out);
     }
-    fputs("<div class=\"card\"><h2>Accuracy after one epoch</h2><p>Shards by label do no harm "
-          "while every step averages over all ranks. They do when ranks go on alone, or when all "
-          "read one label after the other.</p>\n",
-          out);
+    dt_card_begin(out, "Accuracy after one epoch",
+                  "Shards by label do no harm while every step averages over all ranks. They do "
+                  "when ranks go on alone, or when all read one label after the other.");
     draw_accuracy(out, l);
-    fputs("</div></div>\n<div class=\"wide\"><table><thead><tr><th>way</th><th>steps</th><th>a "
-          "sample is used</th><th>labels a rank "
-          "sees</th><th>accuracy</th><th></th></tr></thead>\n<tbody>",
-          out);
+    fputs("</div></div>\n", out);
+    dt_table_begin(out, "way|steps|a sample is used|labels a rank sees|accuracy|");
     for (int i = 0; i < DT_SHARDS_MAX_SHARINGS; i++) {
         const struct dt_sharing *s = &l->sharings[i];
-        fprintf(out,
-                "<tr><td>%s</td><td>%llu</td><td>%d ×</td><td>%d</td><td>%.1f "
-                "%%</td><td>%s</td></tr>\n",
-                s->name, (unsigned long long)s->n_steps, s->most, s->n_labels, 100 * s->accuracy,
-                s->meaning);
+        dt_table_row(out, "%s|%llu|%d ×|%d|%.1f %%|%s", s->name, (unsigned long long)s->n_steps,
+                     s->uses.most, s->uses.n_labels, 100 * s->accuracy, s->meaning);
     }
-    fprintf(out, "</tbody></table></div>\n<p class=\"verdict\">%s</p>\n", l->golden.verdict);
+    dt_table_end(out);
 }
 
 /* ---- the lesson */
@@ -208,31 +201,6 @@ static enum dt_status order_file(struct dt_lab_images *images, const struct dt_s
     return DT_OK;
 }
 
-/* Counts the uses of each sample in an epoch, and the labels that each rank sees. */
-static void count_use(struct dt_lab_run *run, struct dt_sharing *out)
-{
-    int times[DT_LAB_N_TRAIN] = {0};
-    for (int rank = 0; rank < run->training.shard.size; rank++) {
-        bool seen[DT_LAB_CLASSES] = {false};
-        int n_labels = 0;
-        for (uint64_t step = 0; step < out->n_steps; step++) {
-            const struct dt_batch batch = dt_loader_batch(&run->loaders[rank], 0, step);
-            for (int i = 0; i < batch.n; i++) {
-                const int label = run->training.samples->labels[batch.ids[i]];
-                times[batch.ids[i]]++;
-                n_labels += !seen[label];
-                seen[label] = true;
-            }
-        }
-        out->n_labels = n_labels > out->n_labels ? n_labels : out->n_labels;
-    }
-    out->least = out->most = times[0];
-    for (int i = 1; i < DT_LAB_N_TRAIN; i++) {
-        out->least = times[i] < out->least ? times[i] : out->least;
-        out->most = times[i] > out->most ? times[i] : out->most;
-    }
-}
-
 static enum dt_status train(const struct dt_lab_training *training, const struct dt_samples *test,
                             struct dt_sharing *out)
 {
@@ -246,7 +214,7 @@ static enum dt_status train(const struct dt_lab_training *training, const struct
         s = dt_lab_run_step(&run, 0, step, &n);
     }
     if (s == DT_OK && training->only <= 0) {
-        count_use(&run, out);
+        dt_lab_run_uses(&run, &out->uses);
     }
     if (s == DT_OK) {
         s = dt_lab_run_accuracy(&run, test, &accuracy);
@@ -299,26 +267,25 @@ static enum dt_status run(struct dt_shards_lesson *l)
 
 static void check(struct dt_shards_lesson *l)
 {
-    char what[80];
     for (int kind = 0; kind < DT_SHARDS_MAX_SHARINGS; kind++) {
         const struct dt_sharing *s = &l->sharings[kind];
         const int times = kind == REPLICATE ? l->n_ranks : 1;
-        snprintf(what, sizeof what, "%s: how often a sample is used at least", s->name);
-        dt_golden_number(&l->golden, what, s->least, times, 0);
-        snprintf(what, sizeof what, "%s: how often a sample is used at most", s->name);
-        dt_golden_number(&l->golden, what, s->most, times, 0);
+        dt_golden_number(&l->golden, s->uses.least, times, 0,
+                         "%s: how often a sample is used at least", s->name);
+        dt_golden_number(&l->golden, s->uses.most, times, 0,
+                         "%s: how often a sample is used at most", s->name);
     }
-    dt_golden_fact(&l->golden, "shard learns what global learns, but for four in a hundred",
-                   l->sharings[SHARD].accuracy > l->sharings[GLOBAL].accuracy - 0.04);
+    dt_golden_fact(&l->golden, l->sharings[SHARD].accuracy > l->sharings[GLOBAL].accuracy - 0.04,
+                   "shard learns what global learns, but for four in a hundred");
     dt_golden_fact(
-        &l->golden,
-        "by label, averaged, costs less than four in a hundred: a step still has all labels",
-        l->sharings[BY_LABEL].accuracy > l->sharings[SHARD].accuracy - 0.04);
-    dt_golden_fact(&l->golden, "a sorted file costs fifty in a hundred",
-                   l->sharings[SORTED_FILE].accuracy < l->sharings[GLOBAL].accuracy - 0.5);
-    dt_golden_fact(&l->golden, "labels of its own and nothing averaged cost thirty in a hundred",
-                   l->sharings[BY_LABEL_ALONE].accuracy < l->sharings[ALONE].accuracy - 0.3);
-    dt_golden_end(&l->golden);
+        &l->golden, l->sharings[BY_LABEL].accuracy > l->sharings[SHARD].accuracy - 0.04,
+        "by label, averaged, costs less than four in a hundred: a step still has all labels");
+    dt_golden_fact(&l->golden,
+                   l->sharings[SORTED_FILE].accuracy < l->sharings[GLOBAL].accuracy - 0.5,
+                   "a sorted file costs fifty in a hundred");
+    dt_golden_fact(&l->golden,
+                   l->sharings[BY_LABEL_ALONE].accuracy < l->sharings[ALONE].accuracy - 0.3,
+                   "labels of its own and nothing averaged cost thirty in a hundred");
 }
 
 /* ---- the text */
@@ -355,18 +322,17 @@ static void print_lesson(const struct dt_shards_lesson *l)
     for (int kind = 0; kind < DT_SHARDS_MAX_SHARINGS; kind++) {
         const struct dt_sharing *s = &l->sharings[kind];
         char used[32] = "once";
-        if (s->least != 1 || s->most != 1) {
-            snprintf(used, sizeof used, s->least == s->most ? "%d times" : "%d-%d x", s->least,
-                     s->most);
+        if (s->uses.least != 1 || s->uses.most != 1) {
+            snprintf(used, sizeof used, s->uses.least == s->uses.most ? "%d times" : "%d-%d x",
+                     s->uses.least, s->uses.most);
         }
         printf("%-15s%6llu%8s%7d%7.1f %%  %s\n", s->name, (unsigned long long)s->n_steps, used,
-               s->n_labels, 100 * s->accuracy, s->meaning);
+               s->uses.n_labels, 100 * s->accuracy, s->meaning);
     }
     puts("\nused: how often a sample is, by all ranks together; labels: that a rank sees\n\n"
          "Shards by label do no harm while every step averages over all ranks: its batch\n"
          "has all labels. They do when ranks go on alone, or, which is the same in\n"
          "time, when all ranks read one label after the other.\n");
-    puts(l->golden.verdict);
 }
 
 static enum dt_status lab_shards(const struct dt_args *args)
@@ -379,7 +345,7 @@ static enum dt_status lab_shards(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    return dt_golden_page(
+    return dt_golden_tell(
         &lesson.golden, args,
         &(struct dt_page){.title = "Shards", .body = put_body, .context = &lesson});
 }

@@ -11,6 +11,7 @@
 #include "lab/golden.h"
 #include "report/page/chart.h"
 #include "report/page/drawing.h"
+#include "report/page/layout.h"
 
 #define DT_STRAGGLERS_N_STEPS 10
 #define DT_STRAGGLERS_SLOW 2 /* the slow rank */
@@ -103,11 +104,10 @@ static void put_jitter(FILE *out, const struct dt_stragglers_lesson *l)
                                    {"ranks that jitter", 1, 80, true},
                                    {"ms a step", 0, 60, false}};
     double n[DT_STRAGGLERS_N_SIZES], formula[DT_STRAGGLERS_N_SIZES];
-    fprintf(out,
-            "<div class=\"card\"><h2>Now this one, now that one</h2><p>Ranks late by 0 to %d ms: "
-            "blue what the latest of n is "
-            "by formula, orange what steps of the ranks here took.</p>\n",
-            DT_STRAGGLERS_JITTER_MS);
+    dt_card_begin(out, "Now this one, now that one",
+                  "Ranks late by 0 to %d ms: blue what the latest of n is by formula, orange what "
+                  "steps of the ranks here took.",
+                  DT_STRAGGLERS_JITTER_MS);
     dt_chart_begin(&chart);
     for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
         n[i] = l->jitter[i].n;
@@ -119,7 +119,7 @@ static void put_jitter(FILE *out, const struct dt_stragglers_lesson *l)
     }
     dt_chart_line(&chart, "s0", DT_STRAGGLERS_N_SIZES, n, formula);
     dt_chart_end(&chart);
-    fputs("</div>\n", out);
+    dt_card_end(out);
 }
 
 static void put_table(FILE *out, const struct dt_stragglers_lesson *l)
@@ -132,14 +132,14 @@ static void put_table(FILE *out, const struct dt_stragglers_lesson *l)
             DT_STRAGGLERS_N_JITTERED);
     for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
         const struct dt_jitter *j = &l->jitter[i];
-        fprintf(out, "<tr><td>%d</td><td>%.1f</td><td>%.1f</td>", j->n, j->formula, j->drawn);
         if (j->measured > 0) {
-            fprintf(out, "<td>%.1f</td><td>%.1f</td></tr>\n", j->drawn_taken, j->measured);
+            dt_table_row(out, "%d|%.1f|%.1f|%.1f|%.1f", j->n, j->formula, j->drawn, j->drawn_taken,
+                         j->measured);
         } else {
-            fputs("<td></td><td></td></tr>\n", out);
+            dt_table_row(out, "%d|%.1f|%.1f||", j->n, j->formula, j->drawn);
         }
     }
-    fputs("</tbody></table></div>\n", out);
+    dt_table_end(out);
 }
 
 /* A dt_page_fn. */
@@ -156,15 +156,14 @@ static void put_body(FILE *out, const void *context)
     for (int i = 0; i < DT_STRAGGLERS_WAYS; i++) {
         put_way(out, &l->ways[i], l->longest_s);
     }
-    fputs("<div class=\"card\"><h2>Stale gradients</h2><p>Async: how many steps others had taken "
-          "since the worker read the weights. The slow rank's are the old ones.</p>\n",
-          out);
+    dt_card_begin(out, "Stale gradients",
+                  "Async: how many steps others had taken since the worker read the weights. The "
+                  "slow rank's are the old ones.");
     dt_histogram_draw(out, "staleness in steps", dt_staleness_n_bins(staleness), staleness->counts);
-    fputs("</div>\n", out);
+    dt_card_end(out);
     put_jitter(out, l);
     fputs("</div>\n", out);
     put_table(out, l);
-    fprintf(out, "<p class=\"verdict\">%s</p>\n", l->golden.verdict);
 }
 
 /* ---- the lesson */
@@ -312,11 +311,9 @@ static enum dt_status run(struct dt_world *world, struct dt_stragglers_lesson *l
 /* Checks that no worker's mean step is shorter than the delay it must wait for. */
 static void check_wait(struct dt_stragglers_lesson *l, int way, double least_ms)
 {
-    char what[120];
     for (int rank = 0; rank < l->ways[way].outcome.n_workers; rank++) {
-        snprintf(what, sizeof what, "%s: rank %d takes %.3g ms a step or more", ways[way].name,
-                 rank, least_ms);
-        dt_golden_fact(&l->golden, what, l->ways[way].step_ms[rank] >= least_ms);
+        dt_golden_fact(&l->golden, l->ways[way].step_ms[rank] >= least_ms,
+                       "%s: rank %d takes %.3g ms a step or more", ways[way].name, rank, least_ms);
     }
 }
 
@@ -336,12 +333,10 @@ static int slow_steps(const struct dt_stragglers_way *way)
 
 static void check_jitter(struct dt_golden *golden, const struct dt_jitter *j)
 {
-    char what[120];
-    snprintf(what, sizeof what, "the mean of the latest of %d ranks", j->n);
-    dt_golden_number(golden, what, j->drawn, j->formula, 0.02 * DT_STRAGGLERS_JITTER_MS);
-    snprintf(what, sizeof what,
-             "steps of %d ranks that jitter take as long as the latest, or longer", j->n);
-    dt_golden_fact(golden, what, j->n > DT_LAB_RANKS || j->measured >= j->drawn_taken);
+    dt_golden_number(golden, j->drawn, j->formula, 0.02 * DT_STRAGGLERS_JITTER_MS,
+                     "the mean of the latest of %d ranks", j->n);
+    dt_golden_fact(golden, j->n > DT_LAB_RANKS || j->measured >= j->drawn_taken,
+                   "steps of %d ranks that jitter take as long as the latest, or longer", j->n);
 }
 
 static void check(struct dt_stragglers_lesson *l)
@@ -353,16 +348,16 @@ static void check(struct dt_stragglers_lesson *l)
     check_wait(l, DT_STRAGGLERS_BOUNDED,
                DT_STRAGGLERS_SLOW_MS * (double)(DT_STRAGGLERS_N_STEPS - DT_STRAGGLERS_AHEAD) /
                    DT_STRAGGLERS_N_STEPS);
-    dt_golden_number(&l->golden, "sync: gradients that are stale",
-                     dt_staleness_n_bins(&w[DT_STRAGGLERS_SYNC].outcome.staleness), 0, 0);
-    dt_golden_fact(&l->golden, "bounded: no gradient is staler than the bound allows",
-                   dt_staleness_n_bins(&w[DT_STRAGGLERS_BOUNDED].outcome.staleness) - 1 <= most);
-    dt_golden_fact(&l->golden, "async: the first worker is through before the slow one",
-                   slow_steps(&w[DT_STRAGGLERS_ASYNC]) < DT_STRAGGLERS_N_STEPS);
+    dt_golden_number(&l->golden, dt_staleness_n_bins(&w[DT_STRAGGLERS_SYNC].outcome.staleness), 0,
+                     0, "sync: gradients that are stale");
+    dt_golden_fact(&l->golden,
+                   dt_staleness_n_bins(&w[DT_STRAGGLERS_BOUNDED].outcome.staleness) - 1 <= most,
+                   "bounded: no gradient is staler than the bound allows");
+    dt_golden_fact(&l->golden, slow_steps(&w[DT_STRAGGLERS_ASYNC]) < DT_STRAGGLERS_N_STEPS,
+                   "async: the first worker is through before the slow one");
     for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
         check_jitter(&l->golden, &l->jitter[i]);
     }
-    dt_golden_end(&l->golden);
 }
 
 /* ---- the text */
@@ -424,7 +419,6 @@ static void print_lesson(const struct dt_stragglers_lesson *l)
     putchar('\n');
     print_jitter(l);
     putchar('\n');
-    puts(l->golden.verdict);
 }
 
 static enum dt_status lab_stragglers(struct dt_world *world, const struct dt_args *args)
@@ -437,7 +431,7 @@ static enum dt_status lab_stragglers(struct dt_world *world, const struct dt_arg
         time_ways(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = dt_golden_page(
+        s = dt_golden_tell(
             &lesson.golden, args,
             &(struct dt_page){.title = "Stragglers", .body = put_body, .context = &lesson});
     }

@@ -135,7 +135,7 @@ done:
 #define SIDE 28
 #define N_PIXELS ((size_t)SIDE * SIDE)
 
-static const struct dt_model_spec softmax_regression = {
+const struct dt_model_spec dt_lab_softmax_regression = {
     .input = {1, SIDE, SIDE},
     .n_layers = 2,
     .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
@@ -235,7 +235,7 @@ enum dt_status dt_lab_run_open(const struct dt_lab_training *training, struct dt
     *out = (struct dt_lab_run){.training = *training};
     DT_TRY(dt_comm_open_self(&out->self));
     const struct dt_lab_network_spec spec = {
-        .model = &softmax_regression,
+        .model = &dt_lab_softmax_regression,
         .samples = training->samples,
         .comm = out->self,
         .capacity = largest_batch(&training->shard),
@@ -286,6 +286,38 @@ enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t 
         DT_TRY(dt_lab_pass(&run->net, &batch, rank > first, rank == last ? &under_way : NULL));
     }
     return dt_strategy_wait(&under_way);
+}
+
+/* Counts a rank's uses of each sample; returns how many labels it sees. */
+static int count_uses(struct dt_lab_run *run, int rank, int *times)
+{
+    bool seen[DT_LAB_CLASSES] = {false};
+    int n_labels = 0;
+    for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&run->training.shard); step++) {
+        const struct dt_batch batch = dt_loader_batch(&run->loaders[rank], 0, step);
+        for (int i = 0; i < batch.n; i++) {
+            const int label = run->training.samples->labels[batch.ids[i]];
+            times[batch.ids[i]]++;
+            n_labels += !seen[label];
+            seen[label] = true;
+        }
+    }
+    return n_labels;
+}
+
+void dt_lab_run_uses(struct dt_lab_run *run, struct dt_lab_uses *out)
+{
+    int times[DT_LAB_N_TRAIN] = {0};
+    *out = (struct dt_lab_uses){.n_labels = 0};
+    for (int rank = 0; rank < run->training.shard.size; rank++) {
+        const int n_labels = count_uses(run, rank, times);
+        out->n_labels = n_labels > out->n_labels ? n_labels : out->n_labels;
+    }
+    out->least = out->most = times[0];
+    for (int i = 1; i < DT_LAB_N_TRAIN; i++) {
+        out->least = times[i] < out->least ? times[i] : out->least;
+        out->most = times[i] > out->most ? times[i] : out->most;
+    }
 }
 
 enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples,

@@ -62,6 +62,8 @@ enum dt_status dt_lab_evaluate(struct dt_lab_network *network, const struct dt_s
 #define DT_LAB_CLASSES 10
 #define DT_LAB_MAX_RANKS 8
 
+extern const struct dt_model_spec dt_lab_softmax_regression; /* of the images */
+
 struct dt_lab_images {
     struct dt_dataset train, test;
     struct dt_samples
@@ -100,6 +102,14 @@ void dt_lab_run_close(struct dt_lab_run *run); /* a zeroed one is fine */
  * used. */
 enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t step,
                                size_t *n_samples);
+
+/* How the ranks of a training use its samples in an epoch. */
+struct dt_lab_uses {
+    int least, most; /* uses of a sample, by all ranks together */
+    int n_labels;    /* the most labels that a rank sees */
+};
+
+void dt_lab_run_uses(struct dt_lab_run *run, struct dt_lab_uses *out);
 
 /* The share of `samples` that it classifies correctly. */
 enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples,
