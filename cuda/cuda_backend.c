@@ -181,24 +181,20 @@ static enum dt_status copy_samples(struct dt_cuda *cuda, const struct dt_samples
                                    .scale = from->scale,
                                    .n_classes = from->n_classes,
                                    .n_targets = from->n_targets};
-    if (from->pixels != NULL) {
-        DT_TRY(to_device(cuda, "the data set", from->pixels, n_elems, &to->inputs));
-        gpu->pixels = to->inputs;
-    } else {
-        DT_TRY(to_device(cuda, "the data set", from->values, n_elems * sizeof *from->values,
-                         &to->inputs));
-        gpu->values = to->inputs;
-    }
-    if (from->labels != NULL) {
-        DT_TRY(to_device(cuda, "the data set's labels", from->labels,
-                         from->n * sizeof *from->labels, &to->answers));
-        gpu->labels = to->answers;
-    } else {
-        const size_t n_targets = from->n * (size_t)from->n_targets;
-        DT_TRY(to_device(cuda, "the data set's targets", from->targets,
-                         n_targets * sizeof *from->targets, &to->answers));
-        gpu->targets = to->answers;
-    }
+    const bool has_pixels = from->pixels != NULL, has_labels = from->labels != NULL;
+    const size_t n_targets = from->n * (size_t)from->n_targets;
+    DT_TRY(to_device(cuda, "the data set", has_pixels ? (const void *)from->pixels : from->values,
+                     n_elems * (has_pixels ? sizeof *from->pixels : sizeof *from->values),
+                     &to->inputs));
+    DT_TRY(
+        to_device(cuda, has_labels ? "the data set's labels" : "the data set's targets",
+                  has_labels ? (const void *)from->labels : from->targets,
+                  has_labels ? from->n * sizeof *from->labels : n_targets * sizeof *from->targets,
+                  &to->answers));
+    gpu->pixels = has_pixels ? to->inputs : NULL;
+    gpu->values = has_pixels ? NULL : to->inputs;
+    gpu->labels = has_labels ? to->answers : NULL;
+    gpu->targets = has_labels ? NULL : to->answers;
     return DT_OK;
 }
 

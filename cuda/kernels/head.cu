@@ -40,8 +40,8 @@ static __device__ void cross_entropy(const float *z, double *exponentials, int n
 
 /* Writes the block's losses and hits to its part of the scratch memory, and all blocks' to the
  * metrics. */
-static __device__ void add_metrics(const struct dt_gpu_head_loss &to, int n, bool has_sample,
-                                   double loss, bool hit)
+static __device__ void add_block(const struct dt_gpu_head_loss &to, int n, bool has_sample,
+                                 double loss, bool hit)
 {
     __shared__ double losses[ROWS], hits[ROWS];
     double *sums = (double *)(to.scratch + N_COUNTS);
@@ -56,23 +56,11 @@ static __device__ void add_metrics(const struct dt_gpu_head_loss &to, int n, boo
             loss_sum += losses[row];
             n_correct += hits[row];
         }
-        sums[2 * (size_t)blockIdx.x] = loss_sum;
-        sums[2 * (size_t)blockIdx.x + 1] = n_correct;
+        sums[blockIdx.x] = loss_sum;
+        sums[gridDim.x + blockIdx.x] = n_correct;
     }
-    if (!is_last(to.scratch, gridDim.x)) {
-        return;
-    }
-    double loss_sum = 0, n_correct = 0;
-    for (size_t i = threadIdx.x; i < gridDim.x; i += THREADS) {
-        loss_sum += sums[2 * i];
-        n_correct += sums[2 * i + 1];
-    }
-    loss_sum = block_sum(loss_sum);
-    n_correct = block_sum(n_correct);
-    if (threadIdx.x == 0) {
-        to.metrics->loss_sum += loss_sum;
-        to.metrics->n_correct += n_correct;
-        to.metrics->n_samples += n;
+    if (is_last(to.scratch, gridDim.x)) {
+        add_metrics(gridDim.x, sums, n, to.metrics);
     }
 }
 
@@ -117,7 +105,7 @@ static __global__ void __launch_bounds__(THREADS)
     double loss;
     bool hit;
     cross_entropy<K>(z[row], exponentials[row], head.n_out, label, lane, dlogits, &loss, &hit);
-    add_metrics(to, n, has_sample, loss, hit);
+    add_block(to, n, has_sample, loss, hit);
 }
 
 /* ---- backward: a block has LANES inputs and visits a slice of the samples, ROWS at a time; a

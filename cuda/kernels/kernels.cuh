@@ -161,6 +161,24 @@ static inline __device__ double block_sum(double value)
     return sum;
 }
 
+/* Adds n_sums losses, and as many hits after them, of n samples; the block has THREADS threads. */
+static inline __device__ void add_metrics(size_t n_sums, const double *sums, int n,
+                                          struct dt_gpu_metrics *metrics)
+{
+    double loss = 0, correct = 0;
+    for (size_t i = threadIdx.x; i < n_sums; i += THREADS) {
+        loss += sums[i];
+        correct += sums[n_sums + i];
+    }
+    loss = block_sum(loss);
+    correct = block_sum(correct);
+    if (threadIdx.x == 0) {
+        metrics->loss_sum += loss;
+        metrics->n_correct += correct;
+        metrics->n_samples += n;
+    }
+}
+
 /* The index of the largest of z; each thread passes a candidate; of equal ones the lowest wins. */
 static inline __device__ int block_best(const float *z, int candidate)
 {

@@ -95,18 +95,7 @@ static __global__ void squared_error_kernel(const float *targets, const uint32_t
 static __global__ void add_metrics_kernel(int n, const double *scratch,
                                           struct dt_gpu_metrics *metrics)
 {
-    double loss = 0, correct = 0;
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-        loss += scratch[i];
-        correct += scratch[n + i];
-    }
-    loss = block_sum(loss);
-    correct = block_sum(correct);
-    if (threadIdx.x == 0) {
-        metrics->loss_sum += loss;
-        metrics->n_correct += correct;
-        metrics->n_samples += n;
-    }
+    add_metrics((size_t)n, scratch, n, metrics);
 }
 
 cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss,
