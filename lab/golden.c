@@ -3,32 +3,30 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/output.h"
 
-/* Writes what differs, unless something differed before. */
-static bool differs(struct dt_golden *golden, bool holds, const char *what, va_list values)
+/* Writes the name of the first number that differs, and how it differs. */
+static void check(struct dt_golden *golden, bool holds, const char *wrong, const char *what,
+                  va_list values)
 {
     golden->n++;
-    if (golden->differs || holds) {
-        return false;
+    if (!golden->differs && !holds) {
+        char name[sizeof golden->verdict];
+        golden->differs = true;
+        vsnprintf(name, sizeof name, what, values);
+        snprintf(golden->verdict, sizeof golden->verdict, "%.120s: %s", name, wrong);
     }
-    golden->differs = true;
-    vsnprintf(golden->verdict, sizeof golden->verdict, what, values);
-    return true;
 }
 
 void dt_golden_number(struct dt_golden *golden, double actual, double expected, double tolerance,
                       const char *what, ...)
 {
+    char wrong[64];
     va_list values;
     va_start(values, what);
-    if (differs(golden, fabs(actual - expected) <= tolerance, what, values)) {
-        const size_t n = strlen(golden->verdict);
-        snprintf(golden->verdict + n, sizeof golden->verdict - n, ": got %.9g, expected %.9g",
-                 actual, expected);
-    }
+    snprintf(wrong, sizeof wrong, "got %.9g, expected %.9g", actual, expected);
+    check(golden, fabs(actual - expected) <= tolerance, wrong, what, values);
     va_end(values);
 }
 
@@ -36,10 +34,7 @@ void dt_golden_fact(struct dt_golden *golden, bool holds, const char *what, ...)
 {
     va_list values;
     va_start(values, what);
-    if (differs(golden, holds, what, values)) {
-        const size_t n = strlen(golden->verdict);
-        snprintf(golden->verdict + n, sizeof golden->verdict - n, ": does not hold");
-    }
+    check(golden, holds, "does not hold", what, values);
     va_end(values);
 }
 

@@ -13,10 +13,44 @@
 
 #define DT_SERVER_WAYS 5
 
-/* A way to train, and its results. */
+#define RATE 0.01
+#define MAX_STALENESS 4
+
+enum { RING, MASTER, CENTRAL, SYNC, ASYNC };
+
+static const struct dt_optimizer_spec adam = {
+    .type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+
+static const struct {
+    const char *name, *meaning;
+    const char *formula; /* for the floats that the busiest rank sends per step */
+    struct dt_dist_spec dist;
+    const char *strategy; /* NULL: allreduce */
+} ways[DT_SERVER_WAYS] = {
+    [RING] = {"ring",
+              "an allreduce: all ranks work and send as much",
+              "2 (n - 1) / n N",
+              {.allreduce = DT_ALLREDUCE_RING}},
+    [MASTER] = {"master and workers",
+                "an allreduce by rank 0 alone",
+                "(n - 1) N",
+                {.allreduce = DT_ALLREDUCE_MASTER_WORKER}},
+    [CENTRAL] = {"central", "rank 0 has the weights, and works too", "(n - 1) N",
+                 .strategy = "central"},
+    [SYNC] = {"server, sync",
+              "rank 3 has the weights and waits for all",
+              "(n - 1) N",
+              {.servers = 1},
+              "parameter_server"},
+    [ASYNC] = {"server, async",
+               "rank 3 steps with each worker's at once",
+               "(n - 1) N",
+               {.servers = 1, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = MAX_STALENESS},
+               "parameter_server"},
+};
+
+/* The results of a way to train. */
 struct dt_server_way {
-    const char *name, *meaning,
-        *formula; /* formula: for the floats that the busiest rank sends per step */
     struct dt_lab_outcome outcome;
     double busiest,
         expected; /* bytes per step of the rank that sends most: counted, and by the formula */
@@ -50,8 +84,9 @@ static void put_table(FILE *out, const struct dt_server_lesson *l)
     dt_table_begin(out, "way|workers|busiest rank sends|bytes a step|accuracy");
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
         const struct dt_server_way *way = &l->ways[i];
-        dt_table_row(out, "%s|%d|%s|%s|%.1f %%", way->name, way->outcome.n_workers, way->formula,
-                     dt_bytes_text(way->busiest, bytes), 100 * way->outcome.accuracy);
+        dt_table_row(out, "%s|%d|%s|%s|%.1f %%", ways[i].name, way->outcome.n_workers,
+                     ways[i].formula, dt_bytes_text(way->busiest, bytes),
+                     100 * way->outcome.accuracy);
     }
     dt_table_end(out);
 }
@@ -71,7 +106,7 @@ static void put_body(FILE *out, const void *context)
             "<div class=\"cards\">\n",
             DT_LAB_RANKS, l->n_elems);
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        dt_card_begin(out, l->ways[i].name, "%s", l->ways[i].meaning);
+        dt_card_begin(out, ways[i].name, "%s", ways[i].meaning);
         draw_ranks(out, &l->ways[i], most);
         dt_card_end(out);
     }
@@ -82,43 +117,6 @@ static void put_body(FILE *out, const void *context)
     fputs("</div></div>\n", out);
     put_table(out, l);
 }
-
-/* ---- the lesson */
-
-#define RATE 0.01
-#define MAX_STALENESS 4
-
-enum { RING, MASTER, CENTRAL, SYNC, ASYNC };
-
-static const struct dt_optimizer_spec adam = {
-    .type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
-
-static const struct {
-    const char *name, *meaning, *formula;
-    struct dt_dist_spec dist;
-    const char *strategy; /* NULL: allreduce */
-} ways[DT_SERVER_WAYS] = {
-    [RING] = {"ring",
-              "an allreduce: all ranks work and send as much",
-              "2 (n - 1) / n N",
-              {.allreduce = DT_ALLREDUCE_RING}},
-    [MASTER] = {"master and workers",
-                "an allreduce by rank 0 alone",
-                "(n - 1) N",
-                {.allreduce = DT_ALLREDUCE_MASTER_WORKER}},
-    [CENTRAL] = {"central", "rank 0 has the weights, and works too", "(n - 1) N",
-                 .strategy = "central"},
-    [SYNC] = {"server, sync",
-              "rank 3 has the weights and waits for all",
-              "(n - 1) N",
-              {.servers = 1},
-              "parameter_server"},
-    [ASYNC] = {"server, async",
-               "rank 3 steps with each worker's at once",
-               "(n - 1) N",
-               {.servers = 1, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = MAX_STALENESS},
-               "parameter_server"},
-};
 
 /* ---- the runs */
 
@@ -145,9 +143,6 @@ static void compare(struct dt_server_lesson *l)
     const double n = DT_LAB_RANKS, all = (double)l->n_elems * sizeof(float);
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
         struct dt_server_way *way = &l->ways[i];
-        way->name = ways[i].name;
-        way->meaning = ways[i].meaning;
-        way->formula = ways[i].formula;
         way->expected = (i == RING ? 2 * (n - 1) / n : n - 1) * all;
         for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
             way->busiest =
@@ -163,7 +158,7 @@ static void check(struct dt_server_lesson *l)
          i++) { /* an allreduce's buckets include the gaps between tensors, a few floats */
         dt_golden_number(&l->golden, l->ways[i].busiest, l->ways[i].expected,
                          0.001 * l->ways[i].expected,
-                         "%s: bytes that the busiest rank sends a step", l->ways[i].name);
+                         "%s: bytes that the busiest rank sends a step", ways[i].name);
     }
     dt_golden_fact(&l->golden,
                    l->ways[CENTRAL].outcome.hashes[0] == l->ways[MASTER].outcome.hashes[0],
@@ -175,7 +170,7 @@ static void check(struct dt_server_lesson *l)
                        (n_pushers - 1) * (2 * MAX_STALENESS + 1),
                    "async: no gradient is staler than two workers can make it");
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        dt_golden_fact(&l->golden, l->ways[i].outcome.accuracy > 0.7, "%s learns", l->ways[i].name);
+        dt_golden_fact(&l->golden, l->ways[i].outcome.accuracy > 0.7, "%s learns", ways[i].name);
     }
 }
 
@@ -191,7 +186,7 @@ static void print_lesson(const struct dt_server_lesson *l)
            "accuracy");
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
         const struct dt_server_way *way = &l->ways[i];
-        printf("%-19s %-16s %12s %7d %7.1f %%\n", way->name, way->formula,
+        printf("%-19s %-16s %12s %7d %7.1f %%\n", ways[i].name, ways[i].formula,
                dt_bytes_text(way->busiest, bytes), way->outcome.n_workers,
                100 * way->outcome.accuracy);
     }

@@ -12,15 +12,37 @@
 #define DT_SHARDS_MODES 3                          /* shard, global, replicate */
 #define DT_SHARDS_MAX_SHOWN (2 * DT_LAB_MAX_RANKS) /* samples of the example: two for each rank */
 
-/* A way of sharing, and its results after one epoch. */
-struct dt_sharing {
+#define DT_SHARDS_MAX_SHARINGS 7
+
+/* Order of the samples in the file: mixed, dealt so that each rank's part has its own labels, or by
+ * label. */
+enum file_order { MIXED, DEALT, SORTED };
+
+enum { SHARD, GLOBAL, REPLICATE, BY_LABEL, SORTED_FILE, ALONE, BY_LABEL_ALONE };
+static const struct {
     const char *name, *meaning;
+    enum dt_sharding mode;
+    enum file_order order;
+    bool together;
+} kinds[DT_SHARDS_MAX_SHARINGS] = {
+    [SHARD] = {"shard", "each rank has its part", DT_SHARDING_SHARD, MIXED, true},
+    [GLOBAL] = {"global", "a slice each of one order", DT_SHARDING_GLOBAL, MIXED, true},
+    [REPLICATE] = {"replicate", "everybody goes through everything", DT_SHARDING_REPLICATE, MIXED,
+                   true},
+    [BY_LABEL] = {"by label", "each rank has labels of its own", DT_SHARDING_SHARD, DEALT, true},
+    [SORTED_FILE] = {"sorted file", "label after label, not shuffled", DT_SHARDING_GLOBAL, SORTED,
+                     true},
+    [ALONE] = {"shard, alone", "a part each, nothing averaged", DT_SHARDING_SHARD, MIXED, false},
+    [BY_LABEL_ALONE] = {"by label, alone", "labels each, nothing averaged", DT_SHARDING_SHARD,
+                        DEALT, false},
+};
+
+/* The results of a way of sharing after one epoch. */
+struct dt_sharing {
     uint64_t n_steps;
     struct dt_lab_uses uses;
     double accuracy; /* on the test set after the epoch; the mean, if ranks train alone */
 };
-
-#define DT_SHARDS_MAX_SHARINGS 7
 
 struct dt_shards_lesson {
     int n_ranks, n_shown;                          /* samples of the example */
@@ -80,7 +102,8 @@ static void draw_accuracy(FILE *out, const struct dt_shards_lesson *l)
     for (int i = 0; i < DT_SHARDS_MAX_SHARINGS; i++) {
         const struct dt_sharing *s = &l->sharings[i];
         snprintf(texts[i], sizeof texts[i], "%.1f %%", 100 * s->accuracy);
-        bars[i] = (struct dt_bar){s->name, s->accuracy < 0.85 ? "d1" : "d0", texts[i], s->accuracy};
+        bars[i] =
+            (struct dt_bar){kinds[i].name, s->accuracy < 0.85 ? "d1" : "d0", texts[i], s->accuracy};
     }
     dt_bars_draw(out, "accuracy of each way", 128, 1, DT_SHARDS_MAX_SHARINGS, bars);
 }
@@ -95,7 +118,7 @@ static void put_body(FILE *out, const void *context)
             "rank uses, with the number of its step.</p>\n<div class=\"cards\">\n",
             l->n_ranks, l->n_shown);
     for (int mode = 0; mode < DT_SHARDS_MODES; mode++) {
-        dt_card_begin(out, l->sharings[mode].name, "%s", l->sharings[mode].meaning);
+        dt_card_begin(out, kinds[mode].name, "%s", kinds[mode].meaning);
         draw_use(out, l, mode);
         dt_card_end(out);
     }
@@ -107,8 +130,9 @@ static void put_body(FILE *out, const void *context)
     dt_table_begin(out, "way|steps|a sample is used|labels a rank sees|accuracy|");
     for (int i = 0; i < DT_SHARDS_MAX_SHARINGS; i++) {
         const struct dt_sharing *s = &l->sharings[i];
-        dt_table_row(out, "%s|%llu|%d ×|%d|%.1f %%|%s", s->name, (unsigned long long)s->n_steps,
-                     s->uses.most, s->uses.n_labels, 100 * s->accuracy, s->meaning);
+        dt_table_row(out, "%s|%llu|%d ×|%d|%.1f %%|%s", kinds[i].name,
+                     (unsigned long long)s->n_steps, s->uses.most, s->uses.n_labels,
+                     100 * s->accuracy, kinds[i].meaning);
     }
     dt_table_end(out);
 }
@@ -117,29 +141,6 @@ static void put_body(FILE *out, const void *context)
 
 #define BATCH 16
 #define RATE 0.005
-
-/* Order of the samples in the file: mixed, dealt so that each rank's part has its own labels, or by
- * label. */
-enum file_order { MIXED, DEALT, SORTED };
-
-enum { SHARD, GLOBAL, REPLICATE, BY_LABEL, SORTED_FILE, ALONE, BY_LABEL_ALONE };
-static const struct {
-    const char *name, *meaning;
-    enum dt_sharding mode;
-    enum file_order order;
-    bool together;
-} kinds[DT_SHARDS_MAX_SHARINGS] = {
-    [SHARD] = {"shard", "each rank has its part", DT_SHARDING_SHARD, MIXED, true},
-    [GLOBAL] = {"global", "a slice each of one order", DT_SHARDING_GLOBAL, MIXED, true},
-    [REPLICATE] = {"replicate", "everybody goes through everything", DT_SHARDING_REPLICATE, MIXED,
-                   true},
-    [BY_LABEL] = {"by label", "each rank has labels of its own", DT_SHARDING_SHARD, DEALT, true},
-    [SORTED_FILE] = {"sorted file", "label after label, not shuffled", DT_SHARDING_GLOBAL, SORTED,
-                     true},
-    [ALONE] = {"shard, alone", "a part each, nothing averaged", DT_SHARDING_SHARD, MIXED, false},
-    [BY_LABEL_ALONE] = {"by label, alone", "labels each, nothing averaged", DT_SHARDING_SHARD,
-                        DEALT, false},
-};
 
 /* ---- reading */
 
@@ -238,7 +239,7 @@ static enum dt_status run_kind(struct dt_lab_images *images, int kind, int n_ran
         .only = -1,
         .schedule = {.type = DT_SCHEDULE_COSINE, .lr = RATE, .scale = 1, .n_epochs = 1}};
     training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
-    *out = (struct dt_sharing){.name = kinds[kind].name, .meaning = kinds[kind].meaning};
+    *out = (struct dt_sharing){.n_steps = 0};
     if (kinds[kind].order != MIXED) {
         DT_TRY(order_file(images, &training.shard, kinds[kind].order));
         training.samples = &images->sorted;
@@ -271,9 +272,9 @@ static void check(struct dt_shards_lesson *l)
         const struct dt_sharing *s = &l->sharings[kind];
         const int times = kind == REPLICATE ? l->n_ranks : 1;
         dt_golden_number(&l->golden, s->uses.least, times, 0,
-                         "%s: how often a sample is used at least", s->name);
+                         "%s: how often a sample is used at least", kinds[kind].name);
         dt_golden_number(&l->golden, s->uses.most, times, 0,
-                         "%s: how often a sample is used at most", s->name);
+                         "%s: how often a sample is used at most", kinds[kind].name);
     }
     dt_golden_fact(&l->golden, l->sharings[SHARD].accuracy > l->sharings[GLOBAL].accuracy - 0.04,
                    "shard learns what global learns, but for four in a hundred");
@@ -326,8 +327,8 @@ static void print_lesson(const struct dt_shards_lesson *l)
             snprintf(used, sizeof used, s->uses.least == s->uses.most ? "%d times" : "%d-%d x",
                      s->uses.least, s->uses.most);
         }
-        printf("%-15s%6llu%8s%7d%7.1f %%  %s\n", s->name, (unsigned long long)s->n_steps, used,
-               s->uses.n_labels, 100 * s->accuracy, s->meaning);
+        printf("%-15s%6llu%8s%7d%7.1f %%  %s\n", kinds[kind].name, (unsigned long long)s->n_steps,
+               used, s->uses.n_labels, 100 * s->accuracy, kinds[kind].meaning);
     }
     puts("\nused: how often a sample is, by all ranks together; labels: that a rank sees\n\n"
          "Shards by label do no harm while every step averages over all ranks: its batch\n"

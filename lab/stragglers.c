@@ -33,8 +33,31 @@ enum {
     DT_STRAGGLERS_WAYS
 };
 
-struct dt_stragglers_way {
+#define SERVER .strategy = "parameter_server"
+static const struct {
     const char *name, *meaning;
+    struct dt_dist_spec dist;
+    const char *strategy; /* NULL: allreduce */
+} ways[DT_STRAGGLERS_WAYS] = {
+    [DT_STRAGGLERS_RING] = {"ring",
+                            "an allreduce: all wait for all",
+                            {.allreduce = DT_ALLREDUCE_RING}},
+    [DT_STRAGGLERS_SYNC] = {"server, sync", "rank 3 waits for all workers", {.servers = 1}, SERVER},
+    [DT_STRAGGLERS_BOUNDED] = {"server, 4 ahead",
+                               "nobody is more than 4 steps ahead of the slowest",
+                               {.servers = 1,
+                                .mode = DT_SERVER_MODE_ASYNC,
+                                .max_staleness = DT_STRAGGLERS_AHEAD},
+                               SERVER},
+    [DT_STRAGGLERS_ASYNC] = {"server, async",
+                             "nobody waits for anybody",
+                             {.servers = 1,
+                              .mode = DT_SERVER_MODE_ASYNC,
+                              .max_staleness = DT_STRAGGLERS_N_STEPS},
+                             SERVER},
+};
+
+struct dt_stragglers_way {
     struct dt_lab_outcome outcome;
     double step_ms[DT_LAB_RANKS]; /* a worker's mean, from the first start to the last end */
 };
@@ -86,14 +109,15 @@ static void draw_lanes(FILE *out, const struct dt_stragglers_way *way, double lo
     dt_lanes_end(&lanes);
 }
 
-static void put_way(FILE *out, const struct dt_stragglers_way *way, double longest)
+static void put_way(FILE *out, const struct dt_stragglers_lesson *l, int i)
 {
-    fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s; ms a step:", way->name, way->meaning);
+    const struct dt_stragglers_way *way = &l->ways[i];
+    fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s; ms a step:", ways[i].name, ways[i].meaning);
     for (int rank = 0; rank < way->outcome.n_workers; rank++) {
         fprintf(out, "%s %.1f", rank > 0 ? "," : "", way->step_ms[rank]);
     }
     fputs("</p>\n", out);
-    draw_lanes(out, way, longest);
+    draw_lanes(out, way, l->longest_s);
     fputs("</div>\n", out);
 }
 
@@ -154,7 +178,7 @@ static void put_body(FILE *out, const void *context)
             DT_STRAGGLERS_N_STEPS, DT_STRAGGLERS_WORK_MS, DT_STRAGGLERS_SLOW,
             DT_STRAGGLERS_SLOW_MS);
     for (int i = 0; i < DT_STRAGGLERS_WAYS; i++) {
-        put_way(out, &l->ways[i], l->longest_s);
+        put_way(out, l, i);
     }
     dt_card_begin(out, "Stale gradients",
                   "Async: how many steps others had taken since the worker read the weights. The "
@@ -166,34 +190,8 @@ static void put_body(FILE *out, const void *context)
     put_table(out, l);
 }
 
-/* ---- the lesson */
-
 #define RATE 0.1
 #define N_COLUMNS 60
-
-#define SERVER .strategy = "parameter_server"
-static const struct {
-    const char *name, *meaning;
-    struct dt_dist_spec dist;
-    const char *strategy; /* NULL: allreduce */
-} ways[DT_STRAGGLERS_WAYS] = {
-    [DT_STRAGGLERS_RING] = {"ring",
-                            "an allreduce: all wait for all",
-                            {.allreduce = DT_ALLREDUCE_RING}},
-    [DT_STRAGGLERS_SYNC] = {"server, sync", "rank 3 waits for all workers", {.servers = 1}, SERVER},
-    [DT_STRAGGLERS_BOUNDED] = {"server, 4 ahead",
-                               "nobody is more than 4 steps ahead of the slowest",
-                               {.servers = 1,
-                                .mode = DT_SERVER_MODE_ASYNC,
-                                .max_staleness = DT_STRAGGLERS_AHEAD},
-                               SERVER},
-    [DT_STRAGGLERS_ASYNC] = {"server, async",
-                             "nobody waits for anybody",
-                             {.servers = 1,
-                              .mode = DT_SERVER_MODE_ASYNC,
-                              .max_staleness = DT_STRAGGLERS_N_STEPS},
-                             SERVER},
-};
 
 /* ---- the runs */
 
@@ -210,8 +208,6 @@ static enum dt_status run_ways(struct dt_world *world, const struct dt_lab_image
                                                     .rate = RATE,
                                                     .n_steps = DT_STRAGGLERS_N_STEPS,
                                                     .faults = &faults};
-        l->ways[way].name = ways[way].name;
-        l->ways[way].meaning = ways[way].meaning;
         DT_TRY(dt_lab_distributed_run(world, images, &training, &l->ways[way].outcome));
     }
     return DT_OK;
@@ -383,7 +379,7 @@ static void print_ways(const struct dt_stragglers_lesson *l)
 {
     for (int i = 0; i < DT_STRAGGLERS_WAYS; i++) {
         const struct dt_stragglers_way *way = &l->ways[i];
-        printf("%s: %s\n", way->name, way->meaning);
+        printf("%s: %s\n", ways[i].name, ways[i].meaning);
         for (int rank = 0; rank < way->outcome.n_workers; rank++) {
             print_lane(way, rank, l->longest_s);
         }
