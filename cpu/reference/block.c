@@ -9,53 +9,42 @@
 
 struct dt_block_state {
     const struct dt_block *block;
-    size_t weight_offset, bias_offset, n_weights;
-    float *linear;    /* (capacity, linear_out): after bias and activation */
-    uint32_t *winner; /* (capacity, pool_out): max pool's chosen input, as an index into a sample's
-                         linear_out */
-    float *delta;     /* (linear_out) one sample's gradient on its way back */
-    float *reordered; /* (out) one sample in the other order, where flatten leaves H W C */
-    double *weight_sum; /* (n_weights) gradient of the batch */
-    double *bias_sum;   /* (linear_out.c) */
-    double *input_sum;  /* (in) gradient of one sample's input */
-    double *row_sum;    /* (linear_out.w) a row of one sample's output */
+    size_t n_weights;
+    size_t bias_offset; /* from grad_begin, where the weight is */
+    double *sums;       /* (in) of a row of the output, or a sample's input gradient */
+    double *grad_sums;  /* (grad_begin .. grad_end) gradient of the batch, laid out as the arena */
+    float *linear;      /* (capacity, linear_out): after bias and activation */
+    float *delta;       /* (linear_out) one sample's gradient on its way back, or reordered */
+    uint32_t *winner;   /* (capacity, pool_out): max pool's chosen input, as an index into a
+                           sample's linear_out */
 };
 
-static void *zeroed(size_t n, size_t size)
-{
-    return calloc(n > 0 ? n : 1, size);
-}
-
+/* The state and all its arrays are one piece of memory. */
 enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_model *model,
                                  int index, int capacity, struct dt_block_state **out)
 {
     (void)backend;
     const struct dt_block *block = &model->blocks[index];
-    struct dt_block_state *state = calloc(1, sizeof *state);
+    const size_t n = (size_t)capacity, n_in = dt_shape_elems(block->in),
+                 n_linear = dt_shape_elems(block->linear_out),
+                 n_grads = block->grad_end - block->grad_begin,
+                 n_kept = n * (n_linear + dt_shape_elems(block->pool_out));
+    struct dt_block_state *state = calloc(1, sizeof *state + (n_in + n_grads) * sizeof(double) +
+                                                 n_linear * sizeof(float) + n_kept * sizeof(float));
     if (state == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", block->name);
-    }
-    state->block = block;
-    if (block->linear != DT_LINEAR_NONE) {
-        state->weight_offset = model->params[block->weight].offset;
-        state->bias_offset = model->params[block->bias].offset;
-        state->n_weights = model->params[block->weight].n_elems;
-    }
-    const size_t n = (size_t)capacity;
-    state->linear = zeroed(n * dt_shape_elems(block->linear_out), sizeof(float));
-    state->winner = zeroed(n * dt_shape_elems(block->pool_out), sizeof(uint32_t));
-    state->delta = zeroed(dt_shape_elems(block->linear_out), sizeof(float));
-    state->reordered = zeroed(dt_shape_elems(block->out), sizeof(float));
-    state->weight_sum = zeroed(state->n_weights, sizeof(double));
-    state->bias_sum = zeroed((size_t)block->linear_out.c, sizeof(double));
-    state->input_sum = zeroed(dt_shape_elems(block->in), sizeof(double));
-    state->row_sum = zeroed((size_t)block->linear_out.w, sizeof(double));
-    if (!state->row_sum || !state->input_sum || !state->linear || !state->winner || !state->delta ||
-        !state->reordered || !state->weight_sum || !state->bias_sum) {
-        dt_ref_block_close(state);
         return dt_error(DT_NO_MEMORY,
                         "out of memory while opening block %s (use a smaller model or batch)",
                         block->name);
+    }
+    state->block = block;
+    state->sums = (double *)(state + 1);
+    state->grad_sums = state->sums + n_in;
+    state->linear = (float *)(state->grad_sums + n_grads);
+    state->delta = state->linear + n * n_linear;
+    state->winner = (uint32_t *)(state->delta + n_linear);
+    if (block->linear != DT_LINEAR_NONE) {
+        state->n_weights = model->params[block->weight].n_elems;
+        state->bias_offset = model->params[block->bias].offset - block->grad_begin;
     }
     *out = state;
     return DT_OK;
@@ -63,14 +52,6 @@ enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_mod
 
 void dt_ref_block_close(struct dt_block_state *state)
 {
-    free(state->linear);
-    free(state->winner);
-    free(state->delta);
-    free(state->reordered);
-    free(state->weight_sum);
-    free(state->bias_sum);
-    free(state->input_sum);
-    free(state->row_sum);
     free(state);
 }
 
@@ -234,42 +215,29 @@ static void dense_forward(const struct dt_block *b, const float *weight, const f
                           const float *x, float *y)
 {
     const size_t n_in = dt_shape_elems(b->in);
-    for (int k = 0; k < b->linear_out.c; k++) {
+    for (int k = 0; k < b->linear_out.c; k++, weight += n_in) {
         double sum = bias[k];
         for (size_t i = 0; i < n_in; i++) {
-            sum += (double)weight[(size_t)k * n_in + i] * x[i];
+            sum += (double)weight[i] * x[i];
         }
         y[k] = activate(b->activation, sum);
     }
 }
 
-static void dense_backward_input(const struct dt_block *b, const float *weight, const float *dz,
-                                 double *sums, float *dx)
-{
-    const size_t n_in = dt_shape_elems(b->in);
-    memset(sums, 0, n_in * sizeof *sums);
-    for (int k = 0; k < b->linear_out.c; k++) {
-        for (size_t i = 0; i < n_in; i++) {
-            sums[i] += (double)dz[k] * weight[(size_t)k * n_in + i];
-        }
-    }
-    for (size_t i = 0; i < n_in; i++) {
-        dx[i] = (float)sums[i];
-    }
-}
-
+/* Adds to the weight sums and to dx (NULL: not wanted). */
 static void dense_backward(const struct dt_block *b, const float *weight, const float *x,
-                           const float *dz, double *dw, double *db, double *dx_sum, float *dx)
+                           const float *dz, double *dw, double *db, double *dx)
 {
     const size_t n_in = dt_shape_elems(b->in);
-    for (int k = 0; k < b->linear_out.c; k++) {
-        db[k] += dz[k];
+    for (int k = 0; k < b->linear_out.c; k++, weight += n_in, dw += n_in) {
+        const double d = dz[k];
+        db[k] += d;
         for (size_t i = 0; i < n_in; i++) {
-            dw[(size_t)k * n_in + i] += (double)dz[k] * x[i];
+            dw[i] += d * x[i];
         }
-    }
-    if (dx != NULL) {
-        dense_backward_input(b, weight, dz, dx_sum, dx);
+        for (size_t i = 0; dx != NULL && i < n_in; i++) {
+            dx[i] += d * weight[i];
+        }
     }
 }
 
@@ -277,12 +245,13 @@ static void linear_forward(const struct dt_block_state *st, const float *params,
                            float *y)
 {
     const struct dt_block *b = st->block;
+    const float *weight = params + b->grad_begin, *bias = weight + st->bias_offset;
     switch (b->linear) {
     case DT_LINEAR_CONV:
-        conv_forward(b, params + st->weight_offset, params + st->bias_offset, x, y, st->row_sum);
+        conv_forward(b, weight, bias, x, y, st->sums);
         break;
     case DT_LINEAR_DENSE:
-        dense_forward(b, params + st->weight_offset, params + st->bias_offset, x, y);
+        dense_forward(b, weight, bias, x, y);
         break;
     case DT_LINEAR_NONE:
         for (size_t i = 0; i < dt_shape_elems(b->in); i++) {
@@ -340,44 +309,39 @@ static void pool_backward(const struct dt_block *b, const float *dy, const uint3
     }
 }
 
+/* The place of element i of an image in H W C order, which a dense layer wants of its inputs and in
+ * which dropout counts units. */
+static size_t unit_of(struct dt_shape s, size_t i)
+{
+    const size_t n_places = (size_t)s.h * (size_t)s.w;
+    return i % n_places * (size_t)s.c + i / n_places;
+}
+
 /* Multiplies a sample by its dropout mask, on the way forward and back alike: kept units grow by 1
  * / (1 - rate). */
 static void dropout(const struct dt_block *b, const struct dt_pass *pass, int sample, float *x)
 {
-    const struct dt_shape s = b->pool_out;
     const uint32_t threshold = dt_dropout_threshold(b->dropout_rate);
     const float scale = 1.0f / (1.0f - b->dropout_rate);
-    for (int c = 0; c < s.c; c++) {
-        for (int h = 0; h < s.h; h++) {
-            for (int w = 0; w < s.w; w++) {
-                const uint32_t unit =
-                    ((uint32_t)h * (uint32_t)s.w + (uint32_t)w) * (uint32_t)s.c + (uint32_t)c;
-                const struct dt_rng4 words =
-                    dt_dropout_words(pass->seed, b->dropout_stream, pass->batch->epoch,
-                                     pass->batch->ids[sample], unit, threshold);
-                x[at(s, c, h, w)] *= dt_dropout_keeps(words, unit, threshold) ? scale : 0.0f;
-            }
-        }
+    for (size_t i = 0; i < dt_shape_elems(b->pool_out); i++) {
+        const uint32_t unit = (uint32_t)unit_of(b->pool_out, i);
+        const struct dt_rng4 words =
+            dt_dropout_words(pass->seed, b->dropout_stream, pass->batch->epoch,
+                             pass->batch->ids[sample], unit, threshold);
+        x[i] *= dt_dropout_keeps(words, unit, threshold) ? scale : 0.0f;
     }
 }
 
-/* One sample at the flatten, forward or back: images are C H W here, and a dense layer wants its
- * inputs in H W C order. */
+/* One sample at the flatten, forward to H W C or back. */
 static void reorder(const struct dt_block_state *st, bool forward, float *x)
 {
-    const struct dt_shape s = st->block->pool_out;
-    if (!st->block->flatten || st->block->canonical) {
-        return;
+    const struct dt_block *b = st->block;
+    const size_t n = b->flatten && !b->canonical ? dt_shape_elems(b->pool_out) : 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t unit = unit_of(b->pool_out, i);
+        st->delta[forward ? unit : i] = x[forward ? i : unit];
     }
-    for (int c = 0; c < s.c; c++) {
-        for (int h = 0; h < s.h; h++) {
-            for (int w = 0; w < s.w; w++) {
-                const size_t unit = ((size_t)h * (size_t)s.w + (size_t)w) * (size_t)s.c + (size_t)c;
-                st->reordered[forward ? unit : at(s, c, h, w)] = x[forward ? at(s, c, h, w) : unit];
-            }
-        }
-    }
-    memcpy(x, st->reordered, dt_shape_elems(s) * sizeof(float));
+    memcpy(x, st->delta, n * sizeof(float));
 }
 
 enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *params, const float *x,
@@ -428,36 +392,29 @@ static void unwind(struct dt_block_state *st, int sample, float *dy, const struc
     }
 }
 
-static void conv_backward_sample(struct dt_block_state *st, const float *params, const float *x,
-                                 float *dx)
-{
-    const struct dt_block *b = st->block;
-    const size_t n_in = dt_shape_elems(b->in);
-    memset(st->input_sum, 0, n_in * sizeof(double));
-    conv_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum,
-                  dx != NULL ? st->input_sum : NULL);
-    for (size_t i = 0; dx != NULL && i < n_in; i++) {
-        dx[i] = (float)st->input_sum[i];
-    }
-}
-
 static void linear_backward(struct dt_block_state *st, const float *params, const float *x,
                             float *dx)
 {
     const struct dt_block *b = st->block;
+    const size_t n_in = dt_shape_elems(b->in);
+    const float *weight = params + b->grad_begin;
+    double *dw = st->grad_sums, *db = dw + st->bias_offset;
+    double *dx_sums = dx != NULL ? memset(st->sums, 0, n_in * sizeof(double)) : NULL;
     switch (b->linear) {
     case DT_LINEAR_CONV:
-        conv_backward_sample(st, params, x, dx);
+        conv_backward(b, weight, x, st->delta, dw, db, dx_sums);
         break;
     case DT_LINEAR_DENSE:
-        dense_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum,
-                       st->input_sum, dx);
+        dense_backward(b, weight, x, st->delta, dw, db, dx_sums);
         break;
     case DT_LINEAR_NONE:
-        if (dx != NULL) {
-            memcpy(dx, st->delta, dt_shape_elems(b->in) * sizeof(float));
+        for (size_t i = 0; dx != NULL && i < n_in; i++) {
+            dx_sums[i] = st->delta[i];
         }
         break;
+    }
+    for (size_t i = 0; dx != NULL && i < n_in; i++) {
+        dx[i] = (float)dx_sums[i];
     }
 }
 
@@ -475,9 +432,8 @@ enum dt_status dt_ref_block_backward(struct dt_block_state *st, const float *par
     (void)y;
     const struct dt_block *b = st->block;
     const size_t n_in = dt_shape_elems(b->in), n_out = dt_shape_elems(b->out),
-                 n_bias = (size_t)b->linear_out.c;
-    memset(st->weight_sum, 0, st->n_weights * sizeof(double));
-    memset(st->bias_sum, 0, n_bias * sizeof(double));
+                 n_grads = b->grad_end - b->grad_begin;
+    memset(st->grad_sums, 0, n_grads * sizeof(double));
     for (int i = 0; i < pass->batch->n; i++) {
         const size_t n = (size_t)i;
         unwind(st, i, dy + n * n_out, pass);
@@ -487,8 +443,10 @@ enum dt_status dt_ref_block_backward(struct dt_block_state *st, const float *par
         }
     }
     if (b->linear != DT_LINEAR_NONE) {
-        store_sums(st->weight_sum, st->n_weights, grads + st->weight_offset, pass->accumulate);
-        store_sums(st->bias_sum, n_bias, grads + st->bias_offset, pass->accumulate);
+        float *mine = grads + b->grad_begin;
+        store_sums(st->grad_sums, st->n_weights, mine, pass->accumulate);
+        store_sums(st->grad_sums + st->bias_offset, (size_t)b->linear_out.c, mine + st->bias_offset,
+                   pass->accumulate);
     }
     return DT_OK;
 }
