@@ -2,6 +2,7 @@
 #ifndef DT_BASE_CLOCK_H
 #define DT_BASE_CLOCK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 uint64_t dt_clock_ns(void); /* since an arbitrary start; never goes back */
@@ -17,5 +18,19 @@ struct dt_patience {
 };
 struct dt_patience dt_patience_begin(void);
 double dt_patience_look(struct dt_patience *patience); /* waited_s, brought up to now */
+
+/* A sign of life, which long work gives between its pieces to whoever waits for it. */
+struct dt_alive {
+    void (*show)(
+        void *context); /* takes microseconds at most, and never blocks; NULL: nobody waits */
+    void *context;
+};
+
+static inline void dt_alive_show(const struct dt_alive *alive)
+{
+    if (alive->show != NULL) {
+        alive->show(alive->context);
+    }
+}
 
 #endif

@@ -32,30 +32,27 @@ size_t dt_utf8_length(const char *text, size_t n, uint32_t *point)
 
 bool dt_text_shows(uint32_t point)
 {
-    static const struct {
-        uint32_t first, last;
-    } hidden[] = {
-        {0x00, 0x1F},
-        {0x7F, 0x9F}, /* C0, DEL, C1 */
-        {0xAD, 0xAD},
-        {0x61C, 0x61C}, /* soft hyphen, Arabic letter mark */
-        {0x180E, 0x180E},
-        {0x200B, 0x200B}, /* without a width */
-        {0x200E, 0x200F},
-        {0x2028, 0x202E}, /* direction marks; line, paragraph, embeddings and overrides */
-        {0x2060, 0x206F},
-        {0xFEFF, 0xFEFF}, /* invisible operators, isolates; byte order mark */
-        {0xFFF9, 0xFFFB},
-        {0xFFFE, 0xFFFF}, /* annotations; no characters */
-        {0xE0000, 0xE0FFF},
-        {0x10FFFE, 0x10FFFF}, /* tags; no characters */
+    static const uint32_t hidden[][2] = {
+        {0x00, 0x1F},         /* C0 */
+        {0x7F, 0x9F},         /* DEL, C1 */
+        {0xAD, 0xAD},         /* soft hyphen */
+        {0x61C, 0x61C},       /* Arabic letter mark */
+        {0x180E, 0x180E},     /* without a width */
+        {0x200B, 0x200B},     /* without a width */
+        {0x200E, 0x200F},     /* direction marks */
+        {0x2028, 0x202E},     /* line, paragraph, embeddings and overrides */
+        {0x2060, 0x206F},     /* invisible operators, isolates */
+        {0xFEFF, 0xFEFF},     /* byte order mark */
+        {0xFFF9, 0xFFFB},     /* annotations */
+        {0xFFFE, 0xFFFF},     /* no characters */
+        {0xE0000, 0xE0FFF},   /* tags */
+        {0x10FFFE, 0x10FFFF}, /* no characters */
     };
+    bool shows = true;
     for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
-        if (point >= hidden[i].first && point <= hidden[i].last) {
-            return false;
-        }
+        shows = shows && (point < hidden[i][0] || point > hidden[i][1]);
     }
-    return true;
+    return shows;
 }
 
 const char *dt_text_escape(const char *text, char *out, size_t size)
@@ -67,12 +64,11 @@ const char *dt_text_escape(const char *text, char *out, size_t size)
         uint32_t point = (unsigned char)*text;
         size_t n_read = dt_utf8_length(text, (size_t)(end - text), &point), n = n_read;
         if (n_read == 0 || !dt_text_shows(point)) {
-            const int digits = n_read <= 1 ? 2 : point <= 0xFFFF ? 4 : 8;
-            n = (size_t)snprintf(escape, sizeof escape, "\\%c%0*x",
-                                 digits == 2   ? 'x'
-                                 : digits == 4 ? 'u'
-                                               : 'U',
-                                 digits, point);
+            n = (size_t)snprintf(escape, sizeof escape,
+                                 n_read <= 1       ? "\\x%02x"
+                                 : point <= 0xFFFF ? "\\u%04x"
+                                                   : "\\U%08x",
+                                 point);
             n_read = n_read == 0 ? 1 : n_read;
             piece = escape;
         }
@@ -92,34 +88,4 @@ void dt_text_format(char *out, size_t size, const char *format, va_list args)
     char raw[DT_LINE_SIZE];
     vsnprintf(raw, sizeof raw, format, args);
     dt_text_escape(raw, out, size);
-}
-
-void dt_text_print(FILE *out, const char *format, ...)
-{
-    char line[DT_LINE_SIZE];
-    va_list args;
-    va_start(args, format);
-    dt_text_format(line, sizeof line - 1, format, args);
-    va_end(args);
-    const size_t n = strlen(line);
-    memcpy(line + n, "\n", 2);
-    fputs(line, out);
-}
-
-void dt_text_put_word(FILE *out, const char *word)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
-        fputs(word, out);
-        return;
-    }
-    fputc('\'', out);
-    for (; *word != '\0'; word++) {
-        if (*word == '\'') {
-            fputs("'\\'", out);
-        }
-        fputc(*word, out);
-    }
-    fputc('\'', out);
 }

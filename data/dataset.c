@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "data/idx.h"
-#include "data/synthetic.h"
 
 static const char *split_name(enum dt_split split)
 {
@@ -54,13 +53,6 @@ struct idx_paths {
     char images[DT_PATH_SIZE], labels[DT_PATH_SIZE];
 };
 
-static enum dt_status find_pair(const struct dt_data_spec *spec, enum dt_split split,
-                                struct idx_paths *paths)
-{
-    DT_TRY(dt_dataset_find_file(spec->dir, split, 1, paths->images));
-    return dt_dataset_find_file(spec->dir, split, 0, paths->labels);
-}
-
 static size_t limit_of(const struct dt_data_spec *spec, enum dt_split split)
 {
     return split == DT_SPLIT_TRAIN ? spec->n_train : spec->n_test;
@@ -100,7 +92,8 @@ static enum dt_status count_idx(const struct dt_data_spec *spec, enum dt_split s
 {
     const struct dt_idx_reader reader = reader_of(spec);
     struct dt_idx images, labels;
-    DT_TRY(find_pair(spec, split, paths));
+    DT_TRY(dt_dataset_find_file(spec->dir, split, 1, paths->images));
+    DT_TRY(dt_dataset_find_file(spec->dir, split, 0, paths->labels));
     DT_TRY(dt_idx_peek(paths->images, 3, &reader, &images));
     DT_TRY(dt_idx_peek(paths->labels, 1, &reader, &labels));
     DT_TRY(check_image_shape(spec, split, paths->images, &images));
@@ -114,8 +107,9 @@ static enum dt_status count_idx(const struct dt_data_spec *spec, enum dt_split s
     return DT_OK;
 }
 
-static enum dt_status check_labels(const struct dt_data_spec *spec, const char *path,
-                                   const struct dt_idx *all, size_t n_total, struct dt_owned owned)
+static enum dt_status keep_labels(const struct dt_data_spec *spec, const char *path,
+                                  const struct dt_idx *all, size_t n_total, struct dt_owned owned,
+                                  struct dt_dataset *out)
 {
     if (all->n_rows != n_total ||
         (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n_total)) {
@@ -127,12 +121,6 @@ static enum dt_status check_labels(const struct dt_data_spec *spec, const char *
                             path, all->data[i], i, spec->n_classes, spec->n_classes - 1);
         }
     }
-    return DT_OK;
-}
-
-static enum dt_status keep_labels(const struct dt_idx *all, struct dt_owned owned,
-                                  struct dt_dataset *out)
-{
     uint16_t *labels = malloc((owned.n + 1) * sizeof *labels);
     if (labels == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for %zu labels", owned.n);
@@ -153,10 +141,7 @@ static enum dt_status load_labels(const struct dt_data_spec *spec, const char *p
     const struct dt_idx_reader reader = reader_of(spec);
     struct dt_idx all;
     DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &reader, &all));
-    enum dt_status status = check_labels(spec, path, &all, n_total, owned);
-    if (status == DT_OK) {
-        status = keep_labels(&all, owned, out);
-    }
+    const enum dt_status status = keep_labels(spec, path, &all, n_total, owned, out);
     dt_idx_close(&all);
     return status;
 }

@@ -2,7 +2,7 @@
 #ifndef DT_DATA_DATASET_H
 #define DT_DATA_DATASET_H
 
-#include "base/alive.h"
+#include "base/clock.h"
 #include "base/file_read.h"
 #include "base/samples.h"
 #include "base/status.h"
@@ -64,5 +64,15 @@ void dt_dataset_close(struct dt_dataset *dataset);
  * was looked for. */
 enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images,
                                     char path[DT_PATH_SIZE]);
+
+/* ---- generated data sets, data/synthetic.c */
+
+/* pixels (owned.n, C, H, W), labels (owned.n); spec->n_classes >= 2. */
+void dt_synthetic_images(const struct dt_data_spec *spec, enum dt_split split,
+                         struct dt_owned owned, uint8_t *pixels, uint16_t *labels);
+
+/* x uniform in [-1, 1), y = slope * x + intercept + noise; both (owned.n). */
+void dt_synthetic_line(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned,
+                       float *x, float *y);
 
 #endif

@@ -2,10 +2,10 @@
 #include "data/shard.h"
 
 /* The first step in which a rank has as many samples as in this one. */
-static uint64_t rank_like_step(const struct dt_shard *shard, int rank, uint64_t step)
+static uint64_t rank_like_step(struct dt_shard shard, int rank, uint64_t step)
 {
-    const size_t n_mine = dt_shard_samples_of(shard, rank),
-                 per_step = dt_shard_batch_of(shard, rank);
+    shard.rank = rank;
+    const size_t n_mine = dt_shard_owned(&shard).n, per_step = (size_t)dt_shard_capacity(&shard);
     const uint64_t n_full = n_mine / per_step, n_steps = (n_mine + per_step - 1) / per_step;
     return step < n_full ? 0 : step < n_steps ? n_full : n_steps;
 }
@@ -18,7 +18,7 @@ static uint64_t like_step(const struct dt_shard *shard, uint64_t step)
     }
     uint64_t last = 0;
     for (int rank = 0; rank < shard->size; rank++) {
-        const uint64_t like = rank_like_step(shard, rank, step);
+        const uint64_t like = rank_like_step(*shard, rank, step);
         last = like > last ? like : last;
     }
     return last;

@@ -143,11 +143,47 @@ static const char *guess(const uint8_t *bytes, size_t n_bytes)
     return "";
 }
 
-const struct dt_packing dt_gzip = {.also = ", raw or gzip",
-                                   .most_ratio = MAX_DEFLATE_RATIO,
+static const char *kind_name(int n_dims)
+{
+    return n_dims == 1 ? "labels" : "images";
+}
+
+static enum dt_status refuse(const char *name, const uint8_t *head, size_t n_head,
+                             int n_dims_wanted)
+{
+    static const char *const types[] = {"signed byte", "?", "short", "int", "float", "double"};
+    const char *wanted = kind_name(n_dims_wanted);
+    const unsigned magic = (unsigned)head[0] << 24 | (unsigned)head[1] << 16 |
+                           (unsigned)head[2] << 8 | (unsigned)head[3];
+    const int n_dims = head[3], type = head[2];
+    if (head[0] != 0 || head[1] != 0) {
+        const bool swapped = head[1] == DT_IDX_U8 && head[2] == 0 && head[3] == 0;
+        return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file, raw or gzip (magic 0x%08x%s)%s",
+                        name, n_dims_wanted, magic,
+                        swapped ? "; little-endian, IDX is big-endian" : guess(head, n_head),
+                        head[0] == '<' ? " (a download that failed? fetch it again)" : "");
+    }
+    if (type != DT_IDX_U8) {
+        const bool known = type >= 0x09 && type <= 0x0e && type != 0x0a;
+        return dt_error(DT_BAD_DATA,
+                        "%s: element type 0x%02x (%s) is not supported, expected 0x08 (convert it "
+                        "to unsigned bytes)",
+                        name, (unsigned)type, known ? types[type - 0x09] : "unknown");
+    }
+    if (n_dims == 1 || n_dims == 3 || n_dims == 4) {
+        return dt_error(
+            DT_BAD_DATA,
+            "%s: holds %s (magic 0x%08x), but %s are expected here (are the files swapped?)", name,
+            kind_name(n_dims), magic, wanted);
+    }
+    return dt_error(DT_BAD_DATA, "%s: %d dimensions, but %s have %s", name, n_dims, wanted,
+                    n_dims_wanted == 1 ? "1" : "3 (N H W) or 4 (N C H W)");
+}
+
+const struct dt_packing dt_gzip = {.most_ratio = MAX_DEFLATE_RATIO,
                                    .fits = is_gzip,
                                    .open = open_stream,
                                    .close = close_stream,
                                    .read = read_stream,
                                    .check_end = check_end,
-                                   .guess = guess};
+                                   .refuse = refuse};

@@ -15,7 +15,6 @@
 #define PIECE_BYTES ((size_t)1 << 16) /* read at a time, if an item is not larger */
 #define MAX_HEADER_BYTES ((size_t)(4 + 4 * 4))
 #define HEAD_BYTES ((size_t)4096) /* enough of a gzip file to inflate the IDX header */
-#define ELEMENT_U8 0x08
 
 /* ---- where the bytes come from: the file itself, or what is packed in it ---- */
 
@@ -68,50 +67,31 @@ static size_t big_endian(const uint8_t *b)
     return (size_t)b[0] << 24 | (size_t)b[1] << 16 | (size_t)b[2] << 8 | b[3];
 }
 
-static const char *kind_name(int n_dims)
+/* The error of a file that does not begin as it should; who reads packed files, knows more. */
+static enum dt_status refuse(struct source *source, const uint8_t magic[4], int n_dims_wanted)
 {
-    return n_dims == 1 ? "labels" : "images";
+    const struct dt_packing *packing = source->reader->packing;
+    uint8_t head[32];
+    size_t n_more = 0;
+    memcpy(head, magic, 4);
+    if (magic[0] != 0 || magic[1] != 0) {
+        DT_TRY(source_read(source, head + 4, sizeof head - 4, &n_more));
+    }
+    if (packing != NULL) {
+        return packing->refuse(source->name, head, n_more + 4, n_dims_wanted);
+    }
+    return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file (magic 0x%08zx%s)", source->name,
+                    n_dims_wanted, big_endian(magic),
+                    magic[0] == 0x1f && magic[1] == 0x8b ? "; it is gzip (gunzip it)" : "");
 }
 
 static enum dt_status check_magic(struct source *source, const uint8_t magic[4], int n_dims_wanted)
 {
-    const char *name = source->name, *wanted = kind_name(n_dims_wanted);
     const int n_dims = magic[3];
-    if (magic[0] != 0 || magic[1] != 0) {
-        uint8_t head[32];
-        size_t n_more;
-        memcpy(head, magic, 4);
-        DT_TRY(source_read(source, head + 4, sizeof head - 4, &n_more));
-        const bool swapped = magic[1] == ELEMENT_U8 && magic[2] == 0 && magic[3] == 0;
-        const struct dt_packing *packing = source->reader->packing;
-        const char *guess = packing != NULL ? packing->guess(head, n_more + 4)
-                            : magic[0] == 0x1f && magic[1] == 0x8b ? "; it is gzip (gunzip it)"
-                                                                   : "";
-        return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file%s (magic 0x%08zx%s)%s", name,
-                        n_dims_wanted, packing != NULL ? packing->also : "", big_endian(magic),
-                        swapped ? "; little-endian, IDX is big-endian" : guess,
-                        magic[0] == '<' ? " (a download that failed? fetch it again)" : "");
-    }
-    if (magic[2] != ELEMENT_U8) {
-        static const char *const types[] = {"signed byte", "?", "short", "int", "float", "double"};
-        const bool known = magic[2] >= 0x09 && magic[2] <= 0x0e && magic[2] != 0x0a;
-        return dt_error(DT_BAD_DATA,
-                        "%s: element type 0x%02x (%s) is not supported, expected 0x08 (convert it "
-                        "to unsigned bytes)",
-                        name, magic[2], known ? types[magic[2] - 0x09] : "unknown");
-    }
     const bool fits = n_dims_wanted == 1 ? n_dims == 1 : n_dims == 3 || n_dims == 4;
-    if (fits) {
-        return DT_OK;
-    }
-    if (n_dims == 1 || n_dims == 3 || n_dims == 4) {
-        return dt_error(
-            DT_BAD_DATA,
-            "%s: holds %s (magic 0x%08zx), but %s are expected here (are the files swapped?)", name,
-            kind_name(n_dims), big_endian(magic), wanted);
-    }
-    return dt_error(DT_BAD_DATA, "%s: %d dimensions, but %s have %s", name, n_dims, wanted,
-                    n_dims_wanted == 1 ? "1" : "3 (N H W) or 4 (N C H W)");
+    return magic[0] == 0 && magic[1] == 0 && magic[2] == DT_IDX_U8 && fits
+               ? DT_OK
+               : refuse(source, magic, n_dims_wanted);
 }
 
 #define DIMS_TEXT_SIZE 64
@@ -126,18 +106,6 @@ static const char *dims_text(const struct dt_idx *idx, char text[DIMS_TEXT_SIZE]
     return text;
 }
 
-/* False on overflow. */
-static bool multiply(const size_t *factors, int n, size_t *product)
-{
-    *product = 1;
-    for (int i = 0; i < n; i++) {
-        if (__builtin_mul_overflow(*product, factors[i], product)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Can a file of n_file bytes hold what the header says? Nothing is allocated before this. */
 static enum dt_status check_sizes(const struct source *source, size_t n_file, struct dt_idx *idx)
 {
@@ -145,8 +113,12 @@ static enum dt_status check_sizes(const struct source *source, size_t n_file, st
     const char *name = source->name, *dims = dims_text(idx, text);
     const bool packed = source->packed != NULL;
     const size_t n_most = n_file * (packed ? source->reader->packing->most_ratio : 1);
-    size_t n_payload;
-    const bool fits = multiply(idx->dims, idx->n_dims, &n_payload) && n_payload <= MAX_FILE_BYTES;
+    size_t n_payload = 1;
+    bool fits = true;
+    for (int i = 0; i < idx->n_dims; i++) {
+        fits = fits && !__builtin_mul_overflow(n_payload, idx->dims[i], &n_payload);
+    }
+    fits = fits && n_payload <= MAX_FILE_BYTES;
     if (fits && n_payload == 0) {
         return dt_error(DT_BAD_DATA, "%s: %s items: there is nothing in it", name, dims);
     }

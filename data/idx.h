@@ -9,9 +9,11 @@
 
 #include <stdbool.h>
 
-#include "base/alive.h"
+#include "base/clock.h"
 #include "base/samples.h"
 #include "base/status.h"
+
+#define DT_IDX_U8 0x08 /* the third byte of a magic number: elements are unsigned bytes */
 
 struct dt_idx {
     int n_dims; /* 1, 3 or 4 */
@@ -23,7 +25,6 @@ struct dt_idx {
 
 /* How packed files are read. `name` appears in messages. */
 struct dt_packing {
-    const char *also;  /* ", raw or ...": in messages */
     size_t most_ratio; /* no stream expands to more than so many times its bytes */
     bool (*fits)(const uint8_t *bytes, size_t n_bytes);
     enum dt_status (*open)(const char *name, const uint8_t *bytes, size_t n_bytes, void **stream);
@@ -33,8 +34,9 @@ struct dt_packing {
     /* Whether nothing follows: neither in the stream, of which one byte more is asked for, nor
      * after it. */
     enum dt_status (*check_end)(void *stream);
-    /* What else the file may be, "" when that cannot be told. */
-    const char *(*guess)(const uint8_t *bytes, size_t n_bytes);
+    /* The error of a file whose first bytes are no magic number of such a file. */
+    enum dt_status (*refuse)(const char *name, const uint8_t *head, size_t n_head,
+                             int n_dims_wanted);
 };
 
 struct dt_idx_reader {

@@ -1,5 +1,7 @@
 #include "data/shard.h"
 
+#include <stdlib.h>
+
 #include "base/arithmetic.h"
 
 /* Rank r's part when n things are cut into `size` contiguous slices as even as can be. */
@@ -15,13 +17,8 @@ static size_t leaf_begin(const struct dt_shard *shard, size_t n, int rank)
     return dt_min_size(n, leaf * slice_begin((n + leaf - 1) / leaf, rank, shard->size));
 }
 
-size_t dt_shard_batch_of(const struct dt_shard *shard, int rank)
-{
-    return slice_begin(shard->global_batch, rank + 1, shard->size) -
-           slice_begin(shard->global_batch, rank, shard->size);
-}
-
-size_t dt_shard_samples_of(const struct dt_shard *shard, int rank)
+/* Samples that a rank keeps. */
+static size_t rank_samples(const struct dt_shard *shard, int rank)
 {
     if (shard->mode != DT_SHARDING_SHARD) {
         return shard->n_total;
@@ -30,36 +27,44 @@ size_t dt_shard_samples_of(const struct dt_shard *shard, int rank)
     return shard->n_total > r ? (shard->n_total - r + size - 1) / size : 0;
 }
 
-/* First of a rank's own samples in this step, and their number (shard, replicate). */
-static size_t rank_step(const struct dt_shard *shard, int rank, uint64_t step, size_t *n)
+/* Samples that are used one after the other in an epoch, and how many of them in a step: a rank's,
+ * or (global) those of all ranks together. */
+struct run {
+    size_t n_samples, per_step;
+};
+
+static int n_runs(const struct dt_shard *shard)
 {
-    const size_t n_mine = dt_shard_samples_of(shard, rank),
-                 per_step = dt_shard_batch_of(shard, rank);
-    const size_t begin = step < n_mine ? dt_min_size((size_t)step * per_step, n_mine) : n_mine;
-    *n = dt_min_size(per_step, n_mine - begin);
-    return begin;
+    return shard->mode == DT_SHARDING_GLOBAL ? 1 : shard->size;
 }
 
-/* The same of all ranks together, in the epoch's one order (global). */
-static size_t global_step(const struct dt_shard *shard, uint64_t step, size_t *n)
+static struct run run_of(const struct dt_shard *shard, int rank)
 {
-    const size_t begin = step < shard->n_total
-                             ? dt_min_size((size_t)step * shard->global_batch, shard->n_total)
-                             : shard->n_total;
-    *n = dt_min_size(shard->global_batch, shard->n_total - begin);
+    const int n = n_runs(shard), r = rank % n;
+    return (struct run){.n_samples = rank_samples(shard, r),
+                        .per_step = slice_begin(shard->global_batch, r + 1, n) -
+                                    slice_begin(shard->global_batch, r, n)};
+}
+
+/* The stretch of a run in this step: its begin and its length. */
+static size_t stretch_of(struct run run, uint64_t step, size_t *n)
+{
+    const size_t begin = step < run.n_samples
+                             ? dt_min_size((size_t)step * run.per_step, run.n_samples)
+                             : run.n_samples;
+    *n = dt_min_size(run.per_step, run.n_samples - begin);
     return begin;
 }
 
 /* The stretch of its order that this rank uses in this step. */
 static size_t my_step(const struct dt_shard *shard, uint64_t step, size_t *n)
 {
+    const size_t begin = stretch_of(run_of(shard, shard->rank), step, n);
     if (shard->mode != DT_SHARDING_GLOBAL) {
-        return rank_step(shard, shard->rank, step, n);
+        return begin;
     }
-    size_t n_global;
-    const size_t begin = global_step(shard, step, &n_global),
-                 mine = leaf_begin(shard, n_global, shard->rank);
-    *n = leaf_begin(shard, n_global, shard->rank + 1) - mine;
+    const size_t mine = leaf_begin(shard, *n, shard->rank);
+    *n = leaf_begin(shard, *n, shard->rank + 1) - mine;
     return begin + mine;
 }
 
@@ -67,7 +72,7 @@ struct dt_owned dt_shard_owned(const struct dt_shard *shard)
 {
     const bool all = shard->mode != DT_SHARDING_SHARD;
     return (struct dt_owned){
-        .n = dt_shard_samples_of(shard, shard->rank),
+        .n = rank_samples(shard, shard->rank),
         .first = all ? 0 : (uint32_t)shard->rank,
         .stride = all ? 1 : (uint32_t)shard->size,
     };
@@ -75,27 +80,22 @@ struct dt_owned dt_shard_owned(const struct dt_shard *shard)
 
 int dt_shard_capacity(const struct dt_shard *shard)
 {
-    size_t n = dt_shard_batch_of(shard, shard->rank);
+    const struct run run = run_of(shard, shard->rank);
+    size_t n = dt_min_size(run.per_step, run.n_samples);
     if (shard->mode ==
         DT_SHARDING_GLOBAL) { /* a shorter batch can give a rank one sample more than a full one */
-        const size_t leaf = shard->leaf > 0 ? shard->leaf : 1, size = (size_t)shard->size,
-                     most = dt_min_size(shard->global_batch, shard->n_total);
-        n = dt_min_size(most, leaf * (((most + leaf - 1) / leaf + size - 1) / size));
+        const size_t leaf = shard->leaf > 0 ? shard->leaf : 1, size = (size_t)shard->size;
+        n = dt_min_size(n, leaf * (((n + leaf - 1) / leaf + size - 1) / size));
     }
-    n = dt_min_size(n, dt_shard_samples_of(shard, shard->rank));
     return n > 0 ? (int)n : 1;
 }
 
 uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard)
 {
-    if (shard->mode == DT_SHARDING_GLOBAL) {
-        return (shard->n_total + shard->global_batch - 1) / shard->global_batch;
-    }
-    uint64_t n_steps = 0;
-    for (int rank = 0; rank < shard->size; rank++) {
-        const size_t per_step = dt_shard_batch_of(shard, rank);
-        const uint64_t n = (dt_shard_samples_of(shard, rank) + per_step - 1) / per_step;
-        n_steps = n > n_steps ? n : n_steps;
+    size_t n_steps = 0;
+    for (int i = 0; i < n_runs(shard); i++) {
+        const struct run run = run_of(shard, i);
+        n_steps = dt_max_size(n_steps, (run.n_samples + run.per_step - 1) / run.per_step);
     }
     return n_steps;
 }
@@ -128,15 +128,38 @@ int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, 
 
 size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step)
 {
-    size_t n;
-    if (shard->mode == DT_SHARDING_GLOBAL) {
-        global_step(shard, step, &n);
-        return n;
-    }
     size_t sum = 0;
-    for (int rank = 0; rank < shard->size; rank++) {
-        rank_step(shard, rank, step, &n);
+    for (int i = 0; i < n_runs(shard); i++) {
+        size_t n;
+        stretch_of(run_of(shard, i), step, &n);
         sum += n;
     }
     return sum;
+}
+
+enum dt_status dt_loader_open(const struct dt_shard *shard, struct dt_loader *out)
+{
+    const int capacity = dt_shard_capacity(shard);
+    const size_t n_bytes = (size_t)capacity * sizeof(uint32_t);
+    *out = (struct dt_loader){
+        .shard = *shard, .capacity = capacity, .rows = malloc(n_bytes), .ids = malloc(n_bytes)};
+    if (out->rows == NULL || out->ids == NULL) {
+        dt_loader_close(out);
+        return dt_error(DT_NO_MEMORY, "no memory for the sample numbers of a batch of %d",
+                        capacity);
+    }
+    return DT_OK;
+}
+
+void dt_loader_close(struct dt_loader *loader)
+{
+    free(loader->rows);
+    free(loader->ids);
+    *loader = (struct dt_loader){0};
+}
+
+struct dt_batch dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step)
+{
+    const int n = dt_shard_batch(&loader->shard, epoch, step, loader->rows, loader->ids);
+    return (struct dt_batch){.n = n, .rows = loader->rows, .ids = loader->ids, .epoch = epoch};
 }

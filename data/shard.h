@@ -15,6 +15,8 @@
 #include <stddef.h>
 
 #include "base/permutation.h"
+#include "base/samples.h"
+#include "base/status.h"
 
 #define DT_SHARDING_LIST(X)         \
     X(DT_SHARDING_SHARD, "shard")   \
@@ -41,11 +43,6 @@ struct dt_owned {
 };
 struct dt_owned dt_shard_owned(const struct dt_shard *shard);
 
-/* Of a rank: the samples that it keeps, which in shard and replicate are also its epoch; and its
- * part of a full batch in these modes. */
-size_t dt_shard_samples_of(const struct dt_shard *shard, int rank);
-size_t dt_shard_batch_of(const struct dt_shard *shard, int rank);
-
 int dt_shard_capacity(const struct dt_shard *shard);             /* largest batch of this rank */
 uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard); /* the same on every rank */
 
@@ -60,5 +57,19 @@ int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, 
 
 /* Samples that all ranks together use in this step: the divisor of the mean. */
 size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step);
+
+/* ---- hands out a rank's batches, step by step; nothing is allocated after the open */
+
+struct dt_loader {
+    struct dt_shard shard;
+    int capacity;
+    uint32_t *rows, *ids; /* (capacity) */
+};
+
+enum dt_status dt_loader_open(const struct dt_shard *shard, struct dt_loader *out);
+void dt_loader_close(struct dt_loader *loader);
+
+/* The batch of a step; its arrays live until the next call. */
+struct dt_batch dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step);
 
 #endif

@@ -1,4 +1,14 @@
-#include "data/synthetic.h"
+/* Generated data sets: every sample is a function of (seed, split, its number), so a sample is the
+ * same whichever rank makes it.
+ *
+ * Images: each class has a random pattern of cells of 4 x 4 pixels (1 x 1 in images of less than
+ * 8). A sample is its class's pattern with a contrast of its own, and over it that of another
+ * class, from not at all to 0.7 times as strong; both are moved by up to a cell. Then comes `noise`
+ * (standard deviation; 1 is the range from black to white). So most samples are easy and some are
+ * hard: one pass over 2000 images of 28 x 28 with noise 0.5 takes softmax regression to 98 or 99 %.
+ * Training and test samples differ, the patterns do not. Noise is a sum of four uniform numbers,
+ * which is normal enough, and exact in integers: the same on every machine. */
+#include "data/dataset.h"
 
 #include "base/rng.h"
 

@@ -9,6 +9,7 @@
 #include "dist/ranks/world.h"
 #include "lab/gradtape.h"
 #include "lab/training.h"
+#include "model/stages.h"
 #include "report/page/layout.h"
 #include "report/page/page.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/loader.h"
+#include "data/shard.h"
 #include "dist/ranks/world.h"
 #include "lab/golden.h"
 #include "lab/training.h"

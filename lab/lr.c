@@ -7,6 +7,7 @@
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "model/schedule.h"
+#include "model/stages.h"
 #include "report/page/chart.h"
 #include "report/page/layout.h"
 

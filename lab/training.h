@@ -6,7 +6,7 @@
 #define DT_LAB_TRAINING_H
 
 #include "data/dataset.h"
-#include "data/loader.h"
+#include "data/shard.h"
 #include "dist/ranks/world.h"
 #include "dist/strategy/strategies.h"
 #include "model/schedule.h"

@@ -84,10 +84,6 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
 /* Offset in the arena, relative to the tensor's, of element i in PyTorch's order. */
 size_t dt_param_at(const struct dt_param *param, size_t i);
 
-/* Reorders weights, or an optimizer's state, in host memory: to PyTorch's order in every tensor (as
- * in files), or back. DT_NO_MEMORY. */
-enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena);
-
 /* Multiplications and additions (2 each) of one sample's forward pass through a block's linear
  * operation. */
 double dt_block_flops(const struct dt_block *block);

@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "model/checkpoint_dir.h"
-#include "model/checkpoint_format.h"
 #include "model/safetensors.h"
 
 struct content {

@@ -13,10 +13,12 @@
 
 #include "base/status.h"
 #include "model/block.h"
-#include "model/checkpoint_dir.h"
 #include "model/run_state.h"
+#include "model/safetensors.h"
 
 #define DT_CHECKPOINT_VERSION 1
+#define DT_CHECKPOINT_NAME_SIZE 48
+#define DT_CHECKPOINT_PATH_SIZE 1024
 
 /* Everything in host memory. `arena` and `optimizer[i]` have the model's arena layout, but in the
  * file's order (dt_model_reorder); gaps are neither written nor read. */
@@ -98,5 +100,61 @@ struct dt_checkpoint_judge {
 enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge,
                                     char path[DT_CHECKPOINT_PATH_SIZE],
                                     struct dt_checkpoint_file *out);
+
+/* Reorders weights, or an optimizer's state, in host memory: to PyTorch's order in every tensor (as
+ * in files), or back. DT_NO_MEMORY. */
+enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena);
+
+/* ---- the folder of a run's checkpoints: lists, names and removes files, and reads none */
+
+#define DT_CHECKPOINT_BEST "best.safetensors"
+
+/* "step-000000000469.safetensors" */
+void dt_checkpoint_name(uint64_t step, char name[DT_CHECKPOINT_NAME_SIZE]);
+/* The same in `dir`. DT_CANT_CREATE: too long. */
+enum dt_status dt_checkpoint_path(const char *dir, uint64_t step,
+                                  char path[DT_CHECKPOINT_PATH_SIZE]);
+enum dt_status dt_checkpoint_best_path(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE]);
+
+/* Lists the steps of all checkpoint files in `dir`, newest first; *steps from malloc, or NULL if
+ * there are none or no such folder. DT_NO_PERMISSION, DT_IO, DT_NO_MEMORY. */
+enum dt_status dt_checkpoint_list(const char *dir, uint64_t **steps, size_t *n_steps);
+
+/* Removes checkpoints so that only the last `keep` (>= 1) of those up to `newest` are left. Files
+ * of later steps, left by a run that was resumed from an earlier one, are not counted and stay. A
+ * file that cannot be removed is no error. */
+enum dt_status dt_checkpoint_prune(const char *dir, uint64_t newest, int keep);
+
+/* Removes the temporary files of checkpoints whose writers were killed. */
+void dt_checkpoint_sweep(const char *dir);
+
+/* ---- shared by the writer and the reader: names of tensors, and the place and range of CRCs */
+
+#define DT_CHECKPOINT_FORMAT "dtrain" /* "format" in the metadata */
+#define DT_CHECKPOINT_MAX_BYTES ((size_t)4 << 30)
+#define DT_CRC_DIGITS 8
+#define DT_CRC_KEY_SIZE (sizeof "crc32." + sizeof((struct dt_tensor *)0)->name)
+
+/* The tensor that holds a parameter's weights (state -1, "conv1.weight") or one of its optimizer
+ * states ("optimizer.0.conv1.weight"). `arena` has the model's arena layout; NULL: only name and
+ * shape are needed. */
+struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, const float *arena);
+
+/* The tensor of compression residuals: n_workers rows of the model's arena. */
+#define DT_RESIDUALS_NAME "compression.residuals"
+struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers,
+                                     const float *residuals);
+
+uint32_t dt_crc(const void *bytes, size_t n_bytes); /* zlib's crc32 */
+void dt_crc_print(uint32_t crc, char text[DT_CRC_DIGITS + 1]);
+void dt_crc_key(const struct dt_tensor *tensor,
+                char key[DT_CRC_KEY_SIZE]); /* "crc32.conv1.weight", in the metadata */
+
+/* The digits of the header's own CRC inside the header, or NULL. */
+const char *dt_header_crc_find(const char *header, size_t n_header);
+
+/* The CRC of the first n_bytes of a file, length field and padding included, as if the digits were
+ * zeros. */
+uint32_t dt_header_crc(const char *start, size_t n_bytes, const char *digits);
 
 #endif

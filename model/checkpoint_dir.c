@@ -1,4 +1,4 @@
-#include "model/checkpoint_dir.h"
+#include "model/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>

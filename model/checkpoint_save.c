@@ -7,8 +7,6 @@
 
 #include "base/file.h"
 #include "model/checkpoint.h"
-#include "model/checkpoint_dir.h"
-#include "model/checkpoint_format.h"
 #include "model/safetensors.h"
 
 struct tensor_list {

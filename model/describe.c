@@ -1,5 +1,6 @@
 /* Names, work and memory of a model, for people. */
-#include "model/network_parts.h"
+#include "base/arithmetic.h"
+#include "model/network.h"
 
 const char *const dt_activation_names[] = {
 #define DT_NAME(constant, name) [constant] = name,
@@ -21,15 +22,15 @@ double dt_block_flops(const struct dt_block *block)
 
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states)
 {
-    const struct dt_network_plan plan = {0}; /* shares no memory */
-    size_t n_elems = 0;                      /* per sample */
-    for (int i = 0; i <= model->n_blocks; i++) {
-        n_elems += dt_network_sample_elems(model, i);
+    size_t n_elems = dt_shape_elems(model->spec.input); /* per sample */
+    size_t deltas[2][2] = {{0}};                        /* by turns; of a chunk, or not */
+    for (int b = 0; b < model->n_blocks; b++) {
+        const size_t n = dt_shape_elems(model->blocks[b].out);
+        size_t *largest = &deltas[b % 2][b < model->n_spatial - 1];
+        *largest = dt_max_size(*largest, n);
+        n_elems += n;
     }
-    for (int i = 0; i < 2; i++) {
-        n_elems += dt_network_delta_elems(model, &plan, false, i) +
-                   dt_network_delta_elems(model, &plan, true, i);
-    }
+    n_elems += deltas[0][0] + deltas[0][1] + deltas[1][0] + deltas[1][1];
     return sizeof(float) *
            (model->arena_elems * (size_t)(2 + n_optimizer_states) + n_elems * (size_t)capacity);
 }

@@ -15,27 +15,11 @@ size_t dt_param_at(const struct dt_param *param, size_t i)
 }
 
 /* Half the width of a uniform distribution, or the standard deviation of a normal one. */
-static double init_width(const struct dt_param *param)
+static double init_width(const struct dt_param *param, bool normal)
 {
-    const double he = 2.0 / (double)param->fan_in;
-    const double glorot = 2.0 / (double)(param->fan_in + param->fan_out);
-    switch (param->init) {
-    case DT_INIT_HE_UNIFORM:
-        return sqrt(3.0 * he);
-    case DT_INIT_HE_NORMAL:
-        return sqrt(he);
-    case DT_INIT_GLOROT_NORMAL:
-        return sqrt(glorot);
-    case DT_INIT_AUTO:
-    case DT_INIT_GLOROT_UNIFORM:
-        break;
-    }
-    return sqrt(3.0 * glorot);
-}
-
-static bool init_is_normal(enum dt_init init)
-{
-    return init == DT_INIT_HE_NORMAL || init == DT_INIT_GLOROT_NORMAL;
+    const bool he = param->init == DT_INIT_HE_UNIFORM || param->init == DT_INIT_HE_NORMAL;
+    const double variance = 2.0 / (double)(param->fan_in + (he ? 0 : param->fan_out));
+    return sqrt(normal ? variance : 3.0 * variance);
 }
 
 static float draw(const struct dt_rng4 *words, bool normal, double width)
@@ -58,8 +42,9 @@ void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena)
         if (param->is_bias) {
             continue;
         }
-        const double width = init_width(param);
-        const bool normal = init_is_normal(param->init);
+        const bool normal =
+            param->init == DT_INIT_HE_NORMAL || param->init == DT_INIT_GLOROT_NORMAL;
+        const double width = init_width(param, normal);
         for (size_t i = 0; i < param->n_elems; i++) {
             const struct dt_rng4 words =
                 dt_rng_words(seed, DT_RNG_INIT, (uint32_t)p, 0, 0, (uint32_t)i);

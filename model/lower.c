@@ -3,7 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "base/rng.h"
+
+#define MAX_KERNEL 1024
 
 const char *const dt_layer_names[] = {
 #define DT_NAME(constant, name) [constant] = name,
@@ -25,26 +28,25 @@ struct lowering {
     int n_conv, n_dense;
 };
 
-static enum dt_status layer_error(const struct lowering *l, const char *problem, const char *cure)
+static enum dt_status check_range(const char *name, int value, int most)
 {
-    return dt_error(DT_CONFIG, "model.layers[%d] %s: %s (%s)", l->layer,
-                    dt_layer_names[l->model->spec.layers[l->layer].type], problem, cure);
+    return value >= 1 && value <= most
+               ? DT_OK
+               : dt_error(DT_CONFIG, "%s out of range (use 1 to %d)", name, most);
 }
 
 /* For a layer with a window. An input of one pixel counts as flat. */
 static enum dt_status need_image(const struct lowering *l)
 {
     const struct dt_shape in = l->model->spec.input;
-    char text[96];
-    if (!l->flat) {
-        return DT_OK;
+    if (l->flat && (in.h > 1 || in.w > 1)) {
+        return dt_error(DT_CONFIG, "its input is flat (move it before the flatten layer)");
     }
-    if (in.h > 1 || in.w > 1) {
-        return layer_error(l, "its input is flat", "move it before the flatten layer");
-    }
-    snprintf(text, sizeof text, "model.input has %d features and no image", in.c);
-    return layer_error(l, text,
-                       "use dense layers, or set model.input to [channels, height, width]");
+    return !l->flat ? DT_OK
+                    : dt_error(DT_CONFIG,
+                               "model.input has %d features and no image (use dense layers, or set "
+                               "model.input to [channels, height, width])",
+                               in.c);
 }
 
 static void open_block(struct lowering *l)
@@ -85,26 +87,20 @@ static int add_param(struct dt_model *model, const char *block_name, const char 
     return model->n_params++;
 }
 
-/* Weight and bias of the block's linear operation. `receptive` is R * S for a convolution, 1 for
- * dense. */
-static enum dt_status add_params(struct lowering *l, int n_dims, const size_t *dims,
-                                 size_t receptive)
+/* Weight and bias of the block's linear operation. */
+static enum dt_status add_params(struct lowering *l, int n_dims, const size_t *dims)
 {
     struct dt_model *model = l->model;
     struct dt_block *block = l->block;
-    size_t n_elems = 1;
-    for (int i = 0; i < n_dims; i++) {
-        if (__builtin_mul_overflow(n_elems, dims[i], &n_elems) || n_elems > (size_t)1 << 31) {
-            return layer_error(l, "more than 2^31 weights", "make it smaller");
-        }
-    }
     block->weight = add_param(model, block->name, "weight", n_dims, dims);
     block->bias = add_param(model, block->name, "bias", 1, dims);
     struct dt_param *weight = &model->params[block->weight];
-    weight->fan_in = dims[1] * receptive;
-    weight->fan_out = dims[0] * receptive;
+    weight->fan_in = weight->n_elems / dims[0];
+    weight->fan_out = weight->n_elems / dims[1];
     weight->init = model->spec.layers[l->layer].init;
-    return DT_OK;
+    return weight->n_elems <= (size_t)1 << 31
+               ? DT_OK
+               : dt_error(DT_CONFIG, "more than 2^31 weights (make it smaller)");
 }
 
 static enum dt_status lower_activation(struct lowering *l, enum dt_activation activation)
@@ -131,7 +127,9 @@ static int conv_extent(int in, int kernel, int stride, enum dt_padding padding, 
 
 static enum dt_status lower_conv(struct lowering *l, const struct dt_layer_spec *layer)
 {
-    char text[96];
+    DT_TRY(check_range("size", layer->size, DT_MAX_EXTENT));
+    DT_TRY(check_range("stride", layer->stride, DT_MAX_EXTENT));
+    DT_TRY(check_range("kernel", layer->kernel, MAX_KERNEL));
     DT_TRY(need_image(l));
     struct dt_block *block = block_for(l, STAGE_LINEAR);
     struct dt_shape *out = &block->linear_out;
@@ -144,29 +142,31 @@ static enum dt_status lower_conv(struct lowering *l, const struct dt_layer_spec 
     out->w =
         conv_extent(l->shape.w, layer->kernel, layer->stride, layer->padding, &block->pad_before_w);
     if (out->h < 1 || out->w < 1) {
-        snprintf(text, sizeof text, "kernel %d does not fit input %dx%d", layer->kernel, l->shape.h,
-                 l->shape.w);
-        return layer_error(l, text, "use a smaller kernel, or \"padding\": \"same\"");
+        return dt_error(DT_CONFIG,
+                        "kernel %d does not fit input %dx%d (use a smaller kernel, or \"padding\": "
+                        "\"same\")",
+                        layer->kernel, l->shape.h, l->shape.w);
     }
     snprintf(block->name, sizeof block->name, "conv%d", ++l->n_conv);
     const size_t dims[] = {(size_t)out->c, (size_t)l->shape.c, (size_t)layer->kernel,
                            (size_t)layer->kernel};
-    DT_TRY(add_params(l, 4, dims, dims[2] * dims[3]));
+    DT_TRY(add_params(l, 4, dims));
     l->shape = *out;
     return lower_activation(l, layer->activation);
 }
 
 static enum dt_status lower_dense(struct lowering *l, const struct dt_layer_spec *layer)
 {
+    DT_TRY(check_range("size", layer->size, DT_MAX_EXTENT));
     if (!l->flat) {
-        return layer_error(l, "its input is an image", "put {\"type\": \"flatten\"} before it");
+        return dt_error(DT_CONFIG, "its input is an image (put {\"type\": \"flatten\"} before it)");
     }
     struct dt_block *block = block_for(l, STAGE_LINEAR);
     block->linear = DT_LINEAR_DENSE;
     block->linear_out = (struct dt_shape){layer->size, 1, 1};
     snprintf(block->name, sizeof block->name, "fc%d", ++l->n_dense);
     const size_t dims[] = {(size_t)layer->size, (size_t)l->shape.c};
-    DT_TRY(add_params(l, 2, dims, 1));
+    DT_TRY(add_params(l, 2, dims));
     l->model->params[block->weight].image = l->image;
     l->image = (struct dt_shape){0};
     l->shape = block->linear_out;
@@ -175,12 +175,13 @@ static enum dt_status lower_dense(struct lowering *l, const struct dt_layer_spec
 
 static enum dt_status lower_pool(struct lowering *l, const struct dt_layer_spec *layer)
 {
-    char text[96];
+    DT_TRY(check_range("size", layer->size, DT_MAX_EXTENT));
+    DT_TRY(check_range("stride", layer->stride, DT_MAX_EXTENT));
     DT_TRY(need_image(l));
     if (l->shape.h < layer->size || l->shape.w < layer->size) {
-        snprintf(text, sizeof text, "size %d does not fit input %dx%d", layer->size, l->shape.h,
-                 l->shape.w);
-        return layer_error(l, text, "use a smaller size, or drop a layer");
+        return dt_error(DT_CONFIG,
+                        "size %d does not fit input %dx%d (use a smaller size, or drop a layer)",
+                        layer->size, l->shape.h, l->shape.w);
     }
     struct dt_block *block = block_for(l, STAGE_POOL);
     block->pool = layer->type == DT_LAYER_MAX_POOL2D ? DT_POOL_MAX : DT_POOL_AVG;
@@ -191,20 +192,24 @@ static enum dt_status lower_pool(struct lowering *l, const struct dt_layer_spec 
     return DT_OK;
 }
 
-static void lower_dropout(struct lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_dropout(struct lowering *l, const struct dt_layer_spec *layer)
 {
+    if (!(layer->rate >= 0 && layer->rate < 1)) {
+        return dt_error(DT_CONFIG, "rate out of range (use 0 to below 1)");
+    }
     if (dt_dropout_threshold((float)layer->rate) > 0) {
         struct dt_block *block = block_for(l, STAGE_DROPOUT);
         block->dropout_rate = (float)layer->rate;
         block->dropout_stream = (uint32_t)l->layer;
     }
+    return DT_OK;
 }
 
 /* A flatten that only renames its input needs no block. */
-static void lower_flatten(struct lowering *l)
+static enum dt_status lower_flatten(struct lowering *l)
 {
     if (l->flat) {
-        return;
+        return DT_OK;
     }
     if (l->shape.c > 1 && l->shape.h * l->shape.w > 1) {
         l->image = l->shape;
@@ -214,84 +219,40 @@ static void lower_flatten(struct lowering *l)
     }
     l->shape = (struct dt_shape){(int)dt_shape_elems(l->shape), 1, 1};
     l->flat = true;
+    return DT_OK;
 }
 
-static enum dt_status check_size(const struct lowering *l, const struct dt_layer_spec *layer)
-{
-    return layer->size >= 1 && layer->size <= DT_MAX_EXTENT
-               ? DT_OK
-               : layer_error(l, "size out of range", "use 1 to 65536");
-}
-
-static enum dt_status check_stride(const struct lowering *l, const struct dt_layer_spec *layer)
-{
-    return layer->stride >= 1 && layer->stride <= DT_MAX_EXTENT
-               ? DT_OK
-               : layer_error(l, "stride out of range", "use 1 to 65536");
-}
-
-/* Checks a range for every field of a layer from outside, so that no caller can overflow an int. */
-static enum dt_status check_ranges(const struct lowering *l, const struct dt_layer_spec *layer)
+/* Checks every field from outside before it is used, so that no caller can overflow an int. */
+static enum dt_status lower_by_type(struct lowering *l, const struct dt_layer_spec *layer)
 {
     switch (layer->type) {
     case DT_LAYER_CONV2D:
-        DT_TRY(check_size(l, layer));
-        DT_TRY(check_stride(l, layer));
-        return layer->kernel >= 1 && layer->kernel <= 1024
-                   ? DT_OK
-                   : layer_error(l, "kernel out of range", "use 1 to 1024");
+        return lower_conv(l, layer);
     case DT_LAYER_DENSE:
-        return check_size(l, layer);
+        return lower_dense(l, layer);
     case DT_LAYER_MAX_POOL2D:
     case DT_LAYER_AVG_POOL2D:
-        DT_TRY(check_size(l, layer));
-        return check_stride(l, layer);
+        return lower_pool(l, layer);
     case DT_LAYER_DROPOUT:
-        return layer->rate >= 0 && layer->rate < 1
-                   ? DT_OK
-                   : layer_error(l, "rate out of range", "use 0 to below 1");
+        return lower_dropout(l, layer);
     case DT_LAYER_FLATTEN:
+        return lower_flatten(l);
     case DT_LAYER_RELU:
+        return lower_activation(l, DT_ACTIVATION_RELU);
     case DT_LAYER_TANH:
+        return lower_activation(l, DT_ACTIVATION_TANH);
     case DT_LAYER_SIGMOID:
-        break;
+        return lower_activation(l, DT_ACTIVATION_SIGMOID);
     }
     return DT_OK;
 }
 
-static enum dt_status lower_layer(struct lowering *l)
+/* Its errors do not name the layer. */
+static enum dt_status lower_layer(struct lowering *l, const struct dt_layer_spec *layer)
 {
-    const struct dt_layer_spec *layer = &l->model->spec.layers[l->layer];
-    DT_TRY(check_ranges(l, layer));
-    switch (layer->type) {
-    case DT_LAYER_CONV2D:
-        DT_TRY(lower_conv(l, layer));
-        break;
-    case DT_LAYER_DENSE:
-        DT_TRY(lower_dense(l, layer));
-        break;
-    case DT_LAYER_MAX_POOL2D:
-    case DT_LAYER_AVG_POOL2D:
-        DT_TRY(lower_pool(l, layer));
-        break;
-    case DT_LAYER_DROPOUT:
-        lower_dropout(l, layer);
-        break;
-    case DT_LAYER_FLATTEN:
-        lower_flatten(l);
-        break;
-    case DT_LAYER_RELU:
-        DT_TRY(lower_activation(l, DT_ACTIVATION_RELU));
-        break;
-    case DT_LAYER_TANH:
-        DT_TRY(lower_activation(l, DT_ACTIVATION_TANH));
-        break;
-    case DT_LAYER_SIGMOID:
-        DT_TRY(lower_activation(l, DT_ACTIVATION_SIGMOID));
-        break;
-    }
+    DT_TRY(lower_by_type(l, layer));
     if (dt_shape_elems(l->shape) > (size_t)1 << 28) {
-        return layer_error(l, "more than 2^28 activations per sample", "make it smaller");
+        return dt_error(DT_CONFIG, "more than 2^28 activations per sample (make it smaller)");
     }
     if (l->block != NULL) {
         l->block->out = l->shape;
@@ -313,8 +274,7 @@ static void place_params(struct dt_model *model)
             struct dt_param *param = &model->params[members[i]];
             param->offset = model->arena_elems;
             model->n_parameters += param->n_elems;
-            model->arena_elems +=
-                (param->n_elems + DT_PARAM_ALIGN - 1) / DT_PARAM_ALIGN * DT_PARAM_ALIGN;
+            model->arena_elems += dt_round_up(param->n_elems, DT_PARAM_ALIGN);
             if (param->init == DT_INIT_AUTO) {
                 param->init = block->activation == DT_ACTIVATION_RELU ? DT_INIT_HE_UNIFORM
                                                                       : DT_INIT_GLOROT_UNIFORM;
@@ -355,6 +315,7 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     model->spec = *spec;
     struct lowering l = {.model = model, .shape = spec->input};
     const struct dt_shape in = spec->input;
+    char where[64];
     if (in.c < 1 || in.h < 1 || in.w < 1 || in.c > DT_MAX_EXTENT || in.h > DT_MAX_EXTENT ||
         in.w > DT_MAX_EXTENT || dt_shape_elems(in) > (size_t)1 << 28) {
         return dt_error(DT_CONFIG,
@@ -363,7 +324,13 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     }
     l.flat = in.h == 1 && in.w == 1; /* plain features need no flatten */
     for (l.layer = 0; l.layer < spec->n_layers; l.layer++) {
-        DT_TRY(lower_layer(&l));
+        const struct dt_layer_spec *layer = &spec->layers[l.layer];
+        const enum dt_status status = lower_layer(&l, layer);
+        if (status != DT_OK) {
+            snprintf(where, sizeof where, "model.layers[%d] %s: ", l.layer,
+                     dt_layer_names[layer->type]);
+            return dt_error_around(status, where, "");
+        }
     }
     DT_TRY(check_head(&l));
     place_params(model);

@@ -1,7 +1,9 @@
-#include "model/network_parts.h"
+#include "model/network.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "base/arithmetic.h"
 
 enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, const char *of,
                                size_t n_elems, float **out)
@@ -37,46 +39,70 @@ void dt_network_memory_close(struct dt_backend *backend, struct dt_network_memor
     *memory = (struct dt_network_memory){0};
 }
 
-/* Allocates on this network's device. */
-static enum dt_status alloc_floats(struct dt_network *net, const char *what, const char *of,
-                                   size_t n_elems, float **out)
-{
-    return dt_floats_alloc(net->backend, what, of, n_elems, out);
-}
-
-/* Floats per sample in activations[index]. */
-size_t dt_network_sample_elems(const struct dt_model *model, int index)
+/* Floats of a sample in outputs[index]. */
+static size_t sample_elems(const struct dt_model *model, int index)
 {
     return dt_shape_elems(index == 0 ? model->spec.input : model->blocks[index - 1].out);
 }
 
-/* True if block b's output is used chunk by chunk only. */
-static bool within_chunk(const struct dt_model *model, int block)
+static bool within_chunk(const struct dt_network *net, int block)
 {
-    return block < model->n_spatial - 1;
+    return block < net->model->n_spatial - 1;
 }
 
 /* True if the gradient of block b's output overwrites the output itself. */
-static bool delta_over_output(const struct dt_model *model, const struct dt_network_plan *plan,
-                              int block)
+static bool delta_over_output(const struct dt_network *net, int block)
 {
-    return !within_chunk(model, block) && block + 1 < model->n_blocks && plan->dx_over_x[block + 1];
+    return !within_chunk(net, block) && block + 1 < net->model->n_blocks &&
+           net->plan.dx_over_x[block + 1];
 }
 
-/* Floats per sample in deltas[i], or in chunk_deltas[i]. */
-size_t dt_network_delta_elems(const struct dt_model *model, const struct dt_network_plan *plan,
-                              bool of_chunk, int i)
+static enum dt_status open_outputs(struct dt_network *net)
 {
-    size_t largest = 0;
-    for (int b = i; b < model->n_blocks; b += 2) {
-        const size_t n = dt_shape_elems(model->blocks[b].out);
-        const bool here = within_chunk(model, b) == of_chunk && !delta_over_output(model, plan, b);
-        largest = here && n > largest ? n : largest;
+    const struct dt_model *model = net->model;
+    struct dt_backend *backend = net->backend;
+    for (int i = 0; i <= model->n_blocks; i++) {
+        const char *name = i == 0 ? "" : model->blocks[i - 1].name;
+        const bool of_chunk = i >= 1 && i <= net->plan.n_recomputed;
+        const size_t n = sample_elems(model, i),
+                     n_kept = (size_t)(of_chunk ? net->plan.chunk : net->capacity);
+        net->outputs[i].step = of_chunk ? 0 : n;
+        DT_TRY(dt_floats_alloc(backend, i == 0 ? "the input" : "the output of ", name, n_kept * n,
+                               &net->outputs[i].floats));
+        if (i > 0) {
+            DT_TRY(backend->ops->block_open(backend, model, i - 1, net->capacity,
+                                            &net->states[i - 1]));
+        }
     }
-    return largest;
+    return DT_OK;
 }
 
-static enum dt_status open_memory(struct dt_network *net, const struct dt_network_memory *memory)
+/* Of two neighbouring blocks one gradient is read and one written: two arrays take turns, of the
+ * whole batch and of a chunk. */
+static enum dt_status open_deltas(struct dt_network *net)
+{
+    const size_t n_samples[] = {(size_t)net->capacity, (size_t)net->plan.chunk};
+    size_t largest[2][2] = {{0}}; /* floats of a sample */
+    for (int b = 0; b < net->model->n_blocks; b++) {
+        size_t *most = &largest[b % 2][within_chunk(net, b)];
+        const size_t n = delta_over_output(net, b) ? 0 : sample_elems(net->model, b + 1);
+        *most = dt_max_size(*most, n);
+    }
+    for (int i = 0; i < 4; i++) {
+        DT_TRY(dt_floats_alloc(net->backend, "gradients of outputs", "",
+                               n_samples[i % 2] * largest[i / 2][i % 2],
+                               &net->turns[i / 2][i % 2]));
+    }
+    for (int b = 0; b < net->model->n_blocks; b++) {
+        const bool of_chunk = within_chunk(net, b);
+        const struct dt_network_floats own = {net->turns[b % 2][of_chunk],
+                                              of_chunk ? 0 : sample_elems(net->model, b + 1)};
+        net->deltas[b] = delta_over_output(net, b) ? net->outputs[b + 1] : own;
+    }
+    return DT_OK;
+}
+
+static enum dt_status open_parts(struct dt_network *net, const struct dt_network_memory *memory)
 {
     if (memory == NULL) {
         DT_TRY(dt_network_memory_open(net->backend, net->model, &net->own));
@@ -84,37 +110,13 @@ static enum dt_status open_memory(struct dt_network *net, const struct dt_networ
     }
     net->params = memory->params;
     net->grads = memory->grads;
-    return DT_OK;
+    DT_TRY(open_outputs(net));
+    return open_deltas(net);
 }
 
-static enum dt_status open_parts(struct dt_network *net, const struct dt_network_memory *memory)
-{
-    const struct dt_model *model = net->model;
-    const struct dt_network_plan *plan = &net->plan;
-    const size_t n = (size_t)net->capacity;
-    DT_TRY(open_memory(net, memory));
-    DT_TRY(alloc_floats(net, "the input", "", n * dt_network_sample_elems(model, 0),
-                        &net->activations[0]));
-    for (int b = 0; b < model->n_blocks; b++) {
-        const size_t n_kept = b < plan->n_recomputed ? (size_t)plan->chunk : n;
-        DT_TRY(alloc_floats(net, "the output of ", model->blocks[b].name,
-                            n_kept * dt_network_sample_elems(model, b + 1),
-                            &net->activations[b + 1]));
-        DT_TRY(
-            net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
-    }
-    for (int i = 0; i < 2; i++) {
-        const size_t n_chunk = (size_t)plan->chunk * dt_network_delta_elems(model, plan, true, i);
-        DT_TRY(alloc_floats(net, "gradients of outputs", "",
-                            n * dt_network_delta_elems(model, plan, false, i), &net->deltas[i]));
-        DT_TRY(alloc_floats(net, "gradients of outputs", "", n_chunk, &net->chunk_deltas[i]));
-    }
-    return DT_OK;
-}
-
-enum dt_status dt_network_open_planned(const struct dt_model *model, struct dt_backend *backend,
-                                       int capacity, const struct dt_network_memory *memory,
-                                       const struct dt_network_plan *plan, struct dt_network **out)
+static enum dt_status open_network(const struct dt_model *model, struct dt_backend *backend,
+                                   int capacity, const struct dt_network_memory *memory,
+                                   const struct dt_network_plan *plan, struct dt_network **out)
 {
     *out = NULL;
     struct dt_network *net = calloc(1, sizeof *net);
@@ -139,7 +141,15 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
                                struct dt_network **out)
 {
     const struct dt_network_plan plan = backend->ops->plan(backend, model, capacity);
-    return dt_network_open_planned(model, backend, capacity, memory, &plan, out);
+    return open_network(model, backend, capacity, memory, &plan, out);
+}
+
+enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend,
+                                          int capacity, const struct dt_network_memory *memory,
+                                          struct dt_network **out)
+{
+    const struct dt_network_plan plan = {.chunk = capacity};
+    return open_network(model, backend, capacity, memory, &plan, out);
 }
 
 void dt_network_close(struct dt_network *net)
@@ -152,12 +162,12 @@ void dt_network_close(struct dt_network *net)
         if (net->states[b] != NULL) {
             ops->block_close(net->states[b]);
         }
-        ops->free(net->backend, net->activations[b + 1]);
     }
-    ops->free(net->backend, net->activations[0]);
-    for (int i = 0; i < 2; i++) {
-        ops->free(net->backend, net->deltas[i]);
-        ops->free(net->backend, net->chunk_deltas[i]);
+    for (int i = 0; i <= net->model->n_blocks; i++) {
+        ops->free(net->backend, net->outputs[i].floats);
+    }
+    for (int i = 0; i < 4; i++) {
+        ops->free(net->backend, net->turns[i / 2][i % 2]);
     }
     dt_network_memory_close(net->backend, &net->own);
     free(net);
@@ -166,39 +176,34 @@ void dt_network_close(struct dt_network *net)
 enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples *samples,
                                  const struct dt_batch *batch)
 {
-    return net->backend->ops->gather(net->backend, samples, batch, net->activations[0]);
+    return net->backend->ops->gather(net->backend, samples, batch, net->outputs[0].floats);
 }
 
-/* The input of block `index`, from sample `first` on. */
-float *dt_network_activation_at(struct dt_network *net, int index, int first)
+float *dt_network_activation(struct dt_network *net, int block, int first)
 {
-    if (index >= 1 && index <= net->plan.n_recomputed) {
-        return net->activations[index];
-    }
-    return net->activations[index] + (size_t)first * dt_network_sample_elems(net->model, index);
+    return net->outputs[block].floats + (size_t)first * net->outputs[block].step;
 }
 
-/* The gradient of block b's output, from sample `first` on. */
-float *dt_network_delta_at(struct dt_network *net, int block, int first)
+float *dt_network_delta(struct dt_network *net, int block, int first)
 {
-    if (within_chunk(net->model, block)) {
-        return net->chunk_deltas[block % 2];
-    }
-    if (delta_over_output(net->model, &net->plan, block)) {
-        return dt_network_activation_at(net, block + 1, first);
-    }
-    return net->deltas[block % 2] + (size_t)first * dt_network_sample_elems(net->model, block + 1);
+    return net->deltas[block].floats + (size_t)first * net->deltas[block].step;
 }
 
-/* The chunk of the batch that begins at sample `first`. */
-static struct dt_batch chunk_at(const struct dt_network *net, const struct dt_batch *batch,
-                                int first)
+/* The part of a pass that processes the chunk beginning at sample `first`. */
+static struct dt_pass chunk_of(const struct dt_network *net, const struct dt_pass *pass, int first,
+                               struct dt_batch *chunk)
 {
-    const int left = batch->n - first;
-    return (struct dt_batch){.n = left < net->plan.chunk ? left : net->plan.chunk,
-                             .rows = batch->rows + first,
-                             .ids = batch->ids + first,
-                             .epoch = batch->epoch};
+    const struct dt_batch *batch = pass->batch;
+    struct dt_pass part = *pass;
+    *chunk = (struct dt_batch){.n = dt_min(batch->n - first, net->plan.chunk),
+                               .rows = batch->rows + first,
+                               .ids = batch->ids + first,
+                               .epoch = batch->epoch};
+    part.batch = chunk;
+    part.first = first;
+    part.accumulate = pass->accumulate || first > 0;
+    part.more = first + chunk->n < batch->n;
+    return part;
 }
 
 static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_kind kind,
@@ -206,13 +211,12 @@ static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_
 {
     const struct dt_span span = {.kind = kind, .block = b, .n_samples = pass->batch->n};
     DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(net->backend->ops->block_forward(
-        net->states[b], net->params, dt_network_activation_at(net, b, pass->first),
-        dt_network_activation_at(net, b + 1, pass->first), pass));
+    DT_TRY(net->backend->ops->block_forward(net->states[b], net->params,
+                                            dt_network_activation(net, b, pass->first),
+                                            dt_network_activation(net, b + 1, pass->first), pass));
     return dt_span_end(pass->trace, &span);
 }
 
-/* Blocks [begin, end) over the pass's samples. */
 enum dt_status dt_network_forward_blocks(struct dt_network *net, int begin, int end,
                                          enum dt_span_kind kind, const struct dt_pass *pass)
 {
@@ -224,13 +228,11 @@ enum dt_status dt_network_forward_blocks(struct dt_network *net, int begin, int 
 
 enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
 {
-    const int n = pass->batch->n, n_spatial = net->model->n_spatial;
-    for (int first = 0; first == 0 || first < n;
+    const int n_spatial = net->model->n_spatial;
+    for (int first = 0; first == 0 || first < pass->batch->n;
          first += net->plan.chunk) { /* an empty batch is one empty chunk */
-        const struct dt_batch chunk = chunk_at(net, pass->batch, first);
-        struct dt_pass part = *pass;
-        part.batch = &chunk;
-        part.first = first;
+        struct dt_batch chunk;
+        const struct dt_pass part = chunk_of(net, pass, first, &chunk);
         DT_TRY(dt_network_forward_blocks(net, 0, n_spatial, DT_SPAN_FORWARD, &part));
     }
     return dt_network_forward_blocks(net, n_spatial, net->model->n_blocks, DT_SPAN_FORWARD, pass);
@@ -240,20 +242,20 @@ enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *
                                const struct dt_pass *pass)
 {
     const int n_blocks = net->model->n_blocks;
-    float *dlogits = pass->training ? dt_network_delta_at(net, n_blocks - 1, pass->first) : NULL;
+    float *dlogits = pass->training ? dt_network_delta(net, n_blocks - 1, pass->first) : NULL;
     const struct dt_span span = {.kind = DT_SPAN_LOSS, .n_samples = pass->batch->n};
     DT_TRY(dt_span_begin(pass->trace, &span));
     DT_TRY(net->backend->ops->loss(net->backend, net->model->spec.loss, samples, pass->batch,
                                    net->model->n_outputs,
-                                   dt_network_activation_at(net, n_blocks, pass->first), dlogits));
+                                   dt_network_activation(net, n_blocks, pass->first), dlogits));
     return dt_span_end(pass->trace, &span);
 }
 
 enum dt_status dt_network_backward_block(struct dt_network *net, int b, float *dy, float *dx,
                                          const struct dt_pass *pass)
 {
-    const float *x = dt_network_activation_at(net, b, pass->first),
-                *y = dt_network_activation_at(net, b + 1, pass->first);
+    const float *x = dt_network_activation(net, b, pass->first),
+                *y = dt_network_activation(net, b + 1, pass->first);
     const struct dt_span span = {
         .kind = DT_SPAN_BACKWARD, .block = b, .n_samples = pass->batch->n, .y = y, .dy = dy};
     DT_TRY(dt_span_begin(pass->trace, &span));
@@ -270,9 +272,8 @@ static enum dt_status backward_blocks(struct dt_network *net, int begin, int end
     const int trained = dt_model_first_trained(net->model);
     for (int b = end - 1; b >= begin && b >= trained; b--) {
         const struct dt_block *block = &net->model->blocks[b];
-        float *dx = b > trained ? dt_network_delta_at(net, b - 1, pass->first) : NULL;
-        DT_TRY(
-            dt_network_backward_block(net, b, dt_network_delta_at(net, b, pass->first), dx, pass));
+        float *dx = b > trained ? dt_network_delta(net, b - 1, pass->first) : NULL;
+        DT_TRY(dt_network_backward_block(net, b, dt_network_delta(net, b, pass->first), dx, pass));
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
             DT_TRY(on_grad_ready(context, block->grad_begin, block->grad_end));
         }
@@ -283,18 +284,14 @@ static enum dt_status backward_blocks(struct dt_network *net, int begin, int end
 enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass *pass,
                                    dt_grad_ready_fn on_grad_ready, void *context)
 {
-    const int n = pass->batch->n, n_spatial = net->model->n_spatial;
+    const int n_spatial = net->model->n_spatial;
     DT_TRY(backward_blocks(net, n_spatial, net->model->n_blocks, pass, on_grad_ready, context));
-    for (int first = 0; first == 0 || first < n; first += net->plan.chunk) {
-        const struct dt_batch chunk = chunk_at(net, pass->batch, first);
-        const bool last = first + chunk.n == n; /* the gradients are final */
-        struct dt_pass part = *pass;
-        part.batch = &chunk;
-        part.first = first;
-        part.accumulate = pass->accumulate || first > 0;
-        part.more = !last;
+    for (int first = 0; first == 0 || first < pass->batch->n; first += net->plan.chunk) {
+        struct dt_batch chunk;
+        const struct dt_pass part = chunk_of(net, pass, first, &chunk);
         DT_TRY(dt_network_forward_blocks(net, 0, net->plan.n_recomputed, DT_SPAN_RECOMPUTE, &part));
-        DT_TRY(backward_blocks(net, 0, n_spatial, &part, last ? on_grad_ready : NULL, context));
+        DT_TRY(backward_blocks(net, 0, n_spatial, &part, part.more ? NULL : on_grad_ready,
+                               context)); /* gradients are final after the last chunk */
     }
     return DT_OK;
 }

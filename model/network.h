@@ -11,6 +11,12 @@ struct dt_network_memory {
     float *params, *grads;
 };
 
+/* Of each sample of the batch, or of one chunk at a time: then the step is 0. */
+struct dt_network_floats {
+    float *floats; /* device */
+    size_t step;   /* floats from a sample to the next */
+};
+
 struct dt_network {
     const struct dt_model *model; /* borrowed; must outlive the network */
     struct dt_backend *backend;   /* borrowed */
@@ -18,12 +24,12 @@ struct dt_network {
     float *params, *grads;        /* struct dt_network_memory */
     /* private */
     struct dt_network_memory own;
-    struct dt_block_state *states[DT_MAX_LAYERS];
-    float *activations[DT_MAX_LAYERS +
-                       1];       /* device; [0] is the input batch, [i + 1] the output of block i */
     struct dt_network_plan plan; /* the backend's */
-    float *deltas[2], *chunk_deltas[2]; /* device; gradients of activations, used alternately: of
-                                           the batch, of a chunk */
+    struct dt_block_state *states[DT_MAX_LAYERS];
+    struct dt_network_floats outputs[DT_MAX_LAYERS + 1]; /* [0]: the input batch; [i + 1]: of block
+                                                            i */
+    struct dt_network_floats deltas[DT_MAX_LAYERS];      /* gradients of the blocks' outputs */
+    float *turns[2][2];                                  /* memory of the deltas */
 };
 
 /* Called when the gradients of arena range [begin, end) are final, or enqueued. Ranges come front
@@ -47,8 +53,8 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
                                struct dt_network **out);
 void dt_network_close(struct dt_network *network); /* NULL is fine */
 
-/* The same for passes over a few blocks and a part of the batch at a time, in any order: it keeps
- * each block's output for the whole batch, and has no chunks. */
+/* The same for passes over a few blocks and a part of the batch at a time, in any order:
+ * it keeps each block's output for the whole batch, and has no chunks. */
 enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend,
                                           int capacity, const struct dt_network_memory *memory,
                                           struct dt_network **out);
@@ -69,24 +75,23 @@ enum dt_status dt_network_loss(struct dt_network *network, struct dt_bound_sampl
 enum dt_status dt_network_backward(struct dt_network *network, const struct dt_pass *pass,
                                    dt_grad_ready_fn on_grad_ready, void *context);
 
-/* Run blocks [begin, end) of a network opened for stages, over the part of the batch that begins at
- * pass->first. Forward reads dt_network_activation(begin) and writes dt_network_activation(end).
- * Backward reads dy, which it destroys (NULL: the gradient that this part's loss has just left),
- * and writes dx (NULL: no gradient of the input). Parts go backward in their order. */
-enum dt_status dt_network_forward_stage(struct dt_network *network, int begin, int end,
-                                        const struct dt_pass *pass);
-enum dt_status dt_network_backward_stage(struct dt_network *network, int begin, int end, float *dy,
-                                         float *dx, const struct dt_pass *pass);
 float *dt_network_activation(struct dt_network *network, int block,
                              int first); /* device; input of a block, from sample `first` on */
-
-float *
-dt_network_logits(struct dt_network *network); /* device; (n, n_outputs) of the last forward pass */
-float *dt_network_dlogits(struct dt_network *network); /* device; the start of the backward pass; a
-                                                          test may write its own */
+float *dt_network_delta(struct dt_network *network, int block,
+                        int first); /* device; gradient of a block's output */
 
 /* Bytes that opening needs on the device at most: parameters, gradients, optimizer state and
  * activations. Chunks need less. */
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states);
+
+/* ---- the parts of the passes, for model/stages.h */
+
+/* Blocks [begin, end) over the pass's samples. */
+enum dt_status dt_network_forward_blocks(struct dt_network *network, int begin, int end,
+                                         enum dt_span_kind kind, const struct dt_pass *pass);
+
+/* Reads dy, the gradient of block b's output, and destroys it; dx: NULL or that of its input. */
+enum dt_status dt_network_backward_block(struct dt_network *network, int b, float *dy, float *dx,
+                                         const struct dt_pass *pass);
 
 #endif

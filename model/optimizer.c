@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/backend.h"
+#include "model/network.h"
 
 int dt_optimizer_n_states(const struct dt_optimizer_spec *spec)
 {
@@ -21,14 +21,12 @@ static enum dt_status alloc_states(struct dt_optimizer *optimizer)
 {
     optimizer->owns_states = true;
     for (int i = 0; i < optimizer->n_states; i++) {
-        void *memory = NULL;
-        const enum dt_status s = optimizer->backend->ops->alloc(
-            optimizer->backend, optimizer->n_elems * sizeof(float), &memory);
+        const enum dt_status s = dt_floats_alloc(optimizer->backend, "the optimizer's state", "",
+                                                 optimizer->n_elems, &optimizer->states[i]);
         if (s != DT_OK) {
             dt_optimizer_close(optimizer);
-            return dt_error_around(s, "the optimizer's state: ", "");
+            return s;
         }
-        optimizer->states[i] = memory;
     }
     return DT_OK;
 }

@@ -6,7 +6,7 @@
 #include "cli/commands/eval.h"
 #include "cli/commands/load.h"
 #include "cli/image.h"
-#include "model/checkpoint_dir.h"
+#include "model/checkpoint.h"
 #include "report/page/page.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/trace.h"
+#include "model/backend.h"
 #include "report/page/drawing.h"
 
 #define MAX_MS 1e9

@@ -4,7 +4,7 @@
 #define DT_TRAIN_EVALUATE_H
 
 #include "data/dataset.h"
-#include "data/loader.h"
+#include "data/shard.h"
 #include "dist/ranks/world.h"
 #include "model/backend.h"
 #include "model/network.h"

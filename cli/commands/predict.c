@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/commands/png_image.h"
+#include "model/stages.h"
 
 enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };
 

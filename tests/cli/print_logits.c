@@ -3,6 +3,7 @@
  * usage: print_logits CHECKPOINT N: to stdout, as floats, the first N test samples (N, C, H, W),
  * and then the outputs */
 #include "cli/commands/eval.h"
+#include "model/stages.h"
 #include "tests/lib/check.h"
 #include "train/evaluate.h"
 

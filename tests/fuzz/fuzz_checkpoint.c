@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/checkpoint_format.h"
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
 static void require(int condition)

@@ -6,6 +6,7 @@
  * and we, subtract.) */
 #include "base/mt19937.h"
 #include "dist/ranks/launch/job.h"
+#include "model/stages.h"
 #include "tests/lib/rig.h"
 
 /* The example prints as many digits as it takes to tell a float from its neighbours: the same

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "model/checkpoint_dir.h"
+#include "model/checkpoint.h"
 
 #define LOCK_TRIES 400
 #define LOCK_POLL_MS 5

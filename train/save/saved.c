@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "data/shard.h"
-#include "model/checkpoint_dir.h"
+#include "model/checkpoint.h"
 
 #define MAX_EPOCHS 1000000    /* train.epochs */
 #define MAX_RANKS (1LL << 20) /* more than anyone has, and quick to count */

@@ -2,7 +2,7 @@
 #ifndef DT_TRAIN_SAVE_SAVER_H
 #define DT_TRAIN_SAVE_SAVER_H
 
-#include "model/checkpoint_dir.h"
+#include "model/checkpoint.h"
 #include "train/save/run_dir.h"
 #include "train/train.h"
 

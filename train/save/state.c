@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "dist/strategy/residuals.h"
-#include "model/checkpoint_dir.h"
+#include "model/checkpoint.h"
 #include "train/events.h"
 #include "train/save/saved.h"
 #include "train/watch/monitor.h"

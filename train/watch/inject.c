@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "dist/strategy/facts/facts.h"
+#include "model/stages.h"
 #include "train/events.h"
 #include "train/ranks.h"
 #include "train/trainer.h"

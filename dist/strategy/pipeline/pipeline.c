@@ -15,6 +15,7 @@
 #include "dist/strategy/pipeline/stages.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
+#include "model/stages.h"
 
 /* Messages about one micro-batch between this rank and its neighbours. */
 enum { ACTIVATIONS_IN, ACTIVATIONS_OUT, GRADIENTS_IN, GRADIENTS_OUT, N_MESSAGES };

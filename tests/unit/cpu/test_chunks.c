@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 #include "cpu/isa.h"
-#include "model/network.h"
+#include "model/stages.h"
 
 #define N_SAMPLES 41
 #define CAPACITY 37 /* slices of 2 */

@@ -5,8 +5,8 @@
 #include "tests/lib/optimizer_step.h"
 
 #include "base/rng.h"
-#include "model/network.h"
 #include "model/optimizer.h"
+#include "model/stages.h"
 
 #define N_SAMPLES 41
 #define CAPACITY 37

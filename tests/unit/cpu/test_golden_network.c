@@ -1,8 +1,8 @@
 /* A small network with every common part, on every CPU backend, against PyTorch: logits, loss,
  * every gradient, and the losses of ten steps of training. The largest difference allowed is some
  * rounding errors of float32; PyTorch computed in double. */
-#include "model/network.h"
 #include "model/optimizer.h"
+#include "model/stages.h"
 #include "tests/lib/check.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/optimizer_step.h"

@@ -1,5 +1,5 @@
 /* The loader hands out what the shard says, and allocates nothing after the open. */
-#include "data/loader.h"
+#include "data/shard.h"
 #include "tests/lib/check.h"
 
 #include <malloc.h>

@@ -1,6 +1,6 @@
 /* From layers to blocks: shapes, names, the arena's order, and every way in which layers do not
  * fit. */
-#include "model/block.h"
+#include "model/checkpoint.h"
 #include "model/optimizer.h"
 #include "tests/lib/check.h"
 
