@@ -13,8 +13,7 @@ void dt_card_end(FILE *out);
 /* Columns and cells are HTML, with '|' between them: "rank|bytes", "%d|%s". A
  * row has at most 500 bytes. */
 void dt_table_begin(FILE *out, const char *columns);
-void dt_table_row(FILE *out, const char *cells, ...)
-    __attribute__((format(printf, 2, 3)));
+void dt_table_row(FILE *out, const char *cells, ...) __attribute__((format(printf, 2, 3)));
 void dt_table_end(FILE *out);
 
 #endif
