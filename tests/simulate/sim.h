@@ -3,7 +3,8 @@
  *
  *   fiber.c    a fiber per rank, and the scheduler
  *   system.c   what the trainer asks of the system: clock, memory, how a process ends
- *   mpi.c      collectives and messages of MPI      wire.c   links: delays, cuts, losses
+ *   mpi.c      collectives and messages of MPI (mpi_job.c: communicators, begin and end)
+ *   wire.c     links: delays, cuts, losses
  *   disk.c     files that tear, and disks that fail
  *   plan.c     what the seed decides: the run and its faults
  *   rank.c     a rank's main function
