@@ -10,10 +10,6 @@
 #define PIECE_ELEMS ((size_t)1 << 30)
 #define SPINS_BEFORE_YIELD 50
 #define TESTS_PER_CLOCK 16
-/* Between two looks this process was stopped, perhaps with its whole host: the others get so long
- * to show signs of life before one is blamed. */
-#define LONG_GAP_S 0.9
-#define COME_BACK_S 0.5
 #define OTHERS_FIRST_S \
     1.5 /* who sees no missing rank leaves it so long to those who may, on other hosts */
 
@@ -135,7 +131,6 @@ static enum dt_status judge(struct dt_comm *comm, const struct dt_request *reque
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
 {
     struct dt_patience patience = dt_patience_begin();
-    double limit_s = comm->timeout_s;
     for (unsigned n_tests = 0;; n_tests++) {
         bool done;
         DT_TRY(dt_comm_test(comm, request, &done));
@@ -149,12 +144,9 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
             continue;
         }
         if (n_tests % TESTS_PER_CLOCK == 0) {
-            const double before_s = patience.waited_s, waited_s = dt_patience_look(&patience);
+            const double waited_s = dt_patience_look(&patience);
             show_alive(comm);
-            if (waited_s - before_s > LONG_GAP_S && limit_s < waited_s + COME_BACK_S) {
-                limit_s = waited_s + COME_BACK_S;
-            }
-            if (waited_s > limit_s) {
+            if (waited_s > comm->timeout_s) {
                 DT_TRY(judge(comm, request, waited_s));
             }
         }

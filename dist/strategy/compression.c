@@ -47,8 +47,8 @@ static enum dt_status check_sums(const struct dt_strategy_spec *spec, const char
                     dt_compression_names[dist->compression.type], fitting);
 }
 
-static enum dt_status open_encoding(const struct dt_dist_spec *dist, const struct dt_model *model,
-                                    struct dt_encoding *out)
+static enum dt_status open_own(const struct dt_dist_spec *dist, const struct dt_model *model,
+                               struct dt_encoding *out)
 {
     const struct dt_codec_layout layout = dt_matrices_of(model);
     struct dt_codec *codec = malloc(sizeof *codec);
@@ -62,6 +62,15 @@ static enum dt_status open_encoding(const struct dt_dist_spec *dist, const struc
     }
     *out = (struct dt_encoding){codec, &dt_encoder};
     return DT_OK;
+}
+
+/* They agree before what they open together. */
+static enum dt_status open_encoding(const struct dt_strategy_spec *spec, struct dt_encoding *out,
+                                    bool *all)
+{
+    const enum dt_status s = open_own(&spec->dist, spec->model, out);
+    const enum dt_status met = dt_comm_all(spec->comm, s == DT_OK, "agreement on codecs", all);
+    return s != DT_OK ? s : met;
 }
 
 /* Only codecs write into the gaps, and their numbers would come back at the next step. */

@@ -32,16 +32,6 @@ enum dt_status dt_strategy_check(const struct dt_strategy_spec *spec, const char
     return row != NULL && row->check != NULL ? row->check(spec, key) : DT_OK;
 }
 
-/* `all`: every rank has one, before what ranks open together. */
-static enum dt_status open_codec(struct dt_strategy_spec *spec, bool *all)
-{
-    const struct dt_compression_ops *ops = spec->dist.rows->compression;
-    const enum dt_status s = ops != NULL ? ops->open(&spec->dist, spec->model, &spec->encoding)
-                                         : dt_error(DT_INTERNAL, "this program links no codec");
-    const enum dt_status met = dt_comm_all(spec->comm, s == DT_OK, "agreement on codecs", all);
-    return s != DT_OK ? s : met;
-}
-
 enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
     const struct dt_dist_spec *dist = &spec->dist;
@@ -55,11 +45,12 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
     }
     DT_TRY(dt_strategy_check(spec, &key));
     bool all = true;
-    enum dt_status s = DT_OK;
     if (dist->compression.type != DT_COMPRESSION_NONE) {
-        s = open_codec(&encoded, &all);
+        DT_TRY(dist->rows->compression != NULL
+                   ? dist->rows->compression->open(spec, &encoded.encoding, &all)
+                   : dt_error(DT_INTERNAL, "this program links no codec"));
     }
-    s = s == DT_OK && all ? row->open(&encoded, out) : s;
+    const enum dt_status s = all ? row->open(&encoded, out) : DT_OK;
     if (*out == NULL) {
         free((void *)encoded.encoding.codec);
     }

@@ -33,8 +33,8 @@ struct dt_compression_ops {
     /* Checks that the allreduce can add encoded gradients: dt_strategy_check of mirrored weights.
      */
     enum dt_status (*check)(const struct dt_strategy_spec *spec, const char **key);
-    enum dt_status (*open)(const struct dt_dist_spec *dist, const struct dt_model *model,
-                           struct dt_encoding *out); /* the caller frees its codec */
+    /* The caller frees its codec. Every rank calls it; `all`: every rank has one. */
+    enum dt_status (*open)(const struct dt_strategy_spec *spec, struct dt_encoding *out, bool *all);
     /* Zeros between the parameters in elements [begin, end) of an arena. */
     enum dt_status (*clear_gaps)(const struct dt_strategy_spec *spec, float *arena, size_t begin,
                                  size_t end);

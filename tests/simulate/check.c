@@ -9,6 +9,7 @@
 
 #define GRACE_S 3.0
 #define JUST_S 0.05
+#define JUMPED_S 1.0
 #define OTHERS_FIRST_S 1.5 /* dist/ranks/comm.c */
 #define LEAVING_S 10.0     /* dist/ranks/launch/job.c */
 
@@ -197,17 +198,19 @@ static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault
     }
 }
 
-/* A rank that comes back just when the others give up has them look behind for a moment. */
-static bool has_just_come_back(const struct sim_plan *plan, uint64_t ns)
+/* A rank that comes back just when the others give up has them look behind for a moment; a clock
+ * that has just jumped makes neighbours look silent. */
+static bool misleads(const struct sim_plan *plan, uint64_t ns)
 {
-    bool just = false;
+    bool any = false;
     for (int i = 0; i < plan->n_faults; i++) {
         const struct sim_fault *fault = &plan->faults[i];
-        const double back_s = seconds(sim.struck_ns[i]) + fault->seconds;
-        just = just ||
-               (sim.struck[i] && fault->kind == SIM_PAUSES && fabs(back_s - seconds(ns)) < JUST_S);
+        const double ago_s = seconds(ns) - seconds(sim.struck_ns[i]);
+        const bool back = fault->kind == SIM_PAUSES && fabs(ago_s - fault->seconds) < JUST_S,
+                   jumped = fault->kind == SIM_CLOCK_JUMPS && ago_s < JUMPED_S;
+        any = any || (sim.struck[i] && (back || jumped));
     }
-    return just;
+    return any;
 }
 
 /* The code of the whole job; -1: there is none. */
@@ -299,7 +302,7 @@ static void check_lines(struct verdict *v, const struct expected *e, int code)
             continue;
         }
         const unsigned group = group_in(sim.lines[i].text);
-        if (has_just_come_back(v->plan, sim.lines[i].ns)) {
+        if (misleads(v->plan, sim.lines[i].ns)) {
             continue;
         }
         if (group != 0 && (group & e->culprits) == 0) {
