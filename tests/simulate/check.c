@@ -240,7 +240,7 @@ static void check_end(struct verdict *v, const struct expected *e)
     const double limit_s = v->plan->config.timeout_s + OTHERS_FIRST_S;
     bool leaves = e->codes[DT_OK];
     for (int r = 0; r < v->plan->n_ranks; r++) {
-        leaves = leaves || sim.ranks[r].finalizes;
+        leaves = leaves || (sim.ranks[r].leaves && sim.ranks[r].code != DT_STALLED);
     }
     const double most_s = leaves && limit_s < LEAVING_S ? LEAVING_S : limit_s;
     for (int r = 0; r < v->plan->n_ranks; r++) {
