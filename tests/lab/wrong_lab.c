@@ -33,20 +33,17 @@ struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr
     return __real_dt_strategy_next(strategy, 1.01 * lr, n_global, n_local);
 }
 
-int __real_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step,
-                          uint32_t *rows, uint32_t *ids);
-int __wrap_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step,
-                          uint32_t *rows, uint32_t *ids);
+struct dt_batch __real_dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step);
+struct dt_batch __wrap_dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step);
 
-int __wrap_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step,
-                          uint32_t *rows, uint32_t *ids)
+struct dt_batch __wrap_dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step)
 {
-    const int n = __real_dt_shard_batch(shard, epoch, step, rows, ids);
-    if (n > 1) {
-        rows[1] = rows[0];
-        ids[1] = ids[0];
+    const struct dt_batch batch = __real_dt_loader_batch(loader, epoch, step);
+    if (batch.n > 1) {
+        loader->rows[1] = loader->rows[0];
+        loader->ids[1] = loader->ids[0];
     }
-    return n;
+    return batch;
 }
 
 double __real_dt_block_flops(const struct dt_block *block);

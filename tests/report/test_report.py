@@ -294,6 +294,8 @@ def test_launch(dtrain, mpiexec, top):
         subprocess.run(launch, check=True, capture_output=True, env={**os.environ, "DTRAIN": dtrain, "CONFIG": f"{top}/tiny.json", "RUN": run})
         again = shlex.split(fact(dtrain, run, "command"))
         expected = ["mpirun", "-np", "2", *typed[:3], *typed[5:], run] if launch is launches[-1] else launch
+        if launch is launches[1] and os.path.basename(again[0]).startswith("mpiexec"):
+            again[0] = mpiexec  # the tests' launcher starts the real one (tests/CMakeLists.txt)
         check(f"launched by {launch}: {again}", again == expected)
 
 
