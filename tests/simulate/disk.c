@@ -192,11 +192,12 @@ static int sim_renameat(int from_folder, const char *from, int to_folder, const 
     path_of(to_folder, to, after);
     struct change *change = find_path(before);
     const struct change moved = change != NULL ? *change : (struct change){.fd = -1};
+    const bool replaces = access(after, F_OK) == 0;
     const int result = real.renameat(from_folder, from, to_folder, to);
     if (result == 0) {
         change = note(after, moved.fd);
         change->dirty = moved.dirty;
-        change->renamed = true;
+        change->renamed = !replaces; /* else the old file would be there again, which is as good */
         snprintf(change->before, PATH_SIZE, "%s", before);
         path_of(to_folder, "", change->folder);
     }
