@@ -22,10 +22,9 @@ static inline int dt_segments_n_rounds(int depth, size_t n_elems)
 
 /* The moves of all segments in a round, each at its place. one: the `round` of a single segment,
  * with at most one move. */
-static inline int dt_segments_round(int (*one)(int rank, int size, size_t n_elems, int round,
-                                               struct dt_move *moves),
-                                    int depth, int rank, int size, size_t n_elems, int round,
-                                    struct dt_move *moves)
+static inline int
+dt_segments_round(int (*one)(int rank, int size, size_t n_elems, int round, struct dt_move *moves),
+                  int depth, int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
     const int n_segments = dt_n_segments(n_elems);
     int n = 0;
