@@ -79,22 +79,16 @@ static bool same_version(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* `bytes` has room for one byte more than the file had when it was opened, so that a file that grew
- * shows itself. */
-static enum dt_status read_unchanged(int fd, const char *path, const struct stat *before,
-                                     uint8_t *bytes)
+enum dt_status dt_file_check_unchanged(int fd, const char *path, const struct stat *before)
 {
-    size_t n_read = 0;
     struct stat after;
-    DT_TRY(dt_file_read_piece(fd, path, bytes, (size_t)before->st_size + 1, &n_read));
     if (dt_file_calls.fstat(fd, &after) != 0) {
         return dt_error_errno(DT_IO, "%s", path);
     }
-    if (n_read != (size_t)before->st_size || !same_version(before, &after)) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: changed while it was read (wait until its writer is done)", path);
-    }
-    return DT_OK;
+    return same_version(before, &after)
+               ? DT_OK
+               : dt_error(DT_BAD_DATA,
+                          "%s: changed while it was read (wait until its writer is done)", path);
 }
 
 enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *n_bytes)
@@ -113,29 +107,17 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
         status =
             dt_error(DT_NO_MEMORY, "%s: no memory for %lld bytes", path, (long long)info.st_size);
     } else {
-        status = read_unchanged(fd, path, &info, content);
+        status = dt_file_read_piece(fd, path, content, (size_t)info.st_size + 1, n_bytes);
+        status = status == DT_OK ? dt_file_check_unchanged(fd, path, &info) : status;
     }
     dt_file_calls.close(fd);
     if (status != DT_OK || content == NULL) {
         free(content);
         return status;
     }
-    content[info.st_size] = '\0';
+    content[*n_bytes] = '\0';
     *bytes = content;
-    *n_bytes = (size_t)info.st_size;
     return DT_OK;
-}
-
-enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read,
-                                 size_t *n_total)
-{
-    int fd = -1;
-    struct stat info = {0};
-    DT_TRY(dt_file_open(path, &fd, &info));
-    const enum dt_status status = dt_file_read_piece(fd, path, bytes, n_wanted, n_read);
-    dt_file_calls.close(fd);
-    *n_total = (size_t)info.st_size;
-    return status;
 }
 
 enum dt_status dt_file_exists(const char *path, bool *exists)

@@ -21,11 +21,6 @@
  * it was read. DT_IO: a read error. DT_NO_MEMORY. */
 enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *n_bytes);
 
-/* The first n_wanted bytes, or all of a shorter file, and the size of the whole. Errors as above,
- * but any size will do. */
-enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read,
-                                 size_t *n_total);
-
 /* Whether something has this name, whatever it is. DT_NO_PERMISSION when a folder on the way cannot
  * be searched. */
 enum dt_status dt_file_exists(const char *path, bool *exists);
@@ -35,6 +30,8 @@ enum dt_status dt_file_exists(const char *path, bool *exists);
 enum dt_status dt_file_open(const char *path, int *fd, struct stat *info);
 enum dt_status dt_file_read_piece(int fd, const char *path, uint8_t *bytes, size_t n_wanted,
                                   size_t *n_read);
+/* Whether an open file is as it was when `before` was noted. DT_BAD_DATA, DT_IO. */
+enum dt_status dt_file_check_unchanged(int fd, const char *path, const struct stat *before);
 
 /* The system calls of base/, for reading and writing files, with their usual meaning. Only tests
  * replace them. */

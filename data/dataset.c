@@ -7,7 +7,6 @@
 #include <zlib.h>
 
 #include "base/memory.h"
-#include "data/idx.h"
 
 static const char *split_name(enum dt_split split)
 {
@@ -83,7 +82,7 @@ static enum dt_status check_image_shape(const struct dt_data_spec *spec, enum dt
 
 static struct dt_idx_reader reader_of(const struct dt_data_spec *spec)
 {
-    return (struct dt_idx_reader){.packing = spec->packing, .alive = &spec->alive};
+    return (struct dt_idx_reader){.refuse = spec->refuse, .alive = &spec->alive};
 }
 
 /* From the headers of both files. */

@@ -2,10 +2,8 @@
 #ifndef DT_DATA_DATASET_H
 #define DT_DATA_DATASET_H
 
-#include "base/clock.h"
 #include "base/file_read.h"
-#include "base/samples.h"
-#include "base/status.h"
+#include "data/idx.h"
 #include "data/shard.h"
 
 /* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz
@@ -24,11 +22,11 @@ enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST };
 
 struct dt_data_spec {
     enum dt_data_format format;
-    char dir[DT_PATH_SIZE];           /* idx */
-    size_t n_train, n_test;           /* generated: how many; idx: at most so many, 0 = all */
-    double slope, intercept, noise;   /* linear; noise also of synthetic */
-    uint64_t seed;                    /* generated */
-    const struct dt_packing *packing; /* idx (data/idx.h); NULL: raw files alone */
+    char dir[DT_PATH_SIZE];         /* idx */
+    size_t n_train, n_test;         /* generated: how many; idx: at most so many, 0 = all */
+    double slope, intercept, noise; /* linear; noise also of synthetic */
+    uint64_t seed;                  /* generated */
+    dt_idx_refuse_fn refuse;        /* idx (data/idx.h); may be NULL */
     /* The model's expectation; a file that differs is DT_BAD_DATA, naming both. */
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */

@@ -3,12 +3,11 @@
  * and its share of the samples; gradients are added along a ring. docs/reading.md lists every file
  * that this program is made of, in reading order.
  *
- *   gunzip -r data/mnist
  *   mpirun -np 4 build/release/evening --data data/mnist
  *
  * usage: evening [--data DIR | --images N] [--weights FILE]
- * DIR has raw IDX files. Without --data it generates N images. FILE gets the weights as floats, in
- * PyTorch's order. */
+ * DIR has IDX files, raw or gzip. Without --data it generates N images. FILE gets the weights as
+ * floats, in PyTorch's order. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

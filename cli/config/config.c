@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "cli/config/read.h"
 #include "cli/suggest.h"
-#include "data/gzip.h"
+#include "data/idx.h"
 #include "dist/strategy/strategies.h"
 #include "model/block.h"
 
@@ -59,7 +59,7 @@ static void resolve(struct dt_config *c)
         c->data.n_test = c->data.n_test == 0 ? GENERATED_TEST : c->data.n_test;
     }
     c->data.shape = c->model.input;
-    c->data.packing = &dt_gzip;
+    c->data.refuse = dt_idx_refuse;
     c->dist.rows = &dt_all_rows;
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }

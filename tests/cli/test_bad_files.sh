@@ -35,7 +35,7 @@ data test-size 65 't10k-images-idx3-ubyte: test images are 1x10x10, the model is
 data fifo 66 'train-images-idx3-ubyte: not a regular file'
 ranks=0 data socket 66 'train-images-idx3-ubyte'
 data gz-short 65 'train-images-idx3-ubyte.gz: unexpected end of file'
-data gz-garbage 65 'train-images-idx3-ubyte.gz: extra data after the first member'
+data gz-garbage 65 'train-images-idx3-ubyte.gz: extra data after the end of the gzip data'
 data gz-not 65 'train-images-idx3-ubyte.gz: not an IDX3 ubyte file'
 data gz-bomb 65 'train-images-idx3-ubyte.gz: expands past the 2064 bytes its header declares'
 

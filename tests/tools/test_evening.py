@@ -2,7 +2,6 @@
 same bits as dtrain with the same configuration.
 
 usage: test_evening.py SOURCE_DIR BINARY_DIR MPIRUN NM"""
-import gzip
 import json
 import os
 import re
@@ -123,20 +122,10 @@ def check_bits(binary, mpirun, n_ranks, folder):
     return wrong + ([] if ours == theirs else [f"{n_ranks} ranks: the weights of evening and dtrain differ"])
 
 
-def check_gzip(binary, folder):
-    """It reads raw files alone, and says how to get them."""
-    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
-        with gzip.open(os.path.join(folder, name + ".gz"), "wb") as file:
-            file.write(bytes(16))
-    told = subprocess.run([os.path.join(binary, "evening"), "--data", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    return [] if "it is gzip (gunzip it)" in told.stderr else [f"of gzip files: {told.stderr}"]
-
-
 def main():
     root, binary, mpirun, nm = sys.argv[1:]
     wrong = check_reading(root, binary, nm)
     with tempfile.TemporaryDirectory() as folder:
-        wrong += check_gzip(binary, folder)
         for n_ranks in (1, 2, 3):
             wrong += check_bits(binary, mpirun, n_ranks, os.path.join(folder, str(n_ranks)))
     print("\n".join(wrong) or "evening and dtrain train to the same bits on 1, 2 and 3 ranks")

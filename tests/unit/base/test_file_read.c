@@ -113,20 +113,6 @@ static void test_changing_file(void)
     no_fault();
 }
 
-static void test_reading_the_head(void)
-{
-    uint8_t bytes[4];
-    size_t n_read, n_total;
-    put("file", "123456");
-    CHECK_INT(dt_file_read_head(path_of("file"), sizeof bytes, bytes, &n_read, &n_total), DT_OK);
-    CHECK_INT(n_read, 4);
-    CHECK_INT(n_total, 6);
-    CHECK_INT(memcmp(bytes, "1234", 4), 0);
-    put("file", "12");
-    CHECK_INT(dt_file_read_head(path_of("file"), sizeof bytes, bytes, &n_read, &n_total), DT_OK);
-    CHECK_INT(n_read, 2);
-}
-
 int main(void)
 {
     CHECK(mkdtemp(folder) != NULL);
@@ -135,7 +121,6 @@ int main(void)
     test_reading_in_pieces();
     test_every_read_call_failing();
     test_changing_file();
-    test_reading_the_head();
     unlink(path_of("file"));
     CHECK_INT(rmdir(folder), 0);
     return 0;

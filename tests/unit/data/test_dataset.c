@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "data/border.h"
 #include "data/dataset.h"
-#include "data/gzip.h"
 #include "tests/lib/check.h"
 
 #include <stdlib.h>
@@ -77,7 +76,7 @@ static void write_files(bool gzip)
 static struct dt_data_spec idx_spec(void)
 {
     struct dt_data_spec spec = {
-        .format = DT_DATA_IDX, .packing = &dt_gzip, .shape = {1, 4, 3}, .n_classes = 5};
+        .format = DT_DATA_IDX, .refuse = dt_idx_refuse, .shape = {1, 4, 3}, .n_classes = 5};
     snprintf(spec.dir, sizeof spec.dir, "%s", folder);
     return spec;
 }

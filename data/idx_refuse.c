@@ -1,0 +1,75 @@
+/* What a file that is no IDX file is instead. */
+#include <string.h>
+#include <strings.h>
+
+#include "data/idx.h"
+
+static const char *guess(const uint8_t *bytes, size_t n_bytes)
+{
+    static const struct {
+        const char *start, *text;
+    } known[] = {
+        {"\x89PNG", "; looks like a PNG image"},
+        {"\xff\xd8\xff", "; looks like a JPEG image"},
+        {"PK\x03\x04", "; looks like a zip archive"},
+        {"\xfd"
+         "7zX",
+         "; looks like xz"},
+        {"BZh", "; looks like bzip2"},
+        {"\x28\xb5\x2f\xfd", "; looks like zstd"},
+        {"\x93NUMPY", "; looks like a NumPy file"},
+        {"<!doc", "; looks like HTML"},
+        {"<html", "; looks like HTML"},
+        {"<head", "; looks like HTML"},
+        {"<?xml", "; looks like HTML"},
+    };
+    size_t blank = 0;
+    while (blank < n_bytes && strchr(" \t\r\n", bytes[blank]) != NULL && bytes[blank] != '\0') {
+        blank++;
+    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const size_t length = strlen(known[i].start);
+        if (n_bytes - blank >= length &&
+            strncasecmp((const char *)bytes + blank, known[i].start, length) == 0) {
+            return known[i].text;
+        }
+    }
+    return "";
+}
+
+static const char *kind_name(int n_dims)
+{
+    return n_dims == 1 ? "labels" : "images";
+}
+
+enum dt_status dt_idx_refuse(const char *path, const uint8_t *head, size_t n_head,
+                             int n_dims_wanted)
+{
+    static const char *const types[] = {"signed byte", "?", "short", "int", "float", "double"};
+    const char *wanted = kind_name(n_dims_wanted);
+    const unsigned magic = (unsigned)head[0] << 24 | (unsigned)head[1] << 16 |
+                           (unsigned)head[2] << 8 | (unsigned)head[3];
+    const int n_dims = head[3], type = head[2];
+    if (head[0] != 0 || head[1] != 0) {
+        const bool swapped = head[1] == DT_IDX_U8 && head[2] == 0 && head[3] == 0;
+        return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file, raw or gzip (magic 0x%08x%s)%s",
+                        path, n_dims_wanted, magic,
+                        swapped ? "; little-endian, IDX is big-endian" : guess(head, n_head),
+                        head[0] == '<' ? " (a download that failed? fetch it again)" : "");
+    }
+    if (type != DT_IDX_U8) {
+        const bool known = type >= 0x09 && type <= 0x0e && type != 0x0a;
+        return dt_error(DT_BAD_DATA,
+                        "%s: element type 0x%02x (%s) is not supported, expected 0x08 (convert it "
+                        "to unsigned bytes)",
+                        path, (unsigned)type, known ? types[type - 0x09] : "unknown");
+    }
+    if (n_dims == 1 || n_dims == 3 || n_dims == 4) {
+        return dt_error(
+            DT_BAD_DATA,
+            "%s: holds %s (magic 0x%08x), but %s are expected here (are the files swapped?)", path,
+            kind_name(n_dims), magic, wanted);
+    }
+    return dt_error(DT_BAD_DATA, "%s: %d dimensions, but %s have %s", path, n_dims, wanted,
+                    n_dims_wanted == 1 ? "1" : "3 (N H W) or 4 (N C H W)");
+}
