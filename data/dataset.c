@@ -254,21 +254,6 @@ static void describe(const struct dt_data_spec *spec, struct dt_owned owned,
     }
 }
 
-enum dt_status dt_dataset_check_labels(const struct dt_data_spec *spec, enum dt_split split)
-{
-    struct idx_paths paths;
-    struct dt_dataset none = {0};
-    size_t n_total = 0;
-    if (spec->format != DT_DATA_IDX) {
-        return DT_OK;
-    }
-    DT_TRY(count_idx(spec, split, &paths, &n_total));
-    const enum dt_status status =
-        load_labels(spec, paths.labels, n_total, (struct dt_owned){.n = 0, .stride = 1}, &none);
-    dt_dataset_close(&none);
-    return status;
-}
-
 enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split,
                                struct dt_owned owned, struct dt_dataset *out)
 {

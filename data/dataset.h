@@ -49,11 +49,9 @@ struct dt_dataset {
 enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split,
                                 size_t *n_total);
 
-/* Whether the model has a class for every label of a split. DT_BAD_DATA. */
-enum dt_status dt_dataset_check_labels(const struct dt_data_spec *spec, enum dt_split split);
-
 /* Loads the rows `owned` of a split, as dt_shard_owned says for dt_dataset_count samples. All
- * labels are checked, whoever owns them. A failed open owes nothing. */
+ * labels are checked, whoever owns them. A failed open owes nothing. Without rows it checks the
+ * files alone. */
 enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split,
                                struct dt_owned owned, struct dt_dataset *out);
 void dt_dataset_close(struct dt_dataset *dataset);

@@ -75,8 +75,8 @@ static size_t data_bytes(const struct plan *p, size_t n)
                 (data->n_classes > 0 ? sizeof(uint16_t) : (size_t)data->n_targets * sizeof(float)));
 }
 
-/* What the cuda backend allocates; what its libraries take, cuDNN to work in and CUDA itself, only
- * they know. */
+/* Bytes that the cuda backend allocates, without the memory of CUDA itself and cuDNN's workspaces,
+ * which only they know. */
 static size_t gpu_bytes(const struct plan *p, int capacity)
 {
     size_t kept = 0;
@@ -261,12 +261,21 @@ static void print_averaging(const struct plan *p)
     }
 }
 
+static enum dt_status check_files(const struct dt_data_spec *data, enum dt_split split)
+{
+    const struct dt_owned no_rows = {.first = UINT32_MAX, .stride = 1};
+    struct dt_dataset none;
+    DT_TRY(dt_dataset_open(data, split, no_rows, &none));
+    dt_dataset_close(&none);
+    return DT_OK;
+}
+
 static enum dt_status count_samples(struct plan *p)
 {
     DT_TRY(dt_trainer_shard(&p->config, 0, p->roles.n_workers, &p->shard));
     DT_TRY(dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test));
-    DT_TRY(dt_dataset_check_labels(&p->config.data, DT_SPLIT_TRAIN));
-    return dt_dataset_check_labels(&p->config.data, DT_SPLIT_TEST);
+    DT_TRY(check_files(&p->config.data, DT_SPLIT_TRAIN));
+    return check_files(&p->config.data, DT_SPLIT_TEST);
 }
 
 static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct plan *p)

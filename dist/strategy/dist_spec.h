@@ -10,7 +10,7 @@
     X(DT_STRATEGY_PARAMETER_SERVER, "parameter_server") \
     X(DT_STRATEGY_CENTRAL, "central")                   \
     X(DT_STRATEGY_PIPELINE, "pipeline")
-enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) };
+enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) DT_N_STRATEGY_TYPES };
 
 /* Their rows (strategies.h). */
 extern const struct dt_strategy_row dt_pipeline_strategy, dt_alone_strategy,

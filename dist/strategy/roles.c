@@ -1,5 +1,7 @@
 #include "dist/strategy/roles.h"
 
+#include <string.h>
+
 #include "dist/strategy/strategies.h"
 
 enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
@@ -22,4 +24,13 @@ enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size
                       ? rank - out->first_server
                       : -1;
     return DT_OK;
+}
+
+enum dt_strategy_type dt_strategy_named(const char *name)
+{
+    int i = DT_N_STRATEGY_TYPES - 1;
+    while (i > 0 && strcmp(dt_strategy_names[i], name) != 0) {
+        i--;
+    }
+    return (enum dt_strategy_type)i;
 }

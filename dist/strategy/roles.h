@@ -25,4 +25,7 @@ struct dt_roles {
 enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
                              struct dt_roles *out);
 
+/* The strategy of this name; the first, if there is none. */
+enum dt_strategy_type dt_strategy_named(const char *name);
+
 #endif

@@ -1,20 +1,9 @@
 #include "dist/strategy/strategies.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define NAME(constant, name) name,
 const char *const dt_strategy_names[] = {DT_STRATEGY_LIST(NAME)};
-enum { N_NAMES = sizeof dt_strategy_names / sizeof dt_strategy_names[0] };
-
-enum dt_strategy_type dt_strategy_named(const char *name)
-{
-    int i = 0;
-    while (i < N_NAMES && strcmp(dt_strategy_names[i], name) != 0) {
-        i++;
-    }
-    return i < N_NAMES ? (enum dt_strategy_type)i : 0;
-}
 
 const struct dt_strategy_row *dt_strategy_row_of(const struct dt_dist_spec *dist)
 {

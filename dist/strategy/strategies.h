@@ -55,9 +55,6 @@ struct dt_dist_rows {
 
 extern const struct dt_dist_rows dt_all_rows;
 
-/* The strategy of this name; the first, if there is none. */
-enum dt_strategy_type dt_strategy_named(const char *name);
-
 /* The first of the program's rows that serves; NULL: none does. */
 const struct dt_strategy_row *dt_strategy_row_of(const struct dt_dist_spec *dist);
 
