@@ -70,7 +70,7 @@ struct dt_draw {
         id_stride; /* row i is sample first_id + i * id_stride of the whole data set */
 };
 
-/* Of sample i < n of the batch. */
+/* The row of sample i < n of the batch. */
 static inline DT_HOST_DEVICE uint32_t dt_draw_row(const struct dt_draw *draw, uint32_t i)
 {
     return draw->shuffle ? dt_permutation_at(&draw->order, draw->begin + i) : draw->begin + i;

@@ -120,9 +120,10 @@ void dt_args_help(FILE *out, const struct dt_program *program, const char *about
  * begin at `column`, and the last one is ended. Backticks are left out. */
 void dt_help_wrap(FILE *out, int column, const char *text);
 
-/* What the TAB key offers: `dtrain __complete WORDS...`, which the stubs in packaging/completions
- * ask. `words`: what is typed behind the program's name; the last one is under the cursor, and may
- * be empty. Prints what it may become, a line each, with a tab and its meaning; or ":file" or
+/* Completions for the TAB key: `dtrain __complete WORDS...`, which the stubs in
+ * packaging/completions ask. `words`: those typed behind the program's name; the last one is under
+ * the cursor, and may be empty. Prints what it may become, a line each, with a tab and its meaning;
+ * or ":file" or
  * ":folder" alone, where the shell knows the names. */
 void dt_complete(FILE *out, const struct dt_program *program, int n_words, char *const *words);
 

@@ -41,8 +41,8 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
     return command->together(world, args);
 }
 
-/* Of several copies under a launcher only the first prints. That is all it decides: ranks that work
- * together come from MPI. */
+/* Under a launcher only the first copy prints. This decides nothing else: the ranks of a training
+ * come from MPI. */
 static bool is_first_copy(void)
 {
     const char *rank = getenv("PMI_RANK");

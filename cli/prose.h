@@ -29,7 +29,7 @@
     X("checkpoints/*.safetensors", "weights under PyTorch's names, optimizer state and counters; " \
                                    "best.safetensors of `checkpoint.best`")
 
-/* Of the manual page. X(what for, commands) */
+/* Examples in the manual page. X(purpose, commands) */
 #define DT_EXAMPLE_LIST(X)                                                                       \
     X("Train on four ranks, and go on later where it was stopped:",                              \
       "mpirun -np 4 dtrain --config configs/mnist.json --run runs/first\n"                       \

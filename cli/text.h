@@ -11,8 +11,8 @@
 const char *dt_unit_name(const struct dt_config *config);
 /* "0.1234"; what is huge in few digits. */
 const char *dt_loss_text(double loss, char *text, size_t size);
-/* Of a metric that has a best: "test loss 0.0312 at epoch 7"; and "test loss has not improved for 3
- * epochs; best 0.0312 at epoch 7".
+/* Texts of a metric that has a best: "test loss 0.0312 at epoch 7"; and "test loss has not improved
+ * for 3 epochs; best 0.0312 at epoch 7".
  */
 const char *dt_best_text(const struct dt_monitored *best, char *text, size_t size);
 const char *dt_stopping_text(const struct dt_monitored *stopping, char *text, size_t size);

@@ -6,10 +6,10 @@
 
 #include "base/samples.h"
 
-/* Of pixels (C, H, W): the mean over the outermost rows and columns is above mid-grey. */
+/* Whether the mean of an image (C, H, W) over its outermost rows and columns is above mid-grey. */
 bool dt_border_is_bright(struct dt_shape shape, const uint8_t *pixels);
 
-/* How many of these samples, which must have pixels, are so. */
+/* The number of such images among the samples, which must have pixels. */
 size_t dt_border_count_bright(const struct dt_samples *samples);
 
 enum dt_ground { DT_GROUND_UNKNOWN, DT_GROUND_MIXED, DT_GROUND_DARK, DT_GROUND_BRIGHT };

@@ -1,4 +1,4 @@
-/* What a file that is no IDX file is instead. */
+/* Recognizes other files by their first bytes, for the error of a file that is no IDX file. */
 #include <string.h>
 #include <strings.h>
 

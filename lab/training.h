@@ -1,5 +1,5 @@
-/* What lessons train: a small network on the CPU backend, with a strategy, whose gradients and
- * weights the lesson reads; and softmax regression on generated images (data format "synthetic"),
+/* Small networks for lessons: on the CPU backend, with a strategy, whose gradients and weights the
+ * lesson reads; and softmax regression on generated images (data format "synthetic"),
  * several ranks in one process. Such a rank corresponds to the trainer's micro-batch: its batch's
  * gradients are added to the others'. */
 #ifndef DT_LAB_TRAINING_H

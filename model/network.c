@@ -77,8 +77,8 @@ static enum dt_status open_outputs(struct dt_network *net)
     return DT_OK;
 }
 
-/* Of two neighbouring blocks one gradient is read and one written: two arrays take turns, of the
- * whole batch and of a chunk. */
+/* A block reads the gradient of its output and writes that of its input: two arrays take turns, for
+ * the whole batch and for a chunk. */
 static enum dt_status open_deltas(struct dt_network *net)
 {
     const size_t n_samples[] = {(size_t)net->capacity, (size_t)net->plan.chunk};

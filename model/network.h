@@ -11,7 +11,7 @@ struct dt_network_memory {
     float *params, *grads;
 };
 
-/* Of each sample of the batch, or of one chunk at a time: then the step is 0. */
+/* Floats of each sample of the batch, or of one chunk at a time: then the step is 0. */
 struct dt_network_floats {
     float *floats; /* device */
     size_t step;   /* floats from a sample to the next */

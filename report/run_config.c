@@ -221,7 +221,7 @@ static size_t common_folders(const struct dt_record *records, int n)
     return common;
 }
 
-/* Of a long path the end. */
+/* A long path is cut at its beginning. */
 void dt_run_name(const struct dt_record *records, int n, int i, char out[DT_RUN_NAME_SIZE])
 {
     const char *path = records[i].path + common_folders(records, n);

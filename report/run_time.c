@@ -11,7 +11,7 @@
 #define MAX_BARS 64
 #define MAX_ROWS 1024 /* of the table of numbers */
 
-/* Of a rank, milliseconds of a step. */
+/* A rank's milliseconds of a step. */
 struct rank_times {
     int rank;
     double ms[DT_N_PHASES];

@@ -38,8 +38,8 @@ enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained
                                  int n_threads, int capacity, struct dt_inference *out);
 void dt_inference_close(struct dt_inference *inference);
 
-/* Of the commands that use a network. DT_USAGE: a checkpoint carries its configuration, weights
- * alone need one. */
+/* Checks the options of the commands that use a network. DT_USAGE: a checkpoint carries its
+ * configuration, weights alone need one. */
 enum dt_status dt_trained_check(const struct dt_args *args);
 
 /* The rows of their options that all of these commands take. */
@@ -51,7 +51,8 @@ enum dt_status dt_trained_check(const struct dt_args *args);
     [DT_OPTION_WEIGHTS] = {                                                                  \
         DT_TAKEN, "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"}
 
-/* What they name; `config` has room for that of bare weights. Every rank calls it; agreed. */
+/* Finds the weights that the options name; `config` has room for that of bare weights. Every rank
+ * calls it; agreed. */
 enum dt_status dt_trained_find(struct dt_world *world, const struct dt_args *args,
                                struct dt_config *config, struct dt_trained *out);
 

@@ -204,7 +204,7 @@ static void add_tensors(struct builder *b)
     }
 }
 
-/* Of n dimensions behind the batch's, which is free. */
+/* Describes a tensor of n dimensions behind the batch's, which is free. */
 static void set_value(struct value *v, char *name, int n, const int *dims)
 {
     v->proto = (Onnx__ValueInfoProto)ONNX__VALUE_INFO_PROTO__INIT;

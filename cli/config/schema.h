@@ -306,7 +306,7 @@ static inline const void *dt_key_field(const struct dt_key *key, const void *bas
     return (const unsigned char *)base + key->offset;
 }
 
-/* Of INT, AUTO and ENUM. */
+/* The value of a key of kind INT, AUTO or ENUM. */
 int64_t dt_key_int(const struct dt_key *key, const void *base);
 void dt_key_store_int(const struct dt_key *key, void *base, int64_t value);
 

@@ -1,5 +1,5 @@
-/* What people read of a run (a row of cli/sinks/sinks.h): banner, roster, progress, epochs, where
- * the time went, the result. Log on stderr, result on stdout. */
+/* The text of a run for people (a row of cli/sinks/sinks.h): banner, roster, progress, epochs,
+ * where the time went, the result. Log on stderr, result on stdout. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ static void print_schedule(const struct dt_config *c, const struct dt_run_event 
     }
 }
 
-/* Of "auto": why not the GPU. Of a GPU: whether it takes steps on its own. */
+/* For "auto": why it is not the GPU. For a GPU: whether it takes steps on its own. */
 static void print_device(const struct dt_config *c, const struct dt_run_event *run)
 {
     if (c->device == DT_DEVICE_AUTO && !run->gpu) {
@@ -233,7 +233,7 @@ static void print_stop(const struct dt_folder_event *folder, const struct dt_sto
     dt_text_print(stderr, "go on with the same command and --run %s --resume", folder->dir->path);
 }
 
-/* Of all ranks; returns the sum of all phases. */
+/* Adds the phases over all ranks, and returns the sum of all of them. */
 static double add_times(const struct dt_end_event *end, int world_size, struct dt_phase_times *out)
 {
     double total = 0;

@@ -41,7 +41,7 @@ uint32_t dt_crc32c(const void *bytes, size_t n)
 
 /* ---- names */
 
-/* Of the earlier starts. `folder` stays open. */
+/* Finds the newest event file of the earlier starts. `folder` stays open. */
 static enum dt_status find_newest(int folder, const char *path, long long *newest)
 {
     const int copy = dup(folder);

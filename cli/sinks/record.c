@@ -341,7 +341,7 @@ struct dt_record_result dt_record_result(const struct dt_record *r)
     return out;
 }
 
-/* Of epochs that are recorded when they end. */
+/* The epoch that the run has come to; epochs are recorded when they end. */
 static double epoch_of(const struct dt_record *r)
 {
     const double told = dt_record_last(&r->epochs, DT_EPOCH_EPOCH), last = (double)r->config.epochs;

@@ -55,12 +55,12 @@ void dt_record_close(struct dt_record *record); /* a zeroed one is fine */
  * be read, which is no error. DT_NO_MEMORY. */
 enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out);
 
-/* Of a table's row. */
+/* A number of a table. */
 static inline double dt_record_cell(const struct dt_record_table *table, size_t row, int column)
 {
     return table->cells[row * table->n_columns + (size_t)column];
 }
-/* Of the last row in which it is known; NaN: none. */
+/* The column's number in the last row that has one; NaN: none has. */
 double dt_record_last(const struct dt_record_table *table, int column);
 
 /* Members of start, last_epoch or summary: NaN and "" where there is no such number or text.

@@ -40,8 +40,8 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-/* What of the columns between host and data fits: all, or only the device; a host that is still too
- * wide is cut. */
+/* Chooses the columns between host and data: all, or only the device where there is no room for
+ * all; a host that is still too wide is cut. */
 static struct columns plan_columns(const struct dt_folder_event *folder,
                                    const struct dt_run_event *run, int width)
 {

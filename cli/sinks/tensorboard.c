@@ -105,7 +105,7 @@ static void put_scalars(struct dt_sinks *sinks, const struct dt_fields *fields,
 
 /* ---- histograms */
 
-/* Of those numbers that are finite. */
+/* Range and sums of the finite ones of some numbers. */
 struct range {
     float min, max;
     size_t n;
@@ -140,7 +140,7 @@ static void count(const float *numbers, size_t n, const struct range *r, uint32_
     }
 }
 
-/* Of each number times `scale`. The buckets' memory is there already. */
+/* A histogram of each number times `scale`. The buckets' memory is there already. */
 static void fill_histogram(const float *numbers, size_t n, double scale,
                            Tensorboard__HistogramProto *out)
 {

@@ -1,4 +1,4 @@
-/* What the checks share: texts of rows, blame, memory and exchanges. */
+/* Parts of several checks: texts of rows, blame, memory and exchanges. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -131,7 +131,7 @@ static int last_of_host(const struct dt_comm *comm)
     return last;
 }
 
-/* Of a world with more than one rank. */
+/* Freezes a rank in a world of more than one. */
 static enum dt_status try_freeze(struct dt_acceptance *a, struct witness *out)
 {
     struct dt_comm *comm = a->world->comm;

@@ -145,7 +145,7 @@ struct dt_accept_network {
     uint32_t *order;
 };
 
-/* Of a zeroed network with an open backend; close it also after an error. */
+/* Opens the rest of a zeroed network with an open backend; close it also after an error. */
 enum dt_status dt_accept_network_open(struct dt_accept_network *n, const struct dt_model_spec *spec,
                                       int n_rows);
 void dt_accept_network_close(struct dt_accept_network *n);

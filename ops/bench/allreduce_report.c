@@ -80,7 +80,7 @@ static bool is_in(const struct dt_sum_group *group, int type)
     return group->rows[type].n_points > 0 && dt_allreduce_is_for_gpus(type) == group->on_gpus;
 }
 
-/* Of size i. */
+/* The fastest type for size i. */
 static int fastest_of(const struct dt_sum_group *group, int i)
 {
     int fastest = -1;

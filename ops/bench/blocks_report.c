@@ -170,7 +170,7 @@ static void print_passes(const struct dt_trainer *t, const struct summary *s, bo
     }
 }
 
-/* Of the block's operations; 0 where the device has none to tell of. */
+/* The engines of the block's operations, and their number; 0 where the device names none. */
 static int engines_of(const struct dt_trainer *t, int block,
                       struct dt_device_engine out[DT_DEVICE_MAX_ENGINES])
 {

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Of the picture, and of the plot in it. */
+/* Size of the picture, and place of the plot in it. */
 #define DT_CHART_WIDTH 440
 #define DT_CHART_HEIGHT 320
 #define DT_CHART_LEFT 62

@@ -25,7 +25,7 @@ struct range {
     double least, median, most;
 };
 
-/* Of row i, or with -1 of all. */
+/* The range of row i, or with -1 of all rows. */
 static struct range range_of(const struct dt_heat_map *m, int i)
 {
     struct range range = {NAN, NAN, NAN};

@@ -124,8 +124,8 @@ static void read_owner(int fd, char *text, size_t size)
     text[strcspn(text, "\n")] = '\0';
 }
 
-/* Those who only ask whether somebody trains here (cli/sinks/record.c) share the lock for a moment,
- * and are waited for. */
+/* A report that only asks whether a run trains here (cli/sinks/record.c) shares the lock for a
+ * moment: wait for it. */
 static bool lock(int fd)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {

@@ -25,7 +25,7 @@ struct dt_timeline_span {
 #define DT_TIMELINE_MAX_SPANS (1 << 18)
 #define DT_TIMELINE_MAX_RANK_SPANS (1 << 16)
 
-/* Of one rank. */
+/* One rank's spans and clock. */
 struct dt_timeline_rank {
     struct dt_clock_offset clock;
     uint64_t n_lost; /* spans for which there was no room: the last ones */
