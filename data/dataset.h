@@ -2,8 +2,8 @@
 #ifndef DT_DATA_DATASET_H
 #define DT_DATA_DATASET_H
 
+#include "base/clock.h"
 #include "base/file_read.h"
-#include "data/idx.h"
 #include "data/shard.h"
 
 /* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz
@@ -20,13 +20,31 @@ enum dt_data_format { DT_DATA_FORMAT_LIST(DT_DATA_ENUM) };
 
 enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST };
 
+struct dt_data_spec;
+struct dt_dataset;
+
+/* A format. All slots are mandatory. */
+struct dt_data_row {
+    /* Whether it goes with the model: shape, n_classes, n_targets. DT_CONFIG. */
+    enum dt_status (*check)(const struct dt_data_spec *spec);
+    enum dt_status (*count)(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total);
+    /* Sets items, answers, crc and n_total of a zeroed data set, and values and targets where these
+     * are no pixels and labels. The caller closes it, also after a failure. */
+    enum dt_status (*load)(const struct dt_data_spec *spec, enum dt_split split,
+                           struct dt_owned owned, struct dt_dataset *out);
+};
+extern const struct dt_data_row dt_idx_data, dt_synthetic_data, dt_linear_data;
+
 struct dt_data_spec {
-    enum dt_data_format format;
+    const struct dt_data_row *row;
+    enum dt_data_format format;     /* of a configuration: the row's name */
     char dir[DT_PATH_SIZE];         /* idx */
     size_t n_train, n_test;         /* generated: how many; idx: at most so many, 0 = all */
     double slope, intercept, noise; /* linear; noise also of synthetic */
     uint64_t seed;                  /* generated */
-    dt_idx_refuse_fn refuse;        /* idx (data/idx.h); may be NULL */
+    /* idx: of struct dt_idx_reader (data/idx.h). */
+    enum dt_status (*refuse)(const char *path, const uint8_t *head, size_t n_head,
+                             int n_dims_wanted);
     /* The model's expectation; a file that differs is DT_BAD_DATA, naming both. */
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */
@@ -61,14 +79,22 @@ void dt_dataset_close(struct dt_dataset *dataset);
 enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images,
                                     char path[DT_PATH_SIZE]);
 
-/* ---- generated data sets, data/synthetic.c */
+/* ---- for formats */
 
-/* pixels (owned.n, C, H, W), labels (owned.n); spec->n_classes >= 2. */
-void dt_synthetic_images(const struct dt_data_spec *spec, enum dt_split split,
-                         struct dt_owned owned, uint8_t *pixels, uint16_t *labels);
+/* n_train or n_test. */
+size_t dt_dataset_limit(const struct dt_data_spec *spec, enum dt_split split);
 
-/* x uniform in [-1, 1), y = slope * x + intercept + noise; both (owned.n). */
-void dt_synthetic_line(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned,
-                       float *x, float *y);
+/* A check: the model needs classes. */
+enum dt_status dt_dataset_check_labelled(const struct dt_data_spec *spec);
+
+/* A count of generated samples, and their memory, size and crc (data/synthetic.c). */
+enum dt_status dt_generated_count(const struct dt_data_spec *spec, enum dt_split split,
+                                  size_t *n_total);
+enum dt_status dt_generated_open(const struct dt_data_spec *spec, enum dt_split split,
+                                 struct dt_owned owned, size_t n_item_bytes, size_t n_answer_bytes,
+                                 enum dt_data_format format, struct dt_dataset *out);
+
+/* About standard normal, and exact: the sum of a random word's four bytes. */
+float dt_generated_normal(uint32_t word);
 
 #endif

@@ -23,16 +23,16 @@ struct dt_idx {
     uint8_t *data;       /* (n_rows, dims[1..]); freed by dt_idx_close */
 };
 
-/* The error of a file that does not begin as it should; `head`: its first bytes, at least 4. */
-typedef enum dt_status (*dt_idx_refuse_fn)(const char *path, const uint8_t *head, size_t n_head,
-                                           int n_dims_wanted);
-/* One that tells what the file is instead (data/idx_refuse.c). */
+/* The error of a file that does not begin as it should, which names what it is instead
+ * (data/idx_refuse.c). `head`: its first bytes, at least 4. */
 enum dt_status dt_idx_refuse(const char *path, const uint8_t *head, size_t n_head,
                              int n_dims_wanted);
 
 struct dt_idx_reader {
     const struct dt_alive *alive; /* shown between pieces */
-    dt_idx_refuse_fn refuse;      /* NULL: a plain error */
+    /* dt_idx_refuse; NULL: a plain error. */
+    enum dt_status (*refuse)(const char *path, const uint8_t *head, size_t n_head,
+                             int n_dims_wanted);
 };
 
 /* Reads `path`, keeping the rows first, first + stride, ... only; a row limit > 0 pretends the file

@@ -8,9 +8,13 @@
  * hard: one pass over 2000 images of 28 x 28 with noise 0.5 takes softmax regression to 98 or 99 %.
  * Training and test samples differ, the patterns do not. Noise is a sum of four uniform numbers,
  * which is normal enough, and exact in integers: the same on every machine. */
-#include "data/dataset.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <zlib.h>
 
+#include "base/memory.h"
 #include "base/rng.h"
+#include "data/dataset.h"
 
 #define STREAM_PATTERNS 0u
 #define STREAM_SAMPLES 1u /* + split */
@@ -18,12 +22,16 @@
 #define CELL 4u           /* pixels */
 #define MOST_OTHER 0.7f   /* of the class's own contrast */
 
-/* About standard normal, from the four bytes of a word: their sum has mean 510 and variance 4
- * (256^2 - 1) / 12. */
-static float normal_of_word(uint32_t word)
+/* The sum of the four bytes has mean 510 and variance 4 (256^2 - 1) / 12. */
+float dt_generated_normal(uint32_t word)
 {
     const uint32_t sum = (word & 0xff) + (word >> 8 & 0xff) + (word >> 16 & 0xff) + (word >> 24);
     return ((float)sum - 510.0f) / 147.8f;
+}
+
+static const char *split_name(enum dt_split split)
+{
+    return split == DT_SPLIT_TRAIN ? "train" : "test";
 }
 
 /* How a sample is drawn: its class's pattern, and fainter over it that of another class. */
@@ -98,32 +106,59 @@ static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uin
                 channel * (height / pose.cell + 2) + (y + pose.shift_y) / pose.cell;
             pattern = cell_value(spec, &pose, cell_row, (x + pose.shift_x) / pose.cell);
         }
-        pixels[i] = to_pixel(0.5f + pattern + noise * normal_of_word(words.v[i % 4]));
+        pixels[i] = to_pixel(0.5f + pattern + noise * dt_generated_normal(words.v[i % 4]));
     }
     return (uint16_t)pose.label;
 }
 
-void dt_synthetic_images(const struct dt_data_spec *spec, enum dt_split split,
-                         struct dt_owned owned, uint8_t *pixels, uint16_t *labels)
+enum dt_status dt_generated_count(const struct dt_data_spec *spec, enum dt_split split,
+                                  size_t *n_total)
+{
+    *n_total = dt_dataset_limit(spec, split);
+    if (*n_total == 0 || *n_total > INT32_MAX) {
+        return dt_error(DT_CONFIG, "data.%s_samples: generated data need 1..%d samples, got %zu",
+                        split_name(split), INT32_MAX, *n_total);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_generated_open(const struct dt_data_spec *spec, enum dt_split split,
+                                 struct dt_owned owned, size_t n_item_bytes, size_t n_answer_bytes,
+                                 enum dt_data_format format, struct dt_dataset *out)
+{
+    out->samples.n_total = dt_dataset_limit(spec, split);
+    out->items = dt_memory_alloc(owned.n * n_item_bytes + 1);
+    out->answers = malloc(owned.n * n_answer_bytes + 1);
+    if (out->items == NULL || out->answers == NULL) {
+        return dt_error(DT_NO_MEMORY,
+                        "no memory for %zu generated samples of %zu bytes (lower data.%s_samples)",
+                        owned.n, n_item_bytes, split_name(split));
+    }
+    char recipe[256];
+    const int n = snprintf(
+        recipe, sizeof recipe, "%d %d %zu %llu %a %a %a %d %d %d %d", (int)format, (int)split,
+        out->samples.n_total, (unsigned long long)spec->seed, spec->slope, spec->intercept,
+        spec->noise, spec->shape.c, spec->shape.h, spec->shape.w, spec->n_classes);
+    out->crc = (uint32_t)crc32(0, (const Bytef *)recipe, (uInt)n);
+    return DT_OK;
+}
+
+static enum dt_status synthetic_load(const struct dt_data_spec *spec, enum dt_split split,
+                                     struct dt_owned owned, struct dt_dataset *out)
 {
     const size_t n_pixels = dt_shape_elems(spec->shape);
+    DT_TRY(
+        dt_generated_open(spec, split, owned, n_pixels, sizeof(uint16_t), DT_DATA_SYNTHETIC, out));
+    uint8_t *pixels = out->items;
+    uint16_t *labels = out->answers;
     for (size_t row = 0; row < owned.n; row++) {
         const uint32_t id = owned.first + (uint32_t)row * owned.stride;
         dt_alive_show(&spec->alive);
         labels[row] =
             make_image(spec, STREAM_SAMPLES + (uint32_t)split, id, pixels + row * n_pixels);
     }
+    return DT_OK;
 }
 
-void dt_synthetic_line(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned,
-                       float *x, float *y)
-{
-    for (size_t row = 0; row < owned.n; row++) {
-        const uint32_t id = owned.first + (uint32_t)row * owned.stride;
-        const struct dt_rng4 words =
-            dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, STREAM_SAMPLES + (uint32_t)split, 0, id, 0);
-        x[row] = 2.0f * dt_rng_uniform(words.v[0]) - 1.0f;
-        y[row] = (float)(spec->slope * (double)x[row] + spec->intercept +
-                         spec->noise * (double)normal_of_word(words.v[1]));
-    }
-}
+const struct dt_data_row dt_synthetic_data = {
+    .check = dt_dataset_check_labelled, .count = dt_generated_count, .load = synthetic_load};

@@ -53,7 +53,7 @@ static const struct dt_dist_spec dist = {.rows = &rows,
 
 static struct dt_world world;
 static struct dt_data_spec data = {
-    .format = DT_DATA_SYNTHETIC, .n_train = 2000, .n_test = 500, .noise = 0.1};
+    .row = &dt_synthetic_data, .n_train = 2000, .n_test = 500, .noise = 0.1};
 static struct dt_model model;
 static struct dt_backend *backend;
 static struct dt_strategy *strategy; /* has weights, gradients and the optimizer */
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     const char *weights = NULL;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--data") == 0) {
-            data = (struct dt_data_spec){.format = DT_DATA_IDX};
+            data = (struct dt_data_spec){.row = &dt_idx_data};
             snprintf(data.dir, sizeof data.dir, "%s", argv[i + 1]);
         } else if (strcmp(argv[i], "--images") == 0) {
             data.n_train = strtoul(argv[i + 1], NULL, 10);

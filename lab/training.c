@@ -143,7 +143,7 @@ const struct dt_model_spec dt_lab_softmax_regression = {
 
 enum dt_status dt_lab_images_open(int n_test, struct dt_lab_images *out)
 {
-    const struct dt_data_spec spec = {.format = DT_DATA_SYNTHETIC,
+    const struct dt_data_spec spec = {.row = &dt_synthetic_data,
                                       .n_train = DT_LAB_N_TRAIN,
                                       .n_test = (size_t)n_test,
                                       .noise = 0.5,
@@ -338,7 +338,7 @@ const struct dt_model_spec dt_lab_line_model = {.input = {1, 1, 1},
 
 enum dt_status dt_lab_points_open(struct dt_owned owned, struct dt_dataset *out)
 {
-    const struct dt_data_spec spec = {.format = DT_DATA_LINEAR,
+    const struct dt_data_spec spec = {.row = &dt_linear_data,
                                       .n_train = DT_LAB_N_POINTS,
                                       .n_test = 1,
                                       .slope = 2,

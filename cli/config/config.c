@@ -48,6 +48,10 @@ static void set_name(const char *path, char *out, size_t n_out)
     }
 }
 
+static const struct dt_data_row *const data_rows[] = {[DT_DATA_IDX] = &dt_idx_data,
+                                                      [DT_DATA_SYNTHETIC] = &dt_synthetic_data,
+                                                      [DT_DATA_LINEAR] = &dt_linear_data};
+
 /* Checks that involve more than one key. */
 static void resolve(struct dt_config *c)
 {
@@ -58,6 +62,7 @@ static void resolve(struct dt_config *c)
         c->data.n_train = c->data.n_train == 0 ? GENERATED_TRAIN : c->data.n_train;
         c->data.n_test = c->data.n_test == 0 ? GENERATED_TEST : c->data.n_test;
     }
+    c->data.row = data_rows[c->data.format];
     c->data.shape = c->model.input;
     c->data.refuse = dt_idx_refuse;
     c->dist.rows = &dt_all_rows;

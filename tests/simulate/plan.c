@@ -8,7 +8,11 @@
 
 static const struct dt_config base = {
     .name = "simulated",
-    .data = {.format = DT_DATA_SYNTHETIC, .n_train = 24, .n_test = 6, .noise = 0.1},
+    .data = {.row = &dt_synthetic_data,
+             .format = DT_DATA_SYNTHETIC,
+             .n_train = 24,
+             .n_test = 6,
+             .noise = 0.1},
     .sharding = DT_SHARDING_GLOBAL,
     .shuffle = true,
     .model = {.input = {1, 2, 2},

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "data/border.h"
 #include "data/dataset.h"
+#include "data/idx.h"
 #include "tests/lib/check.h"
 
 #include <stdlib.h>
@@ -76,7 +77,7 @@ static void write_files(bool gzip)
 static struct dt_data_spec idx_spec(void)
 {
     struct dt_data_spec spec = {
-        .format = DT_DATA_IDX, .refuse = dt_idx_refuse, .shape = {1, 4, 3}, .n_classes = 5};
+        .row = &dt_idx_data, .refuse = dt_idx_refuse, .shape = {1, 4, 3}, .n_classes = 5};
     snprintf(spec.dir, sizeof spec.dir, "%s", folder);
     return spec;
 }
@@ -228,7 +229,7 @@ static void test_changed_after_counting(void)
 
 static struct dt_data_spec synthetic_spec(void)
 {
-    return (struct dt_data_spec){.format = DT_DATA_SYNTHETIC,
+    return (struct dt_data_spec){.row = &dt_synthetic_data,
                                  .n_train = 2000,
                                  .n_test = 1000,
                                  .noise = 0.5,
@@ -282,7 +283,7 @@ static void test_generated_rows_do_not_depend_on_ranks(void)
     spec.shape = (struct dt_shape){3, 5, 7};
     spec.n_classes = 300;
     check_same_rows(&spec, 3 * 5 * 7, sizeof(uint16_t));
-    spec = (struct dt_data_spec){.format = DT_DATA_LINEAR,
+    spec = (struct dt_data_spec){.row = &dt_linear_data,
                                  .n_test = 100,
                                  .slope = 2,
                                  .noise = 1,
@@ -393,7 +394,7 @@ static void test_synthetic_is_learnable(void)
 /* Least squares finds slope and intercept again; what is left over is the noise. */
 static void test_linear(void)
 {
-    const struct dt_data_spec spec = {.format = DT_DATA_LINEAR,
+    const struct dt_data_spec spec = {.row = &dt_linear_data,
                                       .n_train = 4000,
                                       .n_test = 1,
                                       .slope = -1.5,
@@ -433,7 +434,7 @@ static void test_generated_that_do_not_fit(void)
     CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n_total), DT_CONFIG);
     CHECK_HAS(dt_error_text(), "data.train_samples: generated data need 1..");
     dt_error_clear();
-    spec.format = DT_DATA_LINEAR;
+    spec.row = &dt_linear_data;
     CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TEST, &n_total), DT_CONFIG);
     CHECK_HAS(dt_error_text(), "linear is one number in and one out (");
     dt_error_clear();

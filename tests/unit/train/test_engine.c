@@ -9,7 +9,12 @@
 
 static const struct dt_config config = {
     .name = "line",
-    .data = {.format = DT_DATA_LINEAR, .n_train = 8, .n_test = 4, .slope = 2, .intercept = 1},
+    .data = {.row = &dt_linear_data,
+             .format = DT_DATA_LINEAR,
+             .n_train = 8,
+             .n_test = 4,
+             .slope = 2,
+             .intercept = 1},
     .sharding = DT_SHARDING_SHARD,
     .model = {.input = {1, 1, 1},
               .n_layers = 1,

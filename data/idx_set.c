@@ -1,0 +1,161 @@
+/* The data format "idx": the four files of a folder. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+#include "data/dataset.h"
+#include "data/idx.h"
+
+static const char *const idx_names[2][2] = {
+    [DT_SPLIT_TRAIN] = {"train-labels-idx1-ubyte", "train-images-idx3-ubyte"},
+    [DT_SPLIT_TEST] = {"t10k-labels-idx1-ubyte", "t10k-images-idx3-ubyte"},
+};
+
+enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images,
+                                    char path[DT_PATH_SIZE])
+{
+    const char *name = idx_names[split][images != 0];
+    bool exists;
+    for (int gz = 0; gz < 2; gz++) {
+        if (snprintf(path, DT_PATH_SIZE, "%s/%s%s", dir, name, gz ? ".gz" : "") >= DT_PATH_SIZE) {
+            return dt_error(DT_CONFIG, "data.dir: the path is longer than %d bytes",
+                            DT_PATH_SIZE - 1);
+        }
+        DT_TRY(dt_file_exists(path, &exists));
+        if (exists) {
+            return DT_OK;
+        }
+    }
+    DT_TRY(dt_file_exists(dir, &exists));
+    if (!exists) {
+        return dt_error(DT_NO_INPUT,
+                        "%s: no such folder (name the folder with the four IDX files in data.dir "
+                        "or with --data)",
+                        dir);
+    }
+    return dt_error(DT_NO_INPUT,
+                    "%s: neither %s nor %s.gz is there (name the folder with the four IDX files in "
+                    "data.dir or --data)",
+                    dir, name, name);
+}
+
+struct idx_paths {
+    char images[DT_PATH_SIZE], labels[DT_PATH_SIZE];
+};
+
+/* The test images have to be as the training images: model.input is not what to change. */
+static enum dt_status check_image_shape(const struct dt_data_spec *spec, enum dt_split split,
+                                        const char *path, const struct dt_idx *images)
+{
+    const bool has_channels = images->n_dims == 4;
+    const size_t c = has_channels ? images->dims[1] : 1;
+    const size_t h = images->dims[images->n_dims - 2], w = images->dims[images->n_dims - 1];
+    const struct dt_shape want = spec->shape;
+    if (c == (size_t)want.c && h == (size_t)want.h && w == (size_t)want.w) {
+        return DT_OK;
+    }
+    if (split == DT_SPLIT_TEST) {
+        return dt_error(DT_BAD_DATA,
+                        "%s: test images are %zux%zux%zu, the model is trained on %dx%dx%d (test "
+                        "with images of that size)",
+                        path, c, h, w, want.c, want.h, want.w);
+    }
+    return dt_error(
+        DT_BAD_DATA,
+        "%s: images are %zux%zux%zu, model.input is %dx%dx%d (set model.input to [%zu, %zu, %zu])",
+        path, c, h, w, want.c, want.h, want.w, c, h, w);
+}
+
+static struct dt_idx_reader reader_of(const struct dt_data_spec *spec)
+{
+    return (struct dt_idx_reader){.refuse = spec->refuse, .alive = &spec->alive};
+}
+
+/* From the headers of both files. */
+static enum dt_status count(const struct dt_data_spec *spec, enum dt_split split,
+                            struct idx_paths *paths, size_t *n_total)
+{
+    const struct dt_idx_reader reader = reader_of(spec);
+    struct dt_idx images, labels;
+    DT_TRY(dt_dataset_find_file(spec->dir, split, 1, paths->images));
+    DT_TRY(dt_dataset_find_file(spec->dir, split, 0, paths->labels));
+    DT_TRY(dt_idx_peek(paths->images, 3, &reader, &images));
+    DT_TRY(dt_idx_peek(paths->labels, 1, &reader, &labels));
+    DT_TRY(check_image_shape(spec, split, paths->images, &images));
+    if (images.dims[0] != labels.dims[0]) {
+        return dt_error(DT_BAD_DATA,
+                        "%s: %zu images but %zu labels in %s (do the files belong together?)",
+                        paths->images, images.dims[0], labels.dims[0], paths->labels);
+    }
+    const size_t limit = dt_dataset_limit(spec, split);
+    *n_total = limit > 0 && limit < images.dims[0] ? limit : images.dims[0];
+    return DT_OK;
+}
+
+static enum dt_status keep_labels(const struct dt_data_spec *spec, const char *path,
+                                  const struct dt_idx *all, size_t n_total, struct dt_owned owned,
+                                  struct dt_dataset *out)
+{
+    if (all->n_rows != n_total ||
+        (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n_total)) {
+        return dt_error(DT_BAD_DATA, "%s: changed during the run", path);
+    }
+    for (size_t i = 0; i < all->n_rows; i++) {
+        if (all->data[i] >= spec->n_classes) {
+            return dt_error(DT_BAD_DATA, "%s: label %d at index %zu, model has %d classes (0..%d)",
+                            path, all->data[i], i, spec->n_classes, spec->n_classes - 1);
+        }
+    }
+    uint16_t *labels = malloc((owned.n + 1) * sizeof *labels);
+    if (labels == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for %zu labels", owned.n);
+    }
+    for (size_t i = 0; i < owned.n; i++) {
+        labels[i] = all->data[owned.first + i * owned.stride];
+    }
+    out->answers = labels;
+    out->crc = (uint32_t)crc32(0, all->data, (uInt)all->n_rows);
+    return DT_OK;
+}
+
+/* All labels are read and checked on every rank: they are small, and so all ranks find the same
+ * fault. */
+static enum dt_status load_labels(const struct dt_data_spec *spec, const char *path, size_t n_total,
+                                  struct dt_owned owned, struct dt_dataset *out)
+{
+    const struct dt_idx_reader reader = reader_of(spec);
+    struct dt_idx all;
+    DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &reader, &all));
+    const enum dt_status status = keep_labels(spec, path, &all, n_total, owned, out);
+    dt_idx_close(&all);
+    return status;
+}
+
+static enum dt_status idx_load(const struct dt_data_spec *spec, enum dt_split split,
+                               struct dt_owned owned, struct dt_dataset *out)
+{
+    const struct dt_idx_reader reader = reader_of(spec);
+    struct idx_paths paths;
+    struct dt_idx images;
+    size_t n_total = 0;
+    DT_TRY(count(spec, split, &paths, &n_total));
+    DT_TRY(load_labels(spec, paths.labels, n_total, owned, out));
+    DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &reader, &images));
+    out->items = images.data;
+    DT_TRY(check_image_shape(spec, split, paths.images, &images));
+    if (images.n_rows != owned.n) {
+        return dt_error(DT_BAD_DATA, "%s: changed during the run", paths.images);
+    }
+    out->samples.n_total = n_total;
+    return DT_OK;
+}
+
+static enum dt_status idx_count(const struct dt_data_spec *spec, enum dt_split split,
+                                size_t *n_total)
+{
+    struct idx_paths paths;
+    return count(spec, split, &paths, n_total);
+}
+
+const struct dt_data_row dt_idx_data = {
+    .check = dt_dataset_check_labelled, .count = idx_count, .load = idx_load};
