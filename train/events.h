@@ -6,7 +6,6 @@
 #define DT_TRAIN_EVENTS_H
 
 #include "dist/strategy/facts/facts.h"
-#include "dist/strategy/replica_check.h"
 #include "dist/strategy/strategy.h"
 #include "train/config.h"
 #include "train/ranks.h"
@@ -114,10 +113,9 @@ struct dt_end_event {
     uint64_t steps, epochs;
     int signal; /* stopped by it, or 0 */
     double seconds;
-    char weights[DT_DIGEST_SIZE]; /* hash of the last weights; "": the run failed, or replicas may
-                                     differ */
-    const char *checkpoint;       /* the last one saved, or "" */
-    const char *best_checkpoint;  /* or "" */
+    const char *weights; /* hash of the last ones; NULL: the run failed, or replicas may differ */
+    const char *checkpoint;      /* the last one saved, or "" */
+    const char *best_checkpoint; /* or "" */
     struct dt_monitored best,
         stopping; /* by which that is the best; by which a run is stopped early */
     bool stopped_early;

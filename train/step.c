@@ -175,7 +175,7 @@ enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
 
 /* ---- steps, one after another ---- */
 
-/* Steps until the replicas are compared next. */
+/* Steps until the replicas are compared next (watch/replicas.c). */
 static uint64_t until_check(const struct dt_trainer *t)
 {
     const uint64_t every = t->config.dist.check_every;
@@ -240,18 +240,6 @@ static enum dt_status measure_norm(struct dt_trainer *t, struct dt_step_result *
     return DT_OK;
 }
 
-/* Counts as communication. */
-static enum dt_status compare_replicas(struct dt_trainer *t, struct dt_step_results *out)
-{
-    const double begin = dt_clock_s();
-    dt_step_clock_start(&t->clock);
-    DT_TRY(dt_strategy_share_weights(t->strategy));
-    DT_TRY(dt_replica_check_run(&t->check, t->network));
-    dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
-    out->seconds += dt_clock_s() - begin;
-    return DT_OK;
-}
-
 enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
 {
     const uint64_t next_check = until_check(t), first = t->state.step + 1;
@@ -261,9 +249,7 @@ enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_
     if (wants_norm(t, t->state.step)) {
         DT_TRY(measure_norm(t, &out->steps[out->n - 1]));
     }
+    DT_TRY(dt_watchers_step_end(t, first, t->state.step));
     out->seconds = dt_clock_s() - begin;
-    if (t->watchers.first != NULL) {
-        DT_TRY(dt_watchers_step_end(t, first, t->state.step));
-    }
-    return (uint64_t)out->n == next_check ? compare_replicas(t, out) : DT_OK;
+    return DT_OK;
 }

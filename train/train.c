@@ -6,8 +6,6 @@
 
 #include "base/clock.h"
 #include "dist/ranks/launch/stop.h"
-#include "dist/strategy/facts/facts.h"
-#include "train/measure.h"
 #include "train/trainer.h"
 
 /* A run under way. */
@@ -15,8 +13,7 @@ struct run {
     struct dt_trainer trainer;
     struct dt_saver *saver; /* or NULL */
     const struct dt_emitter *emitter;
-    struct dt_end_event end;      /* as far as it is known */
-    struct dt_phase_times *ranks; /* at the end */
+    struct dt_end_event end; /* as far as it is known */
     double start_s;
     double epoch_train_s;      /* spent in this epoch's steps, by this process */
     double epoch_samples;      /* used by them, on all ranks */
@@ -208,10 +205,7 @@ static enum dt_status finish_epoch(struct run *run)
                                    .seconds = run->epoch_train_s,
                                    .rank0 = t->clock.times,
                                    .n_timed_steps = t->clock.n_steps,
-                                   .step_samples = run->step_samples,
-                                   .allreduce = dt_strategy_adds_by(t->strategy)};
-    DT_TRY(dt_strategy_traffic(t->strategy, t->clock.n_steps, &epoch.traffic));
-    DT_TRY(dt_strategy_staleness(t->strategy, &epoch.staleness));
+                                   .step_samples = run->step_samples};
     run->before = t->state;
     DT_TRY(dt_watchers_epoch_end(t, &epoch));
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
@@ -277,42 +271,29 @@ static enum dt_status run_epochs(struct run *run)
     return DT_OK;
 }
 
-/* With averaging or the broadcast off, replicas are expected to differ: said at the end, not an
- * error. */
-static enum dt_status compare_replicas(struct run *run)
-{
-    struct dt_trainer *t = &run->trainer;
-    if (t->world->size == 1 || (t->config.dist.average && t->config.dist.broadcast)) {
-        return DT_OK;
-    }
-    const enum dt_status s = dt_replica_check_run(&t->check, t->network);
-    if (s == DT_INTERNAL) {
-        emit(run, (struct dt_event){.kind = DT_EVENT_DIFFERENCE, .difference = dt_error_text()});
-        dt_error_clear();
-        return DT_OK;
-    }
-    return s;
-}
-
 static enum dt_status tell_start(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
-    struct dt_rank_info *ranks = NULL;
-    struct dt_run_event start = dt_measure_start(t);
-    enum dt_status s = dt_measure_ranks(t, &ranks);
-    if (s == DT_OK) {
-        start.ranks = ranks;
-        start.last_step = t->state.step + steps_left(run);
-        start.resumed_from = run->saver != NULL ? run->saver->resumed_from : "";
-        start.weights = run->saver != NULL ? run->saver->weights_from : NULL;
-        s = dt_watchers_run_begin(t, &start);
-    }
-    if (s == DT_OK) {
-        s = dt_world_agree(t->world,
-                           emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));
-    }
-    free(ranks);
-    return s;
+    struct dt_run_event start = {.n_parameters = t->model.n_parameters,
+                                 .n_workers = t->roles.n_workers,
+                                 .gradient_bytes = t->model.arena_elems * sizeof(float),
+                                 .n_train = t->set.loader.shard.n_total,
+                                 .n_test = t->evaluator.set.loader.shard.n_total,
+                                 .global_batch = t->set.loader.shard.global_batch,
+                                 .lr = t->schedule.lr,
+                                 .lr_scale = t->schedule.scale,
+                                 .steps_per_epoch = t->schedule.steps_per_epoch,
+                                 .step = t->state.step,
+                                 .n_epochs = t->state.epoch,
+                                 .last_step = t->state.step + steps_left(run),
+                                 .resumed_from = run->saver != NULL ? run->saver->resumed_from : "",
+                                 .weights = run->saver != NULL ? run->saver->weights_from : NULL,
+                                 .gpu = t->device.module != NULL,
+                                 .graph = t->driver.ops->on_device,
+                                 .device_why = t->device.why};
+    DT_TRY(dt_watchers_run_begin(t, &start));
+    return dt_world_agree(t->world,
+                          emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));
 }
 
 static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
@@ -329,7 +310,11 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
 
 static void note_end(struct run *run)
 {
-    dt_measure_here(&run->trainer, &run->end);
+    const struct dt_trainer *t = &run->trainer;
+    run->end.rank0 = t->clock.times;
+    run->end.n_timed_steps = t->clock.n_steps;
+    run->end.steps = t->state.step;
+    run->end.epochs = t->state.epoch;
     run->end.seconds = dt_clock_s() - run->start_s;
     run->end.checkpoint = last_checkpoint(run);
     run->end.best_checkpoint = best_checkpoint(run);
@@ -348,16 +333,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     struct dt_trainer *t = &run->trainer;
     run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
-    if (status == DT_OK) {
-        DT_TRY(compare_replicas(run));
-        DT_TRY(t->config.dist.average && t->config.dist.broadcast
-                   ? dt_replica_check_digest(&t->check, t->network, run->end.weights)
-                   : DT_OK);
-    }
     DT_TRY(dt_watchers_run_end(t, status, &run->end));
-    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->ranks, "the ranks' times",
-                          (void **)&run->ranks));
-    DT_TRY(dt_measure_end(t, run->ranks, &run->end));
     const enum dt_status told =
         emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
@@ -367,17 +343,6 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     return status;
 }
 
-/* With these switches off replicas differ by design, and comparing them every k steps would only
- * end the run. */
-static struct dt_config adjusted(const struct dt_config *config)
-{
-    struct dt_config c = *config;
-    if (!c.dist.average || !c.dist.broadcast) {
-        c.dist.check_every = 0;
-    }
-    return c;
-}
-
 enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
                         const struct dt_train_options *options, const struct dt_emitter *emitter)
 {
@@ -385,8 +350,8 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
     DT_TRY(dt_world_alloc(world, 1, sizeof *run, "a run", (void **)&run));
     run->start_s = dt_clock_s();
     run->emitter = emitter;
-    const struct dt_config c = adjusted(config);
-    enum dt_status s = dt_trainer_open(world, &c, options->format, options->parts, &run->trainer);
+    enum dt_status s =
+        dt_trainer_open(world, config, options->format, options->parts, &run->trainer);
     if (s == DT_OK) {
         s = open_run(run, options);
         if (s == DT_OK) {
@@ -403,7 +368,6 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
         }
         dt_trainer_close(&run->trainer);
     }
-    free(run->ranks);
     free(run);
     return s;
 }

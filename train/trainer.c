@@ -149,7 +149,6 @@ enum dt_status dt_trainer_open_network(struct dt_trainer *t, int capacity)
     DT_TRY(t->backend->ops->samples_open(t->backend, &t->set.data.samples, &t->set.samples));
     DT_TRY((dt_strategy_splits(t->strategy) ? dt_network_open_for_stages : dt_network_open)(
         &t->model, t->backend, capacity, &t->strategy->memory, &t->network));
-    DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
     DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
     return init_weights(t);
 }
@@ -160,7 +159,6 @@ void dt_trainer_close_network(struct dt_trainer *t)
         dt_evaluator_close(&t->evaluator);
         t->evaluator.network = NULL;
     }
-    dt_replica_check_close(&t->check);
     dt_network_close(t->network);
     t->network = NULL;
     if (t->set.samples != NULL) {

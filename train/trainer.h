@@ -2,14 +2,13 @@
  * stands.
  *
  *   trainer.c   opens and closes it       step.c   a step and its parts: by its driver, with its
- *   driver.h    who takes steps (drivers/)         watchers, the replicas compared on the way
+ *   driver.h    who takes steps (drivers/)         watchers
  *   watcher.h   who looks on (watch/)     train.c  the epochs, and what people see of them
  *   evaluate.c  the test samples          save/    checkpoints and the run's folder
  *   parts.c     lists all parts */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
-#include "dist/strategy/replica_check.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 #include "model/device_module.h"
@@ -65,7 +64,6 @@ struct dt_trainer {
     struct dt_strategy *strategy; /* has weights, gradients and the optimizer */
     struct dt_network *network;
     struct dt_driver driver;
-    struct dt_replica_check check;
     struct dt_evaluator evaluator;
     struct dt_schedule schedule;
     struct dt_checkpoint_state state; /* where the run stands */

@@ -1,5 +1,5 @@
-/* Watchers look at a training from outside. The list is the same on every rank, and empty in a
- * plain training, whose steps then pay a branch. train/watch/ has the watchers. */
+/* Watchers look at a training from outside. The list is the same on every rank. train/watch/ has
+ * the watchers. */
 #ifndef DT_TRAIN_WATCHER_H
 #define DT_TRAIN_WATCHER_H
 
@@ -26,7 +26,7 @@ struct dt_watcher_ops {
     /* Between the loss and the backward pass of each micro-batch; not on a device that takes steps
      * on its own. */
     enum dt_status (*after_loss)(struct dt_watcher *watcher, struct dt_trainer *trainer);
-    /* After steps first to last, before the replicas are compared. */
+    /* After steps first to last. */
     enum dt_status (*step_end)(struct dt_watcher *watcher, struct dt_trainer *trainer,
                                uint64_t first, uint64_t last);
     /* The epoch, or what there was of it, is evaluated; `epoch` is emitted then. */

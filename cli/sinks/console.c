@@ -338,7 +338,7 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
             stderr, end->checkpoint[0] != '\0' ? "saved %s" : "nothing to do: the run had ended%s",
             end->checkpoint);
     }
-    if (end->weights[0] != '\0') {
+    if (end->weights != NULL) {
         fprintf(stderr, "hash of the weights %s\n", end->weights);
     }
     print_times(end, sinks->folder.world_size);

@@ -4,7 +4,14 @@
 #define DT_DIST_STRATEGY_REPLICA_CHECK_H
 
 #include "dist/ranks/comm.h"
+#include "dist/strategy/dist_spec.h"
 #include "model/network.h"
+
+/* Whether they are meant to be: ranks begin with the same weights and take the same steps. */
+static inline bool dt_replicas_are_equal(const struct dt_dist_spec *dist)
+{
+    return dist->average && dist->broadcast;
+}
 
 struct dt_replica_check {
     struct dt_comm *comm;         /* borrowed */

@@ -52,7 +52,8 @@ static enum dt_status hear(void *context, struct dt_event *event)
     } else if (event->kind == DT_EVENT_STEP) {
         sim_trace("step %llu", (unsigned long long)event->step->step);
     } else if (event->kind == DT_EVENT_END) {
-        snprintf(sim.digest, sizeof sim.digest, "%s", event->end->weights);
+        snprintf(sim.digest, sizeof sim.digest, "%s",
+                 event->end->weights != NULL ? event->end->weights : "");
     } else if (event->kind == DT_EVENT_RUN) {
         const char *name = strstr(event->run->resumed_from, "step-");
         sim.resumed_step = name != NULL ? strtoull(name + 5, NULL, 10) : 0;

@@ -52,6 +52,7 @@ static enum dt_status open_folder(struct dt_saver *saver, struct dt_trainer *t,
     saver->resumed_from = f->resumed_from;
     saver->checkpoint = f->saved;
     saver->best = f->best;
+    DT_TRY(dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &f->check)));
     DT_TRY(count_bright_borders(t));
     DT_TRY(dt_run_dir_open(t->world, f->run_dir, t->config.name, f->resume, &f->dir));
     tell_folder(f, t, emitter);
@@ -69,8 +70,8 @@ static enum dt_status save(struct dt_saver *saver, struct dt_trainer *t, bool be
     struct dt_folder_saver *f = (struct dt_folder_saver *)saver;
     DT_TRY(dt_strategy_share_weights(t->strategy));
     DT_TRY(dt_strategy_collect_state(t->strategy));
-    if (t->config.dist.check_every > 0) {
-        DT_TRY(dt_replica_check_run(&t->check,
+    if (t->config.dist.check_every > 0 && dt_replicas_are_equal(&t->config.dist)) {
+        DT_TRY(dt_replica_check_run(&f->check,
                                     t->network)); /* rank 0 speaks for all only if all are equal */
     }
     return dt_trainer_save(t, &f->dir, best, best ? f->best : f->saved);
@@ -78,6 +79,7 @@ static enum dt_status save(struct dt_saver *saver, struct dt_trainer *t, bool be
 
 static void close_folder(struct dt_saver *saver)
 {
+    dt_replica_check_close(&((struct dt_folder_saver *)saver)->check);
     dt_run_dir_close(&((struct dt_folder_saver *)saver)->dir);
 }
 

@@ -2,6 +2,7 @@
 #ifndef DT_TRAIN_SAVE_SAVER_H
 #define DT_TRAIN_SAVE_SAVER_H
 
+#include "dist/strategy/replica_check.h"
 #include "model/checkpoint.h"
 #include "train/save/run_dir.h"
 #include "train/train.h"
@@ -15,6 +16,7 @@ struct dt_folder_saver {
                                they are drawn */
     /* private */
     struct dt_run_dir dir;
+    struct dt_replica_check check;
     char resumed_from[DT_CHECKPOINT_PATH_SIZE], saved[DT_CHECKPOINT_PATH_SIZE],
         best[DT_CHECKPOINT_PATH_SIZE];
 };

@@ -4,17 +4,21 @@
 #include "train/watch/inspect.h"
 #include "train/watch/learned.h"
 #include "train/watch/line.h"
+#include "train/watch/measure.h"
 #include "train/watch/monitor.h"
+#include "train/watch/replicas.h"
 #include "train/watch/timeline.h"
 
 enum dt_status dt_watch_all(const void *context, struct dt_trainer *t,
                             const struct dt_emitter *emitter)
 {
     const struct dt_learned *learned = NULL;
+    DT_TRY(dt_measure_open(t));
     DT_TRY(dt_inject_open(t, context));
     DT_TRY(dt_timeline_open(t, emitter));
     DT_TRY(dt_monitor_open(t));
     DT_TRY(dt_learned_watch(t, &learned));
     DT_TRY(dt_inspect_open(t, learned));
-    return dt_line_open(t);
+    DT_TRY(dt_line_open(t));
+    return dt_replicas_open(t, emitter);
 }

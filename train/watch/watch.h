@@ -1,5 +1,8 @@
-/* The watchers there are (train/watcher.h), each opened where the configuration asks for it:
+/* The watchers there are (train/watcher.h), most of them opened where the configuration asks for
+ * it:
  *
+ *   measure.c   the roster, and what a run costs
+ *   replicas.c  are the replicas still equal?
  *   inject.c    puts faults into a run       learned.c  answers to the test samples
  *   timeline.c  what every rank did when     inspect.c  what the network looks like inside
  *   monitor.c   early stopping, plateaus     line.c     the line lab's slope and intercept */

@@ -1,11 +1,17 @@
-#include "train/measure.h"
+#include "train/watch/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include "dist/strategy/facts/facts.h"
+#include "train/events.h"
+
+struct watcher {
+    struct dt_watcher watcher; /* first */
+    struct dt_rank_info *roster;
+    struct dt_phase_times *times; /* of each rank, at the end */
+};
 
 /* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...",
  * to tell which one it is. */
@@ -33,15 +39,6 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
     me->held = facts.held_bytes;
 }
 
-enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)
-{
-    struct dt_rank_info mine;
-    DT_TRY(
-        dt_world_alloc(t->world, (size_t)t->world->size, sizeof mine, "the roster", (void **)out));
-    describe_rank(t, &mine);
-    return dt_ranks_gather(t->world, &mine, *out);
-}
-
 static struct dt_strategy_facts averaging_of(const struct dt_trainer *t)
 {
     struct dt_strategy_facts averaging;
@@ -52,23 +49,23 @@ static struct dt_strategy_facts averaging_of(const struct dt_trainer *t)
     return averaging;
 }
 
-struct dt_run_event dt_measure_start(const struct dt_trainer *t)
+static enum dt_status begin_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_run_event *start)
 {
-    return (struct dt_run_event){.n_parameters = t->model.n_parameters,
-                                 .n_workers = t->roles.n_workers,
-                                 .gradient_bytes = t->model.arena_elems * sizeof(float),
-                                 .n_train = t->set.loader.shard.n_total,
-                                 .n_test = t->evaluator.set.loader.shard.n_total,
-                                 .global_batch = t->set.loader.shard.global_batch,
-                                 .lr = t->schedule.lr,
-                                 .lr_scale = t->schedule.scale,
-                                 .steps_per_epoch = t->schedule.steps_per_epoch,
-                                 .step = t->state.step,
-                                 .n_epochs = t->state.epoch,
-                                 .gpu = t->device.module != NULL,
-                                 .graph = t->driver.ops->on_device,
-                                 .device_why = t->device.why,
-                                 .averaging = averaging_of(t)};
+    struct dt_rank_info *roster = ((struct watcher *)watcher)->roster, mine;
+    describe_rank(t, &mine);
+    start->ranks = roster;
+    start->averaging = averaging_of(t);
+    return dt_ranks_gather(t->world, &mine, roster);
+}
+
+static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_epoch_event *epoch)
+{
+    (void)watcher;
+    epoch->allreduce = dt_strategy_adds_by(t->strategy);
+    DT_TRY(dt_strategy_traffic(t->strategy, t->clock.n_steps, &epoch->traffic));
+    return dt_strategy_staleness(t->strategy, &epoch->staleness);
 }
 
 /* The part of this process's memory that other processes account for: each of n processes that
@@ -114,24 +111,42 @@ static enum dt_status measure_tightest(struct dt_trainer *t, struct dt_memory_us
     return DT_OK;
 }
 
-void dt_measure_here(const struct dt_trainer *t, struct dt_end_event *out)
+static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                              enum dt_status status, struct dt_end_event *end)
 {
-    out->rank0 = t->clock.times;
-    out->n_timed_steps = t->clock.n_steps;
-    out->steps = t->state.step;
-    out->epochs = t->state.epoch;
-    out->allreduce = dt_strategy_adds_by(t->strategy);
-    out->idle_gpus = t->device.idle ? t->device.why : NULL;
+    struct dt_phase_times *times = ((struct watcher *)watcher)->times;
+    end->allreduce = dt_strategy_adds_by(t->strategy);
+    end->idle_gpus = t->device.idle ? t->device.why : NULL;
+    if (status != DT_OK && status != DT_STOPPED) {
+        return DT_OK;
+    }
+    DT_TRY(dt_comm_allgather(t->world->comm, &t->clock.times, times, sizeof t->clock.times,
+                             "gathering of the ranks' times"));
+    end->ranks = times;
+    DT_TRY(dt_strategy_traffic(t->strategy, t->clock.n_steps, &end->traffic));
+    end->predicted = averaging_of(t).traffic;
+    DT_TRY(dt_strategy_staleness(t->strategy, &end->staleness));
+    return measure_tightest(t, &end->memory);
 }
 
-enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_phase_times *ranks,
-                              struct dt_end_event *out)
+static void close_measure(struct dt_watcher *watcher)
 {
-    DT_TRY(dt_comm_allgather(t->world->comm, &t->clock.times, ranks, sizeof t->clock.times,
-                             "gathering of the ranks' times"));
-    out->ranks = ranks;
-    DT_TRY(dt_strategy_traffic(t->strategy, t->clock.n_steps, &out->traffic));
-    out->predicted = averaging_of(t).traffic;
-    DT_TRY(dt_strategy_staleness(t->strategy, &out->staleness));
-    return measure_tightest(t, &out->memory);
+    free(((struct watcher *)watcher)->roster);
+    free(((struct watcher *)watcher)->times);
+    free(watcher);
+}
+
+static const struct dt_watcher_ops measure_ops = {
+    .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run, .close = close_measure};
+
+enum dt_status dt_measure_open(struct dt_trainer *t)
+{
+    struct watcher *w;
+    const size_t n_ranks = (size_t)t->world->size;
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *w, "the roster", (void **)&w));
+    w->watcher.ops = &measure_ops;
+    dt_watcher_add(t, &w->watcher);
+    DT_TRY(dt_world_alloc(t->world, n_ranks, sizeof *w->roster, "the roster", (void **)&w->roster));
+    return dt_world_alloc(t->world, n_ranks, sizeof *w->times, "the ranks' times",
+                          (void **)&w->times);
 }

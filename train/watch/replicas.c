@@ -1,0 +1,78 @@
+#include "train/watch/replicas.h"
+
+#include <stdlib.h>
+
+#include "dist/strategy/replica_check.h"
+
+struct watcher {
+    struct dt_watcher watcher; /* first */
+    const struct dt_emitter *emitter;
+    struct dt_replica_check check;
+    char digest[DT_DIGEST_SIZE];
+};
+
+/* Counts as communication. */
+static enum dt_status end_step(struct dt_watcher *watcher, struct dt_trainer *t, uint64_t first,
+                               uint64_t last)
+{
+    const uint64_t every = dt_replicas_are_equal(&t->config.dist) ? t->config.dist.check_every : 0;
+    (void)first;
+    if (every == 0 || last % every != 0) {
+        return DT_OK;
+    }
+    dt_step_clock_start(&t->clock);
+    DT_TRY(dt_strategy_share_weights(t->strategy));
+    DT_TRY(dt_replica_check_run(&((struct watcher *)watcher)->check, t->network));
+    dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
+    return DT_OK;
+}
+
+/* With averaging or the broadcast off, replicas are expected to differ: said at the end, not an
+ * error. */
+static enum dt_status tell_difference(struct watcher *w, struct dt_trainer *t)
+{
+    const enum dt_status s =
+        t->world->size > 1 ? dt_replica_check_run(&w->check, t->network) : DT_OK;
+    if (s != DT_INTERNAL) {
+        return s;
+    }
+    if (t->world->rank == 0) {
+        w->emitter->emit(w->emitter->context, &(struct dt_event){.kind = DT_EVENT_DIFFERENCE,
+                                                                 .difference = dt_error_text()});
+    }
+    dt_error_clear();
+    return DT_OK;
+}
+
+static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                              enum dt_status status, struct dt_end_event *end)
+{
+    struct watcher *w = (struct watcher *)watcher;
+    if (status != DT_OK) {
+        return DT_OK;
+    }
+    if (!dt_replicas_are_equal(&t->config.dist)) {
+        return tell_difference(w, t);
+    }
+    end->weights = w->digest;
+    return dt_replica_check_digest(&w->check, t->network, w->digest);
+}
+
+static void close_replicas(struct dt_watcher *watcher)
+{
+    dt_replica_check_close(&((struct watcher *)watcher)->check);
+    free(watcher);
+}
+
+static const struct dt_watcher_ops replicas_ops = {
+    .step_end = end_step, .run_end = end_run, .close = close_replicas};
+
+enum dt_status dt_replicas_open(struct dt_trainer *t, const struct dt_emitter *emitter)
+{
+    struct watcher *w;
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *w, "the replica check", (void **)&w));
+    w->watcher.ops = &replicas_ops;
+    w->emitter = emitter;
+    dt_watcher_add(t, &w->watcher);
+    return dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &w->check));
+}
