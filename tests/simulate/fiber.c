@@ -27,7 +27,7 @@
 
 struct sim sim;
 
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static const void *scheduler_stack;
 static size_t scheduler_stack_size;
 static void *scheduler_fake_stack;
@@ -37,7 +37,8 @@ static char *stacks[SIM_MAX_RANKS];
 
 static void put_error_away(struct sim_rank *rank)
 {
-    memcpy(rank->error, dt_error_text(), DT_ERROR_TEXT_SIZE);
+    const char *text = dt_error_text();
+    memcpy(rank->error, text, text[0] != '\0' ? DT_ERROR_TEXT_SIZE : 1);
     rank->error_agreed = dt_error_is_agreed();
 }
 
@@ -47,23 +48,25 @@ static void take_error_out(const struct sim_rank *rank)
     if (rank->error_agreed) {
         dt_error_agreed(DT_OK);
     }
-    memcpy((char *)(uintptr_t)dt_error_text(), rank->error, DT_ERROR_TEXT_SIZE);
+    memcpy((char *)(uintptr_t)dt_error_text(), rank->error,
+           rank->error[0] != '\0' ? DT_ERROR_TEXT_SIZE : 1);
 }
 
 /* ---- switching */
 
-/* The C library's own: the address sanitizer's clears the whole stack's shadow at every switch,
- * which __sanitizer_start_switch_fiber makes needless. */
-static int (*swap)(ucontext_t *from, const ucontext_t *to);
+/* The C library's own longjmp: swapcontext asks the kernel for the signal mask at each switch, and
+ * the address sanitizer's longjmp clears the whole stack's shadow, which
+ * __sanitizer_start_switch_fiber makes needless. */
+static void (*jump)(jmp_buf to, int value);
 
-static void find_swap(void)
+static void find_jump(void)
 {
     void *library = dlopen("libc.so.6", RTLD_LAZY);
-    void *symbol = library != NULL ? dlsym(library, "swapcontext") : NULL;
+    void *symbol = library != NULL ? dlsym(library, "_longjmp") : NULL;
     if (symbol == NULL) {
         abort();
     }
-    memcpy(&swap, &symbol, sizeof swap);
+    memcpy(&jump, &symbol, sizeof jump);
 }
 
 static void to_scheduler(bool for_ever)
@@ -72,7 +75,9 @@ static void to_scheduler(bool for_ever)
     put_error_away(rank);
     __sanitizer_start_switch_fiber(for_ever ? NULL : &rank->fake_stack, scheduler_stack,
                                    scheduler_stack_size);
-    swap(&rank->context, &scheduler);
+    if (_setjmp(rank->context) == 0) {
+        jump(scheduler, 1);
+    }
     __sanitizer_finish_switch_fiber(rank->fake_stack, &scheduler_stack, &scheduler_stack_size);
 }
 
@@ -82,7 +87,12 @@ static void to_rank(struct sim_rank *rank)
     sim.n_switches++;
     take_error_out(rank);
     __sanitizer_start_switch_fiber(&scheduler_fake_stack, rank->stack, STACK_SIZE);
-    swap(&scheduler, &rank->context);
+    if (_setjmp(scheduler) == 0 && rank->runs) {
+        jump(rank->context, 1);
+    } else if (!sim.now->runs) {
+        sim.now->runs = true;
+        setcontext(&sim.now->first);
+    }
     __sanitizer_finish_switch_fiber(scheduler_fake_stack, NULL, NULL);
     sim.now = NULL;
 }
@@ -303,17 +313,17 @@ static void open_rank(struct sim_rank *rank, int number)
                               .pause_ns = FIRST_PAUSE_NS,
                               .kill_ns = SIM_NEVER,
                               .alarm_ns = SIM_NEVER};
-    getcontext(&rank->context);
-    rank->context.uc_stack.ss_sp = rank->stack;
-    rank->context.uc_stack.ss_size = STACK_SIZE;
-    rank->context.uc_link = NULL;
-    makecontext(&rank->context, begin_rank, 0);
+    getcontext(&rank->first);
+    rank->first.uc_stack.ss_sp = rank->stack;
+    rank->first.uc_stack.ss_size = STACK_SIZE;
+    rank->first.uc_link = NULL;
+    makecontext(&rank->first, begin_rank, 0);
 }
 
 static void begin(const struct sim_plan *plan, bool faulty, bool resume)
 {
-    if (swap == NULL) {
-        find_swap();
+    if (jump == NULL) {
+        find_jump();
     }
     sim.plan = plan;
     sim.faulty = faulty;

@@ -2,6 +2,7 @@
  * and tells of the first that fails, with its last events and the command that replays it. */
 #include <fcntl.h>
 #include <ftw.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 static char trace[TRACE_SIZE][TRACE_LINE];
 static unsigned n_traced;
 static bool traces;        /* all are printed at once */
+static bool brief;         /* none is printed */
 static uint64_t n_refused; /* whose configuration cannot be served */
 
 struct options {
@@ -27,9 +29,12 @@ struct options {
 
 void sim_trace(const char *format, ...)
 {
-    char *line = trace[n_traced++ % TRACE_SIZE];
     int n = 0;
     va_list args;
+    if (brief && !traces) {
+        return;
+    }
+    char *line = trace[n_traced++ % TRACE_SIZE];
     if (sim.now != NULL) {
         n = snprintf(line, TRACE_LINE, "%12.6f rank %d ", (double)sim.now->time_ns * 1e-9,
                      sim.now->number);
@@ -252,7 +257,10 @@ int main(int argc, char **argv)
               stderr);
         return DT_USAGE;
     }
+    brief = options.brief;
     clear_environment();
+    mallopt(M_TRIM_THRESHOLD, 1 << 28); /* what one run gives back, the next takes */
+    mallopt(M_MMAP_THRESHOLD, 1 << 28);
     snprintf(sim.run_dir, sizeof sim.run_dir, "%s/simulate-%ld",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
     const uint64_t end = options.seed + options.count;

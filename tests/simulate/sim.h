@@ -57,7 +57,9 @@ struct sim_rank {
     int no_memory;                  /* for it when it asks the n-th time from now; 0: there is */
     char error[DT_ERROR_TEXT_SIZE]; /* of dt_error, while another rank runs */
     bool error_agreed;
-    ucontext_t context;
+    ucontext_t first; /* how it begins */
+    jmp_buf context;  /* how it resumes, once it runs */
+    bool runs;
     void *fake_stack; /* the address sanitizer's */
     char *stack;
 };
