@@ -134,8 +134,7 @@ struct dt_allreduce_spec {
 
 /* Every rank calls it; all take the same implementation. Where shared memory is not to be had,
  * shared_memory and hierarchical become messages, and `why` says so. A failed open owes nothing.
- * *out NULL with DT_OK: another rank has failed. DT_INTERNAL: the program links no implementation
- * that serves. */
+ * DT_INTERNAL: the program links no implementation that serves. */
 enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
 void dt_allreduce_close(struct dt_allreduce *allreduce); /* NULL is fine */
 

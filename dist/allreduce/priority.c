@@ -17,7 +17,7 @@ static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec,
         spec->type == DT_ALLREDUCE_AUTO && spec->encoding.codec == NULL && spec->comm->n_hosts > 1;
     by_priority.type = any ? DT_ALLREDUCE_HIERARCHICAL : spec->type;
     DT_TRY(dt_allreduce_open(&by_priority, out));
-    if (*out == NULL || spec->comm->size == 1) {
+    if (spec->comm->size == 1) {
         return DT_OK;
     }
     if ((*out)->algorithm == NULL && ((*out)->shared == NULL || spec->comm->n_hosts > 1)) {

@@ -70,8 +70,7 @@ static enum dt_status open_parts(struct shared *self, const struct dt_allreduce_
     return a->part != NULL ? open_across(self, spec) : DT_OK;
 }
 
-/* *out stays NULL: on no rank is it to be had, or another rank has failed, which the caller's
- * agreement will tell. */
+/* *out stays NULL: on no rank is it to be had. */
 static enum dt_status open_shared(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
     const bool hierarchical = spec->type == DT_ALLREDUCE_HIERARCHICAL;
@@ -79,12 +78,11 @@ static enum dt_status open_shared(const struct dt_allreduce_spec *spec, struct d
     bool all;
     const enum dt_status agreed =
         dt_comm_all(spec->comm, self != NULL, "agreement on memory", &all);
-    if (self == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for the allreduce in shared memory");
-    }
-    if (agreed != DT_OK || !all) {
+    if (self == NULL || agreed != DT_OK || !all) { /* everywhere, or the others would do without */
         free(self);
-        return agreed;
+        return agreed != DT_OK
+                   ? agreed
+                   : dt_error(DT_NO_MEMORY, "no memory for the allreduce in shared memory");
     }
     self->base = (struct dt_allreduce){
         .ops = &shared_ops,
