@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +211,14 @@ enum dt_status dt_dir_try(const char *dir)
                                     folder < 0 ? "%s" : "%s: no file can be created there", dir);
 }
 
+/* A process that is dead runs no program, though nobody may have waited for it yet. */
+static bool is_alive(long pid)
+{
+    char program[32];
+    snprintf(program, sizeof program, "/proc/%ld/exe", pid);
+    return access(program, F_OK) == 0 || errno != ENOENT;
+}
+
 /* Is this a temporary file, whose writer is no longer alive, of a name that is `ours`? A process
  * sweeps where it is not writing, so that one with its own number is a leftover too. */
 static bool is_leftover(const char *temporary, bool (*ours)(const char *name))
@@ -230,7 +237,7 @@ static bool is_leftover(const char *temporary, bool (*ours)(const char *name))
         (strcmp(name, TRIED) != 0 && !ours(name))) {
         return false;
     }
-    return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+    return pid == (long)getpid() || !is_alive(pid);
 }
 
 void dt_dir_sweep(const char *dir, bool (*ours)(const char *name))

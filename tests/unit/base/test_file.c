@@ -137,7 +137,12 @@ static void test_sweep(void)
     if (dead == 0) {
         _exit(0);
     }
-    CHECK(dead > 0 && waitpid(dead, NULL, 0) == dead);
+    CHECK(dead > 0 && waitid(P_PID, (id_t)dead, NULL, WEXITED | WNOWAIT) == 0); /* a zombie */
+    snprintf(name, sizeof name, DT_FILE_TEMPORARY "kept-1-%ld", (long)dead);
+    put(name, old_text);
+    dt_dir_sweep(folder, is_kept);
+    CHECK_INT(unlink(path_of(name)), -1);
+    CHECK(waitpid(dead, NULL, 0) == dead);
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
             snprintf(name, sizeof name, "%s%ld%s", rows[i].before, (long)dead, rows[i].after);
