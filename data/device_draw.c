@@ -10,11 +10,15 @@ static uint64_t rank_like_step(struct dt_shard shard, int rank, uint64_t step)
     return step < n_full ? 0 : step < n_steps ? n_full : n_steps;
 }
 
-/* A rank's batches become no larger in the course of an epoch. */
+/* A rank's batches become no larger in the course of an epoch, once the first one after a resume is
+ * over. */
 static uint64_t like_step(const struct dt_shard *shard, uint64_t step)
 {
     if (shard->mode == DT_SHARDING_GLOBAL) {
-        return step < shard->n_total / shard->global_batch ? 0 : step;
+        const uint64_t n_steps = dt_shard_steps_per_epoch(shard);
+        return dt_shard_step_samples(shard, step) == shard->global_batch ? 0
+               : step * shard->global_batch < shard->used                ? n_steps
+                                                                         : step;
     }
     uint64_t last = 0;
     for (int rank = 0; rank < shard->size; rank++) {

@@ -46,20 +46,21 @@ static struct run run_of(const struct dt_shard *shard, int rank)
                                     slice_begin(shard->global_batch, r, n)};
 }
 
-/* The stretch of a run in this step: its begin and its length. */
-static size_t stretch_of(struct run run, uint64_t step, size_t *n)
+/* The stretch of a rank's run in this step: its begin and its length. */
+static size_t stretch_of(const struct dt_shard *shard, int rank, uint64_t step, size_t *n)
 {
-    const size_t begin = step < run.n_samples
-                             ? dt_min_size((size_t)step * run.per_step, run.n_samples)
-                             : run.n_samples;
-    *n = dt_min_size(run.per_step, run.n_samples - begin);
-    return begin;
+    const struct run run = run_of(shard, rank);
+    const size_t n_steps = dt_min_size(step, run.n_samples);
+    const size_t begin = dt_min_size(n_steps * run.per_step, run.n_samples),
+                 end = begin + dt_min_size(run.per_step, run.n_samples - begin);
+    *n = end - dt_min_size(end, dt_max_size(begin, shard->used));
+    return end - *n;
 }
 
 /* The stretch of its order that this rank uses in this step. */
 static size_t my_step(const struct dt_shard *shard, uint64_t step, size_t *n)
 {
-    const size_t begin = stretch_of(run_of(shard, shard->rank), step, n);
+    const size_t begin = stretch_of(shard, shard->rank, step, n);
     if (shard->mode != DT_SHARDING_GLOBAL) {
         return begin;
     }
@@ -131,7 +132,7 @@ size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step)
     size_t sum = 0;
     for (int i = 0; i < n_runs(shard); i++) {
         size_t n;
-        stretch_of(run_of(shard, i), step, &n);
+        stretch_of(shard, i, step, &n);
         sum += n;
     }
     return sum;

@@ -33,6 +33,7 @@ struct dt_shard {
     size_t global_batch; /* samples of a full step over all ranks; >= size */
     int rank, size;
     bool shuffle;
+    size_t used; /* global: samples of this epoch before a resume; a step takes what is behind */
     size_t leaf; /* global: ranks share out a batch in multiples of it; 0: sample by sample */
 };
 

@@ -211,7 +211,7 @@ static enum dt_status finish_epoch(struct run *run)
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
     if (whole) {
         t->state.epoch++;
-        t->state.step_in_epoch = 0;
+        t->state.step_in_epoch = t->set.loader.shard.used = 0;
         t->state.loss_sum = t->state.n_correct = t->state.n_samples = 0;
     }
     return DT_OK;

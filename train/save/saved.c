@@ -63,7 +63,9 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
     const long double right_batch =
         c->batch_global > 0 ? c->batch_global : c->batch_per_rank * n_ranks;
     const bool generated = c->data.format != DT_DATA_IDX,
-               may_exceed = c->sharding == DT_SHARDING_REPLICATE;
+               may_exceed = c->sharding == DT_SHARDING_REPLICATE,
+               resized = c->sharding == DT_SHARDING_GLOBAL &&
+                         step_in_epoch > 0; /* perhaps: the batch within this epoch */
     const struct bound bounds[] = {
         {"seed", s->seed, c->seed, c->seed},
         {"world_size", n_ranks, 1, c->batch_global > 0 ? c->batch_global : MAX_RANKS},
@@ -80,11 +82,12 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
         {"compression_draws", s->compression_draws, 0,
          (1ULL << 40) - 1}, /* dist/compression/error_feedback.h */
         {"step_in_epoch", step_in_epoch, 0, steps_per_epoch(c, s)},
-        {"step", n_steps, epoch + step_in_epoch,
-         epoch * n_train + step_in_epoch}, /* an epoch has 1 to n_train steps */
-        {"optimizer_steps", s->optimizer_steps, n_steps, n_steps},
         {"n_samples", n_samples, step_in_epoch,
-         step_in_epoch * batch}, /* a step has 1 to `batch` samples */
+         (step_in_epoch + resized) * batch}, /* a step has 1 to `batch` samples */
+        {"step", n_steps, epoch + (resized ? 1 : step_in_epoch),
+         epoch * n_train +
+             (resized ? n_samples : step_in_epoch)}, /* an epoch: 1 to n_train steps */
+        {"optimizer_steps", s->optimizer_steps, n_steps, n_steps},
         {"n_correct", s->n_correct, 0, n_samples},
         {"loss_sum", s->loss_sum, -n_samples,
          n_samples * FLT_MAX}, /* rounding may take a loss a hair below 0 */

@@ -182,23 +182,30 @@ struct difference {
     uint64_t in_checkpoint, now;
 };
 
+/* Whether no sample of the epoch is left: killed after its last step, and before its end. */
+static bool is_used_up(const struct dt_trainer *t, const struct dt_checkpoint_state *saved)
+{
+    const uint64_t n_times = t->config.sharding == DT_SHARDING_REPLICATE ? saved->world_size : 1;
+    return saved->n_samples >= (double)(n_times * saved->n_train);
+}
+
 /* A run goes on only where it would have gone: same seed, same data, and, inside an epoch, the same
- * batches on the same ranks. */
+ * order: of all samples together with "global", else of each rank's. */
 static enum dt_status check_fit(const struct dt_trainer *t, const char *path,
                                 const struct dt_checkpoint_state *saved)
 {
-    const bool same_batches_at_any_size = t->config.sharding == DT_SHARDING_GLOBAL;
-    const bool mid_epoch = saved->step_in_epoch > 0;
+    const bool mid_epoch = saved->step_in_epoch > 0 && !is_used_up(t, saved);
+    const bool mid_orders = mid_epoch && t->config.sharding != DT_SHARDING_GLOBAL;
     const struct difference differences[] = {
         {"train.seed", "use the checkpoint's", saved->seed, t->state.seed},
         {"number of training samples", "use the same data", saved->n_train, t->state.n_train},
         {"training data's fingerprint", "use the same data", saved->data_crc, t->state.data_crc},
-        {"global batch", "inside an epoch it must stay the same",
-         mid_epoch ? saved->global_batch : 0, mid_epoch ? t->state.global_batch : 0},
         {"number of ranks",
-         "inside an epoch it may differ only with data.sharding \"global\" and a global batch",
-         mid_epoch && !same_batches_at_any_size ? saved->world_size : 0,
-         mid_epoch && !same_batches_at_any_size ? t->state.world_size : 0},
+         "inside an epoch it may differ only with data.sharding \"global\": use as many, or a "
+         "checkpoint of an epoch's end",
+         mid_orders ? saved->world_size : 0, mid_orders ? t->state.world_size : 0},
+        {"global batch", "inside an epoch it may differ only with data.sharding \"global\"",
+         mid_orders ? saved->global_batch : 0, mid_orders ? t->state.global_batch : 0},
         {"number of rounds of the shuffle",
          "an epoch begun in another order cannot go on: use the dtrain that saved it, or a "
          "checkpoint of an epoch's end",
@@ -349,6 +356,15 @@ static enum dt_status check_all(const struct restore *r, const char *path, const
     return DT_OK;
 }
 
+/* The number of the next step, were all steps of this epoch like those to come. */
+static uint64_t next_step(const struct dt_trainer *t, const struct dt_checkpoint_state *saved)
+{
+    return is_used_up(t, saved) ? t->schedule.steps_per_epoch
+           : t->config.sharding == DT_SHARDING_GLOBAL
+               ? (uint64_t)saved->n_samples / t->state.global_batch
+               : saved->step_in_epoch;
+}
+
 static enum dt_status read_checkpoint(struct restore *r, const char *path, char *path_used)
 {
     struct dt_trainer *t = r->trainer;
@@ -376,6 +392,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
         t->state.world_size = now.world_size;
         t->state.global_batch = now.global_batch;
         t->state.bright_borders = now.bright_borders;
+        t->state.step_in_epoch = next_step(t, &file.state);
         t->state.shuffle_rounds = now.shuffle_rounds;
         t->strategy->optimizer.n_steps = file.state.optimizer_steps;
         dt_monitor_forget(&saved, &t->config, &t->state);
@@ -396,6 +413,9 @@ static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_P
                              "broadcast of where the run stands"));
     DT_TRY(dt_comm_broadcast(comm, &r->has_residuals, sizeof r->has_residuals, 0,
                              "broadcast of what there is"));
+    if (t->config.sharding == DT_SHARDING_GLOBAL) {
+        t->set.loader.shard.used = (size_t)t->state.n_samples;
+    }
     dt_residuals_set_draws(t->strategy, t->state.compression_draws);
     return r->has_residuals ? dt_residuals_give_out(t->strategy, r->residuals) : DT_OK;
 }

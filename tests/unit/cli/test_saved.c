@@ -15,10 +15,16 @@
     "\"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": " units            \
     ", \"activation\": \"tanh\"}, {\"type\": "                                               \
     "\"dense\", \"units\": 4}]}"
-#define CONFIG(units, train) \
-    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 100}, " MODEL(units) train "}"
+#define CONFIG_OF(more, units, train)                                                             \
+    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 100" more "}, " MODEL(units) train \
+        "}"
+#define CONFIG(units, train) CONFIG_OF("", units, train)
 static const char config_text[] =
     CONFIG("8", ", \"train\": {\"seed\": 7, \"batch\": {\"per_rank\": 8}}");
+
+#define CONFIG_GLOBAL                            \
+    CONFIG_OF(", \"sharding\": \"global\"", "8", \
+              ", \"train\": {\"seed\": 7, \"batch\": {\"per_rank\": 8}}")
 
 /* Two ranks, 7 steps an epoch, in the middle of the third. */
 static const struct dt_checkpoint_state good = {.step = 17,
@@ -158,6 +164,38 @@ static void test_good_ones(void)
     sample.checkpoint.state = good;
 }
 
+/* Inside an epoch a run of data.sharding global may have had another batch: steps are not those of
+ * this one, and samples may be some more than it has had whole steps. */
+static void test_resized(void)
+{
+    static const struct {
+        uint64_t step;
+        double n_samples;
+        const char *text; /* NULL: a good one */
+    } cases[] = {
+        {201, 63, NULL},
+        {203, 63, NULL},
+        {263, 63, NULL},
+        {3, 63, NULL},
+        {264, 63, "step is 264, expected 3 to 263"},
+        {2, 63, "step is 2, expected 3 to 263"},
+        {17, 65, "n_samples is 65, expected 3 to 64"},
+    };
+    sample.checkpoint.config = CONFIG_GLOBAL;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sample.checkpoint.state = good;
+        sample.checkpoint.state.step = sample.checkpoint.state.optimizer_steps = cases[i].step;
+        sample.checkpoint.state.n_samples = cases[i].n_samples;
+        if (cases[i].text != NULL) {
+            check_refused(cases[i].text);
+        } else if (check() != DT_OK) {
+            CHECK_FAIL("case %zu: %s", i, dt_error_text());
+        }
+    }
+    sample.checkpoint.config = config_text;
+    sample.checkpoint.state = good;
+}
+
 static void test_configurations(void)
 {
     static const char *const cases[][2] = {
@@ -212,6 +250,7 @@ int main(void)
     test_good_ones();
     test_counters();
     test_sums();
+    test_resized();
     test_configurations();
     test_wide_model();
     sample_close(&sample);

@@ -166,6 +166,72 @@ static void test_global_slices(void)
     }
 }
 
+/* A device's recordings, by the key of their steps: how many samples each rank has. */
+struct recorded {
+    bool there;
+    uint32_t n[MAX_SIZE];
+};
+
+/* As a run that was resumed takes a step. */
+static void take_resumed(struct dt_shard shard, uint64_t step, struct recorded *recorded,
+                         int *counts)
+{
+    uint32_t rows[MAX_N], ids[MAX_N], now[MAX_SIZE] = {0}, key = 0;
+    for (shard.rank = 0; shard.rank < shard.size; shard.rank++) {
+        const struct dt_draw draw = dt_shard_device_draw(&shard, 1, step);
+        const int n = dt_shard_batch(&shard, 1, step, rows, ids);
+        CHECK(n <= dt_shard_capacity(&shard));
+        CHECK_INT(n, draw.n);
+        for (int i = 0; i < n; i++) {
+            counts[ids[i]]++;
+        }
+        CHECK(shard.rank == 0 || draw.like_step == key);
+        key = draw.like_step;
+        now[shard.rank] = draw.n;
+    }
+    CHECK(!recorded[key].there || memcmp(recorded[key].n, now, sizeof now) == 0);
+    recorded[key].there = true;
+    memcpy(recorded[key].n, now, sizeof now);
+}
+
+/* Stopped after `n_steps` steps, and resumed again and again, each time on another number of ranks
+ * and with another batch: each sample is used once, in steps that are none of them empty. */
+static void resume_again_and_again(size_t n_total, uint64_t n_steps, unsigned first)
+{
+    static const size_t batches[] = {8, 13, 100, 9, 64, 33};
+    int counts[MAX_N] = {0};
+    size_t used = 0;
+    for (unsigned start = first; used < n_total; start++) {
+        struct recorded recorded[MAX_N] = {{.there = false}};
+        struct dt_shard shard = make(DT_SHARDING_GLOBAL, n_total, batches[start % 6], 0,
+                                     1 + (int)(5 * start % MAX_SIZE), true);
+        shard.used = used;
+        const uint64_t begin = used / shard.global_batch, end = dt_shard_steps_per_epoch(&shard);
+        CHECK(begin < end);
+        for (uint64_t step = begin; step < end && step < begin + n_steps; step++) {
+            const size_t n = dt_shard_step_samples(&shard, step);
+            CHECK(n > 0 && n <= shard.global_batch);
+            take_resumed(shard, step, recorded, counts);
+            used += n;
+        }
+    }
+    CHECK_INT(used, n_total);
+    for (size_t i = 0; i < n_total; i++) {
+        CHECK_INT(counts[i], 1);
+    }
+}
+
+static void test_resumed_with_other_batches(void)
+{
+    for (leaf = 0; leaf <= 8; leaf += 8) {
+        for (unsigned first = 0; first < 48; first++) {
+            resume_again_and_again(330, 1 + first % 5, first);
+            resume_again_and_again(1999, 2 + first % 3, first);
+        }
+    }
+    leaf = 0;
+}
+
 /* With leaves, too, each sample is used once, and a slice begins and ends with a leaf. */
 static void test_leaves_stay_whole(void)
 {
@@ -285,6 +351,7 @@ int main(void)
     test_replicate_uses_everything_on_every_rank();
     test_global_batches_do_not_depend_on_ranks();
     test_global_slices();
+    test_resumed_with_other_batches();
     test_leaves_stay_whole();
     test_three_ranks_by_hand();
     test_unshuffled_is_natural_order();
