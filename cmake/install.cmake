@@ -4,7 +4,7 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dtrain)
 install(TARGETS dtrain)
 install(FILES configs/mnist.json configs/mnist-mlp.json configs/linear.json configs/synthetic.json configs/dtrain.schema.json
   DESTINATION "${share}/dtrain/configs")
-install(PROGRAMS scripts/dtrain.sbatch scripts/get-data scripts/gpu-check DESTINATION "${share}/dtrain")
+install(PROGRAMS scripts/dtrain.sbatch scripts/get-data scripts/gpu-check scripts/check-samples DESTINATION "${share}/dtrain")
 install(FILES scripts/lib.sh DESTINATION "${share}/dtrain") # get-data reads it
 install(DIRECTORY scripts/gpu DESTINATION "${share}/dtrain" FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 

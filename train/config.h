@@ -64,8 +64,8 @@ struct dt_config {
     enum dt_test_metric
         checkpoint_best;     /* by which one checkpoint more is kept; DT_TEST_NONE: it is not */
     double log_every_s;      /* seconds between progress lines where stderr is no terminal */
-    int64_t log_every_steps; /* steps between recorded ones; 0: none; DT_AUTO: dt_record_interval
-                                says */
+    int64_t log_every_steps; /* between recorded ones; 0: none; DT_AUTO: dt_record_interval says */
+    bool log_audit;          /* which samples each step uses is recorded (train/watch/audit.h) */
     char trace_steps[48];    /* "10:30", as configured; "": none */
     uint64_t trace_first, trace_last; /* these */
 

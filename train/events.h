@@ -16,6 +16,7 @@ struct dt_faults;         /* train/watch/: inject.h */
 struct dt_learned;        /* learned.h */
 struct dt_inspection;     /* inspect.h */
 struct dt_timeline_event; /* timeline.h */
+struct dt_audit_event;    /* audit.h */
 
 /* The run has a folder, and nothing else yet. */
 struct dt_folder_event {
@@ -147,6 +148,7 @@ struct dt_result_event {
     X(DT_EVENT_WARNING, warning, char) /* of what was passed over or changed: the run goes on */ \
     X(DT_EVENT_SAVE, save, struct dt_save_event)                                                 \
     X(DT_EVENT_TIMELINE, timeline, struct dt_timeline_event)                                     \
+    X(DT_EVENT_AUDIT, audit, struct dt_audit_event)                                              \
     X(DT_EVENT_STOP, stop, struct dt_stop_event) /* somebody asked to stop, and it was saved */  \
     X(DT_EVENT_DIFFERENCE, difference, char) /* the difference of replicas that were made to */  \
     X(DT_EVENT_END, end, struct dt_end_event)                                                    \

@@ -197,6 +197,8 @@
     X("log.every_steps", AUTO, log_every_steps, DT_ANY_INT, "auto", "",                            \
       "steps between \"step\" records in metrics.jsonl; auto: every step at first, some hundreds " \
       "in a run; 0: none")                                                                         \
+    X("log.audit", BOOL, log_audit, "", "false", "",                                               \
+      "an \"audit\" record of every step in metrics.jsonl: which samples all ranks together used") \
     X("trace.steps", TEXT, trace_steps, "", "", "",                                                \
       "first:last, such as 10:30: steps of which trace.json tells what every rank did when")       \
     X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                             \

@@ -16,6 +16,7 @@ static const struct {
     bool recorded; /* has columns for metrics.csv and TensorBoard */
 } tables[] = {{"run", &dt_run_fields, false},
               {"step", &dt_step_fields, true},
+              {"audit", &dt_audit_fields, false},
               {"epoch", &dt_epoch_fields, true},
               {"summary", &dt_end_fields, false}};
 

@@ -464,6 +464,7 @@ enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *e
     case DT_EVENT_RESULT:
         print_result(sinks, event->result);
         break;
+    case DT_EVENT_AUDIT:
     case DT_EVENT_FOLDER:
     case DT_EVENT_FAULT: /* whoever called says why */
         break;

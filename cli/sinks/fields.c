@@ -7,6 +7,7 @@
 #include "base/version.h"
 #include "cli/text.h"
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
+#include "train/watch/audit.h"
 #include "train/watch/inject.h"
 
 const char dt_commit[] = DTRAIN_COMMIT;
@@ -129,6 +130,14 @@ static const char *stopping_text(const struct dt_end_event *r)
     return dt_stopping_text(&r->stopping, why, sizeof why);
 }
 
+/* As text: a number of JSON may lose bits. */
+static struct dt_field_value hash(uint64_t hash)
+{
+    static char digits[17];
+    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
+    return text(digits);
+}
+
 /* ---- objects, and members of lists */
 
 static void put_rank(struct dt_json *json, const char *key, const void *r, int i)
@@ -229,6 +238,7 @@ static void put_fitted(struct dt_json *json, const char *key, const void *r, int
 
 TABLE(run, struct dt_run_event, DT_RUN_FIELD_LIST, ROW, VALUE)
 TABLE(step, struct dt_step_event, DT_STEP_FIELD_LIST, TOLD_ROW, TOLD_VALUE)
+TABLE(audit, struct dt_audit_event, DT_AUDIT_FIELD_LIST, ROW, VALUE)
 TABLE(epoch, struct dt_epoch_event, DT_EPOCH_FIELD_LIST, TOLD_ROW, TOLD_VALUE)
 TABLE(end, struct dt_end_event, DT_END_FIELD_LIST, ROW, VALUE)
 

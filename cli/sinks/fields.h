@@ -64,6 +64,14 @@
       "of all ranks, in this epoch so far")                                                        \
     X(DT_STEP_SECONDS, "seconds", seconds(sinks), "s", NO, "", "since this start")
 
+/* A line {"type":"audit"}: of each step, with log.audit. */
+#define DT_AUDIT_FIELD_LIST(X)                                                                     \
+    X("step", number(r->step), "steps", "from 1, over all epochs")                                 \
+    X("epoch", number(r->epoch), "epochs", "from 1")                                               \
+    X("world_size", number(sinks->folder.world_size), "ranks", "in the job")                       \
+    X("samples", number(r->n_samples), "samples", "that all ranks together used")                  \
+    X("hash", hash(r->hash), "", "sum of a hash of the number of each, modulo 2^64, hexadecimal")
+
 /* A line {"type":"epoch"}, and a row of metrics.csv: of each whole epoch. */
 #define DT_EPOCH_FIELD_LIST(X)                                                                     \
     X(DT_EPOCH_EPOCH, "epoch", number(r->epoch), "epochs", YES, "", "from 1")                      \
@@ -209,7 +217,8 @@ struct dt_fields {
     void (*read)(const struct dt_sinks *sinks, const struct dt_event *event,
                  struct dt_field_value values[DT_MAX_FIELDS]);
 };
-extern const struct dt_fields dt_run_fields, dt_step_fields, dt_epoch_fields, dt_end_fields;
+extern const struct dt_fields dt_run_fields, dt_step_fields, dt_audit_fields, dt_epoch_fields,
+    dt_end_fields;
 
 /* The event's fields, as members of an object. */
 void dt_fields_put(struct dt_json *json, const struct dt_fields *fields,

@@ -205,6 +205,9 @@ enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_eve
     if (event->kind == DT_EVENT_STEP && event->step->recorded) {
         put_line(sinks, "step", &dt_step_fields, event);
     }
+    if (event->kind == DT_EVENT_AUDIT) {
+        put_line(sinks, "audit", &dt_audit_fields, event);
+    }
     if (event->kind == DT_EVENT_EPOCH) {
         put_line(sinks, "epoch", &dt_epoch_fields, event);
     }

@@ -57,14 +57,16 @@ steps_of() { # steps_of RUN: without what depends on time, and the norms of grad
 norms_of() { # norms_of RUN: "step norm", where it is known: of steps taken together, of the last one
   sed -n 's/.*"type":"step","step":\([0-9]*\),.*"grad_norm":\([0-9][^,]*\),.*/\1 \2/p' "$1/metrics.jsonl" | sort
 }
+audits_of() { grep '"type":"audit"' "$1/metrics.jsonl"; }
 same_bits() { # same_bits NAME STEPS ARGUMENT...: with and without graphs
   local name=$1 n_steps=$2
   shift 2
-  train "$ranks" "$name" --set log.every_steps=1 "$@"
-  train "$ranks" "$name-by_call" --set log.every_steps=1 --set cuda.graph=false "$@"
+  train "$ranks" "$name" --set log.every_steps=1 --set log.audit=true "$@"
+  train "$ranks" "$name-by_call" --set log.every_steps=1 --set log.audit=true --set cuda.graph=false "$@"
   says "$name, call by call" '  steps call by call: cuda.graph is off'
   check "$name: the same weights" cmp <(weights "$name") <(weights "$name-by_call")
   check "$name: the same steps" test "$(steps_of "$name")" == "$(steps_of "$name-by_call")"
+  check "$name: the same samples" test "$(audits_of "$name")" == "$(audits_of "$name-by_call")"
   is "$name: steps" "$n_steps" "$(steps_of "$name" | grep -c .)"
   is "$name: norms, call by call" "$n_steps" "$(norms_of "$name-by_call" | grep -c .)"
   check "$name: no norms" test "$(norms_of "$name" | grep -c .)" -ge 2
@@ -76,6 +78,16 @@ DTRAIN_CUDA_GRAPH=recorded.dot same_bits everything 20 --set data.train_samples=
 check 'a graph has a line for each node' grep -q '^"graph_1_node_4"\[.*label=' recorded.dot
 same_bits uneven $((ranks == 3 ? 15 : 12)) --set data.train_samples=25 --set train.epochs=3 --set 'train.batch={"global":8}' \
   --set 'model.layers.1={"type":"conv2d","filters":4,"kernel":3}' # its gradient has its own place
+# Resumed inside an epoch with another batch: the short step that comes first is no recorded one of full size.
+for graph in true false; do
+  resized=(--set data.sharding=global --set data.train_samples=61 --set log.audit=true --set cuda.graph=$graph)
+  train "$ranks" "resized_$graph" "${resized[@]}" --set 'train.batch={"global":8}' --set train.max_steps=3
+  train "$ranks" "resized_$graph" "${resized[@]}" --set 'train.batch={"global":13}' --resume
+done
+check 'another batch: the same weights' cmp <(weights resized_true) <(weights resized_false)
+check 'another batch: the same samples' test "$(audits_of resized_true)" == "$(audits_of resized_false)"
+is 'another batch: samples of the steps' '8 8 8 2 13 13 9 13 13 13 13 9' \
+  "$(audits_of resized_true | sed 's/.*"samples":\([0-9]*\).*/\1/' | tr '\n' ' ' | sed 's/ $//')"
 ((ranks != 3)) || finish # for the rest three ranks are like four
 
 dtrain "${config[@]}" --run cpu --set device=cpu

@@ -7,7 +7,10 @@
 #include "cli/config/config.h"
 #include "dist/ranks/launch/job.h"
 #include "tests/lib/check.h"
+#include "train/events.h"
 #include "train/trainer.h"
+#include "train/watch/audit.h"
+#include "train/watch/replicas.h"
 
 #if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
 #define CAN_COUNT 0
@@ -65,15 +68,21 @@ int posix_memalign(void **memory, size_t alignment, size_t n_bytes)
 }
 #endif
 
+/* Gradients are measured, samples audited, replicas compared. */
 static const char config_text[] =
     "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 600, \"test_samples\": 32}, "
-    "\"model\": {\"input\": [1, 12, 12], \"layers\": [  {\"type\": \"conv2d\", \"filters\": 8, "
-    "\"kernel\": 3, \"activation\": \"relu\"}, {\"type\": \"max_pool2d\", \"size\": 2},  "
+    "\"model\": {\"input\": [1, 12, 12], \"layers\": [{\"type\": \"conv2d\", \"filters\": 8, "
+    "\"kernel\": 3, \"activation\": \"relu\"}, {\"type\": \"max_pool2d\", \"size\": 2}, "
     "{\"type\": \"dropout\", \"rate\": 0.25}, {\"type\": \"flatten\"}, {\"type\": \"dense\", "
-    "\"units\": 10}],  \"loss\": \"softmax_cross_entropy\"}, \"train\": {\"epochs\": 3, \"batch\": "
-    "{\"per_rank\": 8}, \"accumulate\": 2,  \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, "
-    "\"distributed\": {\"check_every\": 2}, \"log\": {\"every_steps\": 2}}"; /* gradients are
-                                                                                measured */
+    "\"units\": 10}], \"loss\": \"softmax_cross_entropy\"}, \"train\": {\"epochs\": 3, \"batch\": "
+    "{\"per_rank\": 8}, \"accumulate\": 2, \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, "
+    "\"distributed\": {\"check_every\": 2}, \"log\": {\"every_steps\": 2, \"audit\": true}}";
+
+static enum dt_status hear(void *n_audits, struct dt_event *event)
+{
+    *(int *)n_audits += event->kind == DT_EVENT_AUDIT;
+    return DT_OK;
+}
 
 static void steps(struct dt_trainer *trainer, int n)
 {
@@ -89,10 +98,14 @@ static void test_device(struct dt_world *world, const char *device, const char *
     static struct dt_config config;
     static struct dt_trainer trainer;
     char set[32];
+    int n_audits = 0;
+    const struct dt_emitter emitter = {.emit = hear, .context = &n_audits};
     const char *sets[] = {set, clip, allreduce};
     snprintf(set, sizeof set, "device=%s", device);
     if (dt_config_parse("test", config_text, strlen(config_text), sets, 3, &config) != DT_OK ||
-        dt_trainer_open(world, &config, &dt_config_json, &dt_all_parts, &trainer) != DT_OK) {
+        dt_trainer_open(world, &config, &dt_config_json, &dt_all_parts, &trainer) != DT_OK ||
+        dt_audit_open(&trainer, &emitter) != DT_OK ||
+        dt_replicas_open(&trainer, &emitter) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
     steps(&trainer, 2);
@@ -101,6 +114,7 @@ static void test_device(struct dt_world *world, const char *device, const char *
     steps(&trainer, 12);
     counting = false;
     CHECK_INT(n_calls, 0);
+    CHECK_INT(n_audits, world->rank == 0 ? 14 : 0);
     counting = true;
     free(malloc(1)); /* the counter counts */
     counting = false;

@@ -1,5 +1,6 @@
 #include "train/watch/watch.h"
 
+#include "train/watch/audit.h"
 #include "train/watch/inject.h"
 #include "train/watch/inspect.h"
 #include "train/watch/learned.h"
@@ -19,6 +20,7 @@ enum dt_status dt_watch_all(const void *context, struct dt_trainer *t,
     DT_TRY(dt_monitor_open(t));
     DT_TRY(dt_learned_watch(t, &learned));
     DT_TRY(dt_inspect_open(t, learned));
+    DT_TRY(dt_audit_open(t, emitter));
     DT_TRY(dt_line_open(t));
     return dt_replicas_open(t, emitter);
 }
