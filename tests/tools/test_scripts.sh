@@ -157,4 +157,57 @@ done
 batch 75 'scontrol requeue 7' 75 SLURM_RESTART_COUNT=2 DTRAIN_MAX_REQUEUES=3
 batch 1 'not put back' 75 SLURM_RESTART_COUNT=3 DTRAIN_MAX_REQUEUES=3
 batch 66 'srun' 66 SLURM_RESTART_COUNT=50
+
+# A node dies: the job resumes on those that answer, and when these refuse, it is put back into the queue for all.
+cat >slurm/srun <<'EOF'
+#!/usr/bin/env bash
+echo "srun $*"
+if [[ ${!#} == true ]]; then # node by node
+  [[ " $(cat "$SEEN/dead") " != *" ${4#--nodelist=} "* ]]
+  exit
+fi
+read -r code dead <<<"$(head -n 1 "$SEEN/starts")" # how this start ends, and which nodes are dead then
+sed -i 1d "$SEEN/starts"
+echo "${dead-}" >"$SEEN/dead"
+exit "$code"
+EOF
+cat >slurm/scontrol <<'EOF'
+#!/bin/sh
+case "$*" in
+'show hostnames n[1-3]') printf 'n1\nn2\nn3\n' ;;
+'show hostnames n1') printf 'n1\n' ;;
+'show config') echo 'RequeueExit             = (null)' ;;
+*) echo "scontrol $*" ;;
+esac
+EOF
+nodes='n[1-3]'
+starts() { # starts <exit code> <text> <line of slurm/srun's starts>...
+  local want=$1 text=$2
+  printf '%s\n' "${@:3}" >"$work/starts"
+  batch "$want" "$text" 0 SEEN="$work" SLURM_JOB_NODELIST="$nodes" SLURM_NTASKS_PER_NODE=2
+}
+is_starts() { # is_starts <nodes of a start>...: '' for those of the job
+  local got=() line
+  while read -r line; do
+    got+=("$(sed -n 's/.*--nodes=\([0-9]*\) --ntasks=\([0-9]*\) --nodelist=\([^ ]*\) .*/\1 \2 \3/p' <<<"$line")")
+  done < <(grep '^srun --mpi' out)
+  [[ "$(printf '<%s>' "${got[@]}")" == "$(printf '<%s>' "$@")" ]] || fail "starts on $(printf '<%s>' "${got[@]}"), expected $(printf '<%s>' "$@")"
+}
+starts 0 '2 of 3 nodes answer: resuming on n1,n3' '137 n2' 0
+is_starts '' '2 4 n1,n3'
+starts 75 'scontrol requeue 7' '1 n2' '76 n2 n3' 75
+is_starts '' '2 4 n1,n3' '1 2 n1'
+starts 75 'scontrol requeue 7' '137 n3' 78
+is_starts '' '2 4 n1,n2'
+starts 78 'srun' '78 n3'
+is_starts ''
+starts 137 'srun' 137 0 # all answer
+is_starts ''
+! requeued || fail "an error is put back into the queue: $(cat out)"
+starts 137 'srun' '137 n1 n2 n3' 0
+is_starts ''
+nodes=n1
+starts 76 'srun' '76 n1' 0
+is_starts ''
+! grep -q 'true$' out || fail "the only node is asked: $(cat out)"
 printf 'scripts: ok\n'
