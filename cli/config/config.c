@@ -9,6 +9,7 @@
 #include "cli/config/read.h"
 #include "cli/suggest.h"
 #include "data/idx.h"
+#include "dist/compression/fixed_point.h"
 #include "dist/strategy/strategies.h"
 #include "model/block.h"
 
@@ -69,8 +70,6 @@ static void resolve(struct dt_config *c)
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }
 
-#define MOST_LEAVES 4096 /* of a batch: their sums fit 64 bits (deterministic.c) */
-
 /* The same leaves at any number of ranks. */
 static enum dt_status check_deterministic(const struct dt_config_source *source,
                                           const struct dt_config *c)
@@ -85,10 +84,10 @@ static enum dt_status check_deterministic(const struct dt_config_source *source,
                                "a batch per rank grows with the ranks (set train.batch.global "
                                "instead; --set 'train.batch={\"global\":128}' replaces it)");
     }
-    if (c->batch_global / c->dist.leaf >= MOST_LEAVES) {
+    if ((c->batch_global + c->dist.leaf - 1) / c->dist.leaf > DT_FIXED_MOST) {
         return dt_config_error(source, "distributed.leaf",
                                "a batch of %lld has more than %d leaves (make it larger)",
-                               (long long)c->batch_global, MOST_LEAVES);
+                               (long long)c->batch_global, DT_FIXED_MOST);
     }
     return DT_OK;
 }

@@ -107,7 +107,10 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     if (a->across != NULL) {
         fprintf(stderr, " in each of %d hosts, %s between them", a->n_hosts, a->across);
     }
-    fprintf(stderr, "%s", folder->config->dist.order == DT_ORDER_PRIORITY ? ", by priority" : "");
+    fprintf(stderr, "%s",
+            folder->config->dist.order == DT_ORDER_PRIORITY ? ", by priority"
+            : folder->config->dist.deterministic            ? ", as integers"
+                                                            : "");
     dt_text_print(stderr, "%s%s", a->why[0] != '\0' ? ", because " : "", a->why);
     dt_compression_print(stderr, a->codec, run->n_parameters);
     if (a->traffic.known && a->traffic.messages > 0) {

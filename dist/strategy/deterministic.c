@@ -1,28 +1,15 @@
-/* The same bits at any number of ranks: mirrored weights whose gradients are added as integers.
- *
- * The global batch is cut into leaves of dt_dist_spec.leaf samples. Each leaf passes through the
- * network as a batch of its own on whichever rank has it, by the same code, so its gradient has the
- * same bits everywhere. Float addition depends on the order, integer addition does not: leaves are
- * added as 64-bit integers in units of 2^-40, and every rank steps with the same sum.
- *
- * The unit: a float has 24 bits, so gradients from 2^-17 up are exact, and the error of smaller
- * ones is below 5e-13, far below the rounding of the float sums that make a leaf's gradient. A
- * leaf's gradient below 2^11 leaves room for 2^12 leaves; larger ones, and NaNs, end the training.
- */
-#include <math.h>
+/* The same bits at any number of ranks: mirrored weights whose gradients are added as integers
+ * (leaves.h), by any allreduce. Every rank steps with the same sum. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
-#include "dist/strategy/facts/facts.h"
-#include "dist/strategy/strategies.h"
-
-#define UNITS_PER_ONE 0x1p40
-#define LARGEST_GRADIENT 0x1p11F
+#include "dist/strategy/leaves.h"
+#include "dist/strategy/mirrored.h"
 
 struct deterministic {
-    struct dt_strategy base;
-    int64_t *sums; /* (arena_elems + 1); the last counts gradients that no sum can hold */
+    struct dt_mirrored mirrored; /* its gradients are digits */
+    struct dt_leaves leaves;
+    float *grads; /* (arena): sums over all ranks */
+    size_t n_wrong;
 };
 
 static struct deterministic *deterministic_of(struct dt_strategy *strategy)
@@ -30,92 +17,53 @@ static struct deterministic *deterministic_of(struct dt_strategy *strategy)
     return (struct deterministic *)strategy;
 }
 
-/* Adds round(x * 2^40) to each sum. A double that is 1.5 * 2^52 larger has the rounded number in
- * its last 51 bits: vector units then convert without an instruction for it, and the same bits
- * come out on all of them. Counts what it cannot add. */
-static inline int64_t add_fixed(size_t n, const float *x, bool first, int64_t *sums)
-{
-    const double shift = 0x1.8p52;
-    int64_t shift_bits, n_wrong = 0;
-    memcpy(&shift_bits, &shift, sizeof shift_bits);
-    for (size_t i = 0; i < n; i++) {
-        const double shifted = (double)x[i] * UNITS_PER_ONE + shift;
-        int64_t bits;
-        memcpy(&bits, &shifted, sizeof bits);
-        sums[i] = (first ? 0 : sums[i]) + (bits - shift_bits);
-        n_wrong += !(fabsf(x[i]) < LARGEST_GRADIENT);
-    }
-    return n_wrong;
-}
-
-/* The gradient of one leaf, added to the sums; the first one replaces them. */
-static enum dt_status add_leaf(struct deterministic *self, struct dt_network *network,
-                               struct dt_bound_samples *samples, const struct dt_pass *part,
-                               bool first)
-{
-    const size_t n_elems = self->base.spec.model->arena_elems;
-    const struct dt_span gather = {.kind = DT_SPAN_GATHER, .n_samples = part->batch->n};
-    DT_TRY(dt_span_begin(part->trace, &gather));
-    DT_TRY(dt_network_gather(network, samples, part->batch));
-    DT_TRY(dt_span_end(part->trace, &gather));
-    const double begin_s = dt_clock_s();
-    DT_TRY(dt_network_forward(network, part));
-    DT_TRY(dt_network_loss(network, samples, part));
-    const double middle_s = dt_clock_s();
-    DT_TRY(dt_network_backward(network, part, NULL, NULL));
-    const float *grads = self->base.memory.grads;
-    self->sums[n_elems] += first ? add_fixed(n_elems, grads, true, self->sums)
-                                 : add_fixed(n_elems, grads, false, self->sums);
-    self->base.pass_times.forward_s += middle_s - begin_s;
-    self->base.pass_times.backward_s += dt_clock_s() - middle_s;
-    return DT_OK;
-}
-
-/* A rank's share of a batch begins with a leaf (data/shard.h). */
 static enum dt_status deterministic_passes(struct dt_strategy_step *step,
                                            struct dt_network *network,
                                            struct dt_bound_samples *samples,
                                            const struct dt_pass *pass)
 {
+    return dt_leaves_passes(&deterministic_of(step->strategy)->leaves, step, network, samples, pass,
+                            step->strategy->allreduce->part);
+}
+
+static enum dt_status deterministic_ready(struct dt_strategy_step *step, size_t begin, size_t end)
+{
     struct deterministic *self = deterministic_of(step->strategy);
-    const struct dt_batch *batch = pass->batch;
-    const int leaf = (int)self->base.spec.dist.leaf;
-    const size_t n_elems = self->base.spec.model->arena_elems;
-    self->sums[n_elems] = 0;
-    if (batch->n == 0) {
-        memset(self->sums, 0, n_elems * sizeof *self->sums);
-    }
-    for (int first = 0; first < batch->n; first += leaf) {
-        struct dt_batch mine = *batch;
-        mine.n = batch->n - first < leaf ? batch->n - first : leaf;
-        mine.rows += first;
-        mine.ids += first;
-        struct dt_pass part = *pass;
-        part.batch = &mine;
-        DT_TRY(add_leaf(self, network, samples, &part, first == 0));
-    }
-    return DT_OK;
+    const size_t n_digits = (size_t)self->leaves.n_digits;
+    return dt_grad_sync_ready(&self->mirrored.sync, n_digits * begin, n_digits * end);
+}
+
+/* A dt_grad_ready_fn: the sums of digits are there. One rank's are gradients. */
+static enum dt_status take_sums(void *context, size_t begin, size_t end)
+{
+    struct dt_strategy_step *step = context;
+    struct deterministic *self = deterministic_of(step->strategy);
+    const int n_digits = self->leaves.n_digits;
+    const size_t first = begin / (size_t)n_digits, last = end / (size_t)n_digits;
+    float *grads = self->grads + first;
+    self->n_wrong += n_digits == 1 ? self->leaves.n_wrong
+                                   : dt_fixed_join(n_digits, last - first,
+                                                   step->strategy->allreduce->total + begin, grads);
+    return step->update.clip_norm == 0 && self->n_wrong == 0
+               ? dt_strategy_step_range(step, first, last, grads)
+               : DT_OK;
 }
 
 static enum dt_status deterministic_wait(struct dt_strategy_step *step)
 {
     struct deterministic *self = deterministic_of(step->strategy);
-    const size_t n_elems = self->base.spec.model->arena_elems;
-    float *grads = self->base.memory.grads;
-    DT_TRY(dt_comm_allreduce(self->base.spec.comm, self->sums, n_elems + 1, DT_TYPE_U64,
-                             DT_REDUCE_SUM, "allreduce of gradients as integers"));
-    if (self->sums[n_elems] != 0) {
+    self->n_wrong = 0;
+    DT_TRY(dt_grad_sync_wait(&self->mirrored.sync, take_sums, step));
+    if (self->n_wrong > 0) { /* on every rank */
         return dt_error_agreed(dt_error(
             DT_NON_FINITE,
-            "training diverged at step %llu: %lld gradients are not below %g, no checkpoint "
+            "training diverged at step %llu: gradients are not below %g, no checkpoint "
             "saved (lower train.optimizer.lr)",
-            (unsigned long long)self->base.optimizer.n_steps, (long long)self->sums[n_elems],
-            (double)LARGEST_GRADIENT));
+            (unsigned long long)step->strategy->optimizer.n_steps, (double)DT_FIXED_LARGEST));
     }
-    for (size_t i = 0; i < n_elems; i++) {
-        grads[i] = (float)self->sums[i] * (float)(1 / UNITS_PER_ONE);
-    }
-    return dt_strategy_step_range(step, 0, n_elems, grads);
+    return step->update.clip_norm == 0
+               ? DT_OK
+               : dt_strategy_step_range(step, 0, self->leaves.n_elems, self->grads);
 }
 
 /* Every rank has the whole sum, and gives its share to `fn`. */
@@ -126,98 +74,79 @@ static enum dt_status deterministic_each_sum(struct dt_strategy *strategy, dt_su
     const size_t n = strategy->spec.model->arena_elems;
     const size_t begin = dt_piece_begin(n, comm->rank, comm->size),
                  end = dt_piece_begin(n, comm->rank + 1, comm->size);
-    return fn(context, begin, end, strategy->memory.grads + begin);
-}
-
-static void facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
-{
-    (void)strategy;
-    out->allreduce = "64-bit integers over mpi";
-    out->n_buckets = 1;
+    return fn(context, begin, end, deterministic_of(strategy)->grads + begin);
 }
 
 static void deterministic_close(struct dt_strategy *strategy)
 {
     struct dt_backend *backend = strategy->spec.backend;
+    dt_allreduce_close(strategy->allreduce);
     dt_optimizer_close(&strategy->optimizer);
-    dt_network_memory_close(backend, &strategy->memory);
-    backend->ops->free(backend, deterministic_of(strategy)->sums);
+    dt_leaves_close(backend, &deterministic_of(strategy)->leaves);
+    dt_floats_free(backend, strategy->memory.params);
     free(strategy);
 }
 
 static const struct dt_strategy_ops deterministic_ops = {.passes = deterministic_passes,
+                                                         .begin = dt_mirrored_begin,
+                                                         .ready = deterministic_ready,
+                                                         .poll = dt_mirrored_poll,
                                                          .wait = deterministic_wait,
                                                          .each_sum = deterministic_each_sum,
                                                          .close = deterministic_close};
 
-static enum dt_status open_parts(struct deterministic *self)
+/* Local: no other rank waits for this. */
+static enum dt_status open_own(struct deterministic *self)
 {
-    const struct dt_strategy_spec *spec = &self->base.spec;
+    struct dt_strategy *strategy = &self->mirrored.base;
+    const struct dt_strategy_spec *spec = &strategy->spec;
     const size_t n_elems = spec->model->arena_elems;
-    void *sums = NULL;
-    DT_TRY(dt_network_memory_open(spec->backend, spec->model, &self->base.memory));
-    DT_TRY(spec->backend->ops->alloc(spec->backend, (n_elems + 1) * sizeof *self->sums, &sums));
-    self->sums = sums;
-    return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &self->base.optimizer);
+    DT_TRY(dt_leaves_open(spec, spec->comm->size, &self->leaves));
+    DT_TRY(dt_floats_alloc(spec->backend, "the weights", "", n_elems, &strategy->memory.params));
+    strategy->memory.grads = self->leaves.grads;
+    return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &strategy->optimizer);
+}
+
+static enum dt_status open_sum(struct deterministic *self)
+{
+    struct dt_strategy *strategy = &self->mirrored.base;
+    const struct dt_strategy_spec *spec = &strategy->spec;
+    struct dt_allreduce_spec allreduce = {.rows = spec->dist.rows->allreduce,
+                                          .type = spec->dist.allreduce,
+                                          .across = spec->dist.across,
+                                          .comm = spec->comm,
+                                          .backend = spec->backend,
+                                          .n_slots = spec->model->n_blocks};
+    allreduce.n_elems = (size_t)self->leaves.n_digits * spec->model->arena_elems;
+    DT_TRY(dt_allreduce_open(&allreduce, &strategy->allreduce));
+    self->grads = self->leaves.n_digits == 1 ? strategy->allreduce->part : self->leaves.grads;
+    DT_TRY(dt_grad_sync_open(strategy->allreduce, spec->model, &spec->dist, &self->mirrored.sync));
+    dt_leaves_widen(self->leaves.n_digits, &self->mirrored.sync);
+    return DT_OK;
 }
 
 static enum dt_status deterministic_open(const struct dt_strategy_spec *spec,
                                          struct dt_strategy **out)
 {
     struct deterministic *self = calloc(1, sizeof *self);
+    bool all;
+    enum dt_status s = DT_NO_MEMORY;
+    if (self != NULL) {
+        self->mirrored.base = (struct dt_strategy){.ops = &deterministic_ops, .spec = *spec};
+        s = open_own(self);
+    }
+    const enum dt_status agreed = dt_comm_all(spec->comm, s == DT_OK, "agreement on memory", &all);
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the deterministic strategy");
     }
-    self->base.ops = &deterministic_ops;
-    self->base.spec = *spec;
-    const enum dt_status s = open_parts(self);
-    if (s != DT_OK) {
-        deterministic_close(&self->base);
-        return s;
+    s = s != DT_OK ? s : agreed;
+    s = s == DT_OK && all ? open_sum(self) : s;
+    if (s == DT_OK && all && self->mirrored.base.allreduce != NULL) {
+        *out = &self->mirrored.base;
+    } else {
+        deterministic_close(&self->mirrored.base);
     }
-    *out = &self->base;
-    return DT_OK;
-}
-
-/* With a configuration alone. */
-static enum dt_status check_config(const struct dt_strategy_spec *spec, const char **key)
-{
-    const struct dt_dist_spec *dist = &spec->dist;
-    *key = "distributed.deterministic";
-    if (spec->accumulate > 1) {
-        return dt_error(DT_CONFIG,
-                        "a batch is cut into leaves already (set train.accumulate to 1)");
-    }
-    if (dist->compression.type != DT_COMPRESSION_NONE) {
-        return dt_error(DT_CONFIG, "codecs round what each rank sends (set "
-                                   "distributed.compression.type to none)");
-    }
-    if (dist->allreduce != DT_ALLREDUCE_AUTO && dist->allreduce != DT_ALLREDUCE_MPI) {
-        return dt_error(
-            DT_CONFIG,
-            "integers are added by MPI alone (set distributed.allreduce to auto or mpi)");
-    }
-    if (dist->order != DT_ORDER_BACKWARD) {
-        return dt_error(DT_CONFIG, "a step ends with all its gradients (set distributed.order to "
-                                   "backward)");
-    }
-    if (!dist->average) {
-        return dt_error(DT_CONFIG,
-                        "replicas that step alone differ (leave distributed.average on)");
-    }
-    return DT_OK;
-}
-
-static enum dt_status deterministic_check(const struct dt_strategy_spec *spec, const char **key)
-{
-    if (spec->backend == NULL) {
-        return check_config(spec, key);
-    }
-    if (!spec->backend->host_memory) {
-        return dt_error(DT_CONFIG, "distributed.deterministic adds gradients in host memory (use "
-                                   "\"device\": \"cpu\")");
-    }
-    return DT_OK;
+    return s;
 }
 
 static bool serves(const struct dt_dist_spec *dist)
@@ -226,7 +155,4 @@ static bool serves(const struct dt_dist_spec *dist)
 }
 
 const struct dt_strategy_row dt_deterministic_strategy = {
-    .serves = serves, .check = deterministic_check, .open = deterministic_open};
-
-const struct dt_facts_row dt_deterministic_facts = {.strategy = &dt_deterministic_strategy,
-                                                    .facts = facts};
+    .serves = serves, .check = dt_leaves_check, .open = deterministic_open};

@@ -33,15 +33,32 @@ alike() { python3 "$tests/lib/checkpoint.py" alike "$@"; } # alike RUN...
 for n in 1 2 3 5; do train "ranks$n" "$n"; done
 train threads 2 --set threads=2
 check 'another number of ranks or threads: other bits' alike ranks1 ranks2 ranks3 ranks5 threads
-check 'banner' grep -q '^  allreduce of gradients: 1 bucket, 64-bit integers over mpi$' ranks2.err
+check 'banner' grep -q '^  allreduce of gradients: 1 bucket, shared_memory, as integers$' ranks2.err
+
+# Every way to add gradients, in buckets of one block each and with hosts that MPICH simulates, too.
+n=2
+for way in shared_memory mpi ring tree recursive_doubling halving_doubling all_to_all master_worker hierarchical; do
+  train "by_$way" "$n" --set distributed.allreduce="$way" --set distributed.bucket_mb=0
+  n=$((n % 4 + 2))
+done
+MPIR_CVAR_NUM_CLIQUES=2 train by_hosts 4 --set distributed.allreduce=hierarchical --set distributed.across=tree
+MPIR_CVAR_NUM_CLIQUES=2 train by_default 3 --set distributed.overlap=false
+check 'another allreduce: other bits' alike ranks1 by_*/
+check 'ring: other messages than predicted' grep -q '^allreduce of a step: .* as predicted$' by_ring.err
 
 check 'another hash in summary.json' test "$(grep -ho '"weights_xxh3":\s*"[0-9a-f]\{32\}"' ranks?/summary.json | sort | uniq -c | awk '{ print $1 }')" = 4
-check 'summary.json names another sum' grep -q '"allreduce":\s*"64-bit integers over mpi"' ranks2/summary.json
+check 'summary.json names another sum' grep -q '"allreduce":\s*"shared_memory"' ranks2/summary.json
 check 'no hash at the end, or another' test "$(grep -h '^hash of the weights [0-9a-f]*$' ranks?.err | sort -u | wc -l)" -eq 1
 
 train parts 3 --set train.max_steps=6
 train parts 2 --resume
 check 'resumed at another number of ranks: other bits' alike parts ranks1
+
+# Killed in the middle of an epoch, and resumed at another number of ranks, with another allreduce.
+dtrain 3 --config config.json --run killed --set checkpoint.every_steps=1 --set distributed.allreduce=ring --inject kill:rank=1,step=7
+check "killed: no checkpoint of its last step" test -e killed/checkpoints/step-000000000006.safetensors
+train killed 5 --resume --set distributed.allreduce=tree
+check 'killed and resumed at another number of ranks: other bits' alike killed ranks1
 
 train ref1 1 --set device=ref
 train ref3 3 --set device=ref
@@ -55,7 +72,7 @@ check 'this test sees no rounding: sums of floats are alike, too' test "$(alike 
 refused 64 2 'distributed.deterministic: ranks need the slices of one order (set data.sharding to global)' --set data.sharding=shard \
   --set distributed.deterministic=true
 refused 78 2 'set train.batch.global instead' --set 'train.batch={"per_rank":50}'
-refused 78 2 'integers are added by MPI alone (set distributed.allreduce to auto or mpi)' --set distributed.allreduce=ring
+refused 64 2 'more than 4095 leaves' --set 'train.batch={"global":4096}' --set distributed.leaf=1
 refused 78 2 'codecs round what each rank sends (set distributed.compression.type to none)' --set distributed.compression.type=fp16
 refused 78 2 'a step ends with all its gradients (set distributed.order to backward)' --set distributed.order=priority
 refused 78 2 'set train.accumulate to 1' --set train.accumulate=2

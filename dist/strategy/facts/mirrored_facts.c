@@ -4,6 +4,7 @@
 
 #include "dist/allreduce/formula.h"
 #include "dist/strategy/facts/plan.h"
+#include "dist/strategy/leaves.h"
 #include "dist/strategy/mirrored.h"
 
 static void facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
@@ -134,6 +135,7 @@ static enum dt_status plan(const struct dt_dist_spec *dist, const struct dt_mode
     const bool hierarchical = dist->allreduce == DT_ALLREDUCE_HIERARCHICAL;
     struct dt_grad_sync sync;
     DT_TRY(dt_grad_sync_open(NULL, model, dist, &sync));
+    dt_leaves_widen(dist->deterministic ? dt_fixed_n_digits(comm->size) : 1, &sync);
     out->allreduce = dt_allreduce_for_compression(dist->allreduce, &out->codec);
     out->n_buckets = sync.n_buckets;
     const struct dt_algorithm *algorithm = dt_allreduce_algorithm(
@@ -150,3 +152,5 @@ const struct dt_facts_row dt_mirrored_facts = {
     .strategy = &dt_mirrored_strategy, .facts = facts, .traffic = traffic, .plan = plan};
 const struct dt_facts_row dt_priority_facts = {
     .strategy = &dt_priority_strategy, .facts = facts, .traffic = traffic, .plan = plan};
+const struct dt_facts_row dt_deterministic_facts = {
+    .strategy = &dt_deterministic_strategy, .facts = facts, .traffic = traffic, .plan = plan};
