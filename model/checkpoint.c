@@ -442,6 +442,7 @@ enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_
     memset(out, 0, sizeof *out);
     DT_TRY(dt_checkpoint_list(dir, &steps, &n_steps));
     enum dt_status status = DT_OK;
+    bool all_read = true;
     for (size_t i = 0; i < n_steps; i++) {
         status = dt_checkpoint_path(dir, steps[i], path);
         if (status == DT_OK) {
@@ -450,15 +451,21 @@ enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_
         if (!is_passed_over(status)) {
             break;
         }
+        all_read = all_read && status == DT_BAD_DATA;
         judge->on_damaged(judge->context, dt_error_text());
         dt_error_clear();
         path[0] = '\0';
     }
     free(steps);
-    if (is_passed_over(status)) {
+    if (is_passed_over(status) && all_read) {
         status = dt_error(DT_BAD_DATA,
                           "%s: all %zu checkpoints are damaged (remove them to start afresh)", dir,
                           n_steps);
+    } else if (is_passed_over(status)) { /* it may be whole: nobody is to remove it */
+        status = dt_error(DT_IO,
+                          "%s: none of %zu checkpoints can be used, and not all can be read (mend "
+                          "what the warnings tell of, and resume again)",
+                          dir, n_steps);
     }
     return status;
 }

@@ -205,7 +205,7 @@ static enum dt_status priority_open(const struct dt_strategy_spec *spec, struct 
         self->mirrored.base.ops = &priority_ops;
         self->mirrored.wrap = open_wire;
     }
-    return dt_mirrored_open(spec, &self->mirrored, out);
+    return dt_mirrored_open(spec, self != NULL ? &self->mirrored : NULL, out);
 }
 
 const struct dt_strategy_row dt_priority_strategy = {

@@ -305,6 +305,11 @@ static void test_newest(void)
     CHECK_INT(n_damaged, 4);
     CHECK_HAS(dt_error_text(), "all 4 checkpoints are damaged");
     dt_error_clear();
+    CHECK_INT(mkdir(folder, 0700), 0);
+    CHECK_INT(newest(dir, path, &file), DT_IO);
+    CHECK_INT(rmdir(folder), 0);
+    CHECK_HAS(dt_error_text(), "none of 5 checkpoints can be used, and not all can be read");
+    dt_error_clear();
     sample_dir_remove(dir);
 }
 
