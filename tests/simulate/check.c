@@ -191,6 +191,11 @@ static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault
         e->codes[DT_INTERNAL] = true;
         e->culprits |= ~0u; /* of two replicas nobody knows which is right */
         break;
+    case SIM_FLIP_GRADIENT:
+    case SIM_FLIP_MESSAGE: /* wherever the replicas are equal, they may be (flip.c) */
+        e->codes[DT_INTERNAL] = e->codes[DT_NON_FINITE] = true;
+        e->culprits |= ~0u;
+        break;
     case SIM_SLOW:
     case SIM_CLOCK_JUMPS:
     case SIM_N_FAULT_KINDS:

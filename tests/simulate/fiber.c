@@ -213,6 +213,12 @@ static void strike_fault(const struct sim_fault *fault)
     case SIM_POWER_CUT:
         cut_power();
         break;
+    case SIM_FLIP_GRADIENT:
+        sim.now->flip = SIM_FLIP_OWN;
+        break;
+    case SIM_FLIP_MESSAGE:
+        sim.now->flip = SIM_FLIP_RECEIVED;
+        break;
     case SIM_NAN:
     case SIM_FLIP: /* train/watch/inject.c */
         break;
@@ -227,7 +233,8 @@ static bool has_come(const struct sim_fault *fault)
     const struct sim_rank *rank = sim.now;
     const uint64_t first = plan->open_points[rank->number], all = plan->n_points[rank->number];
     const uint64_t point = first + 1 + (uint64_t)(fault->at * (double)(all - first));
-    return sim.faulty && !fault->off && fault->rank == rank->number && rank->n_points >= point;
+    return !fault->off && fault->rank == rank->number && rank->open_points > 0 &&
+           rank->n_points >= point;
 }
 
 void sim_point(const char *what)
@@ -241,7 +248,7 @@ void sim_point(const char *what)
         rank->time_ns = rank->kill_ns;
         sim_end(SIM_TAKEN, sim.job_code);
     }
-    for (int i = 0; i < sim.plan->n_faults; i++) {
+    for (int i = 0; i < sim.plan->n_faults && sim.faulty; i++) {
         const struct sim_fault *fault = &sim.plan->faults[i];
         if (!sim.struck[i] && has_come(fault)) {
             char text[128];
@@ -345,6 +352,7 @@ static void begin(const struct sim_plan *plan, bool faulty, bool resume)
     sim_mpi_begin();
     sim_wire_begin();
     sim_disk_begin();
+    sim_flip_begin();
     for (int r = 0; r < plan->n_ranks; r++) {
         open_rank(&sim.ranks[r], r);
     }

@@ -114,10 +114,10 @@ static bool run_clean(struct sim_plan *plan, char *text, size_t n_text, bool *re
     return right;
 }
 
-static bool run_faulty(const struct sim_plan *plan, char *text, size_t n_text)
+static bool run_faulty(const struct sim_plan *plan, bool resume, char *text, size_t n_text)
 {
     sim_trace("---- the run with faults");
-    sim_run(plan, true, false);
+    sim_run(plan, true, resume);
     bool right = sim_check_faulty(plan, text, n_text);
     right = right && (sim.digest[0] == '\0' || same_weights(plan, text, n_text));
     clean_up();
@@ -125,14 +125,28 @@ static bool run_faulty(const struct sim_plan *plan, char *text, size_t n_text)
 }
 
 /* At another number of ranks, where the weights do not depend on it. */
-static bool run_resumed(const struct sim_plan *plan, char *text, size_t n_text)
+static struct sim_plan plan_resumed(const struct sim_plan *plan)
 {
     struct sim_plan resumed = *plan;
-    const uint64_t saved_step = sim.saved_step;
     resumed.n_ranks = plan->n_resumed;
     for (int r = plan->n_ranks; r < resumed.n_ranks; r++) {
         resumed.hosts[r] = plan->hosts[r % plan->n_ranks];
+        resumed.n_points[r] = plan->n_points[r % plan->n_ranks];
+        resumed.open_points[r] = plan->open_points[r % plan->n_ranks];
     }
+    resumed.faults[0] = plan->faults[plan->n_faults];
+    resumed.n_faults = plan->n_again;
+    return resumed;
+}
+
+static bool run_resumed(const struct sim_plan *plan, char *text, size_t n_text)
+{
+    const struct sim_plan resumed = plan_resumed(plan);
+    uint64_t saved_step = sim.saved_step;
+    if (resumed.n_faults > 0 && !run_faulty(&resumed, true, text, n_text)) {
+        return false;
+    }
+    saved_step = sim.saved_step > saved_step ? sim.saved_step : saved_step;
     sim_trace("---- resumed by %d ranks", resumed.n_ranks);
     sim_run(&resumed, false, true);
     bool right = sim_check_clean(&resumed, text, n_text) && same_weights(&resumed, text, n_text);
@@ -151,7 +165,7 @@ static bool run_plan(struct sim_plan *plan, char *text, size_t n_text)
     bool refused, right = run_clean(plan, text, n_text, &refused);
     n_refused += right && refused;
     if (right && !refused) {
-        right = run_faulty(plan, text, n_text) && run_resumed(plan, text, n_text);
+        right = run_faulty(plan, false, text, n_text) && run_resumed(plan, text, n_text);
     }
     clean_up();
     remove_run();
@@ -164,7 +178,7 @@ static bool run_plan(struct sim_plan *plan, char *text, size_t n_text)
 /* Leaves out each fault without which the run fails as well. */
 static void shrink_plan(struct sim_plan *plan, char *text, size_t n_text)
 {
-    for (int i = 0; i < plan->n_faults; i++) {
+    for (int i = 0; i < plan->n_faults + plan->n_again; i++) {
         plan->faults[i].off = true;
         plan->faults[i].off = !run_plan(plan, text, n_text);
     }
@@ -176,7 +190,7 @@ static void tell_failure(const struct sim_plan *plan, const char *text)
     sim_plan_print(plan);
     print_trace();
     printf("FAILED: %s\nsimulate %llu --trace", text, (unsigned long long)plan->seed);
-    for (int i = 0; i < plan->n_faults; i++) {
+    for (int i = 0; i < plan->n_faults + plan->n_again; i++) {
         if (plan->faults[i].off) {
             printf(" --without %d", i + 1);
         }
@@ -189,7 +203,7 @@ static bool run_seed(uint64_t seed, const struct options *options)
     struct sim_plan plan;
     char text[600] = "";
     sim_plan_make(seed, &plan);
-    for (int i = 0; i < plan.n_faults; i++) {
+    for (int i = 0; i < plan.n_faults + plan.n_again; i++) {
         plan.faults[i].off = (options->without >> i & 1) != 0;
     }
     const bool right = run_plan(&plan, text, sizeof text);

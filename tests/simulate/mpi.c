@@ -374,6 +374,7 @@ static bool test_message(struct request *request)
     }
     if (!request->is_send && m->n_bytes > 0) {
         memcpy(m->into, m->bytes, m->n_bytes);
+        sim_flip(SIM_FLIP_RECEIVED, m->into, m->n_bytes);
     }
     m->send_done = m->send_done || request->is_send;
     m->taken = m->taken || !request->is_send;

@@ -159,6 +159,8 @@ static void choose_seconds(struct sim_random *random, struct sim_fault *fault)
     case SIM_POWER_CUT:
     case SIM_NAN:
     case SIM_FLIP:
+    case SIM_FLIP_GRADIENT:
+    case SIM_FLIP_MESSAGE:
     case SIM_N_FAULT_KINDS:
         break;
     }
@@ -169,12 +171,11 @@ static void choose_fault(struct sim_random *random, struct sim_plan *plan, struc
     const uint64_t n = (uint64_t)plan->n_ranks;
     bool fits;
     do {
-        *fault =
-            (struct sim_fault){.kind = (enum sim_fault_kind)sim_below(random, SIM_N_FAULT_KINDS),
-                               .rank = (int)sim_below(random, n),
-                               .at = (double)sim_below(random, 10000) / 10000,
-                               .both_ways = sim_chance(random, 50),
-                               .step = 1 + sim_below(random, 7)};
+        *fault = (struct sim_fault){.kind = (enum sim_fault_kind)sim_below(random, SIM_FLIP + 1),
+                                    .rank = (int)sim_below(random, n),
+                                    .at = (double)sim_below(random, 10000) / 10000,
+                                    .both_ways = sim_chance(random, 50),
+                                    .step = 1 + sim_below(random, 7)};
         fits = (fault->kind != SIM_NAN && fault->kind != SIM_FLIP) || is_mirrored(plan);
     } while (!fits);
     fault->peer = (fault->rank + 1 + (int)sim_below(random, n > 1 ? n - 1 : 1)) % plan->n_ranks;
@@ -187,9 +188,37 @@ static void choose_fault(struct sim_random *random, struct sim_plan *plan, struc
     }
 }
 
+/* Of some seeds the first fault becomes another one, drawn apart, so that all other seeds stay what
+ * they were. */
+static void choose_flip(struct sim_random *random, struct sim_plan *plan)
+{
+    struct sim_fault *fault = &plan->faults[0];
+    if (!is_mirrored(plan) || !sim_chance(random, 20)) {
+        return;
+    }
+    fault->kind = sim_chance(random, 30) ? SIM_FLIP_GRADIENT : SIM_FLIP_MESSAGE;
+    fault->rank = (int)sim_below(random, (uint64_t)plan->n_ranks);
+    fault->seconds = 0;
+    plan->config.dist.check_every += plan->config.dist.check_every == 0;
+    plan->exact = false; /* the same wrong gradient on all ranks is a gradient */
+}
+
+/* That no weights bear. It strikes early: what is left of the run is shorter. */
+static void choose_again(struct sim_random *random, struct sim_plan *plan)
+{
+    struct sim_fault *fault = &plan->faults[plan->n_faults];
+    struct sim_plan resumed = *plan;
+    resumed.n_ranks = plan->n_resumed;
+    plan->n_again = sim_chance(random, 25);
+    do {
+        choose_fault(random, &resumed, fault);
+    } while (fault->kind == SIM_NAN || fault->kind == SIM_FLIP);
+    fault->at *= 0.6;
+}
+
 void sim_plan_make(uint64_t seed, struct sim_plan *plan)
 {
-    struct sim_random random = {seed};
+    struct sim_random random = {seed}, apart = {~seed};
     *plan = (struct sim_plan){.seed = seed};
     choose_ranks(&random, plan);
     plan->eager = sim_chance(&random, 50);
@@ -199,6 +228,8 @@ void sim_plan_make(uint64_t seed, struct sim_plan *plan)
     for (int i = 0; i < plan->n_faults; i++) {
         choose_fault(&random, plan, &plan->faults[i]);
     }
+    choose_flip(&apart, plan);
+    choose_again(&apart, plan);
 }
 
 const char *sim_fault_text(const struct sim_fault *fault, char *text, size_t n_text)
@@ -233,8 +264,9 @@ void sim_plan_print(const struct sim_plan *plan)
            dt_compression_names[c->dist.compression.type], (int)c->dist.order,
            c->optimizer.type == DT_OPTIMIZER_SGD ? "sgd" : "adam", c->dist.deterministic,
            plan->n_resumed, (int)c->checkpoint_best, (long long)c->dist.servers, (int)c->dist.mode);
-    for (int i = 0; i < plan->n_faults; i++) {
-        printf("  %s at %.4f of its run%s\n", sim_fault_text(&plan->faults[i], text, sizeof text),
-               plan->faults[i].at, plan->faults[i].off ? " (left out)" : "");
+    for (int i = 0; i < plan->n_faults + plan->n_again; i++) {
+        printf("  %s at %.4f of its run%s%s\n", sim_fault_text(&plan->faults[i], text, sizeof text),
+               plan->faults[i].at, i == plan->n_faults ? ", resumed" : "",
+               plan->faults[i].off ? " (left out)" : "");
     }
 }

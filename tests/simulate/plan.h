@@ -35,22 +35,24 @@ static inline bool sim_chance(struct sim_random *random, unsigned percent)
 }
 
 /* X(constant, name) */
-#define SIM_FAULT_LIST(X)                             \
-    X(SIM_DIES, "dies")                               \
-    X(SIM_STOPS, "stops for ever")                    \
-    X(SIM_PAUSES, "stops for a while")                \
-    X(SIM_SLOW, "is slow")                            \
-    X(SIM_LOSES, "loses a message")                   \
-    X(SIM_CUTS, "has its host's link cut")            \
-    X(SIM_CLOCK_JUMPS, "has its host's clock jump")   \
-    X(SIM_SIGNAL, "is told to stop")                  \
-    X(SIM_SIGNAL_ALL, "is told to stop, as are all")  \
-    X(SIM_NO_MEMORY, "gets no memory, once")          \
-    X(SIM_DISK_FULL, "finds the disk full")           \
-    X(SIM_DISK_FAILS, "finds the disk failing, once") \
-    X(SIM_POWER_CUT, "loses power, as do all")        \
-    X(SIM_NAN, "has a gradient that is not a number") \
-    X(SIM_FLIP, "has a bit of a weight flipped")
+#define SIM_FAULT_LIST(X)                                   \
+    X(SIM_DIES, "dies")                                     \
+    X(SIM_STOPS, "stops for ever")                          \
+    X(SIM_PAUSES, "stops for a while")                      \
+    X(SIM_SLOW, "is slow")                                  \
+    X(SIM_LOSES, "loses a message")                         \
+    X(SIM_CUTS, "has its host's link cut")                  \
+    X(SIM_CLOCK_JUMPS, "has its host's clock jump")         \
+    X(SIM_SIGNAL, "is told to stop")                        \
+    X(SIM_SIGNAL_ALL, "is told to stop, as are all")        \
+    X(SIM_NO_MEMORY, "gets no memory, once")                \
+    X(SIM_DISK_FULL, "finds the disk full")                 \
+    X(SIM_DISK_FAILS, "finds the disk failing, once")       \
+    X(SIM_POWER_CUT, "loses power, as do all")              \
+    X(SIM_NAN, "has a gradient that is not a number")       \
+    X(SIM_FLIP, "has a bit of a weight flipped")            \
+    X(SIM_FLIP_GRADIENT, "has a bit of a gradient flipped") \
+    X(SIM_FLIP_MESSAGE, "receives a gradient with a bit flipped")
 #define SIM_FAULT_ENUM(constant, name) constant,
 enum sim_fault_kind { SIM_FAULT_LIST(SIM_FAULT_ENUM) SIM_N_FAULT_KINDS };
 
@@ -73,8 +75,9 @@ struct sim_plan {
     int n_resumed;       /* ranks that go on */
     bool launcher_kills; /* a rank that dies takes all along, as under mpirun */
     struct dt_config config;
-    struct sim_fault faults[SIM_MAX_FAULTS];
+    struct sim_fault faults[SIM_MAX_FAULTS + 1]; /* and that of the resumed run */
     int n_faults;
+    int n_again; /* 1: a fault strikes the resumed run, which is resumed once more; else 0 */
     /* Of the run without faults: each rank's points in all, and until the world was open. */
     uint64_t n_points[SIM_MAX_RANKS], open_points[SIM_MAX_RANKS];
     char digest[64]; /* its last weights */

@@ -6,6 +6,7 @@
  *   mpi.c      collectives and messages of MPI (mpi_job.c: communicators, begin and end)
  *   wire.c     links: delays, cuts, losses
  *   disk.c     files that tear, and disks that fail
+ *   flip.c     bits that turn over in gradients
  *   plan.c     what the seed decides: the run and its faults
  *   rank.c     a rank's main function
  *   check.c    what must be so after each run       main.c   the command
@@ -37,6 +38,9 @@ enum sim_state {
     SIM_TAKEN  /* killed by the launcher, because another rank ended the job */
 };
 
+/* In which a bit of the rank turns over next. */
+enum sim_flip { SIM_FLIP_NOTHING, SIM_FLIP_OWN, SIM_FLIP_RECEIVED };
+
 /* A rank: a process of its own to the trainer. */
 struct sim_rank {
     int number, host;
@@ -48,12 +52,13 @@ struct sim_rank {
     uint64_t alarm_ns; /* it has set one; SIM_NEVER: none */
     int alarm_code;    /* and would end the job with this code */
     char alarm_line[SIM_LINE_SIZE];
-    uint64_t n_points;              /* places of its run so far at which a fault can strike */
-    uint64_t open_points;           /* of these, until the world was open; 0: it is not yet */
-    uint64_t end_ns;                /* when its state changed */
-    bool leaves;                    /* its training has ended, one way or the other */
-    bool finalizes;                 /* waits in MPI_Finalize */
-    int signal;                     /* it was asked to stop, or 0 */
+    uint64_t n_points;    /* places of its run so far at which a fault can strike */
+    uint64_t open_points; /* of these, until the world was open; 0: it is not yet */
+    uint64_t end_ns;      /* when its state changed */
+    bool leaves;          /* its training has ended, one way or the other */
+    bool finalizes;       /* waits in MPI_Finalize */
+    int signal;           /* it was asked to stop, or 0 */
+    enum sim_flip flip;
     int no_memory;                  /* for it when it asks the n-th time from now; 0: there is */
     char error[DT_ERROR_TEXT_SIZE]; /* of dt_error, while another rank runs */
     bool error_agreed;
@@ -132,6 +137,10 @@ void sim_wire_lose(int from, int to); /* the next message, and so all that come 
 void sim_disk_begin(void);
 void sim_disk_fail(const struct sim_fault *fault);
 void sim_disk_power_cut(void); /* what was not synced may be lost */
+
+/* ---- flip.c */
+void sim_flip_begin(void);
+void sim_flip(enum sim_flip what, void *bytes, size_t n_bytes); /* if it is the rank's next */
 
 /* ---- rank.c */
 void sim_rank_main(void);
