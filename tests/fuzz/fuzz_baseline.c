@@ -1,0 +1,51 @@
+/* Any bytes as a baseline of `accept`: an error with a text, or figures that are numbers above 0.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ops/accept/outcome.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+
+static void require(int condition)
+{
+    if (!condition) {
+        abort();
+    }
+}
+
+static void check_figures(const struct dt_accept_baseline *baseline)
+{
+    int n = 0;
+    for (int i = 0; i < DT_N_ACCEPT * DT_ACCEPT_FIGURES; i++) {
+        const double value = baseline->values[i / DT_ACCEPT_FIGURES][i % DT_ACCEPT_FIGURES];
+        require(isnan(value) || (value > 0 && isfinite(value)));
+        n += !isnan(value);
+    }
+    require(n > 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    static struct dt_rank_facts rank = {.host = "a"};
+    static struct dt_world world = {.size = 1};
+    static const struct dt_backend_ops backend = {.name = "cpu"};
+    static struct dt_acceptance a = {
+        .world = &world, .ranks = &rank, .device = {.backend = &backend}};
+    struct dt_accept_baseline baseline;
+    char path[32];
+    const int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    require(fd >= 0 && write(fd, bytes, n_bytes) == (ssize_t)n_bytes);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    dt_error_clear();
+    const enum dt_status s = dt_accept_baseline_read(&a, path, &baseline);
+    require(s == DT_OK || (s == DT_BAD_DATA && dt_error_text()[0] != '\0'));
+    if (s == DT_OK) {
+        check_figures(&baseline);
+    }
+    close(fd);
+    return 0;
+}
