@@ -83,6 +83,16 @@ for signal in TERM INT USR1; do
   stopped_well "$run" "$signal" 2
 done
 
+# Under a launcher that is not MPICH's all ranks end by MPI_Finalize: MPI_Abort would cost the code under Slurm, and the job its requeue.
+run=other-launcher
+"$MPIEXEC" -n 2 env -u MPI_LOCALNRANKS "$DTRAIN" --config config.json --run "$work/$run" >"$run.out" 2>"$run.err" </dev/null &
+job=$!
+check "$run: makes no steps" wait_for 30 has_steps "$run"
+find_rank "$run" 1 && kill -TERM "$rank"
+wait "$job"
+check "$run: does not stop" grep -q '^stopped by SIGTERM at step ' "$run.err"
+check "$run: MPI_Abort: $(grep MPI_Abort "$run.err")" test "$(grep -c MPI_Abort "$run.err")" -eq 0
+
 run=alone
 start "$run"
 check "$run: makes no steps" wait_for 30 has_steps "$run"
