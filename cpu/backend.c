@@ -90,6 +90,7 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
     }
     const int n_threads = options->n_threads > 1 ? options->n_threads : 1;
     cpu->subnormals = dt_subnormals_flush(); /* threads inherit the setting */
+    cpu->deterministic = options->deterministic;
     const enum dt_status s = dt_threads_open(n_threads, &cpu->threads);
     if (s != DT_OK) {
         dt_subnormals_restore(cpu->subnormals);
@@ -213,7 +214,7 @@ static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_sam
  * the chunks. */
 static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int capacity)
 {
-    const size_t slice = (size_t)dt_cpu_slice(capacity);
+    const size_t slice = (size_t)dt_cpu_slice(cpu, capacity);
     size_t largest = 1;
     for (int b = 0; b < model->n_spatial; b++) {
         const size_t n = dt_shape_elems(model->blocks[b].in) + dt_shape_elems(model->blocks[b].out);

@@ -80,7 +80,7 @@ static void describe_conv(struct dt_block_state *state)
     conv->survivors_pooled = b->pool == DT_POOL_MAX && b->pool_size <= b->pool_stride;
     conv->masks_only = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !state->tail.reorders &&
                        (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
-    conv->slice = dt_cpu_slice(state->capacity);
+    conv->slice = dt_cpu_slice(state->cpu, state->capacity);
     conv->n_slices = dt_threads_count(state->cpu->threads);
 }
 

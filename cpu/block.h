@@ -14,14 +14,6 @@
  * memory. */
 void *dt_cpu_memory(size_t n_bytes);
 
-/* Images per slice: a convolution's backward pass sums their gradients, in one thread, before
- * adding them to the other slices'. A thirty-second of the largest batch: enough slices for many
- * threads, few enough that adding them costs little. */
-static inline int dt_cpu_slice(int capacity)
-{
-    return capacity < 128 ? (capacity + 31) / 32 : 4;
-}
-
 /* State shared by all parts of the backend. */
 struct dt_cpu {
     struct dt_backend base;
@@ -31,7 +23,16 @@ struct dt_cpu {
     struct dt_metrics metrics;
     char description[64];
     uint32_t subnormals; /* of the opening thread: cpu/subnormals.h */
+    bool deterministic;  /* struct dt_backend_options */
 };
+
+/* Images per slice: a convolution's backward pass sums their gradients, in one thread, before
+ * adding them to the other slices'. A thirty-second of the largest batch: enough slices for many
+ * threads, few enough that adding them costs little. */
+static inline int dt_cpu_slice(const struct dt_cpu *cpu, int capacity)
+{
+    return cpu->deterministic ? 1 : capacity < 128 ? (capacity + 31) / 32 : 4;
+}
 
 enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model,
                                  int index, int capacity, struct dt_block_state **out);

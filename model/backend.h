@@ -29,8 +29,8 @@ struct dt_backend_options {
     int n_threads;               /* >= 1; CPU backends */
     int local_rank;              /* chooses the device, if there are several */
     enum dt_precision precision; /* DT_UNAVAILABLE if the backend lacks it */
-    bool deterministic; /* no choice depends on timing: each run on the same machine gives the same
-                           bits */
+    bool deterministic; /* no choice depends on timing or on the largest batch: each run on the same
+                           machine gives the same bits */
     double limit_s; /* DT_STALLED if a device has not finished its work after this time; 0: waits
                        forever */
 };

@@ -61,7 +61,7 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
 int dt_trainer_capacity(const struct dt_trainer *t)
 {
     const int accumulate = (int)t->config.accumulate;
-    if (t->config.dist.deterministic) {
+    if (t->config.dist.deterministic && !t->roles.whole) {
         return (int)t->config.dist.leaf; /* as many at any number of ranks */
     }
     return (t->set.loader.capacity + accumulate - 1) / accumulate;
@@ -105,7 +105,8 @@ static enum dt_status open_backend(struct dt_trainer *t)
     const struct dt_backend_options options = {.n_threads = (int)t->config.threads,
                                                .local_rank = t->world->local_rank,
                                                .precision = t->config.precision,
-                                               .deterministic = t->config.cuda_deterministic,
+                                               .deterministic = t->config.cuda_deterministic ||
+                                                                t->config.dist.deterministic,
                                                .limit_s = t->world->comm->timeout_s};
     return t->device.backend->open(&options, &t->backend);
 }

@@ -199,14 +199,15 @@ static void print_stages(const struct plan *p)
     char count[32];
     double all = 0;
     const struct dt_dist_spec *dist = &p->config.dist;
+    const int n_parts = dt_pipeline_n_parts(dist, (int64_t)p->shard.global_batch);
     for (int i = 0; i < p->stages.n; i++) {
         all += p->stages.stages[i].flops;
     }
-    printf("pipeline: %d stage%s, %lld micro-batches, %s; they wait %.1f %% of a step if each "
+    printf("pipeline: %d stage%s, %d micro-batches, %s; they wait %.1f %% of a step if each "
            "takes as long\n",
-           p->stages.n, p->stages.n == 1 ? "" : "s", (long long)dist->micro_batches,
+           p->stages.n, p->stages.n == 1 ? "" : "s", n_parts,
            dt_pipeline_schedule_name(dist->schedule),
-           100 * dt_pipeline_bubble(p->stages.n, (int)dist->micro_batches));
+           100 * dt_pipeline_bubble(p->stages.n, n_parts));
     for (int i = 0; i < p->stages.n; i++) {
         const struct dt_stage *stage = &p->stages.stages[i];
         printf("  stage %d, rank %d:", i, i);

@@ -170,8 +170,7 @@
       "backward: gradients travel as they are made, and a step ends when all weights are new; "    \
       "priority: those of the first layers "                                                       \
       "overtake, and the next forward pass waits for each layer's weights when it comes to it")    \
-    X("distributed.deterministic", BOOL, dist.deterministic, "", "false",                          \
-      "distributed.strategy=allreduce",                                                            \
+    X("distributed.deterministic", BOOL, dist.deterministic, "", "false", "",                      \
       "the same bits of weights at any number of ranks: gradients of leaves of the global batch "  \
       "are added as integers; needs data.sharding global and train.batch.global")                  \
     X("distributed.leaf", INT, dist.leaf, "[1, 4096]", "32", "distributed.deterministic=true",     \

@@ -80,6 +80,11 @@ static void print_device(const struct dt_config *c, const struct dt_run_event *r
     }
 }
 
+static int n_parts_of(const struct dt_config *config)
+{
+    return dt_pipeline_n_parts(&config->dist, config->batch_per_rank + config->batch_global);
+}
+
 static void print_averaging(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
     const struct dt_strategy_facts *a = &run->averaging;
@@ -88,8 +93,8 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     }
     if (a->n_stages > 0) {
         const struct dt_dist_spec *dist = &folder->config->dist;
-        fprintf(stderr, "  pipeline of %d stages, %lld micro-batches, %s", a->n_stages,
-                (long long)dist->micro_batches, dt_pipeline_schedule_name(dist->schedule));
+        fprintf(stderr, "  pipeline of %d stages, %d micro-batches, %s", a->n_stages,
+                n_parts_of(folder->config), dt_pipeline_schedule_name(dist->schedule));
         for (int i = 0; i < dist->cut.n; i++) {
             fprintf(stderr, "%s%s", i == 0 ? ", cut at " : ", ", dist->cut.names[i]);
         }
@@ -309,8 +314,7 @@ static struct dt_roles roles_of(const struct dt_folder_event *folder)
 /* The share of their steps that the stages of a pipeline waited, beside the formula. */
 static void print_bubble(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
-    const struct dt_dist_spec *dist = &sinks->folder.config->dist;
-    const int p = sinks->folder.world_size, m = (int)dist->micro_batches;
+    const int p = sinks->folder.world_size, m = n_parts_of(sinks->folder.config);
     struct dt_phase_times all;
     const double all_s = add_times(end, p, &all);
     if (roles_of(&sinks->folder).whole && all_s > 0) {

@@ -55,14 +55,35 @@ static void add_block(struct dt_leaves *l, size_t at, size_t n)
     digits[0] = l->n_wrong == 0 ? digits[0] : NAN;
 }
 
-/* A dt_grad_ready_fn. */
-static enum dt_status add(void *context, size_t begin, size_t end)
+void dt_leaves_begin(struct dt_leaves *l, struct dt_strategy_step *step, float *digits)
 {
-    struct dt_leaves *l = context;
-    for (size_t at = begin; at < end; at += N_BLOCK) {
+    l->n_wrong = 0;
+    l->n_kept = 0;
+    l->first = true;
+    l->last = false;
+    l->digits = digits;
+    l->step = step;
+}
+
+void dt_leaves_next(struct dt_leaves *l, struct dt_network *network, bool last)
+{
+    if (l->n_kept == DT_LEAVES_AT_ONCE) { /* they were added */
+        l->n_kept = 0;
+        l->first = false;
+    }
+    l->last = last;
+    network->grads = l->grads + (size_t)l->n_kept++ * l->n_elems;
+}
+
+enum dt_status dt_leaves_ready(void *leaves, size_t begin, size_t end)
+{
+    struct dt_leaves *l = leaves;
+    const struct dt_strategy_ops *ops = l->step->strategy->ops;
+    const bool adds = l->last || l->n_kept == DT_LEAVES_AT_ONCE;
+    for (size_t at = begin; adds && at < end; at += N_BLOCK) {
         add_block(l, at, dt_min_size(end - at, N_BLOCK));
     }
-    return l->last ? l->step->strategy->ops->ready(l->step, begin, end) : DT_OK;
+    return l->last && ops->ready != NULL ? ops->ready(l->step, begin, end) : DT_OK;
 }
 
 /* A dt_pass.poll. */
@@ -76,7 +97,6 @@ static enum dt_status run_leaf(struct dt_leaves *l, struct dt_network *network,
                                struct dt_bound_samples *samples, const struct dt_pass *leaf)
 {
     struct dt_strategy *strategy = l->step->strategy;
-    const bool adds = l->n_kept == DT_LEAVES_AT_ONCE || l->last;
     const struct dt_span gather = {.kind = DT_SPAN_GATHER, .n_samples = leaf->batch->n};
     DT_TRY(dt_span_begin(leaf->trace, &gather));
     DT_TRY(dt_network_gather(network, samples, leaf->batch));
@@ -85,11 +105,9 @@ static enum dt_status run_leaf(struct dt_leaves *l, struct dt_network *network,
     DT_TRY(dt_network_forward(network, leaf));
     DT_TRY(dt_network_loss(network, samples, leaf));
     const double middle_s = dt_clock_s();
-    DT_TRY(dt_network_backward(network, leaf, adds ? add : NULL, l));
+    DT_TRY(dt_network_backward(network, leaf, dt_leaves_ready, l));
     strategy->pass_times.forward_s += middle_s - begin_s;
     strategy->pass_times.backward_s += dt_clock_s() - middle_s;
-    l->first = l->first && !adds;
-    l->n_kept = adds ? 0 : l->n_kept;
     return DT_OK;
 }
 
@@ -100,12 +118,7 @@ enum dt_status dt_leaves_passes(struct dt_leaves *l, struct dt_strategy_step *st
 {
     const struct dt_batch *batch = pass->batch;
     const int n_leaf = (int)step->strategy->spec.dist.leaf;
-    l->n_wrong = 0;
-    l->n_kept = 0;
-    l->first = true;
-    l->last = batch->n == 0;
-    l->digits = digits;
-    l->step = step;
+    dt_leaves_begin(l, step, digits);
     for (int first = 0; first < batch->n; first += n_leaf) {
         struct dt_batch mine = *batch;
         struct dt_pass leaf = *pass;
@@ -115,11 +128,11 @@ enum dt_status dt_leaves_passes(struct dt_leaves *l, struct dt_strategy_step *st
         leaf.batch = &mine;
         leaf.poll = poll;
         leaf.context = step;
-        l->last = first + n_leaf >= batch->n;
-        network->grads = l->grads + (size_t)l->n_kept++ * l->n_elems;
+        dt_leaves_next(l, network, first + n_leaf >= batch->n);
         DT_TRY(run_leaf(l, network, samples, &leaf));
     }
-    return batch->n == 0 ? add(l, 0, l->n_elems) : DT_OK;
+    l->last = true; /* also without a leaf */
+    return batch->n == 0 ? dt_leaves_ready(l, 0, l->n_elems) : DT_OK;
 }
 
 static enum dt_status check_config(const struct dt_strategy_spec *spec, const char **key)

@@ -36,6 +36,13 @@ enum dt_status dt_leaves_check(const struct dt_strategy_spec *spec, const char *
 /* Buckets of gradients become the buckets of their digits. */
 void dt_leaves_widen(int n_digits, struct dt_grad_sync *buckets);
 
+/* The parts of dt_leaves_passes, for a strategy with passes of its own: a step begins; so does the
+ * next leaf, whose gradients the network puts where they are kept; [begin, end) of them are final
+ * (a dt_grad_ready_fn of a struct dt_leaves). */
+void dt_leaves_begin(struct dt_leaves *leaves, struct dt_strategy_step *step, float *digits);
+void dt_leaves_next(struct dt_leaves *leaves, struct dt_network *network, bool last);
+enum dt_status dt_leaves_ready(void *leaves, size_t begin, size_t end);
+
 /* dt_strategy_passes. This rank's gradient comes as digits, front to back; the strategy's `ready`
  * is told of ranges of the gradient as they come. */
 enum dt_status dt_leaves_passes(struct dt_leaves *leaves, struct dt_strategy_step *step,

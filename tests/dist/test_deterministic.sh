@@ -60,6 +60,27 @@ check "killed: no checkpoint of its last step" test -e killed/checkpoints/step-0
 train killed 5 --resume --set distributed.allreduce=tree
 check 'killed and resumed at another number of ranks: other bits' alike killed ranks1
 
+# Servers, one of them a worker too, and a network that is split; they take no clipping by norm.
+free='--set train.optimizer.clip_norm=0' server='--set distributed.strategy=parameter_server' split='--set distributed.strategy=pipeline'
+# shellcheck disable=SC2086 # arguments
+{
+  train free1 1 $free
+  train free3 3 $free
+  train free_server 4 $free $server
+  train free_servers 5 $free $server --set distributed.parameter_server.servers=2
+  train free_central1 1 $free --set distributed.strategy=central
+  train free_central 3 $free --set distributed.strategy=central --set distributed.overlap=false
+  train free_pipeline1 1 $free $split
+  train free_pipeline 3 $free $split --set threads=2
+  train free_gpipe 4 $free $split --set distributed.pipeline.schedule=gpipe
+  check 'another strategy: other bits' alike free1 free3 free_*/
+  check 'server: other messages than predicted' grep -q '^messages of a step: .* as predicted$' free_servers.err
+  train free_parts 4 $free $server --set train.max_steps=3
+  train free_parts 3 --resume $free $split --set train.max_steps=6
+  train free_parts 2 --resume $free
+  check 'resumed with another strategy: other bits' alike free_parts free1
+}
+
 train ref1 1 --set device=ref
 train ref3 3 --set device=ref
 check 'ref: other bits' alike ref1 ref3
@@ -74,12 +95,21 @@ refused 64 2 'distributed.deterministic: ranks need the slices of one order (set
 refused 78 2 'set train.batch.global instead' --set 'train.batch={"per_rank":50}'
 refused 64 2 'more than 4095 leaves' --set 'train.batch={"global":4096}' --set distributed.leaf=1
 refused 78 2 'codecs round what each rank sends (set distributed.compression.type to none)' --set distributed.compression.type=fp16
+refused 78 3 'distributed.deterministic: servers that do not wait take gradients as they come' --set distributed.strategy=parameter_server \
+  --set distributed.parameter_server.mode=async
 refused 78 2 'a step ends with all its gradients (set distributed.order to backward)' --set distributed.order=priority
 refused 78 2 'set train.accumulate to 1' --set train.accumulate=2
 refused 78 2 'distributed.deterministic: replicas that step alone differ' --set distributed.average=false
 dtrain 2 --config config.json --run diverged --set train.optimizer.type=sgd --set train.optimizer.clip_norm=0 --set train.optimizer.lr=1e6
 is 'diverged: exit code, lines of error' '80 1' "$got $(grep -c '^dtrain: ' err)"
 check 'diverged: the words' grep -q 'gradients are not below 2048, no checkpoint saved (lower train.optimizer.lr)' err
+
+for strategy in central pipeline; do # a NaN in place of the sum, and so in the next loss
+  dtrain 2 --config config.json --run "nan_$strategy" --set train.optimizer.type=sgd --set train.optimizer.clip_norm=0 --set train.optimizer.lr=100 \
+    --set distributed.strategy=$strategy
+  is "diverged, $strategy: exit code, lines of error" '80 1' "$got $(grep -c '^dtrain: ' err)"
+  check "diverged, $strategy: the words" grep -q 'the loss is not a number, no checkpoint saved' err
+done
 
 # Replicas that differ by design have no one hash.
 train apart 2 --set 'distributed={"broadcast":false,"init_per_rank":true}'

@@ -82,13 +82,13 @@ static void choose_strategy(struct sim_random *random, int n_ranks, struct dt_di
     dist->check_every = sim_below(random, 4);
     choose_compression(random, &dist->compression);
     if (dist->strategy != DT_STRATEGY_ALLREDUCE) { /* keys that have no meaning there are refused */
-        dist->deterministic = false;
         dist->order = DT_ORDER_BACKWARD;
         dist->allreduce = DT_ALLREDUCE_AUTO;
     }
     if (dist->strategy != DT_STRATEGY_PARAMETER_SERVER) {
         dist->mode = DT_SERVER_MODE_SYNC;
     }
+    dist->deterministic = dist->deterministic && dist->mode == DT_SERVER_MODE_SYNC;
 }
 
 /* Whether the command line would take it. */
@@ -119,8 +119,9 @@ static void choose_config(struct sim_random *random, struct sim_plan *plan)
         c->timeout_s = 2 + (double)sim_below(random, 4);
     } while (!is_allowed(plan, c));
     plan->exact = c->dist.mode == DT_SERVER_MODE_SYNC;
-    plan->n_resumed =
-        c->dist.deterministic ? 1 + (int)sim_below(random, SIM_MAX_RANKS) : plan->n_ranks;
+    plan->n_resumed = c->dist.deterministic && c->dist.strategy == DT_STRATEGY_ALLREDUCE
+                          ? 1 + (int)sim_below(random, SIM_MAX_RANKS)
+                          : plan->n_ranks;
 }
 
 /* Replicas of their own, which each have their gradient. */

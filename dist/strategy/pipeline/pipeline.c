@@ -9,8 +9,10 @@
  * communicator, which names the rank that is late. */
 #include <stdlib.h>
 
+#include "base/arithmetic.h"
 #include "base/clock.h"
 #include "dist/strategy/facts/facts.h"
+#include "dist/strategy/leaves.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/pipeline/stages.h"
 #include "dist/strategy/roles.h"
@@ -29,10 +31,11 @@ struct pipeline {
     struct dt_stage *mine;
     bool is_first, is_last;
     struct dt_wire *wire;      /* NULL: there is one rank */
-    struct messages *messages; /* (micro_batches) */
+    struct messages *messages; /* (dt_pipeline_n_parts of the largest batch) */
     float *dx,
         *dy; /* gradients of what enters and leaves the stage; NULL on the first and the last */
-    size_t n_in, n_out; /* floats of a sample of these */
+    size_t n_in, n_out;      /* floats of a sample of these */
+    struct dt_leaves leaves; /* deterministic: the micro-batches */
     /* of the step under way */
     struct dt_network *network;
     struct dt_bound_samples *samples;
@@ -103,6 +106,10 @@ static enum dt_status wait_for(struct pipeline *self, const char *name,
 
 static int first_of(const struct pipeline *self, int k)
 {
+    const struct dt_dist_spec *dist = &self->base.spec.dist;
+    if (dist->deterministic) {
+        return dt_min(self->pass->batch->n, k * (int)dist->leaf);
+    }
     return (int)((int64_t)self->pass->batch->n * k / self->m);
 }
 
@@ -116,8 +123,8 @@ static struct dt_pass part_of(struct pipeline *self, int k, struct dt_batch *bat
     batch->ids += first;
     part.batch = batch;
     part.first = first;
-    part.accumulate = k > 0;
-    part.more = k < self->m - 1;
+    part.accumulate = k > 0 && !self->base.spec.dist.deterministic;
+    part.more = k < self->m - 1 && !self->base.spec.dist.deterministic;
     part.poll = poll;
     part.context = self;
     return part;
@@ -164,10 +171,16 @@ static enum dt_status backward(struct pipeline *self, int k)
     float *dy = self->is_last ? NULL : self->dy + (size_t)part.first * self->n_out;
     DT_TRY(wait_for(self, "gradients of the stage behind", &self->messages[k].of[GRADIENTS_IN]));
     const double begin_s = dt_clock_s();
+    const bool leaves = self->base.spec.dist.deterministic;
+    if (leaves) {
+        dt_leaves_next(&self->leaves, self->network, k == self->m - 1);
+    }
     DT_TRY(self->is_last ? dt_network_loss(self->network, self->samples, &part)
                          : DT_OK); /* no sooner: gradients lie in one place */
     DT_TRY(dt_network_backward_stage(self->network, self->mine->begin, self->mine->end, dy, dx,
                                      &part));
+    DT_TRY(leaves ? dt_leaves_ready(&self->leaves, self->mine->grad_begin, self->mine->grad_end)
+                  : DT_OK);
     self->base.pass_times.backward_s += dt_clock_s() - begin_s;
     return self->is_first
                ? DT_OK
@@ -189,12 +202,12 @@ static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_n
 {
     struct pipeline *self = pipeline_of(step->strategy);
     const struct dt_strategy_spec *spec = &self->base.spec;
-    const int most = (int)spec->dist.micro_batches;
     self->network = network;
     self->samples = samples;
     self->pass = pass;
-    self->m = pass->batch->n < most ? pass->batch->n : most;
+    self->m = dt_pipeline_n_parts(&spec->dist, pass->batch->n);
     self->failed = DT_OK;
+    dt_leaves_begin(&self->leaves, step, self->base.memory.grads);
     for (int k = 0; k < self->m; k++) {
         DT_TRY(post_receives(self, k));
     }
@@ -260,6 +273,7 @@ static void pipeline_close(struct dt_strategy *strategy)
     struct pipeline *self = pipeline_of(strategy);
     dt_wire_close(self->wire);
     dt_optimizer_close(&strategy->optimizer);
+    dt_leaves_close(strategy->spec.backend, &self->leaves);
     dt_network_memory_close(strategy->spec.backend, &strategy->memory);
     dt_floats_free(strategy->spec.backend, self->dx);
     dt_floats_free(strategy->spec.backend, self->dy);
@@ -294,6 +308,7 @@ static enum dt_status check_config(const struct dt_strategy_spec *spec, const ch
 
 static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char **key)
 {
+    DT_TRY(spec->dist.deterministic ? dt_leaves_check(spec, key) : DT_OK);
     if (spec->backend == NULL) {
         return check_config(spec, key);
     }
@@ -336,12 +351,14 @@ static enum dt_status open_parts(struct pipeline *self)
     self->mine = &self->stages.stages[comm->rank];
     self->is_first = comm->rank == 0;
     self->is_last = comm->rank == comm->size - 1;
-    self->messages = calloc((size_t)spec->dist.micro_batches, sizeof *self->messages);
+    self->messages =
+        calloc((size_t)dt_pipeline_n_parts(&spec->dist, spec->capacity), sizeof *self->messages);
     if (self->messages == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the pipeline");
     }
     DT_TRY(comm->size > 1 ? dt_wire_open_mpi(spec->comm, &self->wire) : DT_OK);
     DT_TRY(open_buffers(self));
+    DT_TRY(spec->dist.deterministic ? dt_leaves_open(spec, 1, &self->leaves) : DT_OK);
     DT_TRY(dt_network_memory_open(spec->backend, spec->model, &self->base.memory));
     return dt_optimizer_open(&spec->optimizer, spec->backend, spec->model->arena_elems, NULL,
                              &self->base.optimizer);

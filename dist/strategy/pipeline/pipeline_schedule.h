@@ -11,6 +11,15 @@
 
 const char *dt_pipeline_schedule_name(enum dt_pipeline_schedule schedule);
 
+/* The micro-batches of so many samples: leaves, if the bits depend on them. */
+static inline int dt_pipeline_n_parts(const struct dt_dist_spec *dist, int64_t n_samples)
+{
+    const int64_t most = dist->micro_batches;
+    return (int)(dist->deterministic ? (n_samples + dist->leaf - 1) / dist->leaf
+                 : n_samples < most  ? n_samples
+                                     : most);
+}
+
 struct dt_pipeline_op {
     int micro_batch;
     bool backward;

@@ -106,7 +106,8 @@ static enum dt_status listen(struct dt_parameter_server *self, int piece, int wo
     float *to = self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
     link->state = DT_LINK_RECEIVING;
     return dt_wire_receive(self->wire, worker, dt_server_tag(piece, DT_TAG_GRADIENTS), to,
-                           dt_server_push_bytes(self, p), &link->gradients);
+                           dt_server_push_bytes(&self->feedback.codec, self->width, p),
+                           &link->gradients);
 }
 
 /* One state further, if it may. */

@@ -19,9 +19,12 @@ static bool is_async(const struct dt_parameter_server *self)
 
 /* ---- the server's side */
 
-static const float *gradients_of(const struct dt_parameter_server *self, int worker)
+/* As they come; a piece is as many floats behind it as before it in the array. */
+static float *gradients_of(const struct dt_parameter_server *self, int worker,
+                           const struct dt_piece *p)
 {
-    return self->incoming + (size_t)worker * self->base.spec.model->arena_elems;
+    return self->incoming +
+           self->width * ((size_t)worker * self->base.spec.model->arena_elems + p->begin);
 }
 
 static enum dt_status receive_gradients(struct dt_parameter_server *self, int piece)
@@ -29,9 +32,9 @@ static enum dt_status receive_gradients(struct dt_parameter_server *self, int pi
     const struct dt_piece *p = &self->placement.pieces[piece];
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w != self->base.spec.comm->rank) {
-            float *to = self->incoming + (size_t)w * self->base.spec.model->arena_elems + p->begin;
-            DT_TRY(dt_wire_receive(self->wire, w, dt_server_tag(piece, DT_TAG_GRADIENTS), to,
-                                   dt_server_push_bytes(self, p),
+            DT_TRY(dt_wire_receive(self->wire, w, dt_server_tag(piece, DT_TAG_GRADIENTS),
+                                   gradients_of(self, w, p),
+                                   dt_server_push_bytes(&self->feedback.codec, self->width, p),
                                    &dt_server_link_of(self, piece, w)->gradients));
         }
     }
@@ -49,28 +52,31 @@ static enum dt_status have_all_gradients(struct dt_parameter_server *self, int p
     return DT_OK;
 }
 
-static void add_own(const struct dt_parameter_server *self, const struct dt_piece *p, bool first)
+static void add_own(const struct dt_parameter_server *self, size_t begin, size_t n, bool first)
 {
-    const float *gradients = self->base.memory.grads;
-    for (size_t i = p->begin; i < p->end; i++) {
-        self->sums[i] = first ? gradients[i] : self->sums[i] + gradients[i];
+    const float *own = self->digits != NULL ? self->digits : self->base.memory.grads;
+    for (size_t i = begin; i < begin + n; i++) {
+        self->sums[i] = first ? own[i] : self->sums[i] + own[i];
     }
 }
 
-/* In rank order, as in shared memory: the same bits. */
+/* In rank order, as in shared memory: the same bits. A digit that is a NaN makes one of a weight,
+ * and so of the next loss. */
 static void add_gradients(struct dt_parameter_server *self, const struct dt_piece *p)
 {
-    const size_t n = p->end - p->begin;
+    const size_t n = dt_server_n_floats(self->width, p), begin = self->width * p->begin;
+    float *sums = self->sums + begin;
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w == self->base.spec.comm->rank) {
-            add_own(self, p, w == 0);
+            add_own(self, begin, n, w == 0);
         } else if (w == 0) {
-            dt_codec_decode(&self->feedback.codec, gradients_of(self, w) + p->begin, p->begin, n,
-                            self->sums + p->begin);
+            dt_codec_decode(&self->feedback.codec, gradients_of(self, w, p), begin, n, sums);
         } else {
-            dt_codec_decode_add(&self->feedback.codec, gradients_of(self, w) + p->begin, p->begin,
-                                n, self->sums + p->begin);
+            dt_codec_decode_add(&self->feedback.codec, gradients_of(self, w, p), begin, n, sums);
         }
+    }
+    if (self->width > 1) {
+        (void)dt_fixed_join((int)self->width, n / self->width, sums, sums);
     }
 }
 
@@ -98,7 +104,8 @@ static enum dt_status serve(struct dt_parameter_server *self, int piece, bool *d
             return DT_OK;
         }
         add_gradients(self, p);
-        DT_TRY(dt_strategy_step_range(self->step, p->begin, p->end, self->sums + p->begin));
+        DT_TRY(dt_strategy_step_range(self->step, p->begin, p->end,
+                                      self->sums + self->width * p->begin));
         self->stepped[piece] = true;
         DT_TRY(send_weights(self, piece));
     }
@@ -116,6 +123,9 @@ static enum dt_status serve(struct dt_parameter_server *self, int piece, bool *d
 static const float *encode(struct dt_parameter_server *self, const struct dt_piece *p)
 {
     float *gradients = self->base.memory.grads + p->begin;
+    if (self->digits != NULL) {
+        return self->digits + self->width * p->begin;
+    }
     if (self->encoded == NULL) {
         return gradients;
     }
@@ -134,7 +144,8 @@ static enum dt_status push(struct dt_parameter_server *self, int piece)
         return DT_OK;
     }
     DT_TRY(dt_wire_send(self->wire, holder, dt_server_tag(piece, DT_TAG_GRADIENTS), message,
-                        dt_server_push_bytes(self, p), &link->gradients));
+                        dt_server_push_bytes(&self->feedback.codec, self->width, p),
+                        &link->gradients));
     return dt_wire_receive(self->wire, holder, dt_server_tag(piece, DT_TAG_WEIGHTS),
                            self->base.memory.params + p->begin, dt_server_piece_bytes(p),
                            &link->weights);
@@ -336,7 +347,7 @@ static enum dt_status server_each_sum(struct dt_strategy *strategy, dt_sums_fn f
     for (int piece = 0; piece < self->placement.n_pieces; piece++) {
         const struct dt_piece *p = &self->placement.pieces[piece];
         if (dt_server_holds(self, piece)) {
-            DT_TRY(fn(context, p->begin, p->end, self->sums + p->begin));
+            DT_TRY(fn(context, p->begin, p->end, self->sums + self->width * p->begin));
         }
     }
     return DT_OK;
@@ -352,6 +363,8 @@ static void server_close(struct dt_strategy *strategy)
     free(self->links);
     free(self->shares);
     dt_error_feedback_close(&self->feedback);
+    dt_leaves_close(strategy->spec.backend, &self->leaves);
+    free(self->digits);
     free(self->encoded);
     free(self->incoming);
     free(self->outgoing);
@@ -359,18 +372,36 @@ static void server_close(struct dt_strategy *strategy)
     free(self);
 }
 
-static const struct dt_strategy_ops server_ops = {.begin = server_begin,
-                                                  .ready = server_ready,
-                                                  .poll = server_poll,
-                                                  .wait = server_wait,
-                                                  .share = server_share,
-                                                  .each_sum = server_each_sum,
-                                                  .close = server_close};
+/* Leaf by leaf. */
+static enum dt_status server_passes(struct dt_strategy_step *step, struct dt_network *network,
+                                    struct dt_bound_samples *samples, const struct dt_pass *pass)
+{
+    struct dt_parameter_server *self = dt_server_of(step->strategy);
+    return self->roles.works
+               ? dt_leaves_passes(&self->leaves, step, network, samples, pass, self->digits)
+               : DT_OK;
+}
+
+#define SERVER_OPS                                                                          \
+    .begin = server_begin, .ready = server_ready, .poll = server_poll, .wait = server_wait, \
+    .share = server_share, .each_sum = server_each_sum, .close = server_close
+static const struct dt_strategy_ops server_ops = {SERVER_OPS},
+                                    leaf_ops = {SERVER_OPS, .passes = server_passes};
+
+/* Without `deterministic`, servers take any configuration. */
+static enum dt_status check_config(const struct dt_strategy_spec *spec, const char **key)
+{
+    *key = "distributed.deterministic";
+    return spec->dist.mode == DT_SERVER_MODE_ASYNC
+               ? dt_error(DT_CONFIG, "servers that do not wait take gradients as they come (set "
+                                     "distributed.parameter_server.mode to sync)")
+               : dt_leaves_check(spec, key);
+}
 
 static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char **key)
 {
-    (void)key;
-    if (spec->backend == NULL) { /* servers take any configuration */
+    DT_TRY(spec->dist.deterministic ? check_config(spec, key) : DT_OK);
+    if (spec->backend == NULL) {
         return DT_OK;
     }
     if (!spec->backend->host_memory) {
@@ -394,19 +425,22 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
     const size_t n_elems = spec->model->arena_elems, n_pieces = (size_t)self->placement.n_pieces;
     const bool serves = self->roles.server >= 0;
     const bool encodes = self->roles.works && spec->dist.compression.type != DT_COMPRESSION_NONE;
+    const bool leaves = self->roles.works && spec->dist.deterministic;
     self->links = calloc(n_pieces * (size_t)self->roles.n_workers + 1, sizeof *self->links);
     self->shares = calloc(n_pieces * (size_t)spec->comm->size + 1, sizeof *self->shares);
-    self->incoming =
-        serves ? calloc((size_t)self->roles.n_workers * n_elems + 1, sizeof *self->incoming) : NULL;
+    self->incoming = serves ? calloc((size_t)self->roles.n_workers * self->width * n_elems + 1,
+                                     sizeof *self->incoming)
+                            : NULL;
     self->outgoing = serves && is_async(self) ? calloc((size_t)self->roles.n_workers * n_elems + 1,
                                                        sizeof *self->outgoing)
                                               : NULL;
     self->encoded = encodes ? calloc(n_elems + 1, sizeof *self->encoded) : NULL;
-    self->sums = serves ? calloc(n_elems + 1, sizeof *self->sums) : NULL;
+    self->sums = serves ? calloc(self->width * n_elems + 1, sizeof *self->sums) : NULL;
+    self->digits = leaves ? calloc(self->width * n_elems + 1, sizeof *self->digits) : NULL;
     if (self->links == NULL || self->shares == NULL ||
         (serves && (self->incoming == NULL || self->sums == NULL)) ||
         (serves && is_async(self) && self->outgoing == NULL) ||
-        (encodes && self->encoded == NULL)) {
+        (encodes && self->encoded == NULL) || (leaves && self->digits == NULL)) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
     DT_TRY(dt_error_feedback_open(dt_codec_or_none(spec->encoding.codec), spec->comm->rank,
@@ -416,6 +450,7 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->wire));
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->shares_wire));
     }
+    DT_TRY(leaves ? dt_leaves_open(spec, self->roles.n_workers, &self->leaves) : DT_OK);
     DT_TRY(dt_network_memory_open(spec->backend, spec->model, &self->base.memory));
     return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &self->base.optimizer);
 }
@@ -426,10 +461,11 @@ static enum dt_status server_open(const struct dt_strategy_spec *spec, struct dt
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
-    self->base.ops = &server_ops;
+    self->base.ops = spec->dist.deterministic ? &leaf_ops : &server_ops;
     self->base.spec = *spec;
     self->base.free_running = is_async(self);
     enum dt_status s = dt_roles_find(&spec->dist, spec->comm->rank, spec->comm->size, &self->roles);
+    self->width = dt_server_width(&spec->dist, self->roles.n_workers);
     dt_placement_make(spec->model, self->roles.n_servers, &self->placement);
     s = s == DT_OK ? open_parts(self) : s;
     if (s != DT_OK) {

@@ -3,8 +3,10 @@
 #ifndef DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 #define DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 
+#include "base/arithmetic.h"
 #include "dist/compression/error_feedback.h"
 #include "dist/strategy/facts/facts.h"
+#include "dist/strategy/leaves.h"
 #include "dist/strategy/pipeline/placement.h"
 #include "dist/strategy/roles.h"
 
@@ -30,10 +32,14 @@ struct dt_parameter_server {
     struct dt_server_link *links;   /* (n_pieces, n_workers); a worker uses its own column alone */
     struct dt_wire_request *shares; /* (n_pieces, size): on shares_wire */
     struct dt_error_feedback feedback; /* worker: around the codec of what it sends */
+    size_t width;            /* floats of an element of a gradient on its way: 1, or its digits */
+    struct dt_leaves leaves; /* worker, deterministic */
+    float *digits;   /* worker, deterministic: (width * arena); NULL: gradients are floats */
     float *encoded;  /* worker: (arena), as it sends it; NULL: gradients are sent as they are */
-    float *incoming; /* server: (n_workers, arena), gradients of the others, encoded, each piece in
-                        its place */
-    float *sums;     /* server: (arena) */
+    float *incoming; /* server: (n_workers, width * arena), gradients of the others, encoded, each
+                        piece in its place */
+    float *sums;     /* server: (width * arena); of a step that is taken, the gradients' sums where
+                        their piece begins */
     /* of the step under way */
     size_t n_ready; /* floats whose gradients are final */
     bool stepped[DT_MAX_PARAMS];
@@ -82,11 +88,23 @@ static inline size_t dt_server_piece_bytes(const struct dt_piece *piece)
     return (piece->end - piece->begin) * sizeof(float);
 }
 
-/* The bytes of a worker's gradients, as they are sent. */
-static inline size_t dt_server_push_bytes(const struct dt_parameter_server *self,
+static inline size_t dt_server_width(const struct dt_dist_spec *dist, int n_workers)
+{
+    return dist->deterministic ? (size_t)dt_fixed_n_digits(n_workers) : 1;
+}
+
+/* The floats of a worker's gradients on their way: digits come in whole groups. */
+static inline size_t dt_server_n_floats(size_t width, const struct dt_piece *piece)
+{
+    const size_t n = piece->end - piece->begin;
+    return width == 1 ? n : width * dt_round_up(n, DT_FIXED_GROUP);
+}
+
+/* Their bytes. */
+static inline size_t dt_server_push_bytes(const struct dt_codec *codec, size_t width,
                                           const struct dt_piece *piece)
 {
-    return dt_codec_bytes(&self->feedback.codec, piece->begin, piece->end - piece->begin);
+    return dt_codec_bytes(codec, piece->begin, dt_server_n_floats(width, piece));
 }
 
 /* A server that steps with each worker's gradients by themselves, as they come. The next n_steps

@@ -47,7 +47,7 @@ static int count_elsewhere(const struct dt_comm *comm, const struct dt_roles *ro
 /* A worker sends its gradients once, a server the weights to every worker. */
 static struct dt_step_traffic traffic_of(const struct dt_comm *comm, const struct dt_roles *roles,
                                          const struct dt_placement *placement,
-                                         const struct dt_codec *codec)
+                                         const struct dt_codec *codec, size_t width)
 {
     const bool central = roles->first_server == 0; /* a worker that serves sends itself nothing */
     const double n_away = roles->n_workers - central;
@@ -56,7 +56,7 @@ static struct dt_step_traffic traffic_of(const struct dt_comm *comm, const struc
     for (int i = 0; i < placement->n_pieces; i++) {
         const struct dt_piece *p = &placement->pieces[i];
         const double n_bytes = (double)((p->end - p->begin) * sizeof(float));
-        const double n_pushed = (double)dt_codec_bytes(codec, p->begin, p->end - p->begin);
+        const double n_pushed = (double)dt_server_push_bytes(codec, width, p);
         const double n_elsewhere = count_elsewhere(comm, roles, roles->first_server + p->server);
         messages[p->server] += n_away;
         bytes[p->server] += n_away * n_bytes;
@@ -74,7 +74,8 @@ static struct dt_step_traffic traffic_of(const struct dt_comm *comm, const struc
 static void traffic(const struct dt_strategy *strategy, struct dt_step_traffic *out)
 {
     const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
-    *out = traffic_of(strategy->spec.comm, &self->roles, &self->placement, &self->feedback.codec);
+    *out = traffic_of(strategy->spec.comm, &self->roles, &self->placement, &self->feedback.codec,
+                      self->width);
 }
 
 static enum dt_status plan(const struct dt_dist_spec *dist, const struct dt_model *model,
@@ -85,7 +86,8 @@ static enum dt_status plan(const struct dt_dist_spec *dist, const struct dt_mode
     DT_TRY(dt_roles_find(dist, 0, comm->size, &roles));
     dt_placement_make(model, roles.n_servers, &placement);
     out->n_buckets = placement.n_pieces;
-    out->step = traffic_of(comm, &roles, &placement, &out->codec);
+    out->step =
+        traffic_of(comm, &roles, &placement, &out->codec, dt_server_width(dist, roles.n_workers));
     return DT_OK;
 }
 
