@@ -190,7 +190,7 @@ static enum dt_status issue(struct dt_request *request, bool *done)
 static enum dt_status wait_until_issued(struct nccl *self, struct operation *operation)
 {
     struct dt_request request;
-    dt_comm_request_begin(self->base.comm, operation->name, &request);
+    dt_comm_request_begin(self->base.comm, operation->name, 0, &request);
     request.handle = operation;
     request.progress = issue;
     const enum dt_status status = dt_comm_wait(self->base.comm, &request);
@@ -213,7 +213,7 @@ static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin,
     DT_TRY(dt_cuda_record_gradients(self->cuda, operation->ready));
     operation->state = QUEUED;
     self->n_queued++;
-    dt_comm_request_begin(a->comm, name, request);
+    dt_comm_request_begin(a->comm, name, (end - begin) * sizeof *a->part, request);
     request->handle = operation;
     request->progress = progress;
     bool recording = false;

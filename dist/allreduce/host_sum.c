@@ -207,7 +207,7 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
 {
     struct slot *slot = slot_of(sum, slot_index);
     struct dt_host_sum_range *range = &sum->ranges[slot_index];
-    dt_comm_request_begin(sum->comm, name, request);
+    dt_comm_request_begin(sum->comm, name, (end - begin) * sizeof(float), request);
     request->handle = sum;
     request->slot = slot_index;
     request->progress = sum->youngest_first ? progress_youngest : progress;

@@ -22,7 +22,7 @@ static enum dt_status schedule_start(struct dt_allreduce *a, int slot, size_t be
                                      const char *name, struct dt_request *request)
 {
     struct schedule *self = (struct schedule *)a;
-    dt_comm_request_begin(a->comm, name, request);
+    dt_comm_request_begin(a->comm, name, (end - begin) * sizeof *a->part, request);
     request->handle = self;
     request->slot = slot;
     request->progress = progress;

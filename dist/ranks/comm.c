@@ -10,8 +10,6 @@
 #define PIECE_ELEMS ((size_t)1 << 30)
 #define SPINS_BEFORE_YIELD 50
 #define TESTS_PER_CLOCK 16
-#define OTHERS_FIRST_S \
-    1.5 /* who sees no missing rank leaves it so long to those who may, on other hosts */
 
 size_t dt_type_bytes(enum dt_type type)
 {
@@ -40,32 +38,33 @@ void dt_comm_phase(struct dt_comm *comm, const char *name)
     }
 }
 
-static void show_alive(struct dt_comm *comm)
+static void show_alive(struct dt_comm *comm, const char *begins, size_t n_bytes)
 {
     if (comm->liveness != NULL) {
-        comm->liveness->alive(comm);
+        comm->liveness->alive(comm, begins, n_bytes);
     }
 }
 
 void dt_comm_alive(void *comm)
 {
     struct dt_comm *self = comm;
-    show_alive(self);
+    show_alive(self, NULL, 0);
     if (self->meanwhile != NULL) {
         self->meanwhile(self->meanwhile_context);
     }
 }
 
-void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request)
+void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_bytes,
+                           struct dt_request *request)
 {
     *request = (struct dt_request){.name = name, .active = true, .sequence = ++comm->n_started};
-    show_alive(comm);
+    show_alive(comm, name, n_bytes);
 }
 
 void dt_comm_request_end(struct dt_comm *comm)
 {
     comm->n_done++;
-    show_alive(comm);
+    show_alive(comm, NULL, 0);
 }
 
 static enum dt_status request_begun(struct dt_request *request, enum dt_status status)
@@ -91,7 +90,7 @@ enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_
 {
     *request = (struct dt_request){.active = false};
     DT_TRY(check_count(n_elems, name));
-    dt_comm_request_begin(comm, name, request);
+    dt_comm_request_begin(comm, name, n_elems * dt_type_bytes(type), request);
     return request_begun(request,
                          comm->ops->allreduce_start(comm, buffer, n_elems, type, op, request));
 }
@@ -117,9 +116,9 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
 static enum dt_status judge(struct dt_comm *comm, const struct dt_request *request, double waited_s)
 {
     char who[256] = "a rank, or the network, does not answer";
-    const bool knows =
-        comm->liveness == NULL || comm->liveness->explain(comm, request, who, sizeof who);
-    const double limit_s = comm->timeout_s + (knows ? 0 : OTHERS_FIRST_S);
+    const bool asks = comm->liveness != NULL;
+    const double limit_s =
+        comm->timeout_s + (asks ? comm->liveness->explain(comm, request, who, sizeof who) : 0);
     if (waited_s <= limit_s) {
         return DT_OK;
     }
@@ -145,7 +144,7 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
         }
         if (n_tests % TESTS_PER_CLOCK == 0) {
             const double waited_s = dt_patience_look(&patience);
-            show_alive(comm);
+            show_alive(comm, NULL, 0);
             if (waited_s > comm->timeout_s) {
                 DT_TRY(judge(comm, request, waited_s));
             }
@@ -176,7 +175,7 @@ enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_by
     do {
         const size_t n = n_bytes < PIECE_ELEMS ? n_bytes : PIECE_ELEMS;
         struct dt_request request;
-        dt_comm_request_begin(comm, name, &request);
+        dt_comm_request_begin(comm, name, n, &request);
         DT_TRY(request_begun(&request, comm->ops->broadcast_start(comm, next, n, root, &request)));
         DT_TRY(dt_comm_wait(comm, &request));
         next += n;
@@ -190,7 +189,7 @@ enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *a
 {
     struct dt_request request;
     DT_TRY(check_count(n_bytes_each, name));
-    dt_comm_request_begin(comm, name, &request);
+    dt_comm_request_begin(comm, name, n_bytes_each, &request);
     DT_TRY(request_begun(&request,
                          comm->ops->allgather_start(comm, mine, all, n_bytes_each, &request)));
     return dt_comm_wait(comm, &request);

@@ -59,11 +59,12 @@ struct dt_comm_ops {
 struct dt_liveness {
     enum dt_status (*open)(struct dt_comm *comm);          /* another one, for that communicator */
     void (*phase)(struct dt_comm *comm, const char *name); /* what this rank does now */
-    void (*alive)(struct dt_comm *comm); /* a sign of life; tells the others n_started and n_done */
-    /* Which ranks hold this collective up: "rank 2 has not arrived; ...". False: this rank sees
-     * none that does; the text says so. */
-    bool (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text,
-                    size_t n_text);
+    /* A sign of life, with n_started and n_done. `begins`: a collective of n_bytes, or NULL. */
+    void (*alive)(struct dt_comm *comm, const char *begins, size_t n_bytes);
+    /* Which ranks hold this collective up: "rank 2 has not arrived; ...". Returns how many seconds
+     * more than usual they have, or ranks elsewhere, who may know them where this one does not. */
+    double (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text,
+                      size_t n_text);
     bool (*claim)(struct dt_comm *comm); /* true for the first rank of this host that asks */
     void (*close)(struct dt_liveness *liveness);
 };
@@ -115,8 +116,9 @@ void dt_comm_close(struct dt_comm *comm);
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems,
                                        enum dt_type type, enum dt_reduce op, const char *name,
                                        struct dt_request *request);
-/* For what is built on top: counts a collective that begins, and one that has ended. */
-void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request);
+/* For what is built on top: counts a collective that begins (n_bytes or 0), and one that ended. */
+void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_bytes,
+                           struct dt_request *request);
 void dt_comm_request_end(struct dt_comm *comm);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);

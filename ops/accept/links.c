@@ -73,7 +73,7 @@ static enum dt_status exchange(struct dt_comm *comm, struct pair *p, size_t n_by
     p->n_left = p->peer >= 0 ? n_rounds : 0;
     p->best_s = INFINITY;
     DT_TRY(p->n_left > 0 ? begin_round(p) : DT_OK);
-    dt_comm_request_begin(comm, "messages between two ranks", &request);
+    dt_comm_request_begin(comm, "messages between two ranks", 0, &request);
     request.handle = p;
     request.progress = progress;
     DT_TRY(dt_comm_wait(comm, &request));

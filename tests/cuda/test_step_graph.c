@@ -276,7 +276,7 @@ static void check_stalled(void)
     fake_options.hang_launch_at = fake_counts().n_enqueued + 6;
     alarm(60); /* ends a launch or a close that blocks forever */
     CHECK_OK(dt_step_graph.start(graph, inputs, DT_MAX_RECORDED_STEPS));
-    dt_comm_request_begin(comm, "steps on the GPU", &request);
+    dt_comm_request_begin(comm, "steps on the GPU", 0, &request);
     request.handle = graph;
     request.progress = look_at_steps;
     comm->timeout_s = 0.2;

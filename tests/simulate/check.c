@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/ranks/liveness/table.h"
 #include "tests/simulate/sim.h"
 
 #define GRACE_S 3.0
 #define JUST_S 0.05
 #define JUMPED_S 1.0
-#define OTHERS_FIRST_S 1.5 /* dist/ranks/comm.c */
+#define OTHERS_FIRST_S 1.5 /* dist/ranks/liveness/table.c */
 #define LEAVING_S 10.0     /* dist/ranks/launch/job.c */
 
 struct verdict {
@@ -242,7 +243,8 @@ static double last_fault_s(const struct sim_plan *plan)
 static void check_end(struct verdict *v, const struct expected *e)
 {
     const double late_s = last_fault_s(v->plan);
-    const double limit_s = v->plan->config.timeout_s + OTHERS_FIRST_S;
+    const double limit_s =
+        v->plan->config.timeout_s * (sim.stalled_saving ? DT_SAVING_LIMITS : 1) + OTHERS_FIRST_S;
     bool leaves = e->codes[DT_OK];
     for (int r = 0; r < v->plan->n_ranks; r++) {
         leaves = leaves || (sim.ranks[r].leaves && sim.ranks[r].code != DT_STALLED);

@@ -84,6 +84,18 @@ static struct dt_faults faults_of_steps(void)
     return faults;
 }
 
+enum dt_status __real_dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best,
+                                      char path[DT_CHECKPOINT_PATH_SIZE]);
+enum dt_status __wrap_dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best,
+                                      char path[DT_CHECKPOINT_PATH_SIZE]);
+enum dt_status __wrap_dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best,
+                                      char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    const enum dt_status s = __real_dt_trainer_save(t, run, best, path);
+    sim.stalled_saving = sim.stalled_saving || s == DT_STALLED;
+    return s;
+}
+
 static enum dt_status train(struct dt_world *world)
 {
     const struct dt_faults faults = faults_of_steps();

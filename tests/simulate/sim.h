@@ -91,6 +91,7 @@ struct sim {
     char run_dir[256];
     bool faulty, resume;
     char digest[64];                 /* of the last weights; "": the run did not come so far */
+    bool stalled_saving;             /* a rank's wait, whose limit is longer there */
     uint64_t saved_step;             /* of the newest checkpoint that was announced; 0: none */
     uint64_t n_save_failures;        /* announced */
     uint64_t resumed_step;           /* of the checkpoint that the run began with; 0: none */

@@ -55,7 +55,7 @@ static enum dt_status wait_for_gpu(struct dt_trainer *t, int n_steps)
 {
     struct wait wait = {.trainer = t, .n_steps = n_steps};
     t->world->comm->n_started += (uint64_t)n_steps;
-    dt_comm_request_begin(t->world->comm, "steps on the GPU", &wait.request);
+    dt_comm_request_begin(t->world->comm, "steps on the GPU", 0, &wait.request);
     wait.request.progress = progress;
     const enum dt_status s = dt_comm_wait(t->world->comm, &wait.request);
     return s == DT_STALLED && t->world->size == 1 ? gpu_hangs(t) : s;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/ranks/liveness/table.h"
 #include "dist/strategy/residuals.h"
 #include "model/checkpoint.h"
 #include "train/events.h"
@@ -132,7 +133,7 @@ enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *ru
     char written[DT_CHECKPOINT_PATH_SIZE] = "";
     float *residuals = NULL;
     enum dt_status s;
-    dt_comm_phase(t->world->comm, "saving a checkpoint");
+    dt_comm_phase(t->world->comm, DT_PHASE_SAVING);
     DT_TRY_GOTO(s, dt_world_agree(t->world, dt_residuals_alloc(t->strategy, &residuals)), done);
     DT_TRY_GOTO(s, dt_residuals_collect(t->strategy, residuals), done);
     DT_TRY_GOTO(s,
@@ -142,6 +143,7 @@ enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *ru
                 done);
     memcpy(path, written, sizeof written);
 done:
+    dt_comm_phase(t->world->comm, "training");
     free(residuals);
     return s;
 }

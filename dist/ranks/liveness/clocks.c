@@ -110,7 +110,7 @@ static enum dt_status run(struct dt_comm *comm, struct comparison *c)
 {
     struct dt_request request;
     DT_TRY(begin(c));
-    dt_comm_request_begin(comm, "comparison of the clocks", &request);
+    dt_comm_request_begin(comm, "comparison of the clocks", 0, &request);
     request.handle = c;
     request.progress = comm->rank == 0 ? answer_all : ask_all;
     return dt_comm_wait(comm, &request);

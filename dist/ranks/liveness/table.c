@@ -12,6 +12,9 @@
 #define PHASE_SIZE 32
 #define HAS_LEFT UINT64_MAX /* as `seen_ns`: it waits in no collective any more */
 #define STILL_ALIVE_S 1.0   /* a rank that waits is seen far more often */
+#define OTHERS_FIRST_S                                                        \
+    1.5 /* who sees no missing rank leaves it so long to those on other hosts \
+         */
 
 /* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two
  * names; its last byte is never written, so that it always ends. */
@@ -34,14 +37,15 @@ struct table {
 
 _Static_assert(sizeof(struct slot) == 64, "one cache line a rank");
 
-static struct table *table_of(struct dt_comm *comm)
+static struct table *table_of(const struct dt_comm *comm)
 {
     return (struct table *)comm->liveness;
 }
 
-static void table_alive(struct dt_comm *comm)
+static void table_alive(struct dt_comm *comm, const char *begins, size_t n_bytes)
 {
     struct slot *mine = table_of(comm)->mine;
+    (void)begins, (void)n_bytes;
     atomic_store_explicit(&mine->n_started, comm->n_started, memory_order_relaxed);
     atomic_store_explicit(&mine->n_done, comm->n_done, memory_order_relaxed);
     atomic_store_explicit(&mine->seen_ns, dt_clock_ns(), memory_order_relaxed);
@@ -50,7 +54,7 @@ static void table_alive(struct dt_comm *comm)
 static void table_phase(struct dt_comm *comm, const char *name)
 {
     snprintf(table_of(comm)->mine->phase, PHASE_SIZE - 1, "%s", name);
-    table_alive(comm);
+    table_alive(comm, NULL, 0);
 }
 
 static double unseen_s(const struct slot *slot)
@@ -156,8 +160,17 @@ static void explain_absent(const struct table *self, const struct slot *absent, 
     }
 }
 
-static bool table_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
-                          size_t n_text)
+/* `culprit`: NULL: not seen from here. */
+static double more_s(const struct dt_comm *comm, const struct slot *culprit)
+{
+    const bool saves = strcmp(table_of(comm)->mine->phase, DT_PHASE_SAVING) == 0 &&
+                       (culprit == NULL || culprit->rank == 0);
+    return (saves ? (DT_SAVING_LIMITS - 1) * comm->timeout_s : 0) +
+           (culprit == NULL ? OTHERS_FIRST_S : 0);
+}
+
+static double table_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
+                            size_t n_text)
 {
     const struct table *self = table_of(comm);
     const uint64_t sequence = request->sequence;
@@ -177,11 +190,12 @@ static bool table_explain(struct dt_comm *comm, const struct dt_request *request
         snprintf(
             text, n_text,
             "all ranks of this host wait; one on another host, or the network, does not answer");
-        return false;
+        return more_s(comm, NULL);
     } else {
         snprintf(text, n_text, "all ranks wait in it; what connects them does not answer");
+        return 0;
     }
-    return true;
+    return more_s(comm, silent != NULL ? silent : behind != NULL ? behind : absent);
 }
 
 static bool table_claim(struct dt_comm *comm)

@@ -93,7 +93,7 @@ static enum dt_status wait_for(struct pipeline *self, const char *name,
     const double begin_s = dt_clock_s();
     struct dt_request request;
     DT_TRY(self->failed);
-    dt_comm_request_begin(comm, name, &request);
+    dt_comm_request_begin(comm, name, 0, &request);
     self->awaited = message;
     request.handle = self;
     request.progress = message != NULL ? progress_message : progress_all;

@@ -243,7 +243,7 @@ static enum dt_status server_wait(struct dt_strategy_step *step)
     self->step = step;
     DT_TRY(push_ready(self));
     dt_comm_request_begin(
-        comm, self->roles.works ? "new weights of the servers" : "gradients of the workers",
+        comm, self->roles.works ? "new weights of the servers" : "gradients of the workers", 0,
         &request);
     request.handle = self;
     request.progress = progress_step;
@@ -308,7 +308,7 @@ static enum dt_status share(struct dt_parameter_server *self, float *array, lack
     for (int piece = 0; piece < self->placement.n_pieces; piece++) {
         DT_TRY(share_piece(self, piece, array, lacks));
     }
-    dt_comm_request_begin(comm, name, &request);
+    dt_comm_request_begin(comm, name, 0, &request);
     request.handle = self;
     request.progress = progress_shares;
     return dt_comm_wait(comm, &request);
