@@ -26,6 +26,11 @@ enum dt_status dt_file_write_atomic(const char *dir, const char *name,
  * before a signal ends it. Safe in a signal handler. */
 void dt_file_abandon(void);
 
+/* For a process that is about to end, from any thread of it: the same for a small file, without an
+ * allocation or an error's text. With `first`, a file of this name stays as it is. Whether there is
+ * one now. */
+bool dt_file_leave(const char *dir, const char *name, const char *text, size_t n, bool first);
+
 /* Writes the result whose place a user names; NULL: to no place. A regular file, or none yet, is
  * written as above; for a symbolic link that is its target, and the link stays. A device, a pipe,
  * or what is standard output or error is written into as it is. DT_IO; DT_USAGE and DT_CANT_CREATE

@@ -188,6 +188,25 @@ enum dt_status dt_file_write_atomic(const char *dir, const char *name,
     return DT_OK;
 }
 
+/* A link takes no other file's place. */
+bool dt_file_leave(const char *dir, const char *name, const char *text, size_t n, bool first)
+{
+    char temporary[TEMPORARY_SIZE];
+    const struct dt_file_part part = {text, n};
+    const int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    snprintf(temporary, sizeof temporary, DT_FILE_TEMPORARY "%.*s-%ld", NAME_SHOWN, name,
+             (long)gettid());
+    const int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool done = fd >= 0 && write_all(fd, &part) == DT_OK && fsync(fd) == 0;
+    close(fd);
+    done = done && (first ? linkat(folder, temporary, folder, name, 0) == 0 || errno == EEXIST
+                          : renameat(folder, temporary, folder, name) == 0);
+    unlinkat(folder, temporary, 0);
+    fsync(folder);
+    close(folder);
+    return done;
+}
+
 /* ---- a folder ---- */
 
 enum dt_status dt_dir_try(const char *dir)

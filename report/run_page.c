@@ -34,6 +34,7 @@ static void put_head(FILE *out, const struct dt_record *r)
 static void put_one(FILE *out, const struct dt_record *r, const struct dt_learned *learned)
 {
     put_head(out, r);
+    dt_run_flight_draw(out, r);
     dt_run_curves_draw(out, r, NULL, 1);
     dt_run_time_draw(out, r);
     dt_run_timeline_draw(out, r);

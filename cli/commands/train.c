@@ -6,6 +6,7 @@
 #include "train/save/saver.h"
 #include "train/train.h"
 #include "train/trainer.h"
+#include "train/watch/guard.h"
 #include "train/watch/inject.h"
 #include "train/watch/watch.h"
 
@@ -18,14 +19,24 @@ static enum dt_status check(const struct dt_args *args)
     return DT_OK;
 }
 
-static enum dt_status train(struct dt_world *world, const struct dt_args *args)
-{
-    struct dt_config config;
+/* What looks on: for struct dt_train_options. */
+struct watch {
     struct dt_faults faults;
-    const struct dt_values *injects = &args->values[DT_OPTION_INJECT];
-    DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &faults)));
-    DT_TRY(dt_load_config_all(world, args, &config));
-    DT_TRY(dt_world_agree(world, dt_sinks_check(&config)));
+    struct dt_guard *guard;
+    const char *folder;
+};
+
+static enum dt_status watch(const void *context, struct dt_trainer *t,
+                            const struct dt_emitter *emitter)
+{
+    const struct watch *w = context;
+    DT_TRY(dt_guard_watch(w->guard, t, w->folder));
+    return dt_watch_all(&w->faults, t, emitter);
+}
+
+static enum dt_status run(struct dt_world *world, const struct dt_args *args,
+                          const struct dt_config *config, struct watch *w)
+{
     struct dt_folder_saver saver = {.saver = {.ops = &dt_folder_saver_ops},
                                     .run_dir = dt_args_text(args, DT_OPTION_RUN),
                                     .resume = dt_args_has(args, DT_OPTION_RESUME),
@@ -34,11 +45,26 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {dt_watch_all, &faults}};
+                                             .watch = {watch, w}};
     struct dt_sinks sinks = {.command = args->line, .last = args->program->last_sink};
+    w->folder = saver.dir.path;
     const enum dt_status s =
-        dt_train(world, &config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});
+        dt_train(world, config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});
     dt_sinks_close(&sinks);
+    return s;
+}
+
+static enum dt_status train(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct watch w = {.guard = NULL};
+    const struct dt_values *injects = &args->values[DT_OPTION_INJECT];
+    DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &w.faults)));
+    DT_TRY(dt_guard_open(world, &w.guard));
+    enum dt_status s = dt_load_config_all(world, args, &config);
+    s = s == DT_OK ? dt_world_agree(world, dt_sinks_check(&config)) : s;
+    s = s == DT_OK ? run(world, args, &config, &w) : s;
+    dt_guard_close(w.guard, s);
     return s;
 }
 

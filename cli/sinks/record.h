@@ -37,7 +37,7 @@ struct dt_record {
     double noted_step; /* of a run that is under way: its position in run.lock; NaN: unknown */
     cJSON *start;      /* metrics.jsonl's last record of a run, or NULL */
     cJSON *last_epoch; /* its last record of an epoch, or NULL */
-    cJSON *summary;    /* summary.json of that run, or NULL */
+    cJSON *summary;    /* summary.json of that run, else status.json, or NULL */
     struct dt_record_table steps, epochs;
     struct dt_record_table
         restarts; /* a column: the steps that were done when the run was started again */

@@ -103,7 +103,7 @@ refused() { # refused CODE WORDS ARGUMENT...
   check "$*: more than one line" test "$(wc -l <no.err)" -eq 1
   check "$*: a folder" test ! -e no
 }
-refused 64 'kil:rank=1: unknown fault (one of slow, jitter, kill, stop, flip, nan, drop, as in slow:' --inject kil:rank=1
+refused 64 'kil:rank=1: unknown fault (one of slow, jitter, kill, stop, stall, flip, nan, drop, as in slow:' --inject kil:rank=1
 refused 64 "kill:rank=1: 'step' is missing (write it as in kill:rank=1,step=100)" --inject kill:rank=1
 refused 64 "'rank' is missing" --inject kill
 refused 64 "'' is no key of this fault" --inject kill:rank=1,step=3,

@@ -234,7 +234,7 @@ export DTRAIN_TIMEOUT=3
 faulty FAKE_HANG_LAUNCH_AT=60 hung-graph "${small[@]}"
 ends 'a GPU hangs' 76 "($gpu: )?steps on the GPU stalled for 3 s: .*"
 faulty FAKE_HANG_LAUNCH_AT=80 hung-calls "${small[@]}" --set cuda.graph=false
-ends 'a GPU hangs, call by call' 76 "($gpu, has not finished its work within 3 s .*|.* stalled for 3 s: .*)"
+ends 'a GPU hangs, call by call' 76 "($gpu, has not finished its work within 3 s .*|.* stalled for 3 s: .*|.* has shown no sign of life for 3 s: .*)"
 unset DTRAIN_TIMEOUT
 if ((ranks > 1)); then
   faulty FAKE_NCCL_ERROR_AT=4 lost

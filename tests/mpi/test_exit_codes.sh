@@ -121,6 +121,10 @@ codes() {
     grep '^dtrain: ' "$tmp/err" >"$tmp/errors"
     [ "$(sed 's/([^)]*)/(HOST)/' "$tmp/errors")" = 'dtrain: rank 2 (HOST): the test wants it so' ] || fail 'a lone failure: not that line'
 
+    grep -q '"exit_code":.71,' "$tmp/run/status.json" && grep -q '"error":."rank 2 ([^)]*): the test wants it so"' "$tmp/run/status.json" ||
+        fail 'a lone failure: status.json has not its code and text'
+    [ -s "$tmp/run/flight-0.json" ] && [ -s "$tmp/run/flight-2.json" ] || fail 'a lone failure: no flight records'
+
     # MPICH 4.0 hangs in MPI_Finalize over TCP, if it is let.
     export UCX_TLS=tcp,self
     for _ in 1 2 3 4; do

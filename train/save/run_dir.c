@@ -29,11 +29,11 @@ void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE])
 }
 
 static const char *const files[] = {"run.lock",     "config.json", "metrics.jsonl", "metrics.csv",
-                                    "summary.json", "trace.json",  "report.html"};
+                                    "summary.json", "trace.json",  "report.html",   "status.json"};
 
 static bool is_file_of_run(const char *name)
 {
-    bool found = false;
+    bool found = strncmp(name, "flight-", 7) == 0;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         found = found || strcmp(name, files[i]) == 0;
     }

@@ -4,6 +4,7 @@
  *   metrics.jsonl, .csv    see docs/files.md
  *   checkpoints/           see model/checkpoint.h
  *   summary.json           how the run ended
+ *   status.json, flight-<rank>.json   see train/watch/guard.h
  *   report.html            a page about all of it
  *   trace.json             see cli/sinks/timeline.c
  *   tensorboard/           see cli/sinks/event_file.h

@@ -1,10 +1,12 @@
 #include "train/watch/inject.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -294,6 +296,17 @@ static void cut_link(struct dt_comm *comm)
     }
 }
 
+/* As from a file server that is gone. */
+static void read_forever(void)
+{
+    int ends[2];
+    char byte;
+    while (pipe2(ends, O_CLOEXEC) == 0 && read(ends[0], &byte, 1) != 0) { /* a signal ends a read */
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
 struct inject {
     struct dt_watcher watcher; /* first */
     const struct dt_faults *faults;
@@ -313,6 +326,9 @@ static void begin_fault(struct inject *inject, struct dt_trainer *t, const struc
         break;
     case DT_FAULT_STOP:
         raise(SIGSTOP);
+        break;
+    case DT_FAULT_STALL:
+        read_forever();
         break;
     case DT_FAULT_NAN:
         inject->poisoned = true;

@@ -21,6 +21,8 @@
       "The rank is killed there.")                                                                \
     X(DT_FAULT_STOP, "stop", HAS(RANK) | HAS(STEP), 0, "stop:rank=1,step=100",                    \
       "The rank is stopped forever.")                                                             \
+    X(DT_FAULT_STALL, "stall", HAS(STEP), HAS(RANK), "stall:rank=1,step=100",                     \
+      "The rank, or every one, never comes back from there: it reads what nobody writes.")        \
     X(DT_FAULT_FLIP, "flip", HAS(RANK) | HAS(STEP) | HAS(TENSOR), 0,                              \
       "flip:rank=1,step=50,tensor=fc1.weight",                                                    \
       "After the step, one bit of the first of these weights turns over on this rank.")           \

@@ -6,7 +6,9 @@
  *   inject.c    puts faults into a run       learned.c  answers to the test samples
  *   timeline.c  what every rank did when     inspect.c  what the network looks like inside
  *   monitor.c   early stopping, plateaus     line.c     the line lab's slope and intercept
- *   audit.c     which samples steps use */
+ *   audit.c     which samples steps use
+ *
+ * Beside them guard.c, which needs to be there before the trainer. */
 #ifndef DT_TRAIN_WATCH_WATCH_H
 #define DT_TRAIN_WATCH_WATCH_H
 

@@ -1,0 +1,207 @@
+/* The flight record of a run that ended badly (train/watch/guard.h): which rank lags, and what all
+ * of them did in their last steps, side by side. */
+#include "report/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "report/page/page.h"
+
+#define MAX_RANKS 4096
+#define SHOWN_STEPS 3
+#define SHOWN_RANKS 16 /* of a step */
+#define SILENT_MS 1000
+
+struct flight {
+    int n_ranks;
+    cJSON **ranks; /* NULL: it has left none */
+    double last_step;
+    int behind; /* the rank that the others are before, or -1 */
+    FILE *out;
+    bool page; /* for HTML; else for a terminal */
+};
+
+static const cJSON *first_event(const cJSON *rank)
+{
+    return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(rank, "events"), 0);
+}
+
+/* Fewer collectives than others; of those that have as few, the one that was silent for longest. */
+static bool is_more_behind(const cJSON *a, const cJSON *b)
+{
+    const double x = dt_record_number(a, "collectives_begun"),
+                 y = dt_record_number(b, "collectives_begun");
+    return x < y || (x == y && dt_record_number(a, "silent_ms") > dt_record_number(b, "silent_ms"));
+}
+
+static void find_behind(struct flight *f)
+{
+    double most = 0;
+    int least = -1;
+    for (int r = 0; r < f->n_ranks; r++) {
+        if (f->ranks[r] != NULL) {
+            most = fmax(most, dt_record_number(f->ranks[r], "collectives_begun"));
+            f->last_step = fmax(f->last_step, dt_record_number(f->ranks[r], "step"));
+            least = least < 0 || is_more_behind(f->ranks[r], f->ranks[least]) ? r : least;
+        }
+    }
+    const cJSON *rank = least < 0 ? NULL : f->ranks[least];
+    const bool lags = dt_record_number(rank, "collectives_begun") < most ||
+                      dt_record_number(rank, "silent_ms") > SILENT_MS;
+    f->behind = lags ? least : -1;
+}
+
+static void close_flight(struct flight *f)
+{
+    for (int r = 0; r < f->n_ranks; r++) {
+        cJSON_Delete(f->ranks[r]);
+    }
+    free(f->ranks);
+}
+
+/* False: there is none, or no memory for it, which is an error. */
+static bool open_flight(const struct dt_record *r, struct flight *f)
+{
+    const double n = dt_record_number(r->start, "world_size");
+    bool any = false;
+    f->n_ranks = n >= 1 && n <= MAX_RANKS ? (int)n : 0;
+    f->ranks = calloc((size_t)f->n_ranks + 1, sizeof *f->ranks);
+    if (f->ranks == NULL) {
+        f->n_ranks = 0;
+        dt_error(DT_NO_MEMORY, "no memory for the flight record");
+    }
+    for (int i = 0; i < f->n_ranks && r->state != DT_RUN_GOING; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "flight-%d.json", i);
+        any = dt_record_read(r->path, name, &f->ranks[i]) == DT_OK && (any || f->ranks[i] != NULL);
+    }
+    find_behind(f);
+    if (!any) {
+        close_flight(f);
+    }
+    return any;
+}
+
+/* ---- a step: a row for each rank */
+
+/* When the first rank of this host entered the step. */
+static double begin_of(const struct flight *f, const char *host, double step)
+{
+    double begin = NAN;
+    for (int r = 0; r < f->n_ranks; r++) {
+        const cJSON *event = first_event(f->ranks[r]);
+        if (strcmp(dt_record_text(f->ranks[r], "host"), host) != 0) {
+            continue;
+        }
+        for (; event != NULL; event = event->next) {
+            if (dt_record_number(event, "step") == step) {
+                begin = fmin(begin, dt_record_number(event, "ns"));
+                break;
+            }
+        }
+    }
+    return begin;
+}
+
+static void put_text(const struct flight *f, const char *text)
+{
+    char shown[DT_LINE_SIZE];
+    if (f->page) {
+        dt_page_text(f->out, text);
+    } else {
+        fputs(dt_text_escape(text, shown, sizeof shown), f->out);
+    }
+}
+
+/* "+0.012 allreduce of gradient bucket 0 (3712 bytes)" */
+static void put_events(const struct flight *f, const cJSON *rank, double step)
+{
+    const double begin_ns = begin_of(f, dt_record_text(rank, "host"), step);
+    const char *between = "";
+    for (const cJSON *event = first_event(rank); event != NULL; event = event->next) {
+        const double n_bytes = dt_record_number(event, "bytes");
+        if (dt_record_number(event, "step") != step) {
+            continue;
+        }
+        fprintf(f->out, "%s+%.3f ", between, (dt_record_number(event, "ns") - begin_ns) * 1e-6);
+        put_text(f, dt_record_text(event, "name"));
+        if (n_bytes > 0) {
+            fprintf(f->out, " (%.0f bytes)", n_bytes);
+        }
+        between = ", ";
+    }
+    fputs(between[0] == '\0' ? "has not entered it" : "", f->out);
+}
+
+static void put_step(const struct flight *f, double step)
+{
+    int n_shown = 0;
+    for (int r = 0; r < f->n_ranks; r++) {
+        if (f->ranks[r] == NULL || (n_shown >= SHOWN_RANKS && r != f->behind)) {
+            continue;
+        }
+        fprintf(f->out, f->page ? "<tr><td>%.0f<td>%d<td>" : "%6.0f%6d  ", step, r);
+        put_events(f, f->ranks[r], step);
+        fputc('\n', f->out);
+        n_shown++;
+    }
+}
+
+static void put_behind(const struct flight *f)
+{
+    const cJSON *rank = f->behind < 0 ? NULL : f->ranks[f->behind];
+    if (rank == NULL) {
+        fputs("no rank was behind the others", f->out);
+        return;
+    }
+    fprintf(f->out, "rank %d (", f->behind);
+    put_text(f, dt_record_text(rank, "host"));
+    fprintf(
+        f->out,
+        ") was behind: in step %.0f it had begun %.0f collectives, of which %.0f had ended, and "
+        "gave no sign of life for %.1f s",
+        dt_record_number(rank, "step"), dt_record_number(rank, "collectives_begun"),
+        dt_record_number(rank, "collectives_ended"), dt_record_number(rank, "silent_ms") * 1e-3);
+}
+
+static void put_steps(const struct flight *f)
+{
+    for (int i = SHOWN_STEPS - 1; i >= 0; i--) {
+        if (f->last_step - i >= 0) {
+            put_step(f, f->last_step - i);
+        }
+    }
+}
+
+void dt_run_flight_print(const struct dt_record *r)
+{
+    struct flight f = {.out = stdout};
+    if (!open_flight(r, &f)) {
+        return;
+    }
+    fputs("\nlast events: ", stdout);
+    put_behind(&f);
+    printf("\n%6s%6s  events, in ms since the first rank of the host entered the step\n", "step",
+           "rank");
+    put_steps(&f);
+    close_flight(&f);
+}
+
+void dt_run_flight_draw(FILE *out, const struct dt_record *r)
+{
+    struct flight f = {.out = out, .page = true};
+    if (!open_flight(r, &f)) {
+        return;
+    }
+    fputs("<h2 class=\"part\">The last events of each rank</h2>\n<p>Before the end, ", out);
+    put_behind(&f);
+    fputs(".</p>\n<table><thead><tr><th>step<th>rank<th>events, in ms since the first rank of the "
+          "host entered the step</thead><tbody>\n",
+          out);
+    put_steps(&f);
+    fputs("</tbody></table>\n", out);
+    close_flight(&f);
+}
