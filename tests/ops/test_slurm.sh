@@ -57,6 +57,26 @@ run '<--mpi=pmi2><-K1><--cpus-per-task=2><dtrain><--config><job.json><--run><run
 cmp out script || fail 'sbatch was asked about another script'
 [[ $(cat err) == 'sbatch: Job 12 to start at noon' ]] || fail "what sbatch says is lost: $(cat err)"
 
+# The code of a rank that failed alone is that of the job, whatever srun makes of it; of an earlier start it is not.
+ends() { # ends <expected code> <srun's code> [<code in status.json>]
+  local got=0
+  mkdir -p runs/job-7
+  printf '{\n\t"exit_code":\t65\n}\n' >runs/job-7/status.json
+  printf '#!/bin/sh\n%s\nexit %s\n' "${3:+printf '{\\n\\t\"exit_code\":\\t$3,\\n\\t\"rank\":\\t1\\n}\\n' >runs/job-7/status.json}" "$2" >slurm/srun
+  PATH=$work/slurm:$PATH SLURM_JOB_NAME=job SLURM_JOB_ID=7 DTRAIN_MAX_REQUEUES=0 bash "$template" >text 2>&1 || got=$?
+  [[ $got -eq $1 ]] || fail "srun ends with $2 and status.json has '${3:-}': the script ends with $got, expected $1: $(cat text)"
+}
+cp slurm/srun srun.words
+ends 71 137 71
+ends 137 137
+ends 137 137 0
+ends 74 74 0
+ends 71 143 71
+ends 0 0 0
+ends 1 137 75 # stopped with a checkpoint, and no requeue is left
+grep -q 'after 0 restarts: not put back' text || fail "a saved run is not seen: $(cat text)"
+mv srun.words slurm/srun
+
 # All is said.
 mv job.json "it's a job.json"
 cp "it's a job.json" job.json
