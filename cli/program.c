@@ -24,6 +24,7 @@
     X(lab_lr)             \
     X(lab_shards)         \
     X(lab_batch)          \
+    X(lab_bits)           \
     X(lab_model_parallel) \
     X(lab_pipeline)       \
     X(lab_server)         \

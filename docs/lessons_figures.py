@@ -15,6 +15,7 @@ LESSONS = (  # name, ranks or 0 for no launcher, arguments, which pictures of th
     ("lr", 0, "lr", (0, 1), True),
     ("shards", 0, "shards", (0, 1, 2, 3), False),
     ("batch", 0, "batch", (0, 1), False),
+    ("bits", 0, "bits", (0,), False),
     ("server", 4, "server", (0, 3, 4, 5), False),
     ("compression", 4, "compression", (0,), False),
     ("stragglers", 4, "stragglers", (0, 2, 3, 4), False),

@@ -19,6 +19,7 @@ LESSONS = (  # ranks, or 0 for no launcher; arguments; what the page's text must
     (0, "lr", (PASS, "9.88", "0.0025", "0.395203")),
     (0, "shards", (PASS, "replicate5014 ×")),
     (0, "batch", (PASS, "A larger batch is not faster")),
+    (0, "bits", (PASS, "1.00000012", "as a float")),
     (0, "model-parallel --config configs/mnist.json", (PASS, "126,877,696 bytes", "380,694,528 bytes", "28,797,168 bytes")),
     (4, "server", (PASS, "47.1 kB", "94.2 kB")),
     (4, "compression", (PASS, "94,272", "1,896")),

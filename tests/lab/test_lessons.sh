@@ -103,6 +103,11 @@ wrong 0 shards
 unread 0 shards
 refused 64 "--ranks: expected a whole number 2..8, got '9'" 0 shards --ranks 9
 
+right 0 bits
+check 'bits: not one integer for all' test "$(awk '$4 ~ /^[+-]/ && NF == 5 { print $5 }' out | sort | uniq -c | awk '{ print $1 }')" = 8
+check 'bits: one sum of floats for all' grep -qE '^([2-9]|1[0-6]) different sums of floats at 1 to 16 ranks' out
+wrong 0 bits
+
 right 0 batch
 check 'batch: not eight sizes' test "$(grep -cE '^ +[0-9]+ +0\.0[0-9]+ +[0-9]+ +[0-9,]+ +[0-9.]+$' out)" = 8
 wrong 0 batch
