@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "dist/strategy/facts/plan.h"
+#include "dist/strategy/leaves.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/pipeline/placement.h"
 #include "dist/strategy/pipeline/stages.h"
@@ -99,12 +100,14 @@ static void print_memory(const struct plan *p, int capacity)
     dt_bytes_text((double)p->model.arena_elems * sizeof(float), gradients);
     if (c->device != DT_DEVICE_CUDA) {
         const size_t n_bytes =
-            dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer));
+            dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer)) +
+            (c->dist.deterministic ? dt_leaves_n_bytes(&p->model, p->roles.n_workers) : 0);
         printf("peak memory per rank: %s\n  of weights, gradients (%s), optimizer state and "
                "activations\n",
                dt_bytes_text((double)n_bytes, all), gradients);
     }
-    if (c->device == DT_DEVICE_CUDA || c->device == DT_DEVICE_AUTO) {
+    const bool may_be_gpu = c->device == DT_DEVICE_AUTO && !c->dist.deterministic;
+    if (c->device == DT_DEVICE_CUDA || may_be_gpu) {
         printf("GPU memory per rank%s: %s\n  with%s the data, %s of gradients; CUDA's libraries "
                "take some more\n",
                c->device == DT_DEVICE_AUTO ? ", where there is one" : "",
@@ -131,7 +134,9 @@ static void print_run(const struct plan *p)
     const struct dt_config *c = &p->config;
     const struct dt_shard *s = &p->shard;
     const int accumulate = (int)c->accumulate,
-              capacity = (dt_shard_capacity(s) + accumulate - 1) / accumulate;
+              capacity = c->dist.deterministic && !p->roles.whole
+                             ? (int)c->dist.leaf
+                             : (dt_shard_capacity(s) + accumulate - 1) / accumulate;
     const unsigned long long steps = dt_shard_steps_per_epoch(s);
     print_memory(p, capacity);
     print_data(p);

@@ -27,6 +27,12 @@ void dt_leaves_close(struct dt_backend *backend, struct dt_leaves *leaves)
     backend->ops->free(backend, leaves->sums);
 }
 
+size_t dt_leaves_n_bytes(const struct dt_model *model, int n_ranks)
+{
+    const size_t n_floats = DT_LEAVES_AT_ONCE - 1 + (size_t)dt_fixed_n_digits(n_ranks);
+    return model->arena_elems * (n_floats * sizeof(float) + sizeof(int64_t));
+}
+
 void dt_leaves_widen(int n_digits, struct dt_grad_sync *buckets)
 {
     for (int i = 0; i < buckets->n_buckets; i++) {

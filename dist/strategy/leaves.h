@@ -30,6 +30,9 @@ enum dt_status dt_leaves_open(const struct dt_strategy_spec *spec, int n_ranks,
                               struct dt_leaves *out);
 void dt_leaves_close(struct dt_backend *backend, struct dt_leaves *leaves);
 
+/* Bytes that these need, and the digits, beside one gradient. */
+size_t dt_leaves_n_bytes(const struct dt_model *model, int n_ranks);
+
 /* Whether the configuration allows leaves; with a backend, whether that does. DT_CONFIG. */
 enum dt_status dt_leaves_check(const struct dt_strategy_spec *spec, const char **key);
 
