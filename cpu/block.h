@@ -31,7 +31,7 @@ struct dt_cpu {
  * threads, few enough that adding them costs little. */
 static inline int dt_cpu_slice(const struct dt_cpu *cpu, int capacity)
 {
-    return cpu->deterministic ? 1 : capacity < 128 ? (capacity + 31) / 32 : 4;
+    return cpu->deterministic || capacity >= 128 ? 4 : (capacity + 31) / 32;
 }
 
 enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model,

@@ -148,7 +148,7 @@ static enum dt_status advise(struct dt_trainer *t, enum dt_status opened, bool s
 enum dt_status dt_trainer_open_network(struct dt_trainer *t, int capacity)
 {
     DT_TRY(t->backend->ops->samples_open(t->backend, &t->set.data.samples, &t->set.samples));
-    DT_TRY((dt_strategy_splits(t->strategy) ? dt_network_open_for_stages : dt_network_open)(
+    DT_TRY((t->roles.whole ? dt_network_open_for_stages : dt_network_open)(
         &t->model, t->backend, capacity, &t->strategy->memory, &t->network));
     DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
     return init_weights(t);
