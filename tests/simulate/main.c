@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,10 @@
 #include <unistd.h>
 
 #include "tests/simulate/sim.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 #define TRACE_SIZE 40
 #define TRACE_LINE 256
@@ -198,10 +203,47 @@ static void tell_failure(const struct sim_plan *plan, const char *text)
     puts("");
 }
 
+static uint64_t seed_now;
+
+static void tell_crash(void)
+{
+    dprintf(STDERR_FILENO, "FAILED: a crash\nsimulate %llu --trace\n",
+            (unsigned long long)seed_now);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+void __ubsan_on_report(void); /* a hook of the undefined behaviour sanitizer's */
+void __ubsan_on_report(void)
+{
+    tell_crash();
+}
+
+static void watch_crashes(void)
+{
+    __sanitizer_set_death_callback(tell_crash);
+}
+#else
+static void on_crash(int number)
+{
+    tell_crash();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void watch_crashes(void)
+{
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        signal(numbers[i], on_crash);
+    }
+}
+#endif
+
 static bool run_seed(uint64_t seed, const struct options *options)
 {
     struct sim_plan plan;
     char text[600] = "";
+    seed_now = seed;
     sim_plan_make(seed, &plan);
     for (int i = 0; i < plan.n_faults + plan.n_again; i++) {
         plan.faults[i].off = (options->without >> i & 1) != 0;
@@ -273,6 +315,7 @@ int main(int argc, char **argv)
     }
     brief = options.brief;
     clear_environment();
+    watch_crashes();
     mallopt(M_TRIM_THRESHOLD, 1 << 28); /* what one run gives back, the next takes */
     mallopt(M_MMAP_THRESHOLD, 1 << 28);
     snprintf(sim.run_dir, sizeof sim.run_dir, "%s/simulate-%ld",
