@@ -7,25 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int call_openat(int folder, const char *path, int flags, mode_t mode)
-{
-    return openat(folder, path, flags, mode);
-}
-
-struct dt_file_calls dt_file_calls = {
-    .openat = call_openat, /* openat itself is variadic */
-    .fstat = fstat,
-    .read = read,
-    .write = write,
-    .fallocate = fallocate,
-    .fchmod = fchmod,
-    .fsync = fsync,
-    .close = close,
-    .renameat = renameat,
-    .unlinkat = unlinkat,
-    .mkdir = mkdir,
-};
-
 static enum dt_status open_error(const char *path)
 {
     return dt_error_errno(errno == EACCES || errno == EPERM ? DT_NO_PERMISSION : DT_NO_INPUT, "%s",
@@ -35,12 +16,12 @@ static enum dt_status open_error(const char *path)
 /* O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. */
 enum dt_status dt_file_open(const char *path, int *fd, struct stat *info)
 {
-    *fd = dt_file_calls.openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    *fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) {
         return open_error(path);
     }
     enum dt_status status = DT_OK;
-    if (dt_file_calls.fstat(*fd, info) != 0) {
+    if (fstat(*fd, info) != 0) {
         status = dt_error_errno(DT_IO, "%s", path);
     } else if (S_ISDIR(info->st_mode)) {
         status = dt_error(DT_NO_INPUT, "%s: is a directory", path);
@@ -48,7 +29,7 @@ enum dt_status dt_file_open(const char *path, int *fd, struct stat *info)
         status = dt_error(DT_NO_INPUT, "%s: not a regular file", path);
     }
     if (status != DT_OK) {
-        dt_file_calls.close(*fd);
+        close(*fd);
     }
     return status;
 }
@@ -58,7 +39,7 @@ enum dt_status dt_file_read_piece(int fd, const char *path, uint8_t *bytes, size
 {
     *n_read = 0;
     while (*n_read < n_wanted) {
-        const ssize_t n = dt_file_calls.read(fd, bytes + *n_read, n_wanted - *n_read);
+        const ssize_t n = read(fd, bytes + *n_read, n_wanted - *n_read);
         if (n < 0 && errno == EINTR) {
             continue;
         }
@@ -82,7 +63,7 @@ static bool same_version(const struct stat *a, const struct stat *b)
 enum dt_status dt_file_check_unchanged(int fd, const char *path, const struct stat *before)
 {
     struct stat after;
-    if (dt_file_calls.fstat(fd, &after) != 0) {
+    if (fstat(fd, &after) != 0) {
         return dt_error_errno(DT_IO, "%s", path);
     }
     return same_version(before, &after)
@@ -110,7 +91,7 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
         status = dt_file_read_piece(fd, path, content, (size_t)info.st_size + 1, n_bytes);
         status = status == DT_OK ? dt_file_check_unchanged(fd, path, &info) : status;
     }
-    dt_file_calls.close(fd);
+    close(fd);
     if (status != DT_OK || content == NULL) {
         free(content);
         return status;

@@ -1,7 +1,5 @@
-/* Files that are read, with hostile input in mind.
- *
- * Every system call goes through a small table, so that tests can make the k-th call fail, fall
- * short or be the last. */
+/* Files that are read, with hostile input in mind. Tests make the k-th system call fail, fall short
+ * or be the last (tests/unit/base/file_calls.h). */
 #ifndef DT_BASE_FILE_READ_H
 #define DT_BASE_FILE_READ_H
 
@@ -32,22 +30,5 @@ enum dt_status dt_file_read_piece(int fd, const char *path, uint8_t *bytes, size
                                   size_t *n_read);
 /* Whether an open file is as it was when `before` was noted. DT_BAD_DATA, DT_IO. */
 enum dt_status dt_file_check_unchanged(int fd, const char *path, const struct stat *before);
-
-/* The system calls of base/, for reading and writing files, with their usual meaning. Only tests
- * replace them. */
-struct dt_file_calls {
-    int (*openat)(int folder, const char *path, int flags, mode_t mode);
-    int (*fstat)(int fd, struct stat *info);
-    ssize_t (*read)(int fd, void *bytes, size_t n_bytes);
-    ssize_t (*write)(int fd, const void *bytes, size_t n_bytes);
-    int (*fallocate)(int fd, int mode, off_t offset, off_t n_bytes);
-    int (*fchmod)(int fd, mode_t mode);
-    int (*fsync)(int fd);
-    int (*close)(int fd);
-    int (*renameat)(int from_folder, const char *from, int to_folder, const char *to);
-    int (*unlinkat)(int folder, const char *path, int flags);
-    int (*mkdir)(const char *path, mode_t mode);
-};
-extern struct dt_file_calls dt_file_calls;
 
 #endif

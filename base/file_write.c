@@ -24,8 +24,7 @@
 static enum dt_status write_all(int fd, const struct dt_file_part *part)
 {
     for (size_t n_done = 0; n_done < part->n_bytes;) {
-        const ssize_t n =
-            dt_file_calls.write(fd, (const char *)part->bytes + n_done, part->n_bytes - n_done);
+        const ssize_t n = write(fd, (const char *)part->bytes + n_done, part->n_bytes - n_done);
         if (n > 0) {
             n_done += (size_t)n;
         } else if (n < 0 && errno == EAGAIN) { /* a full pipe */
@@ -61,7 +60,7 @@ static enum dt_status reserve(int fd, const struct dt_file_part *parts, size_t n
     }
     int result;
     do {
-        result = dt_file_calls.fallocate(fd, 0, 0, (off_t)n_bytes);
+        result = fallocate(fd, 0, 0, (off_t)n_bytes);
     } while (result != 0 && errno == EINTR);
     return result == 0 || errno == EOPNOTSUPP || errno == ENOSYS ? DT_OK : DT_IO;
 }
@@ -83,8 +82,7 @@ static enum dt_status take_over_mode(int fd, int folder, const char *name)
     int kept = replaces ? fchown(fd, old.st_uid, old.st_gid) : 0;
     kept = kept != 0 ? fchown(fd, (uid_t)-1, old.st_gid) : 0;
     (void)kept; /* if not, the file is ours */
-    return dt_file_calls.fchmod(fd, replaces ? old.st_mode & 0777 : usual_mode()) == 0 ? DT_OK
-                                                                                       : DT_IO;
+    return fchmod(fd, replaces ? old.st_mode & 0777 : usual_mode()) == 0 ? DT_OK : DT_IO;
 }
 
 /* Fills the open temporary file and makes it durable. A failed fsync is final: the kernel may have
@@ -95,7 +93,7 @@ static enum dt_status fill(int fd, int folder, const char *name, const struct dt
     DT_TRY(reserve(fd, parts, n_parts));
     DT_TRY(write_parts(fd, parts, n_parts));
     DT_TRY(take_over_mode(fd, folder, name));
-    return dt_file_calls.fsync(fd) == 0 ? DT_OK : DT_IO;
+    return fsync(fd) == 0 ? DT_OK : DT_IO;
 }
 
 /* ".tmp-NAME-4711", or as much of NAME as fits, cut between characters of UTF-8. */
@@ -127,11 +125,11 @@ static int create_temporary(int folder, const char *name)
     snprintf(under_way.name, sizeof under_way.name, "%s", name);
     under_way.folder = folder;
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    const int fd = dt_file_calls.openat(folder, name, flags, 0600);
-    if (fd >= 0 || errno != EEXIST || dt_file_calls.unlinkat(folder, name, 0) != 0) {
+    const int fd = openat(folder, name, flags, 0600);
+    if (fd >= 0 || errno != EEXIST || unlinkat(folder, name, 0) != 0) {
         return fd;
     }
-    return dt_file_calls.openat(folder, name, flags, 0600);
+    return openat(folder, name, flags, 0600);
 }
 
 /* Everything inside the open folder; on failure errno tells why. */
@@ -147,28 +145,28 @@ static enum dt_status write_in_folder(int folder, const char *name,
     }
     enum dt_status status = fill(fd, folder, name, parts, n_parts);
     int error = errno;
-    if (dt_file_calls.close(fd) != 0 && status == DT_OK) {
+    if (close(fd) != 0 && status == DT_OK) {
         status = DT_IO;
         error = errno;
     }
-    if (status == DT_OK && dt_file_calls.renameat(folder, temporary, folder, name) != 0) {
+    if (status == DT_OK && renameat(folder, temporary, folder, name) != 0) {
         status = DT_IO;
         error = errno;
     }
     if (status != DT_OK) {
-        dt_file_calls.unlinkat(folder, temporary, 0);
+        unlinkat(folder, temporary, 0);
     }
     under_way.folder = -1;
     if (status != DT_OK) {
         errno = error;
         return status;
     }
-    return dt_file_calls.fsync(folder) == 0 || errno == EINVAL ? DT_OK : DT_IO;
+    return fsync(folder) == 0 || errno == EINVAL ? DT_OK : DT_IO;
 }
 
 static int open_folder(const char *dir)
 {
-    return dt_file_calls.openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    return openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 enum dt_status dt_file_write_atomic(const char *dir, const char *name,
@@ -180,7 +178,7 @@ enum dt_status dt_file_write_atomic(const char *dir, const char *name,
     }
     const enum dt_status status = write_in_folder(folder, name, parts, n_parts);
     const int error = errno;
-    dt_file_calls.close(folder); /* nothing was written through it that could be lost */
+    close(folder); /* nothing was written through it that could be lost */
     if (status != DT_OK) {
         errno = error;
         return dt_error_errno(status, "%s/%s: cannot be written", dir, name);
@@ -217,12 +215,12 @@ enum dt_status dt_dir_try(const char *dir)
     const int fd = folder >= 0 ? create_temporary(folder, temporary) : -1;
     const int error = errno;
     if (fd >= 0) {
-        dt_file_calls.close(fd);
-        dt_file_calls.unlinkat(folder, temporary, 0);
+        close(fd);
+        unlinkat(folder, temporary, 0);
     }
     under_way.folder = -1;
     if (folder >= 0) {
-        dt_file_calls.close(folder);
+        close(folder);
     }
     errno = error;
     return fd >= 0 ? DT_OK
@@ -265,7 +263,7 @@ void dt_dir_sweep(const char *dir, bool (*ours)(const char *name))
     const struct dirent *entry;
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
         if (is_leftover(entry->d_name, ours)) {
-            dt_file_calls.unlinkat(dirfd(folder), entry->d_name, 0);
+            unlinkat(dirfd(folder), entry->d_name, 0);
         }
     }
     if (folder != NULL) {
@@ -387,8 +385,7 @@ static int open_stream(const char *path)
 {
     const double begin_s = dt_clock_s();
     int fd;
-    while ((fd = dt_file_calls.openat(AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-                                      0)) < 0 &&
+    while ((fd = openat(AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0)) < 0 &&
            errno == ENXIO && dt_clock_s() - begin_s < READER_LIMIT_S) {
         dt_sleep_ms(READER_POLL_MS);
         errno = ENXIO;
@@ -406,7 +403,7 @@ static enum dt_status write_stream(const struct target *target, const struct dt_
     }
     enum dt_status s = fd >= 0 ? write_parts(fd, parts, n_parts) : DT_IO;
     const int error = errno;
-    if (fd >= 0 && fd != target->standard && dt_file_calls.close(fd) != 0 && s == DT_OK) {
+    if (fd >= 0 && fd != target->standard && close(fd) != 0 && s == DT_OK) {
         return dt_error_errno(DT_IO, "%s: cannot be written", target->path);
     }
     errno = error;
@@ -461,7 +458,7 @@ enum dt_status dt_file_print(const char *path, dt_file_put_fn put, const void *c
 static enum dt_status create_one(const char *path)
 {
     struct stat info;
-    if (dt_file_calls.mkdir(path, 0777) == 0) {
+    if (mkdir(path, 0777) == 0) {
         return DT_OK;
     }
     const int error = errno;

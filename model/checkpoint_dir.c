@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -104,10 +105,10 @@ enum dt_status dt_checkpoint_list(const char *dir, uint64_t **steps, size_t *n_s
 
 static void remove_from(const char *dir, const char *name)
 {
-    const int folder = dt_file_calls.openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    const int folder = openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
-        dt_file_calls.unlinkat(folder, name, 0);
-        dt_file_calls.close(folder);
+        unlinkat(folder, name, 0);
+        close(folder);
     }
 }
 

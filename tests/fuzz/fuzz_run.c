@@ -17,6 +17,7 @@
 #include "dist/strategy/strategies.h"
 #include "report/page/page.h"
 #include "report/run.h"
+#include "tests/unit/base/file_calls.h"
 
 #define MOST_FILES 8
 #define DESCRIPTORS 2000 /* from here on */
@@ -199,14 +200,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     if (config_path[0] == '\0') {
         make_folder();
-        dt_file_calls = (struct dt_file_calls){
-            .openat = open_one, .fstat = look, .read = read_some, .close = done};
     }
     char *text = malloc(n_bytes + 1); /* exact, so that a read past the end is found */
     require(text != NULL);
     memcpy(text, bytes, n_bytes);
     take_files(text, n_bytes);
+    calls.openat = open_one;
+    calls.fstat = look;
+    calls.read = read_some;
+    calls.close = done;
     report();
+    calls = real;
     free(text);
     return 0;
 }

@@ -1,6 +1,6 @@
-/* The disk, by way of the trainer's table of system calls (base/file_read.h). What was written and
- * not synced may be gone after a power cut: bytes of a file without fsync, a new name without fsync
- * of its folder. */
+/* The disk, by way of the system calls on files (tests/unit/base/file_calls.h). What was written
+ * and not synced may be gone after a power cut: bytes of a file without fsync, a new name without
+ * fsync of its folder. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,8 +9,10 @@
 
 #include "base/file.h"
 #include "tests/simulate/sim.h"
+#include "tests/unit/base/file_calls.h"
 
 #define MOST_FILES 32
+#define MOST_DESCRIPTORS 1024
 #define PATH_SIZE 600
 #define MOST_CALLS_BEFORE 24 /* about a checkpoint's */
 
@@ -22,7 +24,7 @@ struct change {
     bool renamed; /* from `before`, and its folder is not synced */
 };
 
-static struct dt_file_calls real;
+static bool on_disk[MOST_DESCRIPTORS]; /* not memory that ranks share, for one */
 static struct change changes[MOST_FILES];
 static int n_changes;
 static int error_now;    /* that the next call gives; 0: none */
@@ -82,6 +84,11 @@ void sim_disk_fail(const struct sim_fault *fault)
         fault->seconds > 0 ? sim.now->time_ns + (uint64_t)(fault->seconds * 1e9) : SIM_NEVER;
 }
 
+static bool is_on_disk(int fd)
+{
+    return fd >= 0 && fd < MOST_DESCRIPTORS && on_disk[fd];
+}
+
 /* Whether a call fails. */
 static bool fails(const char *call, bool writes)
 {
@@ -108,6 +115,9 @@ static int sim_openat(int folder, const char *path, int flags, mode_t mode)
         return -1;
     }
     const int fd = real.openat(folder, path, flags, mode);
+    if (fd >= 0 && fd < MOST_DESCRIPTORS) {
+        on_disk[fd] = true;
+    }
     if (fd >= 0 && (flags & O_CREAT) != 0) {
         char whole[PATH_SIZE];
         path_of(folder, path, whole);
@@ -118,11 +128,14 @@ static int sim_openat(int folder, const char *path, int flags, mode_t mode)
 
 static int sim_fstat(int fd, struct stat *info)
 {
-    return fails("fstat", false) ? -1 : real.fstat(fd, info);
+    return is_on_disk(fd) && fails("fstat", false) ? -1 : real.fstat(fd, info);
 }
 
 static ssize_t sim_read(int fd, void *bytes, size_t n_bytes)
 {
+    if (!is_on_disk(fd)) {
+        return real.read(fd, bytes, n_bytes);
+    }
     const size_t most = sim_chance(&sim.random, 10) ? 1 + n_bytes / 2 : n_bytes;
     return fails("read", false) ? -1 : real.read(fd, bytes, most < n_bytes ? most : n_bytes);
 }
@@ -131,6 +144,9 @@ static ssize_t sim_read(int fd, void *bytes, size_t n_bytes)
 static ssize_t sim_write(int fd, const void *bytes, size_t n_bytes)
 {
     struct change *change = find_fd(fd);
+    if (!is_on_disk(fd)) {
+        return real.write(fd, bytes, n_bytes);
+    }
     if (fails("write", true)) {
         return -1;
     }
@@ -176,7 +192,10 @@ static int sim_close(int fd)
     if (change != NULL) {
         change->fd = -1;
     }
-    const bool failed = fails("close", true);
+    const bool failed = is_on_disk(fd) && fails("close", true);
+    if (is_on_disk(fd)) {
+        on_disk[fd] = false;
+    }
     const int error = errno, result = real.close(fd);
     errno = failed ? error : errno;
     return failed ? -1 : result;
@@ -238,20 +257,17 @@ void sim_disk_power_cut(void)
 
 void sim_disk_begin(void)
 {
-    if (real.openat == NULL) {
-        real = dt_file_calls;
-        dt_file_calls = (struct dt_file_calls){.openat = sim_openat,
-                                               .fstat = sim_fstat,
-                                               .read = sim_read,
-                                               .write = sim_write,
-                                               .fallocate = sim_fallocate,
-                                               .fchmod = sim_fchmod,
-                                               .fsync = sim_fsync,
-                                               .close = sim_close,
-                                               .renameat = sim_renameat,
-                                               .unlinkat = sim_unlinkat,
-                                               .mkdir = sim_mkdir};
-    }
+    calls = (struct file_calls){.openat = sim_openat,
+                                .fstat = sim_fstat,
+                                .read = sim_read,
+                                .write = sim_write,
+                                .fallocate = sim_fallocate,
+                                .fchmod = sim_fchmod,
+                                .fsync = sim_fsync,
+                                .close = sim_close,
+                                .renameat = sim_renameat,
+                                .unlinkat = sim_unlinkat,
+                                .mkdir = sim_mkdir};
     n_changes = 0;
     error_now = 0;
 }

@@ -1,11 +1,10 @@
-/* System calls that fail, fall short or are the last, in place of those of base/file.h.
- * A test says `real = dt_file_calls` once, then set_fault(what, at which call from 0, errno) and
- * no_fault() around what it tries.
- */
+/* System calls that fail, fall short or are the last. A test puts set_fault(what, at which call
+ * from 0, errno) and no_fault() around what it tries. */
 #ifndef DT_TESTS_FILE_FAULTS_H
 #define DT_TESTS_FILE_FAULTS_H
 
 #include "base/file.h"
+#include "tests/unit/base/file_calls.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -14,7 +13,6 @@
 
 enum fault { FAULT_NONE, FAULT_ERROR, FAULT_KILL };
 
-static struct dt_file_calls real;
 static int n_calls, fault_at, fault_errno;
 static enum fault fault;
 static bool short_and_interrupted;
@@ -109,17 +107,17 @@ static int faulty_mkdir(const char *path, mode_t mode)
 
 static void set_fault(enum fault what, int at, int error)
 {
-    dt_file_calls = (struct dt_file_calls){.openat = faulty_openat,
-                                           .fstat = faulty_fstat,
-                                           .read = faulty_read,
-                                           .write = faulty_write,
-                                           .fallocate = faulty_fallocate,
-                                           .fchmod = faulty_fchmod,
-                                           .fsync = faulty_fsync,
-                                           .close = faulty_close,
-                                           .renameat = faulty_renameat,
-                                           .unlinkat = faulty_unlinkat,
-                                           .mkdir = faulty_mkdir};
+    calls = (struct file_calls){.openat = faulty_openat,
+                                .fstat = faulty_fstat,
+                                .read = faulty_read,
+                                .write = faulty_write,
+                                .fallocate = faulty_fallocate,
+                                .fchmod = faulty_fchmod,
+                                .fsync = faulty_fsync,
+                                .close = faulty_close,
+                                .renameat = faulty_renameat,
+                                .unlinkat = faulty_unlinkat,
+                                .mkdir = faulty_mkdir};
     fault = what;
     fault_at = at;
     fault_errno = error;
@@ -129,7 +127,7 @@ static void set_fault(enum fault what, int at, int error)
 
 static void no_fault(void)
 {
-    dt_file_calls = real;
+    calls = real;
     dt_error_clear();
 }
 

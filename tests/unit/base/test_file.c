@@ -319,7 +319,6 @@ static void test_creating_folders(void)
 int main(void)
 {
     CHECK(mkdtemp(folder) != NULL);
-    real = dt_file_calls;
     test_writing();
     test_long_names();
     test_what_a_user_names();

@@ -104,11 +104,11 @@ static void test_changing_file(void)
     for (int i = 0; i < 3; i++) {
         put("file", old_text);
         change_to = sizes[i];
-        dt_file_calls.read = changing_read;
+        calls.read = changing_read;
         expect_read(path_of("file"), DT_BAD_DATA, "changed while it was read");
         no_fault();
     }
-    dt_file_calls.read = overwriting_read;
+    calls.read = overwriting_read;
     expect_read(path_of("file"), DT_BAD_DATA, "changed while it was read");
     no_fault();
 }
@@ -116,7 +116,6 @@ static void test_changing_file(void)
 int main(void)
 {
     CHECK(mkdtemp(folder) != NULL);
-    real = dt_file_calls;
     test_reading_bad_files();
     test_reading_in_pieces();
     test_every_read_call_failing();

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "tests/lib/checkpoint_sample.h"
+#include "tests/unit/base/file_calls.h"
 
 static struct sample sample; /* shared; every test leaves it as it was */
 
@@ -17,7 +18,6 @@ static void never_damaged(void *context, const char *text)
 
 static const struct dt_checkpoint_judge judge = {.on_damaged = never_damaged};
 
-static struct dt_file_calls real;
 static int call_number, failing_call, failing_errno;
 
 static bool fails(void)
@@ -71,23 +71,22 @@ static void test_failing_calls(void)
     const int errors[] = {ENOSPC, EIO, EDQUOT};
     char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
     int n_failed = 0;
-    real = dt_file_calls;
     for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++) {
         failing_errno = errors[e];
         bool reached = true;
         for (int k = 1; reached; k++) {
             sample_dir_make(dir);
             sample_save(&sample, dir, 1, 1, path);
-            dt_file_calls = (struct dt_file_calls){
-                failing_openat,    failing_fstat,    failing_read,  failing_write,
-                failing_fallocate, failing_fchmod,   failing_fsync, failing_close,
-                failing_renameat,  failing_unlinkat, real.mkdir};
+            calls = (struct file_calls){failing_openat,   failing_fstat,     failing_read,
+                                        failing_write,    failing_fallocate, failing_fchmod,
+                                        failing_fsync,    failing_close,     failing_renameat,
+                                        failing_unlinkat, real.mkdir};
             call_number = 0;
             failing_call = k;
             sample.checkpoint.state.step = 2;
             const enum dt_status status =
                 dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path);
-            dt_file_calls = real;
+            calls = real;
             reached = call_number >= k;
             n_failed += status != DT_OK;
             if (status != DT_OK) {
@@ -152,11 +151,10 @@ static void test_read_back(void)
     char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
     sample_dir_make(dir);
     sample_save(&sample, dir, 1, 1, path);
-    real = dt_file_calls;
-    dt_file_calls.write = lying_write;
+    calls.write = lying_write;
     sample.checkpoint.state.step = 2;
     CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_IO);
-    dt_file_calls = real;
+    calls = real;
     CHECK_HAS(dt_error_text(), "damaged");
     dt_error_clear();
     CHECK(sample_exists(dir, "step-000000000001.safetensors"));

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "tests/lib/checkpoint_sample.h"
+#include "tests/unit/base/file_calls.h"
 
 #define N_KILLS 200
 #define KEEP 2
@@ -14,7 +15,6 @@ static struct sample sample;
 
 /* ---- the child ---- */
 
-static struct dt_file_calls real;
 static unsigned calls_left; /* 0: never kills itself */
 static bool kill_after;     /* the call instead of before it */
 
@@ -50,11 +50,9 @@ COUNTED(unlinkat, int, (int folder, const char *path, int flags), (folder, path,
 /* Saves step after step and acknowledges each through the pipe, until it is killed. */
 static void save_for_ever(const char *dir, uint64_t step, int acknowledge)
 {
-    real = dt_file_calls;
-    dt_file_calls =
-        (struct dt_file_calls){counted_openat,    counted_fstat,    counted_read,  counted_write,
-                               counted_fallocate, counted_fchmod,   counted_fsync, counted_close,
-                               counted_renameat,  counted_unlinkat, real.mkdir};
+    calls = (struct file_calls){counted_openat,    counted_fstat,    counted_read,  counted_write,
+                                counted_fallocate, counted_fchmod,   counted_fsync, counted_close,
+                                counted_renameat,  counted_unlinkat, real.mkdir};
     for (;; step++) {
         char path[DT_CHECKPOINT_PATH_SIZE];
         sample_save(&sample, dir, step, KEEP, path);
