@@ -107,7 +107,7 @@ static bool run_clean(struct sim_plan *plan, char *text, size_t n_text, bool *re
 {
     sim_trace("---- a run without faults");
     sim_run(plan, false, false);
-    *refused = sim_is_refused(plan);
+    *refused = sim_all_end(plan, DT_CONFIG);
     const bool right = *refused || sim_check_clean(plan, text, n_text);
     for (int r = 0; r < plan->n_ranks; r++) {
         plan->n_points[r] = sim.ranks[r].n_points;
@@ -154,7 +154,8 @@ static bool run_resumed(const struct sim_plan *plan, char *text, size_t n_text)
     saved_step = sim.saved_step > saved_step ? sim.saved_step : saved_step;
     sim_trace("---- resumed by %d ranks", resumed.n_ranks);
     sim_run(&resumed, false, true);
-    bool right = sim_check_clean(&resumed, text, n_text) && same_weights(&resumed, text, n_text);
+    bool right = (plan->flips && sim_all_end(&resumed, DT_NON_FINITE)) ||
+                 (sim_check_clean(&resumed, text, n_text) && same_weights(&resumed, text, n_text));
     if (right && sim.resumed_step < saved_step) {
         snprintf(text, n_text, "step %llu was saved, and the run goes on from step %llu",
                  (unsigned long long)saved_step, (unsigned long long)sim.resumed_step);

@@ -201,7 +201,8 @@ static void choose_flip(struct sim_random *random, struct sim_plan *plan)
     fault->rank = (int)sim_below(random, (uint64_t)plan->n_ranks);
     fault->seconds = 0;
     plan->config.dist.check_every += plan->config.dist.check_every == 0;
-    plan->exact = false; /* the same wrong gradient on all ranks is a gradient */
+    plan->flips = true;
+    plan->exact = false;
 }
 
 /* That no weights bear. It strikes early: what is left of the run is shorter. */
@@ -226,9 +227,12 @@ void sim_plan_make(uint64_t seed, struct sim_plan *plan)
     plan->launcher_kills = sim_chance(&random, 30);
     choose_config(&random, plan);
     plan->n_faults = sim_chance(&random, 75) ? 1 : sim_chance(&random, 80) ? 2 : 3;
+    int n_flips = 0;
     for (int i = 0; i < plan->n_faults; i++) {
         choose_fault(&random, plan, &plan->faults[i]);
+        n_flips += plan->faults[i].kind == SIM_FLIP;
     }
+    plan->exact = plan->exact && n_flips < 2; /* or the same bit of all replicas turns over */
     choose_flip(&apart, plan);
     choose_again(&apart, plan);
 }

@@ -72,6 +72,7 @@ struct sim_plan {
     int hosts[SIM_MAX_RANKS];
     bool eager;          /* a send is done before its receive */
     bool exact;          /* the weights depend on the configuration alone */
+    bool flips;          /* all ranks may step by a wrong gradient, also to weights that diverge */
     int n_resumed;       /* ranks that go on */
     bool launcher_kills; /* a rank that dies takes all along, as under mpirun */
     struct dt_config config;

@@ -148,7 +148,7 @@ void sim_rank_main(void);
 
 /* ---- check.c: false, with the text, if something is wrong: after a run without faults, or that is
  * resumed; after one with faults */
-bool sim_is_refused(const struct sim_plan *plan); /* a configuration that cannot be served */
+bool sim_all_end(const struct sim_plan *plan, enum dt_status code); /* with one line */
 bool sim_check_clean(const struct sim_plan *plan, char *text, size_t n_text);
 bool sim_check_faulty(const struct sim_plan *plan, char *text, size_t n_text);
 
