@@ -9,7 +9,7 @@
 #include "tests/simulate/sim.h"
 
 #define GRACE_S 3.0
-#define JUST_S 0.05
+#define JUST_S 0.1
 #define JUMPED_S 1.0
 #define OTHERS_FIRST_S 1.5 /* dist/ranks/liveness/table.c */
 #define LEAVING_S 10.0     /* dist/ranks/launch/job.c */

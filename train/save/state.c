@@ -124,6 +124,7 @@ static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run
         s = save_reordered(t, run, &host, residuals, best, path);
     }
     close_arenas(&host);
+    dt_comm_phase(t->world->comm, "saved a checkpoint"); /* the usual limit again */
     return s;
 }
 

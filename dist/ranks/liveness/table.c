@@ -160,11 +160,16 @@ static void explain_absent(const struct table *self, const struct slot *absent, 
     }
 }
 
+static bool is_saving(const struct slot *slot)
+{
+    return strcmp(slot->phase, DT_PHASE_SAVING) == 0;
+}
+
 /* `culprit`: NULL: not seen from here. */
 static double more_s(const struct dt_comm *comm, const struct slot *culprit)
 {
-    const bool saves = strcmp(table_of(comm)->mine->phase, DT_PHASE_SAVING) == 0 &&
-                       (culprit == NULL || culprit->rank == 0);
+    const bool saves = is_saving(table_of(comm)->mine) &&
+                       (culprit == NULL || (culprit->rank == 0 && is_saving(culprit)));
     return (saves ? (DT_SAVING_LIMITS - 1) * comm->timeout_s : 0) +
            (culprit == NULL ? OTHERS_FIRST_S : 0);
 }
