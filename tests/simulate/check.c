@@ -97,6 +97,7 @@ struct expected {
     bool late;         /* the limit of a wait may have to pass */
     unsigned culprits; /* ranks that may be named, a bit each */
     int named;         /* that must be, or -1 */
+    double paused_s;   /* in all */
 };
 
 static bool has_neighbour(const struct sim_plan *plan, int rank)
@@ -133,11 +134,14 @@ static void expect_silence(const struct sim_plan *plan, const struct sim_fault *
     e->named = has_neighbour(plan, fault->rank) && e->named == -2 ? fault->rank : -1;
 }
 
-/* A wait of so long, 0: for ever, may be too long. */
-static bool is_long(const struct sim_plan *plan, const struct sim_fault *fault)
+/* A wait of so long, 0: for ever, may be too long; and several add up. */
+static void expect_pause(const struct sim_plan *plan, const struct sim_fault *fault,
+                         struct expected *e)
 {
-    return plan->n_ranks > 1 &&
-           (fault->seconds == 0 || fault->seconds > plan->config.timeout_s - 1);
+    e->paused_s += fault->seconds;
+    if (plan->n_ranks > 1 && (fault->seconds == 0 || e->paused_s > plan->config.timeout_s - 1)) {
+        expect_stall(e, 0);
+    }
 }
 
 static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault,
@@ -154,16 +158,14 @@ static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault
         break;
     case SIM_PAUSES:
         e->culprits |= 1u << fault->rank;
-        if (is_long(plan, fault)) {
-            expect_stall(e, 0);
-        }
+        expect_pause(plan, fault, e);
         break;
     case SIM_LOSES:
         expect_stall(e, 1u << fault->rank | 1u << fault->peer);
         break;
     case SIM_CUTS:
-        if (plan->hosts[fault->rank] != plan->hosts[fault->peer] && is_long(plan, fault)) {
-            expect_stall(e, 0);
+        if (plan->hosts[fault->rank] != plan->hosts[fault->peer]) {
+            expect_pause(plan, fault, e);
         }
         break;
     case SIM_SIGNAL:
