@@ -109,12 +109,23 @@ static bool has_neighbour(const struct sim_plan *plan, int rank)
     return found;
 }
 
-/* A rank that falls silent when all is done harms nothing. */
-static bool all_others_are_done(const struct sim_plan *plan, int rank)
+static bool falls_silent(const struct sim_plan *plan, int rank)
+{
+    bool found = false;
+    for (int i = 0; i < plan->n_faults; i++) {
+        const struct sim_fault *fault = &plan->faults[i];
+        found = found || (sim.struck[i] && fault->rank == rank &&
+                          (fault->kind == SIM_DIES || fault->kind == SIM_STOPS));
+    }
+    return found;
+}
+
+/* Ranks that fall silent when all is done harm nothing. */
+static bool all_others_are_done(const struct sim_plan *plan)
 {
     bool all = true;
     for (int r = 0; r < plan->n_ranks; r++) {
-        all = all && (r == rank || (sim.ranks[r].leaves && sim.ranks[r].code == DT_OK));
+        all = all && (falls_silent(plan, r) || (sim.ranks[r].leaves && sim.ranks[r].code == DT_OK));
     }
     return all;
 }
@@ -129,7 +140,7 @@ static void expect_stall(struct expected *e, unsigned culprits)
 static void expect_silence(const struct sim_plan *plan, const struct sim_fault *fault,
                            struct expected *e)
 {
-    e->codes[DT_OK] = all_others_are_done(plan, fault->rank);
+    e->codes[DT_OK] = all_others_are_done(plan);
     expect_stall(e, 1u << fault->rank);
     e->named = has_neighbour(plan, fault->rank) && e->named == -2 ? fault->rank : -1;
 }
