@@ -8,6 +8,14 @@
  * instruction for it, and the same bits come out on all of them. */
 #define SHIFT 0x1.8p12
 
+/* A copy for each of these instruction sets, of the same bits: the loader takes the best one. Clang
+ * gives the one name that callers know to none of them. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
+#define FOR_EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_EACH_ISA
+#endif
+
 static inline uint64_t bits_of(double x)
 {
     uint64_t bits;
@@ -31,6 +39,7 @@ static inline uint32_t is_wrong(float x)
     return (bits & 0x7FFFFFFFU) >= limit;
 }
 
+FOR_EACH_ISA
 uint32_t dt_fixed_add(size_t n, const float *x, int64_t *sums)
 {
     uint32_t n_wrong = 0;
@@ -86,6 +95,7 @@ static void split_group(int n_digits, const int64_t *sums, float *digits)
     }
 }
 
+FOR_EACH_ISA
 void dt_fixed_split(int n_digits, size_t n, const int64_t *sums, float *digits)
 {
     for (size_t i = 0; i < n && n_digits > 1; i += DT_FIXED_GROUP) {
@@ -116,6 +126,7 @@ static inline void join_group(int n_digits, const float *digits, float *out)
     }
 }
 
+FOR_EACH_ISA
 size_t dt_fixed_join(int n_digits, size_t n, const float *digits, float *out)
 {
     size_t n_wrong = 0;

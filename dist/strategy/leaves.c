@@ -6,7 +6,7 @@
 #include "base/arithmetic.h"
 #include "base/clock.h"
 
-#define N_BLOCK 512 /* elements whose sums stay in the nearest cache while leaves are added */
+#define N_BLOCK 1024 /* elements whose sums stay in the nearest cache while leaves are added */
 
 enum dt_status dt_leaves_open(const struct dt_strategy_spec *spec, int n_ranks,
                               struct dt_leaves *out)
