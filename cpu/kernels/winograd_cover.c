@@ -136,15 +136,22 @@ ALWAYS_INLINE bool reaches(const size_t n_c, const float *pixel, float limit)
     return lanes_with_bits(any) != 0;
 }
 
-/* Upper limit (exclusive) of the pixels that are quiet in this image; 0: none are. */
-ALWAYS_INLINE float quiet_limit(const size_t n_c, const struct dt_winograd *w, const float *x)
+/* Upper limit (exclusive) of the pixels that are quiet in this image; 0: none are. A maximum waits
+ * for the one before it, so there are several. */
+static float quiet_limit(const struct dt_winograd *w, const float *x)
 {
-    const size_t n_pixels = (size_t)w->h * (size_t)w->w;
-    vf most = {0};
-    for (size_t i = 0; i < n_pixels; i++) {
-        most = largest(n_c, x + i * n_c, most);
+    enum { N = 4 };
+    const size_t n_elems = (size_t)w->h * (size_t)w->w * (size_t)w->c,
+                 n_whole = n_elems / (N * VL) * (N * VL);
+    vf most[N] = {0};
+    for (size_t i = 0; i < n_whole; i += N * VL) {
+        UNROLLED(j, N) {
+            most[j] = largest(VL, x + i + j * VL, most[j]);
+        }
     }
-    return two_to(exponent(largest_lane(most)) - quiet_gap(w) + 1);
+    const vf all = larger(larger(most[0], most[1]), larger(most[2], most[3]));
+    return two_to(exponent(largest_lane(largest(n_elems - n_whole, x + n_whole, all))) -
+                  quiet_gap(w) + 1);
 }
 
 /* Sets bit j of a row's words if pixel j differs from the ground, which is `ground`, or zeros if
@@ -152,17 +159,18 @@ ALWAYS_INLINE float quiet_limit(const size_t n_c, const struct dt_winograd *w, c
 ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x,
                                const float *ground, uint64_t *other)
 {
-    const float limit = quiet_limit(n_c, w, x);
+    const float limit = quiet_limit(w, x);
     bool hushes = ground != NULL && !reaches(n_c, ground, limit);
     for (int i = 0; i < w->h; i++) {
         for (int first = 0; first < w->w; first += 64, other++) {
             const int n = dt_min(64, w->w - first);
-            *other = 0;
+            uint64_t bits = 0;
             for (int j = 0; j < n; j++, x += n_c) {
                 const bool is_other = ground != NULL ? differ(n_c, x, ground) : is_inked(n_c, x);
-                *other |= (uint64_t)is_other << j;
+                bits |= (uint64_t)is_other << j;
                 hushes = hushes || (is_other && !reaches(n_c, x, limit));
             }
+            *other = bits;
         }
     }
     return hushes;
