@@ -12,6 +12,7 @@ ROOFLINE = "dense f32 at FMA peak"
 TORCH_F32 = ("PyTorch f32", "PyTorch f32 channels_last")
 TORCH_BF16 = "PyTorch bf16 channels_last"
 TORCH = (*TORCH_F32, TORCH_BF16)
+PROTOTYPE, PROTOTYPE_V3 = "prototype", "prototype, x86-64-v3"  # programs of fixed shapes: optional
 BF16 = "dtrain, bf16"  # on CPUs with AMX
 SETTINGS = (  # group, name, environment of dtrain, goals against PyTorch's f32 and against its best
     ("isa", "dtrain, x86-64-v3", {"DTRAIN_ISA": "x86-64-v3"}, 7.5, 4.2),
@@ -49,9 +50,9 @@ def all_goals():
     found = []
     for row, goals in zip(CNN, ((9, 5, 5), (None, None, None))):
         found += [Goal("cnn", row, others, goal) for others, goal in zip((TORCH[:1], TORCH, (ROOFLINE,)), goals)]
-    found.append(Goal("cnn", BF16, (TORCH_BF16,), 5))
+    found += [Goal("cnn", CNN[0], (PROTOTYPE,), 1), Goal("cnn", BF16, (TORCH_BF16,), 5)]
     for group, row, _, f32, best in SETTINGS:
-        found += [Goal(group, row, TORCH[:1], f32), Goal(group, row, TORCH, best)]
+        found += [Goal(group, row, TORCH[:1], f32), Goal(group, row, TORCH, best), Goal(group, row, (PROTOTYPE_V3,), 1)]
     found += [Goal("fashion", "dtrain, Fashion-MNIST", others) for others in (TORCH[:1], TORCH, ("dtrain",))]
     found += [Goal("fashion", "dtrain, background of noise", TORCH[:1], 8), Goal("fashion", "dtrain, background of noise", ("dtrain",))]
     found.append(Goal("mlp", "dtrain, MLP", ("PyTorch f32, MLP",), 3))

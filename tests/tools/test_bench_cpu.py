@@ -61,9 +61,13 @@ def test_records():
 def test_rows():
     """Every row of a ratio has a contender; those of dtrain run; what fails is named and costs only its own rows."""
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "out.json")
+        path, prototype = os.path.join(folder, "out.json"), os.path.join(folder, "prototype")
+        with open(prototype, "w") as file:
+            file.write("#!/bin/sh\n[ \"$*\" = '-I -e 2' ] && [ -d mnist ] && echo '  total 16.000 ms/step mean -> 8000 images/s'\n")
+        os.chmod(prototype, 0o755)
         command = [sys.executable, os.path.join(source, "scripts", "bench-cpu"), "--quick", "--dtrain", dtrain, "--mpirun", mpiexec,
-                   "--python", "/bin/false", "--horovod-python", "/bin/false", "--json", path]
+                   "--python", "/bin/false", "--horovod-python", "/bin/false", "--prototype", prototype, "--prototype-v3", "/bin/true",
+                   "--json", path]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         expect("the exit code (%s)" % done.stderr, done.returncode, 1)
         with open(path) as file:
@@ -72,7 +76,8 @@ def test_rows():
     rows = {row for goal in ratios for row in (goal.mine, *goal.others)}
     absent = {goals.BF16, *(row for _, row, *_ in goals.SETTINGS)} & set(result["unavailable"])  # on other processors
     expect("what this machine lacks", set(result["unavailable"]), absent)
-    peers = {row for row in rows if row.startswith(("PyTorch", "Horovod"))}
+    expect("the prototype's images/s", result["rounds"][goals.PROTOTYPE], [8000])
+    peers = {row for row in rows if row.startswith(("PyTorch", "Horovod"))} | {goals.PROTOTYPE_V3}  # it prints no time
     expect("the failed rows", set(result["failed"]), peers)
     expect("the rows with a speed", set(result["images_per_s"]), rows - peers - absent)
     expect("the ratios", [(r["mine"], r["other"]) for r in result["ratios"]],
