@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 
@@ -153,7 +154,13 @@ static void *piece(struct pieces *pieces, bool wanted, size_t n, size_t size)
     return pieces->memory != NULL ? pieces->memory + at : NULL;
 }
 
-#define BAND_BYTES 40000 /* of x: read by one band of lists */
+/* Of x, read by one band of lists: a little more than the nearest cache holds, because lists and
+ * sums pass through it once. Longer lists have fewer beginnings and ends; sums are the same. */
+static size_t band_bytes(void)
+{
+    const long n_cache = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+    return n_cache > 0 ? (size_t)n_cache * 5 / 4 : 40000;
+}
 
 /* The distance between filters' lists is an odd number of cache lines, so that their ends share no
  * set of the cache. */
@@ -162,7 +169,7 @@ static void place_lists(struct pieces *pieces, const struct dt_conv *shape,
 {
     const size_t n_k = (size_t)shape->k, n_rows = (size_t)shape->out_h,
                  line = 64 / sizeof(struct dt_entry);
-    const size_t band_rows = BAND_BYTES / ((size_t)shape->w * (size_t)shape->c * sizeof(float));
+    const size_t band_rows = band_bytes() / ((size_t)shape->w * (size_t)shape->c * sizeof(float));
     lists->band = band_rows > (size_t)shape->kernel
                       ? (int)(band_rows - (size_t)shape->kernel) / shape->stride + 1
                       : 1;
