@@ -34,7 +34,7 @@ ALWAYS_INLINE void window_max(const struct dt_pooling *pool, const float *x, con
     store_first(y, best, n);
     if (winner != NULL) {
         const vector_of_u16 narrow = __builtin_convertvector(chosen, vector_of_u16);
-        memcpy(winner, &narrow, (size_t)n * sizeof narrow[0]);
+        copy_few(VL_LOG + 1, winner, &narrow, (size_t)n * sizeof narrow[0]);
     }
 }
 
@@ -84,16 +84,14 @@ void DT_KERNEL(avg_pool)(const struct dt_pooling *pool, const float *x, float *y
     for (int p = 0; p < pool->out_h; p++) {
         for (int q = 0; q < pool->out_w; q++, y += pool->c) {
             const float *from = x + window(pool, p, q);
-            memset(y, 0, (size_t)pool->c * sizeof(float));
-            for (int r = 0; r < pool->size; r++) {
-                for (int s = 0; s < pool->size; s++) {
-                    for (int c = 0; c < pool->c; c++) {
-                        y[c] += from[element(pool, r, s) + (size_t)c];
+            for (int c = 0; c < pool->c; c += VL) {
+                vf sum = {0};
+                for (int r = 0; r < pool->size; r++) {
+                    for (int s = 0; s < pool->size; s++) {
+                        sum += load(from + element(pool, r, s) + c);
                     }
                 }
-            }
-            for (int c = 0; c < pool->c; c++) {
-                y[c] *= share;
+                store_first(y + c, sum * share, dt_min(VL, pool->c - c));
             }
         }
     }
@@ -102,14 +100,17 @@ void DT_KERNEL(avg_pool)(const struct dt_pooling *pool, const float *x, float *y
 void DT_KERNEL(avg_pool_backward)(const struct dt_pooling *pool, const float *dy, float *dx)
 {
     const float share = 1.0f / (float)(pool->size * pool->size);
+    const bool adds = pool->stride < pool->size; /* windows share elements */
     memset(dx, 0, (size_t)pool->h * (size_t)pool->w * (size_t)pool->c * sizeof(float));
     for (int p = 0; p < pool->out_h; p++) {
         for (int q = 0; q < pool->out_w; q++, dy += pool->c) {
             float *to = dx + window(pool, p, q);
-            for (int r = 0; r < pool->size; r++) {
-                for (int s = 0; s < pool->size; s++) {
-                    for (int c = 0; c < pool->c; c++) {
-                        to[element(pool, r, s) + (size_t)c] += dy[c] * share;
+            for (int c = 0; c < pool->c; c += VL) {
+                const vf part = load(dy + c) * share;
+                for (int r = 0; r < pool->size; r++) {
+                    for (int s = 0; s < pool->size; s++) {
+                        float *sum = to + element(pool, r, s) + c;
+                        store_first(sum, adds ? load(sum) + part : part, dt_min(VL, pool->c - c));
                     }
                 }
             }

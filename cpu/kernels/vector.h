@@ -52,9 +52,28 @@ ALWAYS_INLINE void store(float *p, vf v)
     *(vf_memory *)p = v;
 }
 
+/* At most 2^log_most bytes, without a call. */
+ALWAYS_INLINE void copy_few(const int log_most, void *to, const void *from, size_t n_bytes)
+{
+    size_t at = 0;
+    UNROLL
+    for (int log = log_most; log >= 0; log--) {
+        const size_t n = (size_t)1 << log;
+        if ((n_bytes & n) != 0) {
+            memcpy((char *)to + at, (const char *)from + at, n);
+            at += n;
+        }
+    }
+}
+
+/* The first n lanes. */
 ALWAYS_INLINE void store_first(float *p, vf v, int n)
 {
-    memcpy(p, &v, (size_t)n * sizeof(float));
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+    copy_few(VL_LOG + 2, p, &v, (size_t)n * sizeof(float));
+#endif
 }
 
 ALWAYS_INLINE vf blend(vi mask, vf yes, vf no)
