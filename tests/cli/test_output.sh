@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a run prints and leaves behind: the result alone on stdout, the log on stderr, complete files in its folder; and what happens
+# A run's output: the result alone on stdout, the log on stderr, complete files in its folder; and what happens
 # when they cannot be written. usage: DTRAIN=... MPIEXEC=... test_output.sh
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh

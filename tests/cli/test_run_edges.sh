@@ -23,7 +23,7 @@ check 'plan without data: the cure' grep -qF '(add --data DIR)' out
 check 'plan without data: the batch' grep -qx 'batch 128 × 2 = 256, lr 0.001 × 2 = 0.002' out
 check 'plan without data: the parameters' grep -Eq '^  total .* 1,199,882 ' out
 is 'plan without data: something is invented' 0 "$(grep -cE 'steps/epoch, [0-9]|^rank' out)"
-# What averaging will send: of algorithms, in buckets as a run has them; of the others, what they are. Nothing, where there is none.
+# Predicted messages of averaging: for algorithms, in buckets as a run has them; for the rest, their names. Nothing without averaging.
 averaging() { # averaging RANKS WAY: the plan's two lines about it
   dtrain "$1" plan "${idx[@]}" --set "distributed.allreduce=$2" --set distributed.bucket_mb=1
   is "plan, $2: more than 80 columns" 0 "$(grep -c '.\{81\}' out)"

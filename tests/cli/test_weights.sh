@@ -69,7 +69,7 @@ works 2 "${torch[@]}" --run again --resume
 check 'not resumed' grep -q 'resumed from again/checkpoints/step-000000000003' err
 check 'weights taken although the run had a checkpoint' bash -c "! grep -q 'weights from' err"
 
-# What does not fit is named.
+# A tensor that does not fit is named.
 with() { # with NAME CODE TEXT
   refused "$2" "$3" eval --config config.json --weights "files/$1.safetensors"
   refused "$2" "$3" --config config.json --run refused --weights "files/$1.safetensors"

@@ -348,7 +348,7 @@ static void check_dense(int n_in, int n_out, int n_last)
     check_model(&spec);
 }
 
-/* Of two equal convolutions the first needs only two of the three plans. */
+/* The first of two equal convolutions needs only two of the three plans. */
 static void check_plans(void)
 {
     static struct dt_model model;

@@ -36,7 +36,7 @@ check 'auto takes another way' \
   grep -q '^  allreduce of gradients: 2 buckets, shared_memory in each of 2 hosts, mpi between them$' auto1.err
 check 'a tree does not join the hosts' \
   grep -q '^  allreduce of gradients: 2 buckets, hierarchical in each of 2 hosts, tree between them$' hierarchical-tree1.err
-# What goes between the hosts: predicted before the run and at its beginning, counted at its end and in the records. Of two slices of the
+# Messages between the hosts: predicted before the run and at its beginning, counted at its end and in the records. Of two slices of the
 # first bucket and one of the second, one sum each between two ranks; a ring of all five sends far more of what it sends.
 between() { sed -n 's/^  between hosts: \(.*\), all ranks together$/\1/p' "$1"; }
 MPIR_CVAR_NUM_CLIQUES=2 "$MPIEXEC" -n 5 "$DTRAIN" plan --config config.json --set distributed.allreduce=hierarchical \
@@ -71,7 +71,7 @@ ended() { # ended RUN: nothing is left; sets got, the exit code
   wait "$job" 2>/dev/null || got=$?
 }
 
-# Of 5 ranks on 2 hosts, 0 to 3 sum between the hosts and 4 does not.
+# With 5 ranks on 2 hosts, ranks 0 to 3 sum between the hosts and 4 does not.
 for rank in 0 3 4; do
   run=killed$rank
   start "$run" 2 5

@@ -70,7 +70,7 @@ pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   check 'not resumed' grep -q 'resumed from .* 7 steps done$' come.err
 }
 
-# What cannot be.
+# Impossible pipelines.
 unfit() { # unfit CODE RANKS TEXT ARGUMENT...
   # shellcheck disable=SC2046
   refused "$1" "$2" "$3" $(pipeline 1f1b 8) "${@:4}"

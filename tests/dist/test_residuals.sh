@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What compression has left of each worker's gradients, and where stochastic rounding stands, are in checkpoints: a run that was stopped goes on
+# Checkpoints hold the residual of each worker's gradients, and the position of stochastic rounding: a run that was stopped goes on
 # to the bits of one that was not (test_resume_ways.c: under every codec, by every way). What cannot be kept is dropped, and said.
 # usage: DTRAIN=... MPIEXEC=... test_residuals.sh
 # shellcheck source=tests/lib/cli_lib.sh

@@ -99,7 +99,7 @@ async='--set distributed.parameter_server.mode=async --set distributed.parameter
   check 'async: not resumed' grep -q 'resumed from .* 9 steps done$' again.err
 }
 
-# What cannot be.
+# Impossible servers.
 # shellcheck disable=SC2046,SC2086
 {
   refused 78 2 'distributed.parameter_server.servers: 2 servers of 2 ranks leave no worker' $(servers 2)

@@ -64,7 +64,7 @@ struct blas {
     {
         return multiply(1, 1, 1, {a, 1, in}, {b, 1, in}, {c, 1, out}, compute);
     }
-    /* Of one number each. */
+    /* Matrices of one number each. */
     float product(float x, float y, cublasComputeType_t compute) const
     {
         put(&x, a, sizeof x);

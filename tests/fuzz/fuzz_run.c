@@ -129,7 +129,8 @@ static void take_files(const char *text, size_t n)
     }
 }
 
-/* What an input is too slow for is left to other inputs: with a configuration, what shows its keys.
+/* Calls that would be too slow are left to other inputs: with a configuration, those that show its
+ * keys.
  */
 static void draw_page(FILE *out, const struct dt_record *records)
 {

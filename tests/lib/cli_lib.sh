@@ -16,7 +16,7 @@ export LC_ALL=C.UTF-8
 # MPICH keeps memory until the process ends; everything else that the sanitizers find is ours.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
 
-# What MPI leaves in /dev/shm when its processes are killed: files of ours, no older than this test, that no process uses.
+# Files that MPI leaves in /dev/shm when its processes are killed: files of ours, no older than this test, that no process uses.
 remove_shared_memory() {
   local file
   for file in /dev/shm/mpich_shar_tmp* /dev/shm/ucx_shm_posix_*; do

@@ -19,7 +19,7 @@ static enum dt_status parse(const char *text, const char *const *sets, int n_set
     return dt_config_parse("c.json", text, strlen(text), sets, n_sets, out);
 }
 
-/* What is printed reads back as the same configuration, bit for bit. */
+/* The printed text reads back as the same configuration, bit for bit. */
 static void check_round_trip(const struct dt_config *config)
 {
     struct dt_config again;

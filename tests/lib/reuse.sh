@@ -7,7 +7,7 @@
 # wants $REUSE_COPY, the copy's folder, $REUSE_BUILD, the build under test, and $REUSE_LIST, the file of its commands.
 set -eu
 if [[ $1 == --list ]]; then
-  # What includes a header of the build folder, such as the commit, is not listed: it differs.
+  # Objects that include a header of the build folder, such as the commit, are not listed: they differ.
   sed -n 's|^ *"command": "\(.*\)",$|\1|p' "$3/compile_commands.json" |
     sed -E 's|\\\\\\"|"|g' | sed -E "s|^[^ ]*ccache ||; s|$3|BUILD|g; s|$2|SOURCE|g; s#( -Werror=all-warnings -Xcompiler=| )-Werror\b##g; / -IBUILD/d" >"$4"
   exit

@@ -13,7 +13,7 @@ enum { N_ELEMS = 100003, N_RANGES = 5, N_ROUNDS = 40 };
 /* Ranges of one element, of none, below a piece, and of many pieces that do not divide it. */
 static const size_t ends[N_RANGES] = {1, 1, 5000, 40000, N_ELEMS};
 
-/* Of very different size, so that another order gives another sum. */
+/* Numbers of very different size, so that another order gives another sum. */
 static float value_of(int rank, int round, size_t i)
 {
     static const float sizes[] = {1e-3f, 1e4f, 1.0f, 3e-2f, 1e3f};

@@ -5,7 +5,7 @@
 #include "dist/ranks/launch/job.h"
 #include "dist/strategy/facts/facts.h"
 
-/* Of one process that has all the samples of the second step, from its own sums. */
+/* The norm of one process that has all the samples of the second step, from its own sums. */
 static double norm_alone(struct rig_spec spec, struct dt_comm *self)
 {
     struct rig rig;

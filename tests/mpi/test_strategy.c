@@ -18,7 +18,7 @@ static void check_gaps(const struct rig *rig)
     }
 }
 
-/* What is in a gap of the gradients is not sent: compression puts numbers there, which would
+/* The gaps between gradients are not sent: compression puts numbers there, which would
  * otherwise grow from step to step. */
 static void test_gap_is_not_sent(struct dt_comm *comm)
 {
@@ -212,7 +212,7 @@ static void test_by_priority(struct dt_comm *comm)
     }
 }
 
-/* What happens in which order: f0 is the first block forward, b0 backward, u an update. */
+/* The order of events: f0 is the first block forward, b0 backward, u an update. */
 static char events[128];
 
 static enum dt_status note_span(struct dt_trace *trace, const struct dt_span *span)

@@ -96,7 +96,7 @@ refuses 65 many.json ' the figures of .links. are no measurements'
 baseline none.json 'a["rows"] = []'
 refuses 65 none.json ' has no figures '
 
-# What cannot take the results, before anything is measured.
+# A file that cannot take the results is an error before anything is measured.
 refuses_place() { # refuses_place TEXT RUN ARGUMENT...
   local text=$1
   shift

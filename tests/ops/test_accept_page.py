@@ -31,7 +31,7 @@ def main():
         width, content = map(int, re.findall(r"\d+", answer)[:2])
         check(f"{content} pixels in a window of {width}", content <= width)
         check(f"{width} pixels: not the verdict", "dtrain accept: FAIL" in answer and "9 of 11 passed, 2 failed" in answer)
-    # Who fails what: rank 1's gradients and node2's links, and on the first map three pairs of six, both ways.
+    # The failures: rank 1's gradients and node2's links, and on the first map three pairs of six, both ways.
     cells = re.findall(r"<tr><td>node(\d)((?:<td class.*)+)", page)
     failed = {(int(host), i) for host, row in cells for i, cell in enumerate(row.split("<td ")[1:]) if "FAIL" in cell}
     check(f"{failed} fail", failed == {(1, 3), (2, 5)})

@@ -79,7 +79,7 @@ for way in result["ways"]:
     assert (fit is None) == (fits[way["name"]] is None) and (fit is None or set(fit) == {"latency_us", "bandwidth_gbs", "worst"})
     assert fit is None or abs(fit["latency_us"] - fits[way["name"]][0]) <= 0.006 and fit["bandwidth_gbs"] > 0, fit
     assert fit is None or ranks > 1
-# Of those in the same memory: the fastest of each size, and what auto takes, which is what it takes without a bench.
+# Among ranks that share memory: the fastest of each size beside the choice of auto, which is the choice without a bench.
 for kind, chosen in ((("nccl", "staged"), result["auto"]), (None, "shared_memory" if ranks > 1 else "mpi")):
     those = [way for way in result["ways"] if (way["name"] in ("nccl", "staged")) == (kind is not None)]
     rows = fastest[-4:] if kind else fastest[:4]

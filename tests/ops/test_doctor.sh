@@ -45,7 +45,7 @@ doctor 5
 check 'more ranks than cores are no problem' test "$got" -eq 0 -o "$(nproc)" -gt 4
 check 'more ranks than cores' test "$(verdict cores)" = warning -o "$(nproc)" -gt 4
 
-# What UCX is told by a file that happens to lie here, doctor and runs warn of.
+# Doctor and runs warn of a file in the current folder that configures UCX.
 touch ucx.conf
 doctor 1
 finds environment warning 'UCX obeys ./ucx.conf in the working folder of rank 0'

@@ -38,7 +38,7 @@ on() { # on HOST COMMAND...: with a name, memory and links of its own
 }
 on "$b" true 2>err || skip "no namespaces for names here: $(head -n 1 err)"
 check 'links do not come up' wait_for 20 are_up
-# What the launcher takes for ssh: options, the host, a command line.
+# Stands in for the launcher's ssh: options, the host, a command line.
 cat >ssh <<END
 #!/usr/bin/env bash
 while [[ \$1 == -* ]]; do shift; done

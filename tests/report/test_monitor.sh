@@ -82,7 +82,7 @@ check 'async: not 5 epochs' test "$(tail -n 1 async/metrics.csv | cut -d , -f 1)
 check 'async: another reason' grep -q '^stopped early: test loss has not improved for 4 epochs; best .* at epoch 1$' async.err
 check 'async: the best is not of its epoch' cmp async/checkpoints/best.safetensors "async/checkpoints/$(step_of_epoch async "$(field async best_epoch)")"
 
-# What has ended early stays so, unless there is more patience; then the reason is another.
+# A run that ended early stays ended, unless it gets more patience; then the reason is another.
 dtrain 1 alone --resume || fail 'ended early, resumed: an error' alone.err
 check 'ended early, resumed: goes on' grep -qx 'nothing to do: the run had ended' alone.err
 check 'ended early, resumed: another reason' grep -q '^stopped early: test loss has not improved for 4 epochs' alone.err

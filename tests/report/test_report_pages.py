@@ -12,7 +12,7 @@ import tempfile
 from test_lesson_pages import WIDTHS, faults, load, sends_nothing
 from test_report import check, read, records, report, train, wrong
 
-# What the browser asks of the page itself, as a script at its end: the text below the first chart when a pointer is over it.
+# A script at the page's end asks for the text below the first chart when a pointer is over it.
 POINT = """<script>
 for (const svg of document.querySelectorAll('figure.curves svg')) {
   const box = svg.getBoundingClientRect()

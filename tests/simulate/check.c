@@ -1,4 +1,4 @@
-/* What must be so after each run. */
+/* The checks after each run. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ bool sim_check_clean(const struct sim_plan *plan, char *text, size_t n_text)
 
 /* ---- with faults */
 
-/* What a run may come to. */
+/* The possible ends of a run. */
 struct expected {
     bool codes[128];   /* the job's, that are right */
     bool taken;        /* by the launcher, or by the power cut: no line, and any code */
@@ -285,7 +285,7 @@ static unsigned named_in(const char *line)
     return named;
 }
 
-/* Of "ranks 0, 1 wait" one is meant. */
+/* "ranks 0, 1 wait" names several; one of them is meant. */
 static unsigned group_in(const char *line)
 {
     unsigned group = 0;

@@ -89,7 +89,7 @@ static bool is_on_disk(int fd)
     return fd >= 0 && fd < MOST_DESCRIPTORS && on_disk[fd];
 }
 
-/* Whether a call fails. */
+/* True if a call fails. */
 static bool fails(const char *call, bool writes)
 {
     if (sim.now == NULL) {

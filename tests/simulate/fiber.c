@@ -285,7 +285,7 @@ static struct sim_rank *next_rank(void)
     return next;
 }
 
-/* What the kernel does to a process that does not run. */
+/* The kernel's work on a process that does not run. */
 static void strike(struct sim_rank *rank)
 {
     sim.now = rank;

@@ -81,7 +81,7 @@ static void remove_run(void)
     nftw(sim.run_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* What a process leaves to the kernel. */
+/* The memory that a process leaves to the kernel. */
 static void clean_up(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++) {
@@ -262,7 +262,7 @@ static bool run_seed(uint64_t seed, const struct options *options)
     return right;
 }
 
-/* What a killed rank leaves is no leak; what a rank leaves that ends, sim_check tells. */
+/* A killed rank's memory is no leak; sim_check reports the leaks of a rank that ends. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -293,7 +293,7 @@ static bool read_options(int argc, char **argv, struct options *o)
     return true;
 }
 
-/* Of a job that started this process. */
+/* Variables of a job that started this process. */
 static void clear_environment(void)
 {
     static const char *const names[] = {

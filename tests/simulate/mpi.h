@@ -16,7 +16,7 @@ struct sim_comm {
     uint64_t n_called[SIM_MAX_RANKS]; /* collectives, by each member */
 };
 
-/* What the members bring to a collective, and when it comes to each. */
+/* The members' contributions to a collective, and when the result reaches each. */
 struct sim_collective {
     struct sim_collective *next;
     int comm;

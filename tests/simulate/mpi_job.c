@@ -1,4 +1,4 @@
-/* What connects ranks, how a job begins and ends, and memory that a host shares, of the simulated
+/* Communicators, the beginning and end of a job, and memory that a host shares, of the simulated
  * MPI. */
 #include "tests/simulate/mpi.h"
 

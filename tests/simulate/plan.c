@@ -91,7 +91,7 @@ static void choose_strategy(struct sim_random *random, int n_ranks, struct dt_di
     dist->deterministic = dist->deterministic && dist->mode == DT_SERVER_MODE_SYNC;
 }
 
-/* Whether the command line would take it. */
+/* True if the command line would take it. */
 static bool is_allowed(const struct sim_plan *plan, const struct dt_config *c)
 {
     struct dt_roles roles;
@@ -189,7 +189,7 @@ static void choose_fault(struct sim_random *random, struct sim_plan *plan, struc
     }
 }
 
-/* Of some seeds the first fault becomes another one, drawn apart, so that all other seeds stay what
+/* In some seeds the first fault becomes another one, drawn apart, so that all other seeds stay what
  * they were. */
 static void choose_flip(struct sim_random *random, struct sim_plan *plan)
 {
@@ -205,7 +205,7 @@ static void choose_flip(struct sim_random *random, struct sim_plan *plan)
     plan->exact = false;
 }
 
-/* That no weights bear. It strikes early: what is left of the run is shorter. */
+/* A fault that no weights survive. It strikes early, so the rest of the run is shorter. */
 static void choose_again(struct sim_random *random, struct sim_plan *plan)
 {
     struct sim_fault *fault = &plan->faults[plan->n_faults];

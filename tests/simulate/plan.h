@@ -1,4 +1,4 @@
-/* What a seed decides before a run begins. */
+/* A seed's decisions before a run begins. */
 #ifndef DT_SIMULATE_PLAN_H
 #define DT_SIMULATE_PLAN_H
 
@@ -79,7 +79,7 @@ struct sim_plan {
     struct sim_fault faults[SIM_MAX_FAULTS + 1]; /* and that of the resumed run */
     int n_faults;
     int n_again; /* 1: a fault strikes the resumed run, which is resumed once more; else 0 */
-    /* Of the run without faults: each rank's points in all, and until the world was open. */
+    /* In the run without faults: each rank's points in all, and until the world was open. */
     uint64_t n_points[SIM_MAX_RANKS], open_points[SIM_MAX_RANKS];
     char digest[64]; /* its last weights */
 };

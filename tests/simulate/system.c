@@ -1,4 +1,4 @@
-/* What the trainer asks of the system. */
+/* The system calls of the trainer. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -86,7 +86,7 @@ static void *own(void *memory, size_t n_bytes, bool mapped)
     return memory;
 }
 
-/* What comes behind it in the table moves up. */
+/* Later entries of the table move up. */
 static void disown(const void *memory)
 {
     size_t hole = place_of(memory);
@@ -217,7 +217,8 @@ int __wrap_munmap(void *memory, size_t n)
 
 /* ---- who this is */
 
-/* Of /proc, which looks at the real process: a rank is none, and pages are costly to count. */
+/* Reads of /proc, which describes the real process: a rank is none, and pages are costly to count.
+ */
 FILE *__wrap_fopen(const char *path, const char *mode);
 FILE *__real_fopen(const char *path, const char *mode);
 FILE *__wrap_fopen(const char *path, const char *mode)

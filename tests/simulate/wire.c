@@ -1,4 +1,4 @@
-/* What connects the ranks: memory inside a host, a network between hosts. Messages between two
+/* The links between ranks: memory inside a host, a network between hosts. Messages between two
  * ranks never overtake each other, so one that is lost holds up all that come after it. */
 #include <string.h>
 

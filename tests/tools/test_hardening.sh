@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What makes an error in memory hard to use against its user is switched on in what people run: a table of functions that is read-only
+# The protections that make an error in memory hard to exploit are on in installed programs: a table of functions that is read-only
 # from the start, no fixed addresses, and, where it is optimized, the C library's checks of sizes.
 # usage: test_hardening.sh checked|unchecked FILE [OBJECT]...: whether sizes are; a program or module, and its own object files
 set -euo pipefail

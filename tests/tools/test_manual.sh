@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is generated from the program's tables is committed as it would be generated now; the manual pages have every command and
+# Committed files that are generated from the program's tables equal those generated now; the manual pages have every command and
 # option of the help, scdoc makes pages of them, and mandoc and groff have nothing to complain about in those.
 # usage: test_manual.sh SOURCE_DIR MAKE_DOCS DTRAIN
 set -euo pipefail

@@ -47,7 +47,7 @@ while read -r command; do
 done < <(sed -n '/^Try next:/,$s/^  //p' log)
 [[ $n_commands -eq 4 ]] || fail "$n_commands commands proposed, expected 4"
 
-# What is built then can be installed, and runs from there; the module, where the CUDA toolkit is, also without a driver.
+# The program built then can be installed, and runs from there; the module, where the CUDA toolkit is, also without a driver.
 { cmake --preset release && cmake --build --preset release --target dtrain; } >>log 2>&1 || fail 'what the quickstart left cannot be built on'
 cmake --install build/release --prefix prefix >>log 2>&1 || fail 'what the quickstart built cannot be installed'
 prefix/bin/dtrain plan --config prefix/share/dtrain/configs/mnist.json >>result 2>>log || fail 'the installed program does not run'

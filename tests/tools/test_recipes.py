@@ -13,7 +13,7 @@ import tempfile
 import types
 
 SOURCE, BUILD, CMAKE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
-# What Debian's packages of scripts/lib.sh are called by Spack and by EasyBuild; None: comes with the system, the compiler or the MPI.
+# Names in Spack and EasyBuild of the Debian packages in scripts/lib.sh; None: comes with the system, the compiler or the MPI.
 NAMES = {
     "gcc": ("c", None), "libc6-dev": (None, None), "cmake": ("cmake", "CMake"), "ninja-build": ("ninja", "Ninja"),
     "mpich": ("mpich", None), "libmpich-dev": ("mpich", None), "libcjson-dev": ("cjson", "cJSON"), "zlib1g-dev": ("zlib-api", "zlib"),

@@ -54,7 +54,7 @@ static void test_long_names(void)
     CHECK_INT(count_entries(), 1);
 }
 
-/* What is replaced keeps its mode, and what a link leads to is replaced instead of the link. */
+/* A replaced file keeps its mode, and the target of a link is replaced instead of the link. */
 static void test_what_a_user_names(void)
 {
     char link[512];
@@ -119,7 +119,7 @@ static bool is_kept(const char *name)
     return strcmp(name, "kept-1") == 0;
 }
 
-/* Of names that are ours, when their writer is no longer alive; and what only tried whether it can
+/* Files with our names whose writer is no longer alive; and those that only tried whether it can
  * write. */
 static void test_sweep(void)
 {

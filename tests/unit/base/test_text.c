@@ -1,5 +1,5 @@
-/* What reaches a terminal from outside: printable characters as they are, everything else in sight
- * and without effect. */
+/* Text from outside, on its way to a terminal: printable characters as they are, everything else in
+ * sight and without effect. */
 #include "base/status.h"
 #include "base/text.h"
 #include "tests/lib/check.h"

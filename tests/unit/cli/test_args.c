@@ -251,7 +251,7 @@ static void test_suggestions(void)
     CHECK(too_long.best == NULL);
 }
 
-/* Of every command, and of all. */
+/* Help of every command, and of all. */
 static void test_width_of_help(void)
 {
     char *help = NULL;
@@ -274,7 +274,7 @@ static void test_width_of_help(void)
     free(help);
 }
 
-/* Whether the usage names the option, by its long name or its letter. */
+/* True if the usage names the option, by its long name or its letter. */
 static bool is_named(const char *usage, const struct dt_option_row *option)
 {
     char name[40], letter[] = {'[', '-', option->letter, ' ', '\0'};
@@ -286,7 +286,7 @@ static bool is_named(const char *usage, const struct dt_option_row *option)
     return at != NULL || (option->letter != '\0' && strstr(usage, letter) != NULL);
 }
 
-/* What a command's usage names are its options, all of them; its help has them, too. */
+/* A command's usage names exactly its options; its help has them, too. */
 static void check_usage(const struct dt_command *c)
 {
     const char *usage = strstr(c->usage, "dtrain"); /* -np before it is mpirun's */
@@ -316,7 +316,7 @@ static void test_usage(void)
     CHECK(n > 20);
 }
 
-/* What an option means to the command that is asked about, and not to others. */
+/* Help explains an option for its command, and not for others. */
 static void test_meanings(void)
 {
     static const char *const rows[][3] = {
@@ -375,7 +375,7 @@ static void test_help_of(void)
     }
 }
 
-/* What the TAB key makes of a line, whose last word is behind the last blank. */
+/* Completion of a line by the TAB key; its last word is behind the last blank. */
 static void test_complete(void)
 {
     static const char *const rows[][2] = {

@@ -1,4 +1,4 @@
-/* What a resumed run may not change is found, and named with both values. */
+/* A resumed run's forbidden changes are found, and named with both values. */
 #include "cli/config/config.h"
 #include "tests/lib/check.h"
 

@@ -1,4 +1,4 @@
-/* What reading a PNG file takes: zlib's inflate and the program's malloc, libpng's too, are called
+/* The cost of reading a PNG file: zlib's inflate and the program's malloc, libpng's too, are called
  * through functions of this file.
  */
 #include <dlfcn.h>

@@ -81,7 +81,7 @@ static inline size_t pixel_at(const struct dt_block *b, size_t sample, int c, in
            (size_t)w;
 }
 
-/* Whether output (p, q) before the pool sees a pixel that is not zero. */
+/* True if output (p, q) before the pool sees a pixel that is not zero. */
 static inline bool sees_ink(const struct case_setup *setup, size_t sample, int p, int q)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
@@ -96,14 +96,14 @@ static inline bool sees_ink(const struct case_setup *setup, size_t sample, int p
     return false;
 }
 
-/* What output (p, q) of a channel, whose sums are z, depends on. */
+/* The dependence of output (p, q) of a channel, whose sums are z. */
 struct choice {
     const float *z;
     size_t sample;
     int p, q;
 };
 
-/* Whether it depends on which of two numbers is larger, one of them 0 or a sum, and they are nearly
+/* True if it depends on which of two numbers is larger, one of them 0 or a sum, and they are nearly
  * equal. Sums of nothing but zeros are their bias on every backend: which of those is larger is no
  * question. Leaves a sum that is in *row and *column. */
 static inline bool is_undecided(const struct case_setup *setup, struct choice c, int *row,

@@ -106,7 +106,7 @@ static void close_results(struct results *r)
     buffer_close(&r->dx, "dx");
 }
 
-/* What is not finite must be the same, the rest near. */
+/* Numbers that are not finite must be the same, the rest near. */
 static void compare_outputs(const struct buffer *actual, const struct buffer *expected)
 {
     double largest = 1;

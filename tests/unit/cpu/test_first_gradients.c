@@ -140,7 +140,7 @@ static void compare(const char *what, const float *actual, const float *expected
     }
 }
 
-/* What is off in a step moves weights, and so is what follows from it: later steps are allowed
+/* An error in a step moves weights, and so the steps after it: later steps are allowed
  * more. */
 static void check(const struct net *net, double bias, double lr, int n_steps)
 {

@@ -41,7 +41,7 @@ static void check_accuracy(void)
     problem_close(&s);
 }
 
-/* What is not finite, or becomes so on the way, is reported for the image it is in, and for no
+/* A number that is not finite, or becomes so on the way, is reported for its image, and for no
  * other, wherever it is. */
 static void check_report(bool blank)
 {

@@ -146,7 +146,7 @@ static void test_global_batches_do_not_depend_on_ranks(void)
     }
 }
 
-/* Of a step's m samples rank r takes m r / size .. m (r + 1) / size, in the order of one rank
+/* Rank r takes samples m r / size .. m (r + 1) / size of a step's m, in the order of one rank
  * alone. */
 static void test_global_slices(void)
 {

@@ -81,7 +81,7 @@ static void check_sums(const struct dt_algorithm *algorithm, int size, size_t n_
     }
 }
 
-/* What went over the wires, what the formula says, and what the moves come to. */
+/* Messages counted on the wires, those of the formula, and those of the moves. */
 static void check_traffic(const struct dt_algorithm *algorithm, int size, size_t n_elems)
 {
     const struct dt_traffic expected = algorithm->formula(size, n_elems);
@@ -193,7 +193,7 @@ static void check_bytes(const struct dt_algorithm *algorithm, int size, size_t n
                                             : t.messages * dt_codec_bytes(codec, 0, n_elems));
 }
 
-/* What a rank's encoding of its own numbers lost is kept, whatever the algorithm. */
+/* A rank keeps the loss of encoding its own numbers, whatever the algorithm. */
 static void check_left(int rank, size_t n_elems)
 {
     const float *left = executors[rank].feedback->left;

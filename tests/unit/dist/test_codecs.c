@@ -127,7 +127,7 @@ static void test_bf16(void)
     CHECK_INT(dt_bf16_of(-0.0f), 0x8000);
 }
 
-/* What is summable is encoded number by number, and the second time without loss. */
+/* A summable codec encodes number by number, and the second time without loss. */
 static void test_summable(const struct dt_codec *codec, const struct buffer *in,
                           const struct buffer *sent)
 {
@@ -249,7 +249,7 @@ static void test_topk(void)
     CHECK(same_bits(out, in, N)); /* -0 and NaN, too */
 }
 
-/* What is sent is the number on average; the draws are a function of their number. */
+/* The sent numbers are right on average; the draws are a function of their index. */
 static void test_stochastic(void)
 {
     enum { N = 64, N_DRAWS = 4000 };

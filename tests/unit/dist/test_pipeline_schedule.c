@@ -89,7 +89,7 @@ static void refuses_cut(const struct dt_model *model, int n_stages,
     CHECK_HAS(dt_error_text(), text);
 }
 
-/* Of the four blocks fc1, fc2, fc3, fc4. */
+/* The four blocks are fc1, fc2, fc3, fc4. */
 static void check_cuts(const struct dt_model *model)
 {
     struct dt_stages stages;

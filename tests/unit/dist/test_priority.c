@@ -1,4 +1,4 @@
-/* What is needed first overtakes what was ready first: sums in higher slots of executors over wires
+/* Gradients needed first overtake those ready first: sums in higher slots of executors over wires
  * with a credit. All ranks are in one process: the order of the messages as they are sent, the
  * bytes on their way, the same bits as without a credit whoever lags behind, and on a clock of its
  * own what a step gains by it. */

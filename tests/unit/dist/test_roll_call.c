@@ -1,5 +1,5 @@
-/* Who of this host's ranks is missing before MPI connects them. The test is the launcher: it starts
- * itself again as ranks. */
+/* The roll call names this host's missing ranks before MPI connects them. The test is the launcher:
+ * it starts itself again as ranks. */
 #include "dist/ranks/liveness/roll_call.h"
 
 #include <signal.h>

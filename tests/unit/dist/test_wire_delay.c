@@ -97,7 +97,8 @@ static void check_links(void)
     close_wires();
 }
 
-/* Who asks for the second message first gets it second all the same; and what is given up is freed.
+/* A receiver that asks for the second message first gets it second all the same; and a message
+ * given up is freed.
  */
 static void check_order(void)
 {

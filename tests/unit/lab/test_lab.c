@@ -28,7 +28,7 @@ static int late(int rank, int size, size_t n_elems, int round, struct dt_move *m
     return round == (rank == 0 ? 0 : 2);
 }
 
-/* What is sent next takes its place only after the round in which it is sent. */
+/* A message takes its place only after the round in which it is sent. */
 static int there_and_on(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
     const bool sends = rank == round;
@@ -107,7 +107,7 @@ static void check_wrong(void)
     dt_error_clear();
 }
 
-/* What the lesson says where each type has these accuracies, without error feedback and with it. */
+/* The lesson's sentence if each type has these accuracies, without error feedback and with it. */
 static void check_claims(double without, double with, const char *expected)
 {
     static struct dt_compression_lesson lesson;
@@ -125,7 +125,7 @@ static void check_claims(double without, double with, const char *expected)
     free(text);
 }
 
-/* Of 5,000 images a share of 94 % is known to 0.66 %, and a difference of two to 0.93 %. */
+/* On 5,000 images a share of 94 % is known to 0.66 %, and a difference of two to 0.93 %. */
 static void check_compression(void)
 {
     CHECK_NEAR(dt_compression_margin(0.94), 0.0065826, 1e-6);

@@ -104,7 +104,7 @@ static void test_layout(void)
     free(bytes);
 }
 
-/* What compression has left: a row for each worker, behind everything else; without, the file has
+/* Residuals of compression: a row for each worker, behind everything else; without, the file has
  * no more than ever. */
 static void test_residuals(void)
 {

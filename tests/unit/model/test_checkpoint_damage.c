@@ -218,7 +218,7 @@ static void test_forged_sizes(void)
     free(bytes);
 }
 
-/* What a file is, as far as its beginning tells. */
+/* The kind of a file, as far as its beginning shows it. */
 static void test_beginnings(void)
 {
     uint8_t *bytes, zip[400] = {'P', 'K', 3, 4};

@@ -35,7 +35,7 @@ static void test_just_enough(void)
     CHECK(dt_accept_behind(values, ranks, N, false).host == NULL);
 }
 
-/* Of two, either may be the odd one. */
+/* Between two, either may be the odd one. */
 static void test_two_hosts(void)
 {
     const double values[4] = {10, 10, 1, 1};

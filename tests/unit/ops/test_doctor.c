@@ -68,7 +68,7 @@ static void fewer_cores(struct dt_rank_facts *f)
 {
     f[1].n_cpus = 1;
 }
-/* Of the load, two are the host's ranks. */
+/* Two of the load are the host's ranks. */
 static void busy(struct dt_rank_facts *f)
 {
     f[2].load = f[3].load = 15.24;
@@ -247,7 +247,7 @@ static struct dt_finding examine(const char *check, const struct dt_rank_facts *
     return dt_check_run(check, ranks, N_RANKS);
 }
 
-/* What has nothing to check is not ok: here GPUs, and Slurm. */
+/* A check without a subject is not ok: here GPUs, and Slurm. */
 static void test_fine(void)
 {
     struct dt_rank_facts ranks[N_RANKS];

@@ -106,7 +106,7 @@ static void test_run_record(void)
     free(whole);
 }
 
-/* What goes into the table and to TensorBoard is a number; names are not given twice. */
+/* Only numbers go into the table and to TensorBoard; no name appears twice. */
 static void check_fields(const struct dt_fields *fields, const struct dt_event *event)
 {
     struct dt_field_value values[DT_MAX_FIELDS];

@@ -1,4 +1,4 @@
-/* What follows from the results of epochs, by numbers that are known: when a run stops, when its
+/* Decisions from the results of epochs, with known numbers: when a run stops, when its
  * rate goes down, which epoch is best. */
 #include "tests/lib/check.h"
 #include "train/events.h"
@@ -131,7 +131,7 @@ static void test_best(void)
     CHECK_INT(end_of().best.n_since, 0);
 }
 
-/* Of an epoch that ends before its last step nothing follows. */
+/* An epoch that ends before its last step decides nothing. */
 static void test_part(void)
 {
     begin(&(struct dt_config){.checkpoint_best = DT_TEST_ACCURACY});
