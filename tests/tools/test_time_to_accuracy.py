@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/time-to-accuracy adds up the epochs' seconds, finds the first epoch whose mean reaches the goal, and runs on a tiny model.
+"""scripts/time-to-accuracy adds up the epochs' seconds, finds the first epoch whose mean reaches the goal, and runs on a tiny model;
+its configuration has the network and the data of configs/mnist.json.
 
 Usage: test_time_to_accuracy.py SOURCE_DIR DTRAIN.
 """
@@ -7,6 +8,7 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import io
+import json
 import os
 import re
 import subprocess
@@ -55,6 +57,14 @@ def test_runs():
     assert failed.returncode == 1 and "time-to-accuracy: " in failed.stderr and "/nowhere" in failed.stderr, failed
 
 
+def test_network():
+    usual, fast = (json.load(open(os.path.join(SOURCE, "configs", name))) for name in ("mnist.json", "mnist-fast.json"))
+    for config in (usual, fast):
+        del config["train"]
+    assert usual == fast, fast
+
+
+test_network()
 test_seconds()
 test_goal()
 test_runs()
