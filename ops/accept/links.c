@@ -2,84 +2,13 @@
  * time. */
 #include <math.h>
 
-#include "base/clock.h"
 #include "dist/ranks/wire.h"
 #include "ops/accept/rows.h"
+#include "ops/bench/bench.h"
 
 #define LARGE_BYTES ((size_t)1 << 20)
-#define TAG 0x4C4B /* of messages that must not match others */
 #define MAX_RANKS 128
 #define LATE 0.5 /* of the median's speed; one more switch on the path costs less */
-
-/* A pair, seen from one of its ranks. */
-struct pair {
-    int n_rounds; /* of the large messages; ten times as many of the small ones */
-    struct dt_wire *wire;
-    int peer;
-    bool asks; /* starts each round trip, and times it */
-    int n_left;
-    size_t n_bytes;
-    char *bytes;
-    struct dt_wire_request in, out;
-    bool sending;
-    double begin_s, best_s;
-};
-
-static enum dt_status receive(struct pair *p)
-{
-    p->sending = false;
-    return dt_wire_receive(p->wire, p->peer, TAG, p->bytes, p->n_bytes, &p->in);
-}
-
-static enum dt_status send(struct pair *p)
-{
-    p->sending = true;
-    return dt_wire_send(p->wire, p->peer, TAG, p->bytes, p->n_bytes, &p->out);
-}
-
-static enum dt_status begin_round(struct pair *p)
-{
-    p->begin_s = dt_clock_s();
-    return p->asks ? send(p) : receive(p);
-}
-
-/* A dt_request.progress. */
-static enum dt_status progress(struct dt_request *request, bool *done)
-{
-    struct pair *p = request->handle;
-    bool arrived;
-    *done = p->n_left == 0;
-    if (*done) {
-        return DT_OK;
-    }
-    DT_TRY(dt_wire_test(p->wire, p->sending ? &p->out : &p->in, &arrived));
-    if (!arrived) {
-        return DT_OK;
-    }
-    if (p->sending == p->asks) { /* half of the round trip */
-        return p->asks ? receive(p) : send(p);
-    }
-    p->best_s = fmin(p->best_s, dt_clock_s() - p->begin_s);
-    *done = --p->n_left == 0;
-    return *done ? DT_OK : begin_round(p);
-}
-
-/* Every rank calls it; one without a peer only waits. Returns the best round-trip time. */
-static enum dt_status exchange(struct dt_comm *comm, struct pair *p, size_t n_bytes, int n_rounds,
-                               double *best_s)
-{
-    struct dt_request request;
-    p->n_bytes = n_bytes;
-    p->n_left = p->peer >= 0 ? n_rounds : 0;
-    p->best_s = INFINITY;
-    DT_TRY(p->n_left > 0 ? begin_round(p) : DT_OK);
-    dt_comm_request_begin(comm, "messages between two ranks", 0, &request);
-    request.handle = p;
-    request.progress = progress;
-    DT_TRY(dt_comm_wait(comm, &request));
-    *best_s = p->best_s;
-    return dt_comm_barrier(comm, "barrier between pairs of ranks");
-}
 
 /* Peer of rank r in round `round` of n - 1, n even. One stays, the others rotate (a round-robin
  * tournament). */
@@ -111,17 +40,17 @@ static enum dt_status share(struct dt_comm *comm, double *matrix, double scale, 
     return DT_OK;
 }
 
-static enum dt_status measure(struct dt_comm *comm, struct pair *p, struct dt_accept_links *links)
+static enum dt_status measure(struct dt_comm *comm, struct dt_bench_ping *p, int n_large,
+                              struct dt_accept_links *links)
 {
     const int n = comm->size, even = n + n % 2;
-    const int n_large = p->n_rounds, n_small = 10 * n_large;
     for (int round = 0; round < even - 1; round++) {
         double small_s, large_s;
         const int peer = peer_of(comm->rank, even, round);
         p->peer = peer < n ? peer : -1;
         p->asks = comm->rank < peer;
-        DT_TRY(exchange(comm, p, 8, n_small, &small_s));
-        DT_TRY(exchange(comm, p, LARGE_BYTES, n_large, &large_s));
+        DT_TRY(dt_bench_ping(comm, p, 8, 10 * n_large, &small_s));
+        DT_TRY(dt_bench_ping(comm, p, LARGE_BYTES, n_large, &large_s));
         if (p->peer >= 0 && p->asks) {
             links->latency_us[comm->rank * n + peer] = small_s / 2;
             links->bandwidth_gbs[comm->rank * n + peer] = 2 * (double)LARGE_BYTES / large_s;
@@ -193,7 +122,8 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
 {
     struct dt_comm *comm = a->world->comm;
     const size_t n = (size_t)comm->size;
-    struct pair pair = {.wire = NULL, .n_rounds = dt_args_has(a->args, DT_OPTION_SHORT) ? 5 : 40};
+    struct dt_bench_ping pair = {.wire = NULL};
+    const int n_large = dt_args_has(a->args, DT_OPTION_SHORT) ? 5 : 40;
     if (comm->size == 1 || comm->size > MAX_RANKS) {
         dt_accept_say(row, DT_ACCEPT_SKIPPED,
                       comm->size == 1 ? "one rank: there are none"
@@ -207,7 +137,7 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
                           (void **)&a->links.bandwidth_gbs));
     DT_TRY(dt_accept_alloc(a, LARGE_BYTES, 1, "a message", (void **)&pair.bytes));
     DT_TRY(dt_world_agree(a->world, dt_wire_open_mpi(comm, &pair.wire)));
-    const enum dt_status s = measure(comm, &pair, &a->links);
+    const enum dt_status s = measure(comm, &pair, n_large, &a->links);
     if (s != DT_STALLED) { /* messages may still be on their way */
         dt_wire_close(pair.wire);
     }

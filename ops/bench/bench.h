@@ -1,7 +1,7 @@
 /* `dtrain bench`: the cost of a training step and of an allreduce on this machine.
  *   blocks.c     each block of a model, timed inside real training steps
- *   scaling.c    training steps of 1, 2, 4, ... ranks
  *   allreduce.c  sums over the ranks by size, for each available implementation
+ *   ping.c       round trips of messages between two ranks
  *   bench.c      shared code */
 #ifndef DT_OPS_BENCH_BENCH_H
 #define DT_OPS_BENCH_BENCH_H
@@ -10,6 +10,7 @@
 #include "cli/config/config.h"
 #include "cli/sinks/json.h"
 #include "dist/allreduce/allreduce.h"
+#include "dist/ranks/wire.h"
 #include "dist/ranks/wire_delay.h"
 #include "dist/ranks/world.h"
 #include "train/trainer.h"
@@ -60,6 +61,24 @@ struct dt_bench_fit {
     double worst;     /* largest relative error: |fit / time - 1| */
 };
 struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, int n, int n_ranks);
+
+/* Round trips of messages between two ranks, seen from one of them. The caller sets the first four,
+ * and keeps it in place. */
+struct dt_bench_ping {
+    struct dt_wire *wire; /* with MPI below: dt_wire_open_mpi */
+    int peer;             /* -1: this rank has none, and only waits */
+    bool asks;            /* starts each round trip, and times it: one of the two */
+    char *bytes;          /* room for a message */
+    int n_left;           /* private, with all that follows */
+    size_t n_bytes;
+    struct dt_wire_request in, out;
+    bool sending;
+    double begin_s, best_s;
+};
+/* n_rounds round trips of n_bytes; *best_s: the shortest, for the rank that asks. Every rank of
+ * comm calls it; pairs run at the same time. DT_STALLED. */
+enum dt_status dt_bench_ping(struct dt_comm *comm, struct dt_bench_ping *ping, size_t n_bytes,
+                             int n_rounds, double *best_s);
 
 double dt_bench_median(double *x, int n); /* sorts x; n >= 1 */
 int dt_bench_n_cores(void);               /* available to this process */
