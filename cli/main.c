@@ -20,6 +20,7 @@
 static enum dt_status try_outputs(const struct dt_args *args)
 {
     DT_TRY(dt_file_try(dt_args_text(args, DT_OPTION_JSON), NULL));
+    DT_TRY(dt_file_try(dt_args_text(args, DT_OPTION_CSV), NULL));
     DT_TRY(dt_file_try(dt_args_text(args, DT_OPTION_HTML), NULL));
     return dt_file_try(dt_args_text(args, DT_OPTION_ONNX), NULL);
 }

@@ -49,6 +49,14 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "write the model to this file, which other runtimes load", "")                               \
     X(DT_OPTION_JSON, "json", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
       "also write the measurements to this file", "")                                              \
+    X(DT_OPTION_CSV, "csv", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                    \
+      "also write the rows to this file, as CSV", "")                                              \
+    X(DT_OPTION_PREDICT, "predict", 0, "N", DT_TAKES_VALUE, DT_ONCE,                               \
+      "predict up to so many ranks, default 1024, at most 1024", "")                               \
+    X(DT_OPTION_NETWORK, "network", 0, "NAME", DT_TAKES_VALUE, DT_ONCE,                            \
+      "the network between hosts: 10gbe, 25gbe, hdr, nvlink, or microseconds a message and GB/s, " \
+      "such as 10,1.25; default links like this host's",                                           \
+      "")                                                                                          \
     X(DT_OPTION_JUNIT, "junit", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                \
       "also write the rows to this file, as JUnit XML", "")                                        \
     X(DT_OPTION_BASELINE, "baseline", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                          \

@@ -14,10 +14,10 @@
     X(watch)              \
     X(doctor)             \
     X(accept)             \
+    X(scale)              \
     X(sweep)              \
     X(slurm)              \
     X(bench_blocks)       \
-    X(bench_scaling)      \
     X(bench_allreduce)    \
     X(lab_gradtape)       \
     X(lab_linear)         \

@@ -102,6 +102,18 @@ void dt_chart_line(const struct dt_chart *c, const char *class, int n, const dou
     fputs("\"/>\n", c->out);
 }
 
+void dt_chart_band(const struct dt_chart *c, const char *class, int n, const double *x,
+                   const double *low, const double *high)
+{
+    fprintf(c->out, "<path class=\"%s\" clip-path=\"url(#plot)\" d=\"", class);
+    for (int i = 0; i < 2 * n; i++) {
+        const int at = i < n ? i : 2 * n - 1 - i;
+        fprintf(c->out, "%c%.1f %.1f", i == 0 ? 'M' : 'L', dt_chart_x(c, x[at]),
+                dt_chart_y(c, i < n ? low[at] : high[at]));
+    }
+    fputs("\"/>\n", c->out);
+}
+
 void dt_chart_mark(const struct dt_chart *c, const char *class, double x)
 {
     fprintf(c->out, "<path class=\"%s\" d=\"M%.1f %dV%d\"/>\n", class, dt_chart_x(c, x),

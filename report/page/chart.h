@@ -38,6 +38,9 @@ void dt_chart_end(const struct dt_chart *chart);
 /* Draws nothing outside the axes. */
 void dt_chart_line(const struct dt_chart *chart, const char *class, int n, const double *x,
                    const double *y);
+/* The area between low and high. */
+void dt_chart_band(const struct dt_chart *chart, const char *class, int n, const double *x,
+                   const double *low, const double *high);
 void dt_chart_dot(const struct dt_chart *chart, const char *class, double x, double y);
 /* A line from top to bottom at x. */
 void dt_chart_mark(const struct dt_chart *chart, const char *class, double x);

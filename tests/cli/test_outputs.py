@@ -31,6 +31,10 @@ def is_json(text):
         return False
 
 
+def is_csv(text):
+    return text.startswith(b"source,scaling,ranks,") and text.count(b"\n") > 2
+
+
 def is_script(text):
     return text.startswith(b"#!") and b"srun" in text
 
@@ -49,8 +53,9 @@ COMMANDS = {
     "lab gradtape": (2, ["lab", "gradtape", "--html"], is_page, True),
     "export": (0, ["export", "--checkpoint", "CHECKPOINT", "--onnx"], is_onnx, True),
     "report": (0, ["report", "RUN", "--html"], is_page, True),
-    "bench scaling, page": (0, ["bench", "scaling", "--config", CONFIG, "--html"], is_page, True),
-    "bench scaling": (0, ["bench", "scaling", "--config", CONFIG, "--json"], is_json, True),
+    "scale, page": (0, ["scale", "--config", CONFIG, "--html"], is_page, True),
+    "scale": (0, ["scale", "--config", CONFIG, "--json"], is_json, True),
+    "scale, table": (0, ["scale", "--config", CONFIG, "--csv"], is_csv, True),
     "bench blocks": (0, ["bench", "blocks", "--config", CONFIG, "--json"], is_json, True),
 }
 ALL_KINDS = 3
@@ -278,7 +283,7 @@ def try_one(name, kind):
 def several():
     """One that cannot be written does not keep another from being written."""
     if has_devices():
-        done = subprocess.run([DTRAIN, "bench", "scaling", "--config", CONFIG, "--json", "full", "--html", "page.html"],
+        done = subprocess.run([DTRAIN, "scale", "--config", CONFIG, "--json", "full", "--html", "page.html"],
                               capture_output=True, text=True, timeout=60, check=False)
         check(f"several files: {done}", done.returncode == 74 and "full: cannot be written" in done.stderr and is_page(read("page.html")))
 

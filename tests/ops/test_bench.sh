@@ -185,57 +185,6 @@ bench 73 2 allreduce -b 8 -e 8 --set device=cpu --json nowhere/sums.json
 check 'a file that cannot be written' grep -q '^dtrain: rank 0 .*: nowhere/: No such file' err
 bench 66 2 blocks --config nowhere.json
 
-# ---- scaling ----
-cat >scaling.json <<'JSON'
-{ "data": { "format": "synthetic", "train_samples": 400, "test_samples": 20 },
-  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 4 }] },
-  "train": { "batch": { "per_rank": 12 } }, "threads": 1, "device": "cpu" }
-JSON
-cat >scaling.py <<'PY'
-"""usage: scaling.py BATCH RANKS...: the table of `bench scaling` in out and rows.json are alike, and add up."""
-import json, sys
-batch, ranks = int(sys.argv[1]), list(map(int, sys.argv[2:]))
-result, lines = json.load(open("rows.json")), open("out").read().splitlines()
-assert result["kind"] == "scaling" and result["ranks"] == ranks[-1] and result["threads"] == 1 and result["parameters"] == 260, result
-assert max(map(len, lines)) <= 80, max(lines, key=len)
-expected = [("weak", n, n * batch) for n in ranks] + [("strong", n, batch) for n in ranks]
-assert [(row["scaling"], row["ranks"], row["batch"]) for row in result["rows"]] == expected, result["rows"]
-table = [line.split() for line in lines if line.split()[0] in ("weak", "strong")]
-assert len(table) == len(expected), table
-one = result["rows"][0]
-page = open("rows.html").read()
-for row, words in zip(result["rows"], table):
-    n, ms = row["ranks"], row["step_ms"]
-    assert ms > 0 and abs(row["samples_per_s"] - 1e3 * row["batch"] / ms) < 1e-6 * row["samples_per_s"], row
-    efficiency = one["step_ms"] / (ms if row["scaling"] == "weak" else n * ms)
-    assert abs(row["efficiency"] - efficiency) < 1e-9 * efficiency, row
-    assert n > 1 or row["step_ms"] == one["step_ms"] and abs(row["efficiency"] - 1) < 1e-9, row
-    assert (words[0], int(words[1]), int(words[2])) == (row["scaling"], n, row["batch"]), words
-    assert abs(float(words[3]) - ms) < 6e-4 and abs(float(words[5]) - 100 * efficiency) < 0.06 and words[6] == "%", words
-    assert f"<td>{words[4]}</td><td>{words[5]} %</td>" in page, words
-assert page.count("<circle") == len(expected) and 'class="ideal"' in page and not any(word in page for word in ("src=", "href=", ">nan", ">inf"))
-PY
-scaling() { # scaling RANKS BATCH SIZE... [-- ARGUMENT...]
-  local ranks=$1 expected=()
-  shift
-  while (($# > 0)) && [[ $1 != -- ]]; do
-    expected+=("$1")
-    shift
-  done
-  rm -f rows.json rows.html
-  bench 0 "$ranks" scaling --config scaling.json --json rows.json --html rows.html "${@:2}"
-  check "scaling of $ranks ranks" python3 scaling.py "${expected[@]}"
-}
-scaling 0 12 1
-scaling 2 12 1 2
-scaling 3 12 1 2 3
-scaling 4 12 1 2 4
-scaling 2 20 1 2 -- --set 'train.batch={"global":20}'
-bench 78 2 scaling --config scaling.json --set distributed.strategy=pipeline
-check 'scaling of a pipeline' grep -qx 'dtrain: bench scaling: one rank alone is no pipeline (set distributed.strategy to allreduce)' err
-bench 78 3 scaling --config scaling.json --set train.batch.per_rank=300 # two ranks have too few samples, and the third hears of it
-check "scaling: $(cat err)" grep -qx 'dtrain: rank 0 .*: train.batch: 600 samples a step, but the training set has 400 (use a smaller batch)' err
-
 # ---- a rank that stands still ----
 forever=(-b 4M -e 4M -n 1000000 --set device=cpu --json "$work/stalled")
 "$MPIEXEC" -n 2 env DTRAIN_TIMEOUT=2 "$DTRAIN" bench allreduce "${forever[@]}" >out 2>err </dev/null &
@@ -248,23 +197,6 @@ wait "$job" || got=$?
 check "stall: exit code $got" test "$got" -eq 76
 names='(allreduce of 4194304 bytes \(shared_memory\)|barrier before sums are timed)'
 check "stall: not reported: $(cat err)" grep -Eqx "dtrain: $names stalled for 2 s: rank 1 .* \(raise DTRAIN_TIMEOUT .*" err
-
-# The same where one rank alone measures, and the others have nothing to do.
-"$MPIEXEC" -n 3 env DTRAIN_TIMEOUT=2 "$DTRAIN" bench scaling --config scaling.json --set train.batch.per_rank=100 \
-  --set 'model.layers=[{"type":"flatten"},{"type":"dense","units":60000},{"type":"dense","units":4}]' --json "$work/idle" >out 2>err </dev/null &
-job=$!
-has_worked() { # rank 0 has, for 0.3 s: it measures by then, or is about to
-  mapfile -t ranks < <(ranks_of "$work/idle")
-  ((${#ranks[@]} == 3)) && (($(cut -d ' ' -f 14 "/proc/${ranks[0]}/stat") > 30))
-}
-check 'idle: does not measure' wait_for 60 has_worked
-kill -STOP "${ranks[0]}"
-check 'idle: does not end' wait_for 30 gone "$work/idle"
-kill -KILL "${ranks[@]}" "$job" 2>/dev/null
-got=0
-wait "$job" || got=$?
-check "idle: exit code $got" test "$got" -eq 76
-check "idle: not reported: $(cat err)" grep -q '^dtrain: .* stalled for 2 s: rank 0 ' err
 
 # ---- a signal: the size under way is finished, nothing is written ----
 # All sizes together would take minutes, each as long as those before it.

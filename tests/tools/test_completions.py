@@ -18,8 +18,8 @@ LIMIT = 120  # seconds until a shell that says nothing counts as stuck
 CASES = (  # what is typed, and the arguments that dtrain then has
     ("tr\t", ["train"]),
     ("comp\tru\t", ["compare", "runs/"]),
-    ("bench sc\t", ["bench", "scaling"]),
-    ("bench scaling --ht\t", ["bench", "scaling", "--html"]),
+    ("bench bl\t", ["bench", "blocks"]),
+    ("scale --ht\t", ["scale", "--html"]),
     ("help lab pip\t", ["help", "lab", "pipeline"]),
     ("--con\tconf\t", ["--config", "conf one.json"]),
     ("--data fol\t", ["--data", "folder/"]),

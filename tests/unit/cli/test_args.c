@@ -66,8 +66,8 @@ static const char *const bad[][2] = {
     {"--config a --print-config=1", "--print-config takes no value"},
     {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
     {"run --config a", "unknown command 'run' (one of train, eval, predict, export, plan, report, "
-                       "compare, watch, doctor, accept, sweep, slurm, bench, lab, help)"},
-    {"bench", "unknown command 'bench' (one of bench blocks, bench scaling, bench allreduce)"},
+                       "compare, watch, doctor, accept, scale, sweep, slurm, bench, lab, help)"},
+    {"bench", "unknown command 'bench' (one of bench blocks, bench allreduce)"},
     {"bench --config a", "unknown command 'bench' (one of"},
     {"bench blcoks --config a", "unknown command 'bench blcoks' (did you mean 'bench blocks'?)"},
     {"lab", "unknown command 'lab' (one of lab gradtape, "},
@@ -380,7 +380,7 @@ static void test_complete(void)
 {
     static const char *const rows[][2] = {
         {"tra", "train\ttrain a model; the word may be left out\n"},
-        {"bench s", "scaling\ttime training steps of 1, 2, 4, ... ranks\n"},
+        {"bench a", "allreduce\ttime allreduces, in nccl-tests' columns\n"},
         {"be", "bench\n"},
         {"eval --data ", ":folder\n"},
         {"predict --checkpoint c ", ":file\n"},

@@ -1,0 +1,431 @@
+/* Short runs of real training on more and more of the ranks: the first n of them form a world,
+ * while the others sleep. Rounds take turns over all rows, so that what else the machine does meets
+ * all of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "dist/ranks/launch/job.h"
+#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/grad_sync.h"
+#include "ops/bench/bench.h"
+#include "ops/scale/scale.h"
+#include "train/trainer.h"
+
+#define N_WARMUP 6     /* unmeasured steps, the last three of which say how many follow */
+#define ROUND_S 0.2    /* about so long is a row measured in a round */
+#define LEAST_STEPS 6  /* but so many steps at least */
+#define MOST_STEPS 400 /* and at most */
+#define N_TRACED 8     /* steps in which the backward pass is watched */
+#define LARGE_BYTES ((size_t)1 << 20)
+
+/* ---- rows */
+
+#define SCALE_NAME(constant, name, meaning) name,
+#define SCALE_MEANING(constant, name, meaning) meaning,
+const char *const dt_scale_names[] = {DT_SCALE_KIND_LIST(SCALE_NAME)};
+const char *const dt_scale_meanings[] = {DT_SCALE_KIND_LIST(SCALE_MEANING)};
+
+const struct dt_scale_row *dt_scale_find(const struct dt_scale_table *table,
+                                         enum dt_scale_kind kind, int n_ranks)
+{
+    for (int i = 0; i < table->n; i++) {
+        if (table->rows[i].kind == kind && table->rows[i].n_ranks == n_ranks) {
+            return &table->rows[i];
+        }
+    }
+    return NULL;
+}
+
+double dt_scale_rate(const struct dt_scale_row *row, enum dt_scale_of of)
+{
+    return (double)row->batch / row->step_s[of];
+}
+
+double dt_scale_efficiency(const struct dt_scale *s, const struct dt_scale_row *row,
+                           enum dt_scale_of of)
+{
+    return dt_scale_rate(row, of) / row->n_ranks /
+           dt_scale_rate(&s->measured.rows[0], DT_SCALE_MEDIAN);
+}
+
+double dt_scale_epoch_s(const struct dt_scale *s, const struct dt_scale_row *row)
+{
+    return ceil((double)s->n_samples / (double)row->batch) * row->step_s[DT_SCALE_MEDIAN];
+}
+
+/* ---- which rows */
+
+static void add_row(struct dt_scale *s, enum dt_scale_kind kind, int n_ranks, size_t batch)
+{
+    if (s->measured.n < DT_SCALE_MAX_ROWS && batch > 0) {
+        s->measured.rows[s->measured.n++] =
+            (struct dt_scale_row){.kind = kind, .n_ranks = n_ranks, .batch = batch};
+    }
+}
+
+static bool is_wanted(const struct dt_scale *s, int n)
+{
+    const bool power = (n & (n - 1)) == 0 || n == s->world->size;
+    return n <= 2 || (s->ranks_given ? (s->wanted[n / 64] >> (n % 64) & 1) != 0 : power);
+}
+
+static void plan_rows(struct dt_scale *s)
+{
+    const size_t batch = dt_scale_rank_batch(&s->config);
+    for (int n = 1; n <= s->world->size; n++) {
+        if (is_wanted(s, n)) {
+            add_row(s, DT_SCALE_WEAK, n, batch * (size_t)n);
+            add_row(s, DT_SCALE_STRONG, n, batch >= (size_t)n ? batch : 0);
+        }
+    }
+    for (size_t part = 2; part <= 8 && batch / part > 0; part *= 2) {
+        add_row(s, DT_SCALE_BATCH, 1, batch / part);
+    }
+    if (s->world->size > 1) {
+        add_row(s, DT_SCALE_AT_ONCE, 2, batch);
+        add_row(s, DT_SCALE_APART, 2, 2 * batch);
+    }
+}
+
+static struct dt_config config_of(const struct dt_scale *s, const struct dt_scale_row *row)
+{
+    struct dt_config config = s->config;
+    config.batch_per_rank = 0;
+    config.batch_global = (int64_t)row->batch;
+    config.dist.check_every = 0;
+    config.dist.overlap = config.dist.overlap && row->kind != DT_SCALE_APART;
+    config.threads = s->n_threads;
+    return config;
+}
+
+/* ---- when the gradients of a block are final */
+
+struct watch {
+    struct dt_trace trace; /* first: end_span gets a pointer to it */
+    double begin_s, final_s[DT_MAX_LAYERS], sums_s[DT_MAX_LAYERS];
+};
+
+static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *span)
+{
+    (void)trace;
+    (void)span;
+    return DT_OK;
+}
+
+static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *span)
+{
+    struct watch *w = (struct watch *)trace;
+    if (span->kind == DT_SPAN_BACKWARD) {
+        w->final_s[span->block] = dt_clock_s() - w->begin_s;
+    }
+    return DT_OK;
+}
+
+/* Where a device takes whole steps, nobody sees the backward pass: then its two thirds of a step
+ * give the buckets one after the other. */
+static void fill_buckets(struct dt_scale *s, const struct dt_trainer *t, const struct watch *w,
+                         double steps_s)
+{
+    static struct dt_grad_sync sync; /* large */
+    struct dt_scale_job *job = &s->jobs[DT_SCALE_MEDIAN];
+    if (dt_grad_sync_open(NULL, &t->model, &t->config.dist, &sync) != DT_OK) {
+        return;
+    }
+    job->n_buckets = sync.n_buckets;
+    for (int i = 0; i < sync.n_buckets; i++) {
+        struct dt_scale_bucket *bucket = &job->buckets[i];
+        *bucket = (struct dt_scale_bucket){.n_elems = sync.buckets[i].end - sync.buckets[i].begin,
+                                           .ready = (1 + 2.0 * (i + 1) / sync.n_buckets) / 3};
+        for (int b = 0; b < t->model.n_blocks && steps_s > 0; b++) {
+            if (t->model.blocks[b].grad_end == sync.buckets[i].end) {
+                bucket->ready = fmin(w->sums_s[b] / steps_s, 1);
+            }
+        }
+    }
+}
+
+static enum dt_status watch_buckets(struct dt_scale *s, struct dt_trainer *t)
+{
+    struct watch w = {.trace = {begin_span, end_span}};
+    double steps_s = 0;
+    if (!t->driver.ops->on_device) {
+        dt_trainer_watch(t, &w.trace);
+        for (int i = 0; i < N_TRACED; i++) {
+            w.begin_s = dt_clock_s();
+            DT_TRY(dt_bench_take_step(t, "scale"));
+            steps_s += dt_clock_s() - w.begin_s;
+            for (int b = 0; b < t->model.n_blocks; b++) {
+                w.sums_s[b] += w.final_s[b];
+            }
+        }
+        dt_trainer_watch(t, NULL);
+    }
+    fill_buckets(s, t, &w, steps_s);
+    return DT_OK;
+}
+
+/* ---- a row */
+
+static enum dt_status take_steps(struct dt_scale *s, struct dt_trainer *t, int n, double *step_s)
+{
+    const double begin_s = dt_clock_s();
+    for (int i = 0; i < n; i++) {
+        DT_TRY(dt_bench_take_step(t, "scale"));
+        DT_TRY(dt_heartbeat_look(&s->heartbeat));
+    }
+    *step_s = (dt_clock_s() - begin_s) / n;
+    return DT_OK;
+}
+
+/* The ranks of `part` call it, each with the trainer that it trains with. The step is that of the
+ * slowest. */
+static enum dt_status time_steps(struct dt_scale *s, struct dt_comm *part, struct dt_trainer *t,
+                                 double *step_s)
+{
+    double mine;
+    DT_TRY(dt_strategy_broadcast(t->strategy));
+    DT_TRY(take_steps(s, t, N_WARMUP / 2, &mine));
+    DT_TRY(take_steps(s, t, N_WARMUP / 2, &mine));
+    DT_TRY(dt_comm_allreduce(part, &mine, 1, DT_TYPE_F64, DT_REDUCE_MAX, "time of first steps"));
+    const int n = (int)fmin(fmax(ROUND_S / mine, LEAST_STEPS), MOST_STEPS);
+    DT_TRY(take_steps(s, t, n / 4 + 1, &mine));
+    DT_TRY(dt_comm_barrier(part, "barrier before steps are timed"));
+    DT_TRY(take_steps(s, t, n, step_s));
+    return dt_comm_allreduce(part, step_s, 1, DT_TYPE_F64, DT_REDUCE_MAX, "time of steps");
+}
+
+static void note_facts(struct dt_scale *s, const struct dt_trainer *t)
+{
+    struct dt_strategy_facts facts;
+    dt_strategy_facts(t->strategy, &facts);
+    snprintf(s->device, sizeof s->device, "%s %s", t->backend->ops->name, t->backend->description);
+    s->adds_by = facts.allreduce;
+    s->n_parameters = t->model.n_parameters;
+    s->n_samples = t->set.loader.shard.n_total;
+}
+
+/* The ranks of `part` call it. world: `part`, or this rank alone. */
+static enum dt_status measure(struct dt_scale *s, struct dt_world *part, struct dt_world *world,
+                              struct dt_scale_row *row, int round)
+{
+    const struct dt_config config = config_of(s, row);
+    struct dt_trainer t;
+    world->comm->meanwhile = dt_heartbeat_show;
+    world->comm->meanwhile_context = &s->heartbeat;
+    DT_TRY(dt_trainer_open(world, &config, &dt_config_json, &dt_all_parts, &t));
+    world->comm->meanwhile = NULL; /* without it in timed steps */
+    enum dt_status status = time_steps(s, part->comm, &t, &row->rounds[round]);
+    if (status == DT_OK && row->kind == DT_SCALE_WEAK) {
+        note_facts(s, &t); /* those of the last row stay, with all ranks */
+    }
+    if (status == DT_OK && row->kind == DT_SCALE_WEAK && row->n_ranks == 1 && round == 0) {
+        status = watch_buckets(s, &t);
+    }
+    dt_trainer_close(&t);
+    return status;
+}
+
+static enum dt_status measure_alone(struct dt_scale *s, struct dt_world *part,
+                                    struct dt_scale_row *row, int round)
+{
+    struct dt_world alone;
+    DT_TRY(dt_world_agree(part, dt_world_open_alone(part, &alone)));
+    const enum dt_status status = measure(s, part, &alone, row, round);
+    dt_world_close_first(&alone);
+    return status;
+}
+
+enum dt_status dt_scale_start_heartbeat(struct dt_scale *s)
+{
+    s->beat = 0;
+    s->heartbeat = (struct dt_heartbeat){.comm = s->world->comm,
+                                         .name = "a sign of life of the measurement",
+                                         .n = 1,
+                                         .mine = &s->beat,
+                                         .sum = &s->beats};
+    return dt_heartbeat_start(&s->heartbeat);
+}
+
+static enum dt_status measure_row(struct dt_scale *s, struct dt_scale_row *row, int round)
+{
+    struct dt_world part;
+    enum dt_status status = DT_OK;
+    DT_TRY(dt_world_open_first(s->world, row->n_ranks, &part));
+    DT_TRY(dt_scale_start_heartbeat(s));
+    dt_comm_phase(s->world->comm, part.comm != NULL ? "scale" : "idle");
+    if (part.comm != NULL) {
+        status = row->kind == DT_SCALE_AT_ONCE ? measure_alone(s, &part, row, round)
+                                               : measure(s, &part, &part, row, round);
+        if (status == DT_STALLED) {
+            return status; /* not all ranks are here to agree */
+        }
+        dt_world_close_first(&part);
+    }
+    DT_TRY(dt_heartbeat_finish(&s->heartbeat));
+    return dt_world_agree(s->world, status);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static enum dt_status measure_rows(struct dt_scale *s)
+{
+    for (int round = 0; round < DT_SCALE_ROUNDS; round++) {
+        for (int i = 0; i < s->measured.n; i++) {
+            struct dt_scale_row *row = &s->measured.rows[i];
+            if (row->kind == DT_SCALE_STRONG && row->n_ranks == 1) {
+                row->rounds[round] = s->measured.rows[i - 1].rounds[round]; /* the same row */
+            } else {
+                DT_TRY(measure_row(s, row, round));
+            }
+        }
+    }
+    for (int i = 0; i < s->measured.n; i++) {
+        struct dt_scale_row *row = &s->measured.rows[i];
+        qsort(row->rounds, DT_SCALE_ROUNDS, sizeof row->rounds[0], by_value);
+        row->step_s[DT_SCALE_LEAST] = row->rounds[0];
+        row->step_s[DT_SCALE_MEDIAN] = row->rounds[DT_SCALE_ROUNDS / 2];
+        row->step_s[DT_SCALE_MOST] = row->rounds[DT_SCALE_ROUNDS - 1];
+    }
+    return DT_OK;
+}
+
+/* ---- links */
+
+/* Between rank 0 and `peer`. Every rank calls it. */
+static enum dt_status ping(struct dt_scale *s, struct dt_bench_ping *p, int peer,
+                           struct dt_link_cost *out)
+{
+    struct dt_comm *comm = s->world->comm;
+    double small_s, large_s;
+    p->peer = comm->rank == 0 ? peer : comm->rank == peer ? 0 : -1;
+    p->asks = comm->rank == 0;
+    DT_TRY(dt_bench_ping(comm, p, 8, 400, &small_s));
+    DT_TRY(dt_bench_ping(comm, p, LARGE_BYTES, 40, &large_s));
+    *out = (struct dt_link_cost){.alpha_s = small_s / 2,
+                                 .beta_s = fmax(large_s - small_s, 0) / 2 / (double)LARGE_BYTES};
+    return DT_OK;
+}
+
+/* Seconds that a rank adds an element in. */
+static double add_s(float *to, const float *from, size_t n)
+{
+    double best_s = INFINITY;
+    for (int i = 0; i < 5; i++) {
+        const double begin_s = dt_clock_s();
+        for (size_t k = 0; k < n; k++) {
+            to[k] += from[k];
+        }
+        best_s = fmin(best_s, dt_clock_s() - begin_s);
+    }
+    return best_s / (double)n;
+}
+
+static enum dt_status ping_all(struct dt_scale *s, struct dt_bench_ping *p)
+{
+    const struct dt_comm *comm = s->world->comm;
+    int elsewhere = 1;
+    DT_TRY(ping(s, p, 1, &s->links.within));
+    while (comm->host_roots != NULL && elsewhere < comm->size &&
+           comm->host_roots[elsewhere] == comm->host_roots[0]) {
+        elsewhere++;
+    }
+    s->links.between = s->links.within;
+    return elsewhere > 1 && elsewhere < comm->size ? ping(s, p, elsewhere, &s->links.between)
+                                                   : DT_OK;
+}
+
+static enum dt_status measure_links(struct dt_scale *s)
+{
+    struct dt_bench_ping p = {.wire = NULL};
+    s->links.ranks_per_host = s->world->local_size;
+    if (s->world->size == 1) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(s->world, 2, LARGE_BYTES, "a message", (void **)&p.bytes));
+    enum dt_status status = dt_world_agree(s->world, dt_wire_open_mpi(s->world->comm, &p.wire));
+    if (status == DT_OK) {
+        s->links.gamma_s =
+            add_s((float *)p.bytes, (float *)(p.bytes + LARGE_BYTES), LARGE_BYTES / sizeof(float));
+        status = ping_all(s, &p);
+    }
+    if (status != DT_STALLED) { /* messages may still be on their way */
+        dt_wire_close(p.wire);
+    }
+    free(p.bytes);
+    return status;
+}
+
+/* ---- what predictions begin with */
+
+static double step_of(const struct dt_scale *s, enum dt_scale_kind kind, int n_ranks,
+                      enum dt_scale_of of)
+{
+    return dt_scale_find(&s->measured, kind, n_ranks)->step_s[of];
+}
+
+static void fill_batches(const struct dt_scale *s, enum dt_scale_of of, struct dt_scale_job *job)
+{
+    job->n_batches = 0;
+    for (int i = s->measured.n - 1; i >= 0; i--) { /* the smallest is the last */
+        const struct dt_scale_row *row = &s->measured.rows[i];
+        if (row->n_ranks == 1 && row->kind != DT_SCALE_STRONG) {
+            job->batches[job->n_batches].samples = (double)row->batch;
+            job->batches[job->n_batches++].seconds = row->step_s[of];
+        }
+    }
+}
+
+struct dt_scale_way dt_scale_way(const struct dt_scale *s)
+{
+    const struct dt_algorithm *algorithm = dt_algorithm_find(s->adds_by);
+    const int across = s->config.dist.across;
+    const bool in_memory = algorithm == NULL && (strcmp(s->adds_by, "shared_memory") == 0 ||
+                                                 strcmp(s->adds_by, "hierarchical") == 0);
+    if (algorithm == NULL) {
+        algorithm = dt_algorithm_find(across > 0 ? dt_allreduce_names[across] : "ring");
+    }
+    return (struct dt_scale_way){.algorithm = algorithm, .in_memory = in_memory};
+}
+
+static enum dt_status fill_job(struct dt_scale *s, enum dt_scale_of of)
+{
+    struct dt_scale_job *job = &s->jobs[of];
+    const struct dt_scale_way way = dt_scale_way(s);
+    double seconds[DT_SCALE_MAX_BUCKETS];
+    *job = s->jobs[DT_SCALE_MEDIAN]; /* its buckets */
+    fill_batches(s, of, job);
+    job->overlap = 1;
+    job->slowdown = 1;
+    job->n_at_once = fmax(s->n_cores / (double)s->n_threads, 1);
+    job->costs = s->links;
+    if (s->world->size > 1) {
+        const double one_s = step_of(s, DT_SCALE_WEAK, 1, of),
+                     at_once_s = step_of(s, DT_SCALE_AT_ONCE, 2, of);
+        job->slowdown = fmax(at_once_s / one_s / dt_scale_share(job, 2), 1);
+        DT_TRY(dt_scale_sums(job, &way, 2, seconds));
+        dt_scale_fit(job, seconds, step_of(s, DT_SCALE_APART, 2, of) - at_once_s,
+                     step_of(s, DT_SCALE_WEAK, 2, of) - at_once_s);
+    }
+    if (s->has_network) {
+        job->costs.between = s->network.cost;
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_scale_measure(struct dt_scale *s)
+{
+    enum dt_status status = DT_OK;
+    plan_rows(s);
+    DT_TRY(measure_links(s));
+    DT_TRY(measure_rows(s));
+    for (int of = 0; of < DT_N_SCALE_OF && status == DT_OK && s->world->rank == 0; of++) {
+        status = fill_job(s, (enum dt_scale_of)((of + 1) % DT_N_SCALE_OF)); /* the median first */
+    }
+    return dt_world_agree(s->world, status);
+}
