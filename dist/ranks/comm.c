@@ -112,8 +112,8 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
     return DT_OK;
 }
 
-/* Judges a wait beyond the limit: DT_OK as long as other ranks may know more. */
-static enum dt_status judge(struct dt_comm *comm, const struct dt_request *request, double waited_s)
+enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *request,
+                             double waited_s)
 {
     char who[256] = "a rank, or the network, does not answer";
     const bool asks = comm->liveness != NULL;
@@ -146,7 +146,7 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
             const double waited_s = dt_patience_look(&patience);
             show_alive(comm, NULL, 0);
             if (waited_s > comm->timeout_s) {
-                DT_TRY(judge(comm, request, waited_s));
+                DT_TRY(dt_comm_judge(comm, request, waited_s));
             }
         }
         sched_yield(); /* last: a request is judged by what a test just now has shown */

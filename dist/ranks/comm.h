@@ -122,6 +122,9 @@ void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_byte
 void dt_comm_request_end(struct dt_comm *comm);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
+/* Judges a wait beyond the limit: DT_OK as long as other ranks may know more. */
+enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *request,
+                             double waited_s);
 
 /* A sign of life between the pieces of long work of this rank's own. A dt_alive.show: `comm` is a
  * struct dt_comm. */

@@ -114,12 +114,14 @@ static void take_sums(void *context)
 
 /* ---- a run */
 
-/* A dt_emitter.emit. */
+/* A dt_emitter.emit. When a rank shows no sign of life, the run is saved and stops. */
 static enum dt_status on_event(void *context, struct dt_event *event)
 {
     struct sweep *w = context;
     w->heartbeat.mine[SUM_STEPS] += event->kind == DT_EVENT_STEP;
-    dt_heartbeat_show(&w->heartbeat);
+    if (dt_heartbeat_look(&w->heartbeat) != DT_OK && !dt_stop_requested()) {
+        raise(SIGTERM);
+    }
     return dt_sinks_emit(&w->sinks, event);
 }
 
@@ -142,6 +144,15 @@ static void note_failure(struct sweep *w, int run, enum dt_status s)
     }
 }
 
+/* A run that stops calls its error agreed; of the sweep's ranks only this one has it. */
+static enum dt_status stall_of_this_rank(void)
+{
+    char text[DT_ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", dt_error_text());
+    dt_error_clear();
+    return dt_error(DT_STALLED, "%s", text);
+}
+
 static enum dt_status train(struct sweep *w, int run)
 {
     char path[DT_PATH_SIZE];
@@ -160,7 +171,9 @@ static enum dt_status train(struct sweep *w, int run)
         s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){on_event, w});
         dt_sinks_close(&w->sinks);
     }
-    DT_TRY(dt_heartbeat_look(&w->heartbeat));
+    if (dt_heartbeat_look(&w->heartbeat) != DT_OK) {
+        return stall_of_this_rank();
+    }
     if (s == DT_STOPPED || s == DT_STALLED) {
         return s;
     }

@@ -2,13 +2,12 @@
 
 #include <string.h>
 
-#include "base/clock.h"
-
 #define DOZE_MS 5
 
 enum dt_status dt_heartbeat_start(struct dt_heartbeat *beat)
 {
     memcpy(beat->sum, beat->mine, beat->n * sizeof *beat->sum);
+    beat->patience = dt_patience_begin();
     return dt_comm_allreduce_start(beat->comm, beat->sum, beat->n, DT_TYPE_F64, DT_REDUCE_SUM,
                                    beat->name, &beat->request);
 }
@@ -20,23 +19,29 @@ static void take(struct dt_heartbeat *beat)
     }
 }
 
-enum dt_status dt_heartbeat_look(struct dt_heartbeat *beat)
+static enum dt_status look(struct dt_heartbeat *beat)
 {
     bool done = false;
-    DT_TRY(beat->failed);
     dt_comm_alive(beat->comm);
     DT_TRY(dt_comm_test(beat->comm, &beat->request, &done));
     if (done) {
         take(beat);
         return dt_heartbeat_start(beat);
     }
-    return DT_OK;
+    const double waited_s = dt_patience_look(&beat->patience);
+    return waited_s > beat->comm->timeout_s ? dt_comm_judge(beat->comm, &beat->request, waited_s)
+                                            : DT_OK;
+}
+
+enum dt_status dt_heartbeat_look(struct dt_heartbeat *beat)
+{
+    beat->failed = beat->failed == DT_OK ? look(beat) : beat->failed;
+    return beat->failed;
 }
 
 void dt_heartbeat_show(void *heartbeat)
 {
-    struct dt_heartbeat *beat = heartbeat;
-    beat->failed = dt_heartbeat_look(beat);
+    (void)dt_heartbeat_look(heartbeat);
 }
 
 /* A dt_comm.meanwhile: a rank that waits for long leaves its core to those that work. */

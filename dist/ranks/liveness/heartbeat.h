@@ -1,10 +1,11 @@
 /* Signs of life between ranks that work apart for longer than the limit of a wait: an allreduce is
  * always under way, which every rank enters anew as soon as it is done. Ranks that work look at it
  * between steps; ranks that have finished sleep until all have. One that shows no sign of life is
- * named after the usual limit. */
+ * named after the usual limit, by whoever looks or sleeps. */
 #ifndef DT_DIST_RANKS_LIVENESS_HEARTBEAT_H
 #define DT_DIST_RANKS_LIVENESS_HEARTBEAT_H
 
+#include "base/clock.h"
 #include "dist/ranks/comm.h"
 
 struct dt_heartbeat {
@@ -15,8 +16,9 @@ struct dt_heartbeat {
                            one is under way */
     void (*take)(void *context); /* each time a sum is there; may change `mine`. NULL: nothing */
     void *context;
-    struct dt_request request; /* private */
-    enum dt_status failed;     /* private: of a look that could not report to its caller */
+    struct dt_request request;   /* private */
+    struct dt_patience patience; /* private: with the one under way */
+    enum dt_status failed;       /* private: of an earlier look */
 };
 
 /* Every rank calls it, with n > 0 alike. DT_STALLED. */
