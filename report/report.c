@@ -99,7 +99,7 @@ static void print_run(const struct dt_record *r)
     print_fact("run", r->path);
     print_facts(r);
     print_epochs(r);
-    dt_run_flight_print(r);
+    dt_run_flight_print(stdout, r);
 }
 
 static enum dt_status write_page(const struct dt_args *args, const struct dt_record *records)

@@ -37,7 +37,7 @@ void dt_run_time_draw(FILE *out, const struct dt_record *record);
 void dt_run_timeline_draw(FILE *out, const struct dt_record *record);
 /* The ranks' last steps side by side, of a run that ended badly; where the folder has them. No
  * memory: an error. */
-void dt_run_flight_print(const struct dt_record *record); /* on stdout */
+void dt_run_flight_print(FILE *out, const struct dt_record *record); /* as text */
 void dt_run_flight_draw(FILE *out, const struct dt_record *record);
 /* Tests the model of a run, from its newest checkpoint, with the test data. `data`: folder of the
  * data in place of the configuration's, or NULL. Without checkpoint, data, or classes `out`

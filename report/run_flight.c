@@ -176,16 +176,16 @@ static void put_steps(const struct flight *f)
     }
 }
 
-void dt_run_flight_print(const struct dt_record *r)
+void dt_run_flight_print(FILE *out, const struct dt_record *r)
 {
-    struct flight f = {.out = stdout};
+    struct flight f = {.out = out};
     if (!open_flight(r, &f)) {
         return;
     }
-    fputs("\nlast events: ", stdout);
+    fputs("\nlast events: ", out);
     put_behind(&f);
-    printf("\n%6s%6s  events, in ms since the first rank of the host entered the step\n", "step",
-           "rank");
+    fprintf(out, "\n%6s%6s  events, in ms since the first rank of the host entered the step\n",
+            "step", "rank");
     put_steps(&f);
     close_flight(&f);
 }

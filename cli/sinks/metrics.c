@@ -26,12 +26,14 @@ struct position {
     uint64_t step, n_epochs; /* done */
 };
 
-/* A line that is no record of ours, such as one cut short by a crash, is not kept. */
+/* A line that is no record of ours, such as one cut short or written into by a crash, is not kept.
+ */
 static enum dt_status keep_jsonl(const char *line, const struct position *at, bool *out)
 {
     struct dt_json_fault fault;
-    cJSON *record = cJSON_Parse(line);
-    if (record == NULL && dt_json_check(line, strlen(line), &fault)) {
+    const bool strict = dt_json_check(line, strlen(line), &fault);
+    cJSON *record = strict ? cJSON_Parse(line) : NULL;
+    if (strict && record == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the records in metrics.jsonl");
     }
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, "type"));
@@ -59,7 +61,7 @@ static enum dt_status keep_csv(const char *line, const struct position *at, bool
 typedef enum dt_status (*keep_fn)(const char *line, const struct position *at, bool *out);
 
 /* Rewrites a file of lines without those of what the run has still to do; a last line that was cut
- * short goes, too. */
+ * short goes, too, and one with a NUL byte. */
 static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
                                  const struct position *at, keep_fn keep)
 {
@@ -83,7 +85,7 @@ static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
             break;
         }
         *end = '\0';
-        s = keep(line, at, &kept);
+        s = strlen(line) == (size_t)(end - line) ? keep(line, at, &kept) : DT_OK;
         *end = '\n';
         if (kept) {
             const size_t n = (size_t)(end - line) + 1;

@@ -148,11 +148,13 @@ static void draw_page(FILE *out, const struct dt_record *records)
     dt_run_curves_draw(out, records, NULL, 1);
     dt_run_time_draw(out, records);
     dt_run_timeline_draw(out, records);
+    dt_run_flight_draw(out, records);
 }
 
 static void draw_screen(FILE *out, const struct dt_record *records)
 {
     dt_run_screen_draw(out, records, (struct dt_screen){.width = 80, .height = 24, .utf8 = true});
+    dt_run_flight_print(out, records);
 }
 
 /* The seeds' texts have elements, as dtrain itself never writes them. */
