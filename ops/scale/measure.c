@@ -2,6 +2,7 @@
  * while the others sleep. Rounds take turns over all rows, so that what else the machine does meets
  * all of them. */
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,11 @@
 #include "ops/scale/scale.h"
 #include "train/trainer.h"
 
-#define N_WARMUP 6     /* unmeasured steps, the last three of which say how many follow */
-#define ROUND_S 0.2    /* about so long is a row measured in a round */
-#define LEAST_STEPS 6  /* but so many steps at least */
-#define MOST_STEPS 400 /* and at most */
-#define N_TRACED 8     /* steps in which the backward pass is watched */
+#define N_FIRST 4       /* steps that say how many come next */
+#define ROUND_S 0.3     /* about so long is a row measured in a round */
+#define LEAST_STEPS 6   /* but so many steps at least */
+#define MOST_STEPS 2000 /* and at most */
+#define N_TRACED 8      /* steps in which the backward pass is watched */
 #define LARGE_BYTES ((size_t)1 << 20)
 
 /* ---- rows */
@@ -36,6 +37,15 @@ const struct dt_scale_row *dt_scale_find(const struct dt_scale_table *table,
         }
     }
     return NULL;
+}
+
+void dt_scale_sort(struct dt_scale_row *row)
+{
+    double sorted[DT_SCALE_ROUNDS];
+    memcpy(sorted, row->rounds, sizeof sorted);
+    row->step_s[DT_SCALE_MEDIAN] = dt_bench_median(sorted, DT_SCALE_ROUNDS);
+    row->step_s[DT_SCALE_LEAST] = sorted[0];
+    row->step_s[DT_SCALE_MOST] = sorted[DT_SCALE_ROUNDS - 1];
 }
 
 double dt_scale_rate(const struct dt_scale_row *row, enum dt_scale_of of)
@@ -65,27 +75,38 @@ static void add_row(struct dt_scale *s, enum dt_scale_kind kind, int n_ranks, si
     }
 }
 
+static void add_shown(struct dt_scale *s, int n_ranks, size_t batch)
+{
+    add_row(s, DT_SCALE_WEAK, n_ranks, batch * (size_t)n_ranks);
+    add_row(s, DT_SCALE_STRONG, n_ranks, batch >= (size_t)n_ranks ? batch : 0);
+}
+
 static bool is_wanted(const struct dt_scale *s, int n)
 {
     const bool power = (n & (n - 1)) == 0 || n == s->world->size;
-    return n <= 2 || (s->ranks_given ? (s->wanted[n / 64] >> (n % 64) & 1) != 0 : power);
+    return s->ranks_given ? (s->wanted[n / 64] >> (n % 64) & 1) != 0 : power;
 }
 
 static void plan_rows(struct dt_scale *s)
 {
     const size_t batch = dt_scale_rank_batch(&s->config);
-    for (int n = 1; n <= s->world->size; n++) {
-        if (is_wanted(s, n)) {
-            add_row(s, DT_SCALE_WEAK, n, batch * (size_t)n);
-            add_row(s, DT_SCALE_STRONG, n, batch >= (size_t)n ? batch : 0);
-        }
-    }
+    add_shown(s, 1, batch);
     for (size_t part = 2; part <= 8 && batch / part > 0; part *= 2) {
         add_row(s, DT_SCALE_BATCH, 1, batch / part);
     }
     if (s->world->size > 1) {
+        add_shown(s, 2, batch);
         add_row(s, DT_SCALE_AT_ONCE, 2, batch);
-        add_row(s, DT_SCALE_APART, 2, 2 * batch);
+        add_row(s, DT_SCALE_APART, 2, batch > 1 ? batch : 2);
+    }
+    if (s->world->local_size * s->n_threads > s->n_cores && s->world->local_size > 1) {
+        add_row(s, DT_SCALE_ONE_CORE, 2, batch);
+        add_row(s, DT_SCALE_TOGETHER, 2, batch > 1 ? batch : 2);
+    }
+    for (int n = 3; n <= s->world->size; n++) {
+        if (is_wanted(s, n)) {
+            add_shown(s, n, batch);
+        }
     }
 }
 
@@ -129,7 +150,7 @@ static void fill_buckets(struct dt_scale *s, const struct dt_trainer *t, const s
                          double steps_s)
 {
     static struct dt_grad_sync sync; /* large */
-    struct dt_scale_job *job = &s->jobs[DT_SCALE_MEDIAN];
+    struct dt_scale_job *job = &s->job;
     if (dt_grad_sync_open(NULL, &t->model, &t->config.dist, &sync) != DT_OK) {
         return;
     }
@@ -166,6 +187,71 @@ static enum dt_status watch_buckets(struct dt_scale *s, struct dt_trainer *t)
     return DT_OK;
 }
 
+/* ---- links */
+
+/* Between rank 0 and `peer` of a world. Every rank of it calls it. */
+static enum dt_status ping(struct dt_world *world, int peer, struct dt_link_cost *out)
+{
+    struct dt_comm *comm = world->comm;
+    struct dt_bench_ping p = {.peer = comm->rank == 0      ? peer
+                                      : comm->rank == peer ? 0
+                                                           : -1,
+                              .asks = comm->rank == 0};
+    double small_s = 0, large_s = 0;
+    DT_TRY(dt_world_alloc(world, 1, LARGE_BYTES, "a message", (void **)&p.bytes));
+    enum dt_status status = dt_world_agree(world, dt_wire_open_mpi(comm, &p.wire));
+    if (status == DT_OK) {
+        status = dt_bench_ping(comm, &p, 8, 400, &small_s);
+    }
+    if (status == DT_OK) {
+        status = dt_bench_ping(comm, &p, LARGE_BYTES, 40, &large_s);
+    }
+    *out = (struct dt_link_cost){.alpha_s = small_s / 2,
+                                 .beta_s = fmax(large_s - small_s, 0) / 2 / (double)LARGE_BYTES};
+    if (status != DT_STALLED) { /* messages may still be on their way */
+        dt_wire_close(p.wire);
+        free(p.bytes);
+    }
+    return status;
+}
+
+/* Seconds that a rank adds an element in. */
+static enum dt_status time_adding(struct dt_world *world, double *out)
+{
+    float *to;
+    const size_t n = LARGE_BYTES / sizeof *to;
+    *out = INFINITY;
+    DT_TRY(dt_world_alloc(world, 2, LARGE_BYTES, "numbers to add", (void **)&to));
+    for (int i = 0; i < 5; i++) {
+        const double begin_s = dt_clock_s();
+        for (size_t k = 0; k < n; k++) {
+            to[k] += to[n + k];
+        }
+        *out = fmin(*out, (dt_clock_s() - begin_s) / (double)n);
+    }
+    free(to);
+    return DT_OK;
+}
+
+static enum dt_status measure_links(struct dt_scale *s)
+{
+    const struct dt_comm *comm = s->world->comm;
+    int elsewhere = 1;
+    s->links.ranks_per_host = s->world->local_size;
+    if (s->world->size == 1) {
+        return DT_OK;
+    }
+    DT_TRY(time_adding(s->world, &s->links.gamma_s));
+    DT_TRY(ping(s->world, 1, &s->links.within));
+    while (comm->host_roots != NULL && elsewhere < comm->size &&
+           comm->host_roots[elsewhere] == comm->host_roots[0]) {
+        elsewhere++;
+    }
+    s->links.between = s->links.within;
+    return elsewhere > 1 && elsewhere < comm->size ? ping(s->world, elsewhere, &s->links.between)
+                                                   : DT_OK;
+}
+
 /* ---- a row */
 
 static enum dt_status take_steps(struct dt_scale *s, struct dt_trainer *t, int n, double *step_s)
@@ -179,18 +265,26 @@ static enum dt_status take_steps(struct dt_scale *s, struct dt_trainer *t, int n
     return DT_OK;
 }
 
+/* How many steps take about ROUND_S; the same on all ranks of `part`. */
+static enum dt_status count_steps(struct dt_comm *part, double step_s, int *n)
+{
+    DT_TRY(dt_comm_allreduce(part, &step_s, 1, DT_TYPE_F64, DT_REDUCE_MAX, "time of first steps"));
+    *n = (int)fmin(fmax(ROUND_S / step_s, LEAST_STEPS), MOST_STEPS);
+    return DT_OK;
+}
+
 /* The ranks of `part` call it, each with the trainer that it trains with. The step is that of the
- * slowest. */
+ * slowest. The first steps are slow, half as many as are timed: memory is touched, ranks connect
+ * and find their cores. */
 static enum dt_status time_steps(struct dt_scale *s, struct dt_comm *part, struct dt_trainer *t,
                                  double *step_s)
 {
-    double mine;
+    int n;
     DT_TRY(dt_strategy_broadcast(t->strategy));
-    DT_TRY(take_steps(s, t, N_WARMUP / 2, &mine));
-    DT_TRY(take_steps(s, t, N_WARMUP / 2, &mine));
-    DT_TRY(dt_comm_allreduce(part, &mine, 1, DT_TYPE_F64, DT_REDUCE_MAX, "time of first steps"));
-    const int n = (int)fmin(fmax(ROUND_S / mine, LEAST_STEPS), MOST_STEPS);
-    DT_TRY(take_steps(s, t, n / 4 + 1, &mine));
+    DT_TRY(take_steps(s, t, N_FIRST, step_s));
+    DT_TRY(count_steps(part, *step_s, &n));
+    DT_TRY(take_steps(s, t, n / 2, step_s));
+    DT_TRY(count_steps(part, *step_s, &n));
     DT_TRY(dt_comm_barrier(part, "barrier before steps are timed"));
     DT_TRY(take_steps(s, t, n, step_s));
     return dt_comm_allreduce(part, step_s, 1, DT_TYPE_F64, DT_REDUCE_MAX, "time of steps");
@@ -227,6 +321,22 @@ static enum dt_status measure(struct dt_scale *s, struct dt_world *part, struct 
     return status;
 }
 
+/* Keeps this process on the cores of rank 0, as many as one rank's threads; *own: those that it may
+ * use otherwise. */
+static bool share_cores(const struct dt_scale *s, cpu_set_t *own)
+{
+    cpu_set_t few;
+    CPU_ZERO(&few);
+    for (int i = 0, found = 0; i < CPU_SETSIZE && found < s->n_threads; i++) {
+        if (CPU_ISSET(i, &s->first_cores)) {
+            CPU_SET(i, &few);
+            found++;
+        }
+    }
+    return sched_getaffinity(0, sizeof *own, own) == 0 &&
+           sched_setaffinity(0, sizeof few, &few) == 0;
+}
+
 static enum dt_status measure_alone(struct dt_scale *s, struct dt_world *part,
                                     struct dt_scale_row *row, int round)
 {
@@ -234,6 +344,21 @@ static enum dt_status measure_alone(struct dt_scale *s, struct dt_world *part,
     DT_TRY(dt_world_agree(part, dt_world_open_alone(part, &alone)));
     const enum dt_status status = measure(s, part, &alone, row, round);
     dt_world_close_first(&alone);
+    return status;
+}
+
+static enum dt_status measure_part(struct dt_scale *s, struct dt_world *part,
+                                   struct dt_scale_row *row, int round)
+{
+    cpu_set_t own;
+    const bool shares = row->kind == DT_SCALE_ONE_CORE || row->kind == DT_SCALE_TOGETHER,
+               alone = row->kind == DT_SCALE_ONE_CORE || row->kind == DT_SCALE_AT_ONCE,
+               bound = shares && share_cores(s, &own);
+    const enum dt_status status =
+        alone ? measure_alone(s, part, row, round) : measure(s, part, part, row, round);
+    if (bound) {
+        sched_setaffinity(0, sizeof own, &own);
+    }
     return status;
 }
 
@@ -256,8 +381,7 @@ static enum dt_status measure_row(struct dt_scale *s, struct dt_scale_row *row, 
     DT_TRY(dt_scale_start_heartbeat(s));
     dt_comm_phase(s->world->comm, part.comm != NULL ? "scale" : "idle");
     if (part.comm != NULL) {
-        status = row->kind == DT_SCALE_AT_ONCE ? measure_alone(s, &part, row, round)
-                                               : measure(s, &part, &part, row, round);
+        status = measure_part(s, &part, row, round);
         if (status == DT_STALLED) {
             return status; /* not all ranks are here to agree */
         }
@@ -265,12 +389,6 @@ static enum dt_status measure_row(struct dt_scale *s, struct dt_scale_row *row, 
     }
     DT_TRY(dt_heartbeat_finish(&s->heartbeat));
     return dt_world_agree(s->world, status);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static enum dt_status measure_rows(struct dt_scale *s)
@@ -286,146 +404,40 @@ static enum dt_status measure_rows(struct dt_scale *s)
         }
     }
     for (int i = 0; i < s->measured.n; i++) {
-        struct dt_scale_row *row = &s->measured.rows[i];
-        qsort(row->rounds, DT_SCALE_ROUNDS, sizeof row->rounds[0], by_value);
-        row->step_s[DT_SCALE_LEAST] = row->rounds[0];
-        row->step_s[DT_SCALE_MEDIAN] = row->rounds[DT_SCALE_ROUNDS / 2];
-        row->step_s[DT_SCALE_MOST] = row->rounds[DT_SCALE_ROUNDS - 1];
+        dt_scale_sort(&s->measured.rows[i]);
     }
     return DT_OK;
 }
 
-/* ---- links */
+/* ---- all of it */
 
-/* Between rank 0 and `peer`. Every rank calls it. */
-static enum dt_status ping(struct dt_scale *s, struct dt_bench_ping *p, int peer,
-                           struct dt_link_cost *out)
-{
-    struct dt_comm *comm = s->world->comm;
-    double small_s, large_s;
-    p->peer = comm->rank == 0 ? peer : comm->rank == peer ? 0 : -1;
-    p->asks = comm->rank == 0;
-    DT_TRY(dt_bench_ping(comm, p, 8, 400, &small_s));
-    DT_TRY(dt_bench_ping(comm, p, LARGE_BYTES, 40, &large_s));
-    *out = (struct dt_link_cost){.alpha_s = small_s / 2,
-                                 .beta_s = fmax(large_s - small_s, 0) / 2 / (double)LARGE_BYTES};
-    return DT_OK;
-}
-
-/* Seconds that a rank adds an element in. */
-static double add_s(float *to, const float *from, size_t n)
-{
-    double best_s = INFINITY;
-    for (int i = 0; i < 5; i++) {
-        const double begin_s = dt_clock_s();
-        for (size_t k = 0; k < n; k++) {
-            to[k] += from[k];
-        }
-        best_s = fmin(best_s, dt_clock_s() - begin_s);
-    }
-    return best_s / (double)n;
-}
-
-static enum dt_status ping_all(struct dt_scale *s, struct dt_bench_ping *p)
+/* Those that any rank of rank 0's host may use. */
+static enum dt_status count_cores(struct dt_scale *s)
 {
     const struct dt_comm *comm = s->world->comm;
-    int elsewhere = 1;
-    DT_TRY(ping(s, p, 1, &s->links.within));
-    while (comm->host_roots != NULL && elsewhere < comm->size &&
-           comm->host_roots[elsewhere] == comm->host_roots[0]) {
-        elsewhere++;
-    }
-    s->links.between = s->links.within;
-    return elsewhere > 1 && elsewhere < comm->size ? ping(s, p, elsewhere, &s->links.between)
-                                                   : DT_OK;
-}
-
-static enum dt_status measure_links(struct dt_scale *s)
-{
-    struct dt_bench_ping p = {.wire = NULL};
-    s->links.ranks_per_host = s->world->local_size;
-    if (s->world->size == 1) {
-        return DT_OK;
-    }
-    DT_TRY(dt_world_alloc(s->world, 2, LARGE_BYTES, "a message", (void **)&p.bytes));
-    enum dt_status status = dt_world_agree(s->world, dt_wire_open_mpi(s->world->comm, &p.wire));
-    if (status == DT_OK) {
-        s->links.gamma_s =
-            add_s((float *)p.bytes, (float *)(p.bytes + LARGE_BYTES), LARGE_BYTES / sizeof(float));
-        status = ping_all(s, &p);
-    }
-    if (status != DT_STALLED) { /* messages may still be on their way */
-        dt_wire_close(p.wire);
-    }
-    free(p.bytes);
-    return status;
-}
-
-/* ---- what predictions begin with */
-
-static double step_of(const struct dt_scale *s, enum dt_scale_kind kind, int n_ranks,
-                      enum dt_scale_of of)
-{
-    return dt_scale_find(&s->measured, kind, n_ranks)->step_s[of];
-}
-
-static void fill_batches(const struct dt_scale *s, enum dt_scale_of of, struct dt_scale_job *job)
-{
-    job->n_batches = 0;
-    for (int i = s->measured.n - 1; i >= 0; i--) { /* the smallest is the last */
-        const struct dt_scale_row *row = &s->measured.rows[i];
-        if (row->n_ranks == 1 && row->kind != DT_SCALE_STRONG) {
-            job->batches[job->n_batches].samples = (double)row->batch;
-            job->batches[job->n_batches++].seconds = row->step_s[of];
+    cpu_set_t mine, host, *all;
+    CPU_ZERO(&mine);
+    CPU_ZERO(&host);
+    sched_getaffinity(0, sizeof mine, &mine);
+    DT_TRY(dt_world_alloc(s->world, (size_t)comm->size, sizeof *all, "cores of all ranks",
+                          (void **)&all));
+    const enum dt_status status =
+        dt_comm_allgather(s->world->comm, &mine, all, sizeof mine, "cores of all ranks");
+    for (int i = 0; i < comm->size && status == DT_OK; i++) {
+        if (i == 0 || (comm->host_roots != NULL && comm->host_roots[i] == comm->host_roots[0])) {
+            CPU_OR(&host, &host, &all[i]);
         }
     }
-}
-
-struct dt_scale_way dt_scale_way(const struct dt_scale *s)
-{
-    const struct dt_algorithm *algorithm = dt_algorithm_find(s->adds_by);
-    const int across = s->config.dist.across;
-    const bool in_memory = algorithm == NULL && (strcmp(s->adds_by, "shared_memory") == 0 ||
-                                                 strcmp(s->adds_by, "hierarchical") == 0);
-    if (algorithm == NULL) {
-        algorithm = dt_algorithm_find(across > 0 ? dt_allreduce_names[across] : "ring");
-    }
-    return (struct dt_scale_way){.algorithm = algorithm, .in_memory = in_memory};
-}
-
-static enum dt_status fill_job(struct dt_scale *s, enum dt_scale_of of)
-{
-    struct dt_scale_job *job = &s->jobs[of];
-    const struct dt_scale_way way = dt_scale_way(s);
-    double seconds[DT_SCALE_MAX_BUCKETS];
-    *job = s->jobs[DT_SCALE_MEDIAN]; /* its buckets */
-    fill_batches(s, of, job);
-    job->overlap = 1;
-    job->slowdown = 1;
-    job->n_at_once = fmax(s->n_cores / (double)s->n_threads, 1);
-    job->costs = s->links;
-    if (s->world->size > 1) {
-        const double one_s = step_of(s, DT_SCALE_WEAK, 1, of),
-                     at_once_s = step_of(s, DT_SCALE_AT_ONCE, 2, of);
-        job->slowdown = fmax(at_once_s / one_s / dt_scale_share(job, 2), 1);
-        DT_TRY(dt_scale_sums(job, &way, 2, seconds));
-        dt_scale_fit(job, seconds, step_of(s, DT_SCALE_APART, 2, of) - at_once_s,
-                     step_of(s, DT_SCALE_WEAK, 2, of) - at_once_s);
-    }
-    if (s->has_network) {
-        job->costs.between = s->network.cost;
-    }
-    return DT_OK;
+    s->n_cores = status == DT_OK ? CPU_COUNT(&host) : 1;
+    s->first_cores = all[0];
+    free(all);
+    return status;
 }
 
 enum dt_status dt_scale_measure(struct dt_scale *s)
 {
-    enum dt_status status = DT_OK;
+    DT_TRY(count_cores(s));
     plan_rows(s);
     DT_TRY(measure_links(s));
-    DT_TRY(measure_rows(s));
-    for (int of = 0; of < DT_N_SCALE_OF && status == DT_OK && s->world->rank == 0; of++) {
-        status = fill_job(s, (enum dt_scale_of)((of + 1) % DT_N_SCALE_OF)); /* the median first */
-    }
-    return dt_world_agree(s->world, status);
+    return measure_rows(s);
 }

@@ -1,10 +1,10 @@
 #include "report/page/page.h"
+#include <math.h>
+
 #include "cli/text.h"
 #include "ops/scale/scale.h"
 #include "report/page/chart.h"
 #include "report/page/layout.h"
-
-#define MOST_SHOWN 1.1 /* efficiency at the top of a chart */
 
 /* The points of one kind in a table. */
 struct points {
@@ -30,15 +30,17 @@ static void find_points(const struct dt_scale *s, const struct dt_scale_table *t
 
 static void draw(FILE *out, const struct dt_scale *s, enum dt_scale_kind kind)
 {
-    struct points predicted, measured;
+    struct points predicted = {.n = 0}, measured = {.n = 0};
     find_points(s, &s->predicted, kind, &predicted);
     find_points(s, &s->measured, kind, &measured);
-    const double most = predicted.n > 0 ? predicted.x[predicted.n - 1] : measured.x[measured.n - 1];
+    const double most = predicted.n > 0 ? predicted.x[predicted.n - 1] : s->world->size;
+    double top = 105;
+    for (int i = 0; i < measured.n; i++) {
+        top = fmax(top, 1.05 * measured.y[DT_SCALE_LEAST][i]);
+    }
     const double ends[] = {1, most > 2 ? most : 2}, ideal[] = {100, 100};
-    const struct dt_chart chart = {out,
-                                   "efficiency by ranks",
-                                   {"ranks", 1, ends[1], true},
-                                   {"efficiency, %", 0, 100 * MOST_SHOWN, false}};
+    const struct dt_chart chart = {
+        out, "efficiency by ranks", {"ranks", 1, ends[1], true}, {"efficiency, %", 0, top, false}};
     dt_chart_begin(&chart);
     dt_chart_band(&chart, "band", predicted.n, predicted.x, predicted.y[DT_SCALE_MOST],
                   predicted.y[DT_SCALE_LEAST]);

@@ -37,19 +37,17 @@ static double turns(const struct dt_scale_job *job, int n_ranks)
     return fmax(host_ranks(job, n_ranks) / job->n_at_once, 1);
 }
 
+/* From 0 where each rank has a core to 1 where two share one. */
+static double shared(const struct dt_scale_job *job, int n_ranks)
+{
+    return fmin(turns(job, n_ranks) - 1, 1);
+}
+
 double dt_scale_share(const struct dt_scale_job *job, int n_ranks)
 {
     const double at_once = fmin(host_ranks(job, n_ranks), job->n_at_once);
-    return turns(job, n_ranks) * (1 + (job->slowdown - 1) * fmax(at_once - 1, 0));
-}
-
-static double in_memory_s(const struct dt_scale_job *job, int n_ranks, size_t n_elems)
-{
-    const double m = host_ranks(job, n_ranks);
-    const struct dt_link_cost *cost = &job->costs.within;
-    return m < 2 ? 0
-                 : (cost->alpha_s + cost->beta_s * (double)(n_elems * sizeof(float))) * m /
-                       fmin(m, fmax(job->n_at_once, 1));
+    return turns(job, n_ranks) * (1 + (job->crowding - 1) * shared(job, n_ranks)) *
+           (1 + (job->slowdown - 1) * fmax(at_once - 1, 0));
 }
 
 static enum dt_status sum_s(const struct dt_scale_job *job, const struct dt_scale_way *way,
@@ -57,17 +55,22 @@ static enum dt_status sum_s(const struct dt_scale_job *job, const struct dt_scal
 {
     struct dt_simulation simulation;
     struct dt_costs costs = job->costs;
+    const double share =
+        turns(job, n_ranks) *
+        (job->message + (job->message_shared - job->message) * shared(job, n_ranks));
     int size = n_ranks;
-    *out = 0;
-    if (way->in_memory) {
-        *out = in_memory_s(job, n_ranks, n_elems);
-        size = (n_ranks + costs.ranks_per_host - 1) / costs.ranks_per_host;
-        costs.ranks_per_host = 1;
-    }
-    const double share = way->in_memory ? 1 : turns(job, n_ranks);
     costs.within.alpha_s *= share;
     costs.within.beta_s *= share;
     costs.gamma_s *= share;
+    *out = 0;
+    if (way->in_memory) {
+        const double n_bytes = (double)(n_elems * sizeof(float));
+        *out = n_ranks > 1 && costs.ranks_per_host > 1
+                   ? costs.within.alpha_s + costs.within.beta_s * n_bytes
+                   : 0;
+        size = (n_ranks + costs.ranks_per_host - 1) / costs.ranks_per_host;
+        costs.ranks_per_host = 1;
+    }
     if (size > 1) {
         DT_TRY(dt_simulate(way->algorithm, size, n_elems, &costs, &simulation, NULL));
         *out += simulation.seconds;
@@ -118,24 +121,26 @@ struct dt_scale_step dt_scale_step(const struct dt_scale_job *job, const double 
                                               dt_scale_share(job, n_ranks),
                                  .sum_s = all_s(job, seconds)};
     const double hidden_s = step.sum_s - tail_s(job, seconds, step.compute_s);
-    step.wait_s = step.sum_s - job->overlap * hidden_s;
+    step.wait_s = step.sum_s - job->overlap * (1 - shared(job, n_ranks)) * hidden_s;
     step.step_s = step.compute_s + step.wait_s;
     return step;
 }
 
-void dt_scale_fit(struct dt_scale_job *job, const double *seconds, double apart_s, double wait_s)
+enum dt_status dt_scale_fit(struct dt_scale_job *job, const struct dt_scale_way *way,
+                            double samples, double apart_s, double wait_s)
 {
-    double longer[DT_SCALE_MAX_BUCKETS];
-    const double sum_s = all_s(job, seconds), factor = sum_s > 0 ? fmax(apart_s, 0) / sum_s : 1;
-    const double compute_s = job->batches[job->n_batches - 1].seconds * dt_scale_share(job, 2);
+    double seconds[DT_SCALE_MAX_BUCKETS];
+    const double compute_s = dt_scale_compute_s(job, samples) * dt_scale_share(job, 2);
+    job->message = 1;
+    DT_TRY(dt_scale_sums(job, way, 2, seconds));
+    const double sum_s = all_s(job, seconds);
+    job->message = sum_s > 0 ? fmax(apart_s, 0) / sum_s : 1;
     for (int i = 0; i < job->n_buckets; i++) {
-        longer[i] = factor * seconds[i];
+        seconds[i] *= job->message;
     }
-    const double hidden_s = factor * sum_s - tail_s(job, longer, compute_s);
+    const double hidden_s = job->message * sum_s - tail_s(job, seconds, compute_s);
     job->overlap = hidden_s > 0 ? fmin(fmax((apart_s - wait_s) / hidden_s, 0), 1) : 1;
-    job->costs.within.alpha_s *= factor;
-    job->costs.within.beta_s *= factor;
-    job->costs.gamma_s *= factor;
+    return DT_OK;
 }
 
 /* ---- networks */

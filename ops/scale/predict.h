@@ -40,9 +40,12 @@ struct dt_scale_job {
     struct dt_scale_bucket buckets[DT_SCALE_MAX_BUCKETS]; /* in the order in which they are sent */
     double overlap;   /* the share of what could be sent during the backward pass that is */
     double n_at_once; /* ranks of a host that compute at the same time: cores / threads, > 0 */
+    double crowding;  /* of a rank by another one on the same core, beside the turns; 1: none */
     double slowdown;  /* of a rank by another one's use of the host's memory; 1: none */
-    struct dt_costs
-        costs; /* ranks_per_host, links, and gamma; within: of a host that is not full */
+    struct dt_costs costs; /* ranks_per_host; links, by round trips; gamma */
+    /* How many times as long messages inside a host, and additions, take in a training step: where
+     * each rank has a core of its own; beside the turns, where two share one. 1: as round trips. */
+    double message, message_shared;
 };
 
 struct dt_scale_step {
@@ -57,25 +60,29 @@ struct dt_scale_step {
 double dt_scale_compute_s(const struct dt_scale_job *job, double samples);
 
 /* How many times as long a rank computes where n ranks run: its host's ranks share cores and
- * memory. max(1, m / n_at_once) * (1 + (slowdown - 1) * (min(m, n_at_once) - 1)), m ranks on a host
- */
+ * memory. turns (1 + shared (crowding - 1)) (1 + (slowdown - 1) (at_once - 1)), where turns =
+ * max(1, m / n_at_once), shared = min(turns - 1, 1), at_once = min(m, n_at_once), for m ranks on a
+ * host */
 double dt_scale_share(const struct dt_scale_job *job, int n_ranks);
 
 /* Seconds of each bucket's sum over n ranks, alone: seconds[n_buckets]. Messages inside a host, and
- * additions, are work of its cores, which its ranks share. In shared memory, m ranks of a host read
- * every part, min(m, n_at_once) at a time: (alpha + beta * bytes) * m / min(m, n_at_once).
- * DT_NO_MEMORY; DT_INTERNAL: the schedule is wrong. */
+ * additions, are work of its cores: alpha, beta and gamma times
+ *   turns (message + shared (message_shared - message)).
+ * In shared memory the ranks of a host read every part, as many at a time as compute at a time:
+ * (alpha + beta * bytes) times the same. DT_NO_MEMORY; DT_INTERNAL: the schedule is wrong. */
 enum dt_status dt_scale_sums(const struct dt_scale_job *job, const struct dt_scale_way *way,
                              int n_ranks, double *seconds);
 
-/* A step in which every rank has so many samples, and sums take so long. */
+/* A step in which every rank has so many samples, and sums take so long. Ranks that share cores
+ * hide nothing: overlap times 1 - shared. */
 struct dt_scale_step dt_scale_step(const struct dt_scale_job *job, const double *seconds,
                                    int n_ranks, double samples);
 
-/* Solves for what two ranks reveal: with buckets' sums as long as dt_scale_sums has them, the
- * factor on the costs inside a host that makes a step without overlap wait apart_s, and the overlap
- * that makes one with overlap wait wait_s. Both are in job afterwards. */
-void dt_scale_fit(struct dt_scale_job *job, const double *seconds, double apart_s, double wait_s);
+/* Solves for what two ranks reveal, each with so many samples and a core: the `message` with which
+ * a step without overlap waits apart_s for sums, and the overlap with which one with it waits
+ * wait_s. Both are in job then. */
+enum dt_status dt_scale_fit(struct dt_scale_job *job, const struct dt_scale_way *way,
+                            double samples, double apart_s, double wait_s);
 
 /* X(name, alpha in us, GB/s, source). GB/s is what one host sends while it receives as much.
  * Sources in full: docs/scaling.md. */

@@ -13,11 +13,11 @@
 
 /* ---- predictions */
 
-/* One number of ranks: the sums of every bucket, by the configuration's way, from the shortest, the
- * median and the longest rounds; and by each algorithm, from the median. */
+/* One number of ranks: the sums of every bucket, by the configuration's way from each round and
+ * from their medians, and by each algorithm from the medians. */
 struct sums {
     int n_ranks;
-    double seconds[DT_N_SCALE_OF][DT_SCALE_MAX_BUCKETS];
+    double rounds[DT_SCALE_ROUNDS][DT_SCALE_MAX_BUCKETS], seconds[DT_SCALE_MAX_BUCKETS];
     double by[DT_N_ALGORITHMS][DT_SCALE_MAX_BUCKETS];
 };
 
@@ -29,15 +29,16 @@ static bool is_simulated(const struct dt_scale_way *way, int n_ranks)
 static enum dt_status find_sums(struct dt_scale *s, struct sums *sums)
 {
     const struct dt_scale_way way = dt_scale_way(s);
-    for (int of = 0; of < DT_N_SCALE_OF; of++) {
+    for (int i = 0; i < DT_SCALE_ROUNDS; i++) {
         DT_TRY(dt_heartbeat_look(&s->heartbeat));
-        DT_TRY(dt_scale_sums(&s->jobs[of], &way, sums->n_ranks, sums->seconds[of]));
+        DT_TRY(dt_scale_sums(&s->jobs[i], &way, sums->n_ranks, sums->rounds[i]));
     }
+    DT_TRY(dt_scale_sums(&s->job, &way, sums->n_ranks, sums->seconds));
     for (int i = 0; i < DT_N_ALGORITHMS; i++) {
         const struct dt_scale_way other = {.algorithm = &dt_algorithms[i]};
         DT_TRY(dt_heartbeat_look(&s->heartbeat));
         if (is_simulated(&other, sums->n_ranks)) {
-            DT_TRY(dt_scale_sums(&s->jobs[DT_SCALE_MEDIAN], &other, sums->n_ranks, sums->by[i]));
+            DT_TRY(dt_scale_sums(&s->job, &other, sums->n_ranks, sums->by[i]));
         }
     }
     return DT_OK;
@@ -45,12 +46,11 @@ static enum dt_status find_sums(struct dt_scale *s, struct sums *sums)
 
 static const char *fastest(const struct dt_scale *s, const struct sums *sums, double samples)
 {
-    const struct dt_scale_job *job = &s->jobs[DT_SCALE_MEDIAN];
     double best_s = INFINITY;
     const char *best = NULL;
     for (int i = 0; i < DT_N_ALGORITHMS && sums->n_ranks > 1; i++) {
         const struct dt_scale_way way = {.algorithm = &dt_algorithms[i]};
-        const double step_s = dt_scale_step(job, sums->by[i], sums->n_ranks, samples).step_s;
+        const double step_s = dt_scale_step(&s->job, sums->by[i], sums->n_ranks, samples).step_s;
         if (is_simulated(&way, sums->n_ranks) && step_s < best_s * (1 - 1e-9)) {
             best_s = step_s;
             best = dt_algorithms[i].name;
@@ -69,11 +69,11 @@ static void predict_row(struct dt_scale *s, const struct sums *sums, enum dt_sca
     }
     struct dt_scale_row *row = &s->predicted.rows[s->predicted.n++];
     *row = (struct dt_scale_row){.kind = kind, .n_ranks = n, .batch = batch};
-    for (int of = 0; of < DT_N_SCALE_OF; of++) {
-        row->step_s[of] = dt_scale_step(&s->jobs[of], sums->seconds[of], n, samples).step_s;
+    for (int i = 0; i < DT_SCALE_ROUNDS; i++) {
+        row->rounds[i] = dt_scale_step(&s->jobs[i], sums->rounds[i], n, samples).step_s;
     }
-    const struct dt_scale_step step =
-        dt_scale_step(&s->jobs[DT_SCALE_MEDIAN], sums->seconds[DT_SCALE_MEDIAN], n, samples);
+    dt_scale_sort(row);
+    const struct dt_scale_step step = dt_scale_step(&s->job, sums->seconds, n, samples);
     row->wait = step.wait_s / step.step_s;
     row->fastest = fastest(s, sums, samples);
 }
@@ -111,7 +111,8 @@ static enum dt_status predict_all(struct dt_scale *s)
     s->predicts = s->world->size > 1 || s->has_network;
     DT_TRY(dt_scale_start_heartbeat(s));
     if (s->predicts && s->world->rank == 0) {
-        status = predict(s);
+        status = dt_scale_fit_jobs(s);
+        status = status == DT_OK ? predict(s) : status;
     }
     DT_TRY(dt_heartbeat_finish(&s->heartbeat));
     return dt_world_agree(s->world, status);
@@ -121,6 +122,7 @@ static enum dt_status predict_all(struct dt_scale *s)
 
 static enum dt_status read_ranks(const char *text, struct dt_scale *s)
 {
+    int n_given = 0;
     s->ranks_given = text != NULL;
     while (text != NULL && *text != '\0') {
         char *end;
@@ -133,6 +135,10 @@ static enum dt_status read_ranks(const char *text, struct dt_scale *s)
         }
         s->wanted[n / 64] |= (uint64_t)1 << (n % 64);
         text = end + (*end == ',');
+        if (++n_given > DT_SCALE_MAX_GIVEN) {
+            return dt_error(DT_USAGE, "--ranks: more than %d numbers (leave some out)",
+                            DT_SCALE_MAX_GIVEN);
+        }
     }
     return DT_OK;
 }
@@ -199,7 +205,6 @@ static enum dt_status run(struct dt_scale *s, const struct dt_args *args)
 {
     DT_TRY(dt_error_agreed(check_world(s)));
     DT_TRY(dt_ranks_threads(s->world, s->config.threads, &s->n_threads));
-    s->n_cores = dt_bench_n_cores();
     DT_TRY(dt_bench_print_load(s->world));
     DT_TRY(dt_scale_measure(s));
     DT_TRY(predict_all(s));

@@ -7,8 +7,9 @@
 #include "ops/scale/scale.h"
 
 #define PEAK_MS 3
-#define MOST_WAIT 0.2  /* of a step: more is worth a word */
-#define MOST_LARGER 64 /* times the batch, that advice goes up to */
+#define MOST_SPREAD 1.2 /* of rounds: more is worth a word */
+#define MOST_WAIT 0.2   /* of a step: more is worth a word */
+#define MOST_LARGER 64  /* times the batch, that advice goes up to */
 
 /* ---- the table */
 
@@ -17,13 +18,13 @@ static void print_row(const struct dt_scale *s, const struct dt_scale_row *row, 
     char rate[32], epoch[32];
     const double epoch_s = dt_scale_epoch_s(s, row);
     snprintf(epoch, sizeof epoch,
-             epoch_s < 0.1   ? "%.3g ms"
+             epoch_s < 0.1   ? "%.1f ms"
              : epoch_s < 100 ? "%.3g s"
                              : "%.0f s",
              epoch_s < 0.1 ? 1e3 * epoch_s : epoch_s);
-    printf("%-7s%6d%10s%10.3f%9.3f%9.3f%11s%9s%7.1f %%\n", dt_scale_names[row->kind], row->n_ranks,
-           third, 1e3 * row->step_s[DT_SCALE_MEDIAN], 1e3 * row->step_s[DT_SCALE_LEAST],
-           1e3 * row->step_s[DT_SCALE_MOST],
+    printf("%-7s%5d%10s %9.3f %8.3f %8.3f %11s %8s%6.1f %%\n", dt_scale_names[row->kind],
+           row->n_ranks, third, 1e3 * row->step_s[DT_SCALE_MEDIAN],
+           1e3 * row->step_s[DT_SCALE_LEAST], 1e3 * row->step_s[DT_SCALE_MOST],
            dt_count_text(dt_scale_rate(row, DT_SCALE_MEDIAN), rate, sizeof rate), epoch,
            100 * dt_scale_efficiency(s, row, DT_SCALE_MEDIAN));
 }
@@ -32,34 +33,23 @@ static void print_columns(const struct dt_scale *s, const char *third)
 {
     char rate[32];
     snprintf(rate, sizeof rate, "%s/s", dt_unit_name(&s->config));
-    printf("%-7s%6s%10s%10s%9s%9s%11s%9s%9s\n", "scaling", "ranks", third, "ms a step", "min",
+    printf("%-7s%5s%10s %9s %8s %8s %11s %8s%8s\n", "kind", "ranks", third, "ms a step", "min",
            "max", rate, "epoch", "effic.");
 }
 
-static void print_measured(const struct dt_scale *s)
+static void print_table(const struct dt_scale *s, const struct dt_scale_table *table)
 {
-    char batch[32];
-    print_columns(s, "batch");
+    char third[32];
+    const bool predicted = table == &s->predicted;
+    print_columns(s, predicted ? "waits" : "batch");
     for (int kind = 0; kind < DT_N_SHOWN_KINDS; kind++) {
-        for (int i = 0; i < s->measured.n; i++) {
-            const struct dt_scale_row *row = &s->measured.rows[i];
+        for (int i = 0; i < table->n; i++) {
+            const struct dt_scale_row *row = &table->rows[i];
             if (row->kind == (enum dt_scale_kind)kind) {
-                print_row(s, row, dt_count_text((double)row->batch, batch, sizeof batch));
-            }
-        }
-    }
-}
-
-static void print_predicted(const struct dt_scale *s)
-{
-    char wait[32];
-    print_columns(s, "waits");
-    for (int kind = 0; kind < DT_N_SHOWN_KINDS; kind++) {
-        for (int i = 0; i < s->predicted.n; i++) {
-            const struct dt_scale_row *row = &s->predicted.rows[i];
-            if (row->kind == (enum dt_scale_kind)kind) {
-                snprintf(wait, sizeof wait, "%.1f %%", 100 * row->wait);
-                print_row(s, row, wait);
+                snprintf(third, sizeof third, "%.1f %%", 100 * row->wait);
+                print_row(s, row,
+                          predicted ? third
+                                    : dt_count_text((double)row->batch, third, sizeof third));
             }
         }
     }
@@ -76,12 +66,23 @@ void dt_scale_describe(const struct dt_scale *s, char *text, size_t size)
 
 void dt_scale_describe_links(const struct dt_scale *s, char *text, size_t size)
 {
-    const struct dt_link_cost *cost = &s->jobs[DT_SCALE_MEDIAN].costs.between;
+    const struct dt_link_cost *cost = &s->job.costs.between;
     const int n = s->links.ranks_per_host;
     snprintf(text, size,
              "hosts of %d rank%s on %d core%s, %s of %.4g us and %.4g GB/s between them", n,
              n == 1 ? "" : "s", s->n_cores, s->n_cores == 1 ? "" : "s",
              s->has_network ? s->network.name : "links", 1e6 * cost->alpha_s, 1e-9 / cost->beta_s);
+}
+
+/* The longest round of a row over its shortest, where they differ most. */
+static double spread(const struct dt_scale *s)
+{
+    double most = 1;
+    for (int i = 0; i < s->measured.n; i++) {
+        const double *step_s = s->measured.rows[i].step_s;
+        most = fmax(most, step_s[DT_SCALE_MOST] / step_s[DT_SCALE_LEAST]);
+    }
+    return most;
 }
 
 static void print_head(const struct dt_scale *s)
@@ -141,17 +142,21 @@ void dt_scale_print(const struct dt_scale *s)
 {
     char text[300];
     print_head(s);
-    print_measured(s);
+    if (spread(s) > MOST_SPREAD) {
+        printf("# rounds differ up to %.1f times, and so may predictions (wait for an idle host)\n",
+               spread(s));
+    }
+    print_table(s, &s->measured);
     if (!s->predicts) {
         puts("\n# one rank has no link: nothing is predicted (start two, or name a --network)");
         return;
     }
     dt_scale_describe_links(s, text, sizeof text);
-    printf("\n# predicted from 1 and 2 ranks; min and max from those of the rounds\n");
+    printf("\n# predicted from 1 and 2 ranks; median, min and max by each round\n");
     dt_text_print(stdout, "# %s", text);
     printf("# two ranks compute %.2f times as long as one; %.0f %% of what can overlap does\n",
-           dt_scale_share(&s->jobs[DT_SCALE_MEDIAN], 2), 100 * s->jobs[DT_SCALE_MEDIAN].overlap);
-    print_predicted(s);
+           dt_scale_share(&s->job, 2), 100 * s->job.overlap);
+    print_table(s, &s->predicted);
     putchar('\n');
     print_compared(s);
     for (int kind = 0; kind < DT_N_SHOWN_KINDS; kind++) {
@@ -165,8 +170,7 @@ void dt_scale_print(const struct dt_scale *s)
 /* The share of a step that waits, with a batch of so many samples a rank. */
 static double wait_at(const struct dt_scale *s, const double *seconds, int n_ranks, double samples)
 {
-    const struct dt_scale_step step =
-        dt_scale_step(&s->jobs[DT_SCALE_MEDIAN], seconds, n_ranks, samples);
+    const struct dt_scale_step step = dt_scale_step(&s->job, seconds, n_ranks, samples);
     return step.wait_s / step.step_s;
 }
 
@@ -175,7 +179,7 @@ static double larger_batch(const struct dt_scale *s, int n_ranks)
     const struct dt_scale_way way = dt_scale_way(s);
     const double batch = (double)dt_scale_rank_batch(&s->config);
     double seconds[DT_SCALE_MAX_BUCKETS];
-    if (dt_scale_sums(&s->jobs[DT_SCALE_MEDIAN], &way, n_ranks, seconds) != DT_OK) {
+    if (dt_scale_sums(&s->job, &way, n_ranks, seconds) != DT_OK) {
         return 0;
     }
     for (double times = 2; times <= MOST_LARGER; times *= 2) {
@@ -254,15 +258,17 @@ static void put_link(struct dt_json *json, const char *key, const struct dt_link
 
 static void put_model(struct dt_json *json, const struct dt_scale *s)
 {
-    const struct dt_scale_job *job = &s->jobs[DT_SCALE_MEDIAN];
+    const struct dt_scale_job *job = &s->job;
     dt_json_begin(json, "model", '{');
-    put_link(json, "measured", &s->links.within);
     put_link(json, "within_host", &job->costs.within);
     put_link(json, "between_hosts", &job->costs.between);
     dt_json_text(json, "network", s->has_network ? s->network.name : "");
     dt_json_number(json, "ranks_per_host", 0, job->costs.ranks_per_host);
     dt_json_number(json, "ranks_at_once", 0, job->n_at_once);
     dt_json_number(json, "slowdown", 0, job->slowdown);
+    dt_json_number(json, "crowding", 0, job->crowding);
+    dt_json_number(json, "message", 0, job->message);
+    dt_json_number(json, "message_shared", 0, job->message_shared);
     dt_json_number(json, "overlap", 0, job->overlap);
     dt_json_begin(json, "buckets", '[');
     for (int i = 0; i < job->n_buckets; i++) {
@@ -284,6 +290,7 @@ void dt_scale_put_json(FILE *out, const void *scale)
     dt_json_number(&json, "threads", 0, s->n_threads);
     dt_json_text(&json, "allreduce", s->adds_by);
     dt_json_number(&json, "rounds", 0, DT_SCALE_ROUNDS);
+    dt_json_number(&json, "spread", 0, spread(s));
     put_rows(&json, s, "measured", &s->measured);
     put_rows(&json, s, "predicted", &s->predicted);
     put_model(&json, s);

@@ -75,7 +75,7 @@ for row in rows:
     assert all(abs(float(row[key]) - same[key]) <= 1e-5 * same[key] for key in ("batch", "step_ms", "step_ms_min", "step_ms_max", "samples_per_s", "epoch_s", "efficiency")), row
     assert abs(float(row["efficiency_max"]) - same["efficiency"] * same["step_ms"] / same["step_ms_min"]) < 1e-4 * float(row["efficiency_max"]), row
 model = result["model"]
-assert len(ranks) == 1 or model["measured"]["alpha_us"] > 0 and model["measured"]["gb_per_s"] > 0 and 0 <= model["overlap"] <= 1, model
+assert len(ranks) == 1 or model["within_host"]["alpha_us"] > 0 and model["within_host"]["gb_per_s"] > 0 and 0 <= model["overlap"] <= 1, model
 assert len(model["buckets"]) == 1 and model["buckets"][0]["bytes"] >= 4 * 260 and 0 < model["buckets"][0]["ready"] <= 1, model
 assert page.count("<circle") == len(measured) and page.count('class="ideal"') == 2 and page.count('class="band"') == 2, page.count("<circle")
 assert not any(word in page for word in ("src=", "href=", ">nan", ">inf", "nan ", "inf "))
@@ -108,10 +108,11 @@ refused 64 "$usage 'two'" 2 --ranks two
 refused 64 "$usage '1,'" 2 --ranks 1,
 refused 64 "$usage '0'" 2 --ranks 0
 refused 64 "$usage '9999'" 2 --ranks 9999
+refused 64 '--ranks: more than 24 numbers (leave some out)' 2 --ranks "$(seq -s, 25)"
 refused 64 '--ranks: 3 ranks, but there are 2 (start more, or leave predictions to --predict)' 2 --ranks 2,3
 refused 64 "--predict: expected a whole number 1..1024, got '2000'" 2 --predict 2000
 refused 64 "--network: there is no '25gb' (did you mean '25gbe'?)" 2 --network 25gb
-for bad in 'token ring' 10, -1,5 10,0 10,1,2 nan,1 ,; do
+for bad in 'token ring' '10,' '-1,5' '10,0' '10,1,2' 'nan,1' ','; do
   refused 64 "--network: there is no '$bad' (one of 10gbe, 25gbe, hdr, nvlink, or microseconds and GB/s, such as 10,1.25)" 2 --network "$bad"
 done
 refused 78 'scale: one rank alone is no pipeline (set distributed.strategy to allreduce)' 2 --set distributed.strategy=pipeline

@@ -18,6 +18,9 @@ static void set_job(double samples, double step_s, size_t n_elems)
                                 .overlap = 1,
                                 .n_at_once = 1,
                                 .slowdown = 1,
+                                .crowding = 1,
+                                .message = 1,
+                                .message_shared = 1,
                                 .costs = {.ranks_per_host = 1, .between = {1e-5, 1e-9}}};
 }
 
@@ -88,6 +91,18 @@ static void test_shared_cores(void)
     NEAR(dt_scale_share(&job, 64), 2.2);
     NEAR(step_of("ring", 2, 64).step_s, 0.11 + 2e-4);
     NEAR(step_of("ring", 4, 64).step_s, 0.22 + 2 * 6e-4); /* messages wait for cores, too */
+    job.message = 2;
+    job.message_shared = 5;
+    NEAR(step_of("ring", 2, 64).step_s, 0.11 + 2 * 2e-4);
+    NEAR(step_of("ring", 3, 64).sum_s, 1.5 * 3.5 * 4e-4);
+    NEAR(step_of("ring", 4, 64).step_s, 0.22 + 2 * 5 * 6e-4);
+    job.buckets[0].ready = 0; /* sharing cores, they hide nothing; else all is hidden */
+    NEAR(step_of("ring", 2, 64).step_s, 0.11);
+    NEAR(step_of("ring", 4, 64).step_s, 0.22 + 2 * 5 * 6e-4);
+    job.crowding = 1.05;
+    NEAR(dt_scale_share(&job, 2), 1.1);
+    NEAR(dt_scale_share(&job, 3), 1.1 * 1.5 * 1.025);
+    NEAR(dt_scale_share(&job, 4), 2.2 * 1.05);
 }
 
 static void test_in_memory(void)
@@ -136,16 +151,15 @@ static void test_fit(void)
     job.costs = (struct dt_costs){.ranks_per_host = 2, .within = {1e-4, 1e-9}, .gamma_s = 1e-10};
     job.n_at_once = 2;
     struct dt_scale_job truth = job;
-    truth.costs = (struct dt_costs){.ranks_per_host = 2, .within = {3e-4, 3e-9}, .gamma_s = 3e-10};
+    truth.message = 3;
     truth.overlap = 0.25;
     CHECK_INT(dt_scale_sums(&truth, &way, 2, seconds), DT_OK);
     const double with_s = dt_scale_step(&truth, seconds, 2, 64).wait_s,
                  apart_s = seconds[0] + seconds[1];
-    CHECK_INT(dt_scale_sums(&job, &way, 2, seconds), DT_OK);
-    dt_scale_fit(&job, seconds, apart_s, with_s);
-    CHECK(fabs(job.costs.within.alpha_s - 3e-4) < 1e-12 && fabs(job.overlap - 0.25) < 1e-9);
-    dt_scale_fit(&job, seconds, -1, 1); /* noise */
-    NEAR(job.costs.within.beta_s, 0);
+    CHECK_INT(dt_scale_fit(&job, &way, 64, apart_s, with_s), DT_OK);
+    CHECK(fabs(job.message - 3) < 1e-9 && fabs(job.overlap - 0.25) < 1e-9);
+    CHECK_INT(dt_scale_fit(&job, &way, 64, -1, 1), DT_OK); /* noise */
+    NEAR(job.message, 0);
 }
 
 /* ---- Horovod at 512 GPUs */
