@@ -22,7 +22,7 @@ static void print_row(const struct dt_scale *s, const struct dt_scale_row *row, 
              : epoch_s < 100 ? "%.3g s"
                              : "%.0f s",
              epoch_s < 0.1 ? 1e3 * epoch_s : epoch_s);
-    printf("%-7s%5d%10s %9.3f %8.3f %8.3f %11s %8s%6.1f %%\n", dt_scale_names[row->kind],
+    printf("%-7s%5d%10s %9.3f %8.3f %8.3f %11s %8s %5.1f %%\n", dt_scale_names[row->kind],
            row->n_ranks, third, 1e3 * row->step_s[DT_SCALE_MEDIAN],
            1e3 * row->step_s[DT_SCALE_LEAST], 1e3 * row->step_s[DT_SCALE_MOST],
            dt_count_text(dt_scale_rate(row, DT_SCALE_MEDIAN), rate, sizeof rate), epoch,
