@@ -107,8 +107,7 @@ enum dt_status dt_scale_start_heartbeat(struct dt_scale *s);
 /* The way in which gradients are added, as predict.h knows it: MPI's and NCCL's own as a ring. */
 struct dt_scale_way dt_scale_way(const struct dt_scale *s);
 
-/* Measures all rows. Every rank calls it; agreed. DT_STOPPED after a
- * signal. */
+/* Measures all rows. Every rank calls it; agreed. DT_STOPPED after a signal. */
 enum dt_status dt_scale_measure(struct dt_scale *s);
 
 /* "1,199,882 parameters, cpu x86-64-v4, 1 thread, ring"; and of the links. */
