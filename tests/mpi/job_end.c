@@ -1,22 +1,38 @@
 /* A small job that ends in the way its first argument names, for test_exit_codes.sh. It reports
- * errors as cli/main.c does.
+ * errors as cli/main.c does. Rank 0 prints 1000 lines first, none of which may be lost.
  *
- *   all CODE     every rank fails alike            one CODE    only the last rank fails, and all
- * agree alone CODE   the last rank fails while the others are inside a collective again CODE   the
- * same, after an error with that code on which all agreed, and which they handled wrong CODE   the
- * same as alone, but it takes its error for agreed stray CODE   the last rank calls exit(CODE)
- * stall       the last rank does not come to a collective freeze       the last rank stops itself
- * inside one network      UCX, under MPI, gives up on the last rank early        the last rank
- * stops itself before it opens the world, or with CODE ends then linger CODE  all agree on it, and
- * the last rank stops itself on its way out, after MPI run FILE     steps until a signal asks to
- * stop; each rank adds its pid to FILE when it runs Rank 0 prints 1000 lines first, none of which
- * may be lost. */
+ * all CODE:     every rank fails alike
+ *
+ * one CODE:     only the last rank fails, and all agree on it
+ *
+ * alone CODE:   the last rank fails while the others are inside a collective
+ *
+ * again CODE:   the same, after an error with that code on which all agreed
+ *
+ * wrong CODE:   as alone, but it takes its error for agreed
+ *
+ * stray CODE:   the last rank calls exit(CODE)
+ *
+ * stall:        the last rank does not come to a collective
+ *
+ * freeze:       the last rank stops itself inside one
+ *
+ * network:      UCX, under MPI, gives up on the last rank
+ *
+ * early [CODE]: the last rank stops itself before it opens the world, or ends with CODE
+ *
+ * mute:         the last rank stops itself as early, and rank 0, which seems to wait, never speaks
+ *
+ * linger CODE:  all agree on it, and the last rank stops itself on its way out, after MPI
+ *
+ * run FILE:     steps until a signal asks to stop; each rank adds its pid to FILE when it runs */
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "dist/ranks/launch/job.h"
+#include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
 #include "tests/lib/check.h"
 
@@ -67,6 +83,14 @@ static bool is_last_started(void)
     return rank != NULL && size != NULL && atoi(rank) == atoi(size) - 1;
 }
 
+static void be_mute(void)
+{
+    dt_stop_block();
+    for (;;) {
+        pause();
+    }
+}
+
 static void begin(const char *code)
 {
     if (is_last_started() && code == NULL) {
@@ -97,6 +121,12 @@ int main(int argc, char **argv)
     const enum dt_status code = (enum dt_status)atoi(what);
     if (strcmp(how, "early") == 0) {
         begin(argc > 2 ? what : NULL);
+    }
+    if (strcmp(how, "mute") == 0) {
+        begin(NULL);
+        if (dt_launch_rank() == 0) {
+            be_mute();
+        }
     }
     const enum dt_status opened = dt_world_open(&world);
     if (opened != DT_OK) {

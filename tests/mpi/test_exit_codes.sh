@@ -26,7 +26,7 @@ expect() {
     [ $got -eq "$rc" ] || fail "$what: exit code $got, expected $rc"
     [ "$(wc -l <"$tmp/err")" -eq "$n_lines" ] || fail "$what: $(wc -l <"$tmp/err") lines on stderr, expected $n_lines"
     grep -q -- "$text" "$tmp/err" || [ "$n_lines" -eq 0 ] || fail "$what: no '$text' on stderr"
-    [[ $1 =~ ^(alone|again|wrong|stray|early|network)$ ]] || [ "$(wc -l <"$tmp/out")" -eq 1000 ] || fail "$what: $(wc -l <"$tmp/out") of 1000 lines on stdout"
+    [[ $1 =~ ^(alone|again|wrong|stray|early|mute|network)$ ]] || [ "$(wc -l <"$tmp/out")" -eq 1000 ] || fail "$what: $(wc -l <"$tmp/out") of 1000 lines on stdout"
 }
 
 # Waits until N processes have written their numbers; prints them.
@@ -90,6 +90,7 @@ codes() {
     expect 76 1 "the last barrier stalled for 2 s: rank 3 has not arrived; it was last seen .* in 'data load'" 4 stall
     expect 76 1 "the last barrier stalled for 2 s: rank 1 has not arrived; it was last seen .* in 'data load'" 2 freeze
     expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 early
+    expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 mute
     expect 76 1 '^dtrain: MPI did not start within 2 s: rank 1 ([^)]*) ended before it began (' 2 early 0
     export DTRAIN_TIMEOUT=abc
     timeout 60 "$mpiexec" -np 4 "$job" all 0 >"$tmp/out" 2>"$tmp/err"

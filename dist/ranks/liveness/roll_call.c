@@ -176,7 +176,7 @@ static void judge(const struct roll *roll, const char *host, struct dt_roll_call
 
 void dt_roll_call(const char *host, struct dt_roll_call *out)
 {
-    *out = (struct dt_roll_call){.first = true, .missing = "nobody else can be seen"};
+    *out = (struct dt_roll_call){.missing = "nobody else can be seen"};
     const int rank = env_number("PMI_RANK", -1);
     struct roll roll = {.size = env_number("PMI_SIZE", 0)};
     roll.n_local =
@@ -192,7 +192,7 @@ void dt_roll_call(const char *host, struct dt_roll_call *out)
         judge(&roll, host, out);
     }
     for (int i = 0; i < rank; i++) {
-        out->first = out->first && roll.seen[i] != WAITING;
+        out->n_before += roll.seen[i] == WAITING;
     }
     free(roll.seen);
 }

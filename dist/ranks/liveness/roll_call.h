@@ -15,7 +15,7 @@ struct dt_roll_call {
     bool certain;   /* a rank of this host is stopped or gone: waiting longer is of no use */
     bool elsewhere; /* all that can be seen wait, and there are ranks that cannot: on other hosts,
                        or in other containers */
-    bool first;     /* this process is the first of this host's waiting ranks: the one to speak */
+    int n_before;   /* waiting ranks of this host with a lower number: they are to speak first */
     char missing[256]; /* "rank 2 (host b) is stopped" */
 };
 

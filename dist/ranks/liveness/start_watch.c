@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/arithmetic.h"
 #include "base/clock.h"
 #include "dist/ranks/comm.h"
 #include "dist/ranks/launch/launch.h"
@@ -16,6 +17,8 @@
 #define SLOW_LIMIT_S 120.0
 #define ELSEWHERE_S 1.5
 #define TICK_MS 250
+#define NEXT_SPEAKS_MS 50
+#define MAX_SPEAKERS 20
 
 static struct {
     pthread_t thread;
@@ -49,6 +52,8 @@ static double limit_from_env(void)
     return limit_s;
 }
 
+/* A rank that should have spoken before may be out of MPI_Init already and wait longer, for
+ * something else: so whoever is still there once it should have ended the job speaks for it. */
 static void end_job(const struct dt_roll_call *roll, double limit_s)
 {
     char line[sizeof roll->missing + 128];
@@ -56,10 +61,11 @@ static void end_job(const struct dt_roll_call *roll, double limit_s)
              "dtrain: MPI did not start within %.0f s: %s (raise DTRAIN_TIMEOUT if starting takes "
              "that long)\n",
              limit_s, roll->missing);
-    if (!roll->first) {
-        dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS);
+    if (roll->n_before > 0) {
+        dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS +
+                    NEXT_SPEAKS_MS * (unsigned)dt_min(roll->n_before, MAX_SPEAKERS));
     }
-    dt_launch_end_job(roll->first ? line : "", DT_STALLED);
+    dt_launch_end_job(line, DT_STALLED);
 }
 
 static void judge(double waited_s)
