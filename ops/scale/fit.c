@@ -28,7 +28,7 @@ static void fill_batches(const struct dt_scale *s, int round, struct dt_scale_jo
     }
 }
 
-struct dt_scale_way dt_scale_way(const struct dt_scale *s)
+struct dt_scale_allreduce dt_scale_allreduce(const struct dt_scale *s)
 {
     const struct dt_algorithm *algorithm = dt_algorithm_find(s->adds_by);
     const int across = s->config.dist.across;
@@ -37,13 +37,13 @@ struct dt_scale_way dt_scale_way(const struct dt_scale *s)
     if (algorithm == NULL) {
         algorithm = dt_algorithm_find(across > 0 ? dt_allreduce_names[across] : "ring");
     }
-    return (struct dt_scale_way){.algorithm = algorithm, .in_memory = in_memory};
+    return (struct dt_scale_allreduce){.algorithm = algorithm, .in_memory = in_memory};
 }
 
 /* What two ranks reveal, each with a core of its own. */
 static enum dt_status fit_pair(const struct dt_scale *s, int round, struct dt_scale_job *job)
 {
-    const struct dt_scale_way way = dt_scale_way(s);
+    const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
     const double samples = (double)dt_scale_find(&s->measured, DT_SCALE_APART, 2)->batch / 2,
                  one_s = step_of(s, DT_SCALE_WEAK, 1, round);
     const enum dt_scale_kind kind =
@@ -51,7 +51,7 @@ static enum dt_status fit_pair(const struct dt_scale *s, int round, struct dt_sc
     job->slowdown =
         fmax(step_of(s, DT_SCALE_AT_ONCE, 2, round) / one_s / dt_scale_share(job, 2), 1);
     const double compute_s = dt_scale_compute_s(job, samples) * dt_scale_share(job, 2);
-    return dt_scale_fit(job, &way, samples, step_of(s, DT_SCALE_APART, 2, round) - compute_s,
+    return dt_scale_fit(job, &allreduce, samples, step_of(s, DT_SCALE_APART, 2, round) - compute_s,
                         step_of(s, kind, 2, round) - compute_s);
 }
 
@@ -59,14 +59,12 @@ static enum dt_status fit_pair(const struct dt_scale *s, int round, struct dt_sc
 static enum dt_status fit_crowd(const struct dt_scale *s, int round, struct dt_scale_job *job)
 {
     struct dt_scale_job crowd = *job;
-    const struct dt_scale_way way = dt_scale_way(s);
+    const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
     const double samples = (double)dt_scale_find(&s->measured, DT_SCALE_APART, 2)->batch / 2;
-    double seconds[DT_SCALE_MAX_BUCKETS], sum_s = 0;
+    double seconds[DT_SCALE_MAX_BUCKETS];
     crowd.n_at_once = crowd.message_shared = 1;
-    DT_TRY(dt_scale_sums(&crowd, &way, 2, seconds));
-    for (int i = 0; i < job->n_buckets; i++) {
-        sum_s += seconds[i];
-    }
+    DT_TRY(dt_scale_sums(&crowd, &allreduce, 2, seconds));
+    const double sum_s = dt_scale_step(&crowd, seconds, 2, samples).sum_s;
     job->crowding =
         fmax(step_of(s, DT_SCALE_ONE_CORE, 2, round) / step_of(s, DT_SCALE_WEAK, 1, round) / 2, 1);
     const double wait_s = step_of(s, DT_SCALE_TOGETHER, 2, round) -

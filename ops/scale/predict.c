@@ -50,8 +50,9 @@ double dt_scale_share(const struct dt_scale_job *job, int n_ranks)
            (1 + (job->slowdown - 1) * fmax(at_once - 1, 0));
 }
 
-static enum dt_status sum_s(const struct dt_scale_job *job, const struct dt_scale_way *way,
-                            int n_ranks, size_t n_elems, double *out)
+static enum dt_status sum_s(const struct dt_scale_job *job,
+                            const struct dt_scale_allreduce *allreduce, int n_ranks, size_t n_elems,
+                            double *out)
 {
     struct dt_simulation simulation;
     struct dt_costs costs = job->costs;
@@ -63,7 +64,7 @@ static enum dt_status sum_s(const struct dt_scale_job *job, const struct dt_scal
     costs.within.beta_s *= share;
     costs.gamma_s *= share;
     *out = 0;
-    if (way->in_memory) {
+    if (allreduce->in_memory) {
         const double n_bytes = (double)(n_elems * sizeof(float));
         *out = n_ranks > 1 && costs.ranks_per_host > 1
                    ? costs.within.alpha_s + costs.within.beta_s * n_bytes
@@ -72,14 +73,15 @@ static enum dt_status sum_s(const struct dt_scale_job *job, const struct dt_scal
         costs.ranks_per_host = 1;
     }
     if (size > 1) {
-        DT_TRY(dt_simulate(way->algorithm, size, n_elems, &costs, &simulation, NULL));
+        DT_TRY(dt_simulate(allreduce->algorithm, size, n_elems, &costs, &simulation, NULL));
         *out += simulation.seconds;
     }
     return DT_OK;
 }
 
-enum dt_status dt_scale_sums(const struct dt_scale_job *job, const struct dt_scale_way *way,
-                             int n_ranks, double *seconds)
+enum dt_status dt_scale_sums(const struct dt_scale_job *job,
+                             const struct dt_scale_allreduce *allreduce, int n_ranks,
+                             double *seconds)
 {
     for (int i = 0; i < job->n_buckets; i++) {
         int same = 0;
@@ -89,7 +91,7 @@ enum dt_status dt_scale_sums(const struct dt_scale_job *job, const struct dt_sca
         if (same < i) {
             seconds[i] = seconds[same];
         } else {
-            DT_TRY(sum_s(job, way, n_ranks, job->buckets[i].n_elems, &seconds[i]));
+            DT_TRY(sum_s(job, allreduce, n_ranks, job->buckets[i].n_elems, &seconds[i]));
         }
     }
     return DT_OK;
@@ -126,13 +128,13 @@ struct dt_scale_step dt_scale_step(const struct dt_scale_job *job, const double 
     return step;
 }
 
-enum dt_status dt_scale_fit(struct dt_scale_job *job, const struct dt_scale_way *way,
+enum dt_status dt_scale_fit(struct dt_scale_job *job, const struct dt_scale_allreduce *allreduce,
                             double samples, double apart_s, double wait_s)
 {
     double seconds[DT_SCALE_MAX_BUCKETS];
     const double compute_s = dt_scale_compute_s(job, samples) * dt_scale_share(job, 2);
     job->message = 1;
-    DT_TRY(dt_scale_sums(job, way, 2, seconds));
+    DT_TRY(dt_scale_sums(job, allreduce, 2, seconds));
     const double sum_s = all_s(job, seconds);
     job->message = sum_s > 0 ? fmax(apart_s, 0) / sum_s : 1;
     for (int i = 0; i < job->n_buckets; i++) {

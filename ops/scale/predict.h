@@ -24,8 +24,8 @@ struct dt_scale_bucket {
     double ready;   /* the share of a step's computation after which they are final, 0 to 1 */
 };
 
-/* How sums are made. */
-struct dt_scale_way {
+/* The allreduce of gradients. */
+struct dt_scale_allreduce {
     const struct dt_algorithm *algorithm; /* with in_memory: of the hosts */
     bool in_memory;                       /* ranks of a host add in memory that they share */
 };
@@ -70,8 +70,9 @@ double dt_scale_share(const struct dt_scale_job *job, int n_ranks);
  *   turns (message + shared (message_shared - message)).
  * In shared memory the ranks of a host read every part, as many at a time as compute at a time:
  * (alpha + beta * bytes) times the same. DT_NO_MEMORY; DT_INTERNAL: the schedule is wrong. */
-enum dt_status dt_scale_sums(const struct dt_scale_job *job, const struct dt_scale_way *way,
-                             int n_ranks, double *seconds);
+enum dt_status dt_scale_sums(const struct dt_scale_job *job,
+                             const struct dt_scale_allreduce *allreduce, int n_ranks,
+                             double *seconds);
 
 /* A step in which every rank has so many samples, and sums take so long. Ranks that share cores
  * hide nothing: overlap times 1 - shared. */
@@ -81,7 +82,7 @@ struct dt_scale_step dt_scale_step(const struct dt_scale_job *job, const double 
 /* Solves for what two ranks reveal, each with so many samples and a core: the `message` with which
  * a step without overlap waits apart_s for sums, and the overlap with which one with it waits
  * wait_s. Both are in job then. */
-enum dt_status dt_scale_fit(struct dt_scale_job *job, const struct dt_scale_way *way,
+enum dt_status dt_scale_fit(struct dt_scale_job *job, const struct dt_scale_allreduce *allreduce,
                             double samples, double apart_s, double wait_s);
 
 /* X(name, alpha in us, GB/s, source). GB/s is what one host sends while it receives as much.

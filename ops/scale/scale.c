@@ -13,29 +13,29 @@
 
 /* ---- predictions */
 
-/* One number of ranks: the sums of every bucket, by the configuration's way from each round and
- * from their medians, and by each algorithm from the medians. */
+/* One number of ranks: the sums of every bucket, by the configuration's allreduce from each round
+ * and from their medians, and by each algorithm from the medians. */
 struct sums {
     int n_ranks;
     double rounds[DT_SCALE_ROUNDS][DT_SCALE_MAX_BUCKETS], seconds[DT_SCALE_MAX_BUCKETS];
     double by[DT_N_ALGORITHMS][DT_SCALE_MAX_BUCKETS];
 };
 
-static bool is_simulated(const struct dt_scale_way *way, int n_ranks)
+static bool is_simulated(const struct dt_scale_allreduce *allreduce, int n_ranks)
 {
-    return !way->algorithm->gathers || n_ranks <= DT_SCALE_MOST_GATHERED;
+    return !allreduce->algorithm->gathers || n_ranks <= DT_SCALE_MOST_GATHERED;
 }
 
 static enum dt_status find_sums(struct dt_scale *s, struct sums *sums)
 {
-    const struct dt_scale_way way = dt_scale_way(s);
+    const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
     for (int i = 0; i < DT_SCALE_ROUNDS; i++) {
         DT_TRY(dt_heartbeat_look(&s->heartbeat));
-        DT_TRY(dt_scale_sums(&s->jobs[i], &way, sums->n_ranks, sums->rounds[i]));
+        DT_TRY(dt_scale_sums(&s->jobs[i], &allreduce, sums->n_ranks, sums->rounds[i]));
     }
-    DT_TRY(dt_scale_sums(&s->job, &way, sums->n_ranks, sums->seconds));
+    DT_TRY(dt_scale_sums(&s->job, &allreduce, sums->n_ranks, sums->seconds));
     for (int i = 0; i < DT_N_ALGORITHMS; i++) {
-        const struct dt_scale_way other = {.algorithm = &dt_algorithms[i]};
+        const struct dt_scale_allreduce other = {.algorithm = &dt_algorithms[i]};
         DT_TRY(dt_heartbeat_look(&s->heartbeat));
         if (is_simulated(&other, sums->n_ranks)) {
             DT_TRY(dt_scale_sums(&s->job, &other, sums->n_ranks, sums->by[i]));
@@ -49,9 +49,9 @@ static const char *fastest(const struct dt_scale *s, const struct sums *sums, do
     double best_s = INFINITY;
     const char *best = NULL;
     for (int i = 0; i < DT_N_ALGORITHMS && sums->n_ranks > 1; i++) {
-        const struct dt_scale_way way = {.algorithm = &dt_algorithms[i]};
+        const struct dt_scale_allreduce allreduce = {.algorithm = &dt_algorithms[i]};
         const double step_s = dt_scale_step(&s->job, sums->by[i], sums->n_ranks, samples).step_s;
-        if (is_simulated(&way, sums->n_ranks) && step_s < best_s * (1 - 1e-9)) {
+        if (is_simulated(&allreduce, sums->n_ranks) && step_s < best_s * (1 - 1e-9)) {
             best_s = step_s;
             best = dt_algorithms[i].name;
         }
@@ -90,9 +90,9 @@ static enum dt_status predict(struct dt_scale *s)
     struct sums *sums = malloc(sizeof *sums);
     enum dt_status status =
         sums != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "scale: no memory for predictions");
-    const struct dt_scale_way way = dt_scale_way(s);
+    const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
     for (int n = 1; n <= s->most && status == DT_OK; n++) {
-        if (is_predicted(s, n) && is_simulated(&way, n)) {
+        if (is_predicted(s, n) && is_simulated(&allreduce, n)) {
             sums->n_ranks = n;
             status = find_sums(s, sums);
             for (int kind = 0; kind < DT_N_SHOWN_KINDS && status == DT_OK; kind++) {

@@ -104,8 +104,8 @@ double dt_scale_epoch_s(const struct dt_scale *s, const struct dt_scale_row *row
  * Every rank calls it. */
 enum dt_status dt_scale_start_heartbeat(struct dt_scale *s);
 
-/* The way in which gradients are added, as predict.h knows it: MPI's and NCCL's own as a ring. */
-struct dt_scale_way dt_scale_way(const struct dt_scale *s);
+/* The configuration's allreduce, as predict.h knows it: MPI's and NCCL's own as a ring. */
+struct dt_scale_allreduce dt_scale_allreduce(const struct dt_scale *s);
 
 /* Measures all rows. Every rank calls it; agreed. DT_STOPPED after a signal. */
 enum dt_status dt_scale_measure(struct dt_scale *s);

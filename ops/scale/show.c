@@ -9,7 +9,8 @@
 #define PEAK_MS 3
 #define MOST_SPREAD 1.2 /* of rounds: more is worth a word */
 #define MOST_WAIT 0.2   /* of a step: more is worth a word */
-#define MOST_LARGER 64  /* times the batch, that advice goes up to */
+#define LEAST_EFFICIENCY 0.8
+#define MOST_LARGER 64 /* times the batch, that advice goes up to */
 
 /* ---- the table */
 
@@ -176,10 +177,10 @@ static double wait_at(const struct dt_scale *s, const double *seconds, int n_ran
 
 static double larger_batch(const struct dt_scale *s, int n_ranks)
 {
-    const struct dt_scale_way way = dt_scale_way(s);
+    const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
     const double batch = (double)dt_scale_rank_batch(&s->config);
     double seconds[DT_SCALE_MAX_BUCKETS];
-    if (dt_scale_sums(&s->job, &way, n_ranks, seconds) != DT_OK) {
+    if (dt_scale_sums(&s->job, &allreduce, n_ranks, seconds) != DT_OK) {
         return 0;
     }
     for (double times = 2; times <= MOST_LARGER; times *= 2) {
@@ -188,6 +189,23 @@ static double larger_batch(const struct dt_scale *s, int n_ranks)
         }
     }
     return 0;
+}
+
+/* Communication costs little, up to the last row. */
+static void advise_more(struct dt_scale *s, const struct dt_scale_row *last)
+{
+    const double efficiency = last != NULL ? dt_scale_efficiency(s, last, DT_SCALE_MEDIAN) : 1;
+    const int n = snprintf(s->advice, sizeof s->advice,
+                           "communication is at most %.0f %% of a step up to %d ranks: ",
+                           100 * (last != NULL ? last->wait : 0), last != NULL ? last->n_ranks : 1);
+    if (efficiency < LEAST_EFFICIENCY) {
+        snprintf(s->advice + n, sizeof s->advice - (size_t)n,
+                 "the ranks of a host share its cores and memory, which leaves an efficiency of "
+                 "%.0f %%: spread them over more hosts",
+                 100 * efficiency);
+    } else {
+        snprintf(s->advice + n, sizeof s->advice - (size_t)n, "add ranks, each with its batch");
+    }
 }
 
 void dt_scale_advise(struct dt_scale *s)
@@ -201,10 +219,7 @@ void dt_scale_advise(struct dt_scale *s)
         }
     }
     if (bad == NULL) {
-        snprintf(s->advice, sizeof s->advice,
-                 "communication is at most %.0f %% of a step up to %d ranks: add ranks, each with "
-                 "its batch",
-                 100 * (good != NULL ? good->wait : 0), good != NULL ? good->n_ranks : 1);
+        advise_more(s, good);
         return;
     }
     const double batch = larger_batch(s, bad->n_ranks);

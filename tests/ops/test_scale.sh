@@ -79,6 +79,9 @@ assert len(ranks) == 1 or model["within_host"]["alpha_us"] > 0 and model["within
 assert len(model["buckets"]) == 1 and model["buckets"][0]["bytes"] >= 4 * 260 and 0 < model["buckets"][0]["ready"] <= 1, model
 assert page.count("<circle") == len(measured) and page.count('class="ideal"') == 2 and page.count('class="band"') == 2, page.count("<circle")
 assert not any(word in page for word in ("src=", "href=", ">nan", ">inf", "nan ", "inf "))
+weak = [row for row in predicted if row["scaling"] == "weak"]
+crowded = bool(weak) and all(row["wait"] <= 0.2 for row in weak) and weak[-1]["efficiency"] < 0.8
+assert ("share its cores" in result["advice"]) == crowded, result["advice"]
 assert not predicted or result["advice"].startswith("communication is ") and result["advice"].split()[0] in open("out").read(), result["advice"]
 PY
 rows() { # rows RANKS BATCH MOST SIZE... [-- ARGUMENT...]

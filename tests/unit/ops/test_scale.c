@@ -26,9 +26,9 @@ static void set_job(double samples, double step_s, size_t n_elems)
 
 static struct dt_scale_step step_of(const char *algorithm, int n_ranks, double samples)
 {
-    const struct dt_scale_way way = {.algorithm = dt_algorithm_find(algorithm)};
+    const struct dt_scale_allreduce allreduce = {.algorithm = dt_algorithm_find(algorithm)};
     double seconds[DT_SCALE_MAX_BUCKETS];
-    CHECK_INT(dt_scale_sums(&job, &way, n_ranks, seconds), DT_OK);
+    CHECK_INT(dt_scale_sums(&job, &allreduce, n_ranks, seconds), DT_OK);
     return dt_scale_step(&job, seconds, n_ranks, samples);
 }
 
@@ -107,19 +107,20 @@ static void test_shared_cores(void)
 
 static void test_in_memory(void)
 {
-    const struct dt_scale_way way = {.algorithm = dt_algorithm_find("ring"), .in_memory = true};
+    const struct dt_scale_allreduce allreduce = {.algorithm = dt_algorithm_find("ring"),
+                                                 .in_memory = true};
     double seconds[1];
     set_job(64, 0.1, 1000);
     job.costs =
         (struct dt_costs){.ranks_per_host = 4, .within = {1e-5, 1e-9}, .between = {1e-3, 1e-8}};
     job.n_at_once = 2;
-    CHECK_INT(dt_scale_sums(&job, &way, 1, seconds), DT_OK);
+    CHECK_INT(dt_scale_sums(&job, &allreduce, 1, seconds), DT_OK);
     NEAR(seconds[0], 0);
-    CHECK_INT(dt_scale_sums(&job, &way, 2, seconds), DT_OK);
+    CHECK_INT(dt_scale_sums(&job, &allreduce, 2, seconds), DT_OK);
     NEAR(seconds[0], 1e-5 + 4e-6);
-    CHECK_INT(dt_scale_sums(&job, &way, 4, seconds), DT_OK);
+    CHECK_INT(dt_scale_sums(&job, &allreduce, 4, seconds), DT_OK);
     NEAR(seconds[0], 2 * (1e-5 + 4e-6));
-    CHECK_INT(dt_scale_sums(&job, &way, 8, seconds), DT_OK); /* and a ring of two hosts */
+    CHECK_INT(dt_scale_sums(&job, &allreduce, 8, seconds), DT_OK); /* and a ring of two hosts */
     NEAR(seconds[0], 2 * (1e-5 + 4e-6) + 2 * (1e-3 + 1e-8 * 2000));
 }
 
@@ -142,7 +143,7 @@ static void test_overlap(void)
 /* What a step was made of is found again. */
 static void test_fit(void)
 {
-    const struct dt_scale_way way = {.algorithm = dt_algorithm_find("ring")};
+    const struct dt_scale_allreduce allreduce = {.algorithm = dt_algorithm_find("ring")};
     double seconds[2];
     set_job(64, 0.1, 1000);
     job.n_buckets = 2;
@@ -153,12 +154,12 @@ static void test_fit(void)
     struct dt_scale_job truth = job;
     truth.message = 3;
     truth.overlap = 0.25;
-    CHECK_INT(dt_scale_sums(&truth, &way, 2, seconds), DT_OK);
+    CHECK_INT(dt_scale_sums(&truth, &allreduce, 2, seconds), DT_OK);
     const double with_s = dt_scale_step(&truth, seconds, 2, 64).wait_s,
                  apart_s = seconds[0] + seconds[1];
-    CHECK_INT(dt_scale_fit(&job, &way, 64, apart_s, with_s), DT_OK);
+    CHECK_INT(dt_scale_fit(&job, &allreduce, 64, apart_s, with_s), DT_OK);
     CHECK(fabs(job.message - 3) < 1e-9 && fabs(job.overlap - 0.25) < 1e-9);
-    CHECK_INT(dt_scale_fit(&job, &way, 64, -1, 1), DT_OK); /* noise */
+    CHECK_INT(dt_scale_fit(&job, &allreduce, 64, -1, 1), DT_OK); /* noise */
     NEAR(job.message, 0);
 }
 
