@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/terminal.h"
+#include "dist/ranks/launch/launch.h"
 
 /* Whether the last words are the program's; what it is called may differ. */
 static bool ends_in(const char *words, size_t n_bytes, int argc, char *const *argv)
@@ -30,9 +31,9 @@ static void put_word(FILE *out, const char *word, bool first)
 
 static void put_line(FILE *out, int argc, char *const *argv)
 {
-    const char *size = getenv("PMI_SIZE");
-    if (size != NULL && strcmp(size, "1") != 0) {
-        fprintf(out, "%s %.20s ", getenv("SLURM_STEP_ID") != NULL ? "srun -n" : "mpirun -np", size);
+    const int size = dt_launch_number(DT_LAUNCH_SIZE);
+    if (size > 1) {
+        fprintf(out, "%s %d ", getenv("SLURM_STEP_ID") != NULL ? "srun -n" : "mpirun -np", size);
     }
     for (int i = 0; i < argc; i++) {
         put_word(out, argv[i], i == 0);

@@ -46,8 +46,7 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
  * come from MPI. */
 static bool is_first_copy(void)
 {
-    const char *rank = getenv("PMI_RANK");
-    return rank == NULL || strcmp(rank, "0") == 0;
+    return dt_launch_number(DT_LAUNCH_RANK) <= 0;
 }
 
 static void print_error(void)

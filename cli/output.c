@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "cli/terminal.h"
+#include "dist/ranks/launch/launch.h"
 
 /* Options of mpirun that say what is to become of the output: only it can do that. */
 static bool is_output_option(const char *argument)
@@ -54,9 +55,8 @@ static void connect_stream(pid_t launcher, int stream)
 
 void dt_output_open(void)
 {
-    const char *rank = getenv("PMI_RANK");
     const pid_t launcher = dt_terminal_launcher();
-    if (rank != NULL && strcmp(rank, "0") == 0 && launcher > 0 && forwards_plainly()) {
+    if (dt_launch_number(DT_LAUNCH_RANK) == 0 && launcher > 0 && forwards_plainly()) {
         connect_stream(launcher, STDOUT_FILENO);
         connect_stream(launcher, STDERR_FILENO);
     }

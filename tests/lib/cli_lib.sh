@@ -92,7 +92,7 @@ ranks_of() { # the ranks among them: this program, not its launcher, in the orde
   local pid
   for pid in $(processes_of "$1"); do
     if [[ $(readlink "/proc/$pid/exe" 2>/dev/null) == "$(readlink -f "$DTRAIN")" ]]; then
-      echo "$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^PMI_RANK=//p') $pid"
+      echo "$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^\(PMI\|OMPI_COMM_WORLD\)_RANK=//p') $pid"
     fi
   done | sort -n | cut -d ' ' -f 2
 }

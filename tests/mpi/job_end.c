@@ -27,6 +27,7 @@
  *
  * run FILE:     steps until a signal asks to stop; each rank adds its pid to FILE when it runs */
 #include <fcntl.h>
+#include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -79,8 +80,7 @@ static enum dt_status run_until_stopped(struct dt_world *world, const char *path
 /* As seen before MPI says so. */
 static bool is_last_started(void)
 {
-    const char *rank = getenv("PMI_RANK"), *size = getenv("PMI_SIZE");
-    return rank != NULL && size != NULL && atoi(rank) == atoi(size) - 1;
+    return dt_launch_number(DT_LAUNCH_RANK) == dt_launch_number(DT_LAUNCH_SIZE) - 1;
 }
 
 static void be_mute(void)
@@ -100,9 +100,11 @@ static void begin(const char *code)
     }
 }
 
+#ifdef MPICH
 /* UCX's own, and the way in which its parts call it. */
 void ucs_fatal_error_format(const char *file, unsigned line, const char *function,
                             const char *format, ...);
+#endif
 
 static void stop_itself(void)
 {
@@ -166,8 +168,10 @@ int main(int argc, char **argv)
     if (strcmp(how, "freeze") == 0 && last) {
         raise(SIGSTOP);
     }
+#ifdef MPICH
     if (strcmp(how, "network") == 0 && last) {
         ucs_fatal_error_format("ep.c", 1, "send", "endpoint %d is gone\n", 7);
     }
+#endif
     leave(&world, dt_comm_barrier(world.comm, "the last barrier"));
 }

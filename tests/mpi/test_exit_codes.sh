@@ -26,7 +26,7 @@ expect() {
     [ $got -eq "$rc" ] || fail "$what: exit code $got, expected $rc"
     [ "$(wc -l <"$tmp/err")" -eq "$n_lines" ] || fail "$what: $(wc -l <"$tmp/err") lines on stderr, expected $n_lines"
     grep -q -- "$text" "$tmp/err" || [ "$n_lines" -eq 0 ] || fail "$what: no '$text' on stderr"
-    [[ $1 =~ ^(alone|again|wrong|stray|early|mute|network)$ ]] || [ "$(wc -l <"$tmp/out")" -eq 1000 ] || fail "$what: $(wc -l <"$tmp/out") of 1000 lines on stdout"
+    [[ $1 =~ ^(alone|again|wrong|stray|early|network)$ ]] || [ "$(wc -l <"$tmp/out")" -eq 1000 ] || fail "$what: $(wc -l <"$tmp/out") of 1000 lines on stdout"
 }
 
 # Waits until N processes have written their numbers; prints them.
@@ -85,24 +85,28 @@ codes() {
     expect 71 1 'dtrain: rank 3 alone: the test' 4 wrong 71
     expect 70 1 'without dt_world_exit' 4 stray 0
     expect 3 1 'without dt_world_exit' 2 stray 3
-    expect 76 1 '^dtrain: UCX, which connects the ranks, failed: endpoint 7 is gone (' 3 network
+    ! "$lone_failure" --version | grep -q MPICH || expect 76 1 '^dtrain: UCX, which connects the ranks, failed: endpoint 7 is gone (' 3 network
     export DTRAIN_TIMEOUT=2
     expect 76 1 "the last barrier stalled for 2 s: rank 3 has not arrived; it was last seen .* in 'data load'" 4 stall
     expect 76 1 "the last barrier stalled for 2 s: rank 1 has not arrived; it was last seen .* in 'data load'" 2 freeze
     expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 early
-    expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 mute
+    timeout 60 "$mpiexec" -np 4 "$job" mute >"$tmp/out" 2>"$tmp/err" # another rank may say the same
+    [ $? -eq 76 ] && [ "$(sort -u "$tmp/err" | wc -l)" -eq 1 ] && grep -q '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' "$tmp/err" ||
+        fail 'a rank that should speak and never does: not that line'
     expect 76 1 '^dtrain: MPI did not start within 2 s: rank 1 ([^)]*) ended before it began (' 2 early 0
     export DTRAIN_TIMEOUT=abc
     timeout 60 "$mpiexec" -np 4 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
     [ $? -eq 78 ] && [ "$(cat "$tmp/err")" = "dtrain: DTRAIN_TIMEOUT: expected seconds 2..3600, got 'abc'" ] || fail 'DTRAIN_TIMEOUT=abc'
     unset DTRAIN_TIMEOUT
 
-    # A wrapper that closes the connection to the launcher.
-    timeout 60 "$mpiexec" -np 3 bash -c 'eval "exec $PMI_FD>&-"; exec "$@"' wrapper "$job" all 0 >"$tmp/out" 2>"$tmp/err"
-    got=$?
-    [ $got -eq 78 ] || fail "PMI_FD closed: exit code $got, expected 78"
-    [ "$(grep -cv '^$' "$tmp/err")" -eq 1 ] && grep -q '^dtrain: PMI_FD=[0-9]*: the connection to the launcher is closed (' "$tmp/err" ||
-        fail 'PMI_FD closed: not one clear line'
+    # A wrapper that closes the connection to MPICH's launcher.
+    if "$lone_failure" --version | grep -q MPICH; then
+        timeout 60 "$mpiexec" -np 3 bash -c 'eval "exec $PMI_FD>&-"; exec "$@"' wrapper "$job" all 0 >"$tmp/out" 2>"$tmp/err"
+        got=$?
+        [ $got -eq 78 ] || fail "PMI_FD closed: exit code $got, expected 78"
+        [ "$(grep -cv '^$' "$tmp/err")" -eq 1 ] && grep -q '^dtrain: PMI_FD=[0-9]*: the connection to the launcher is closed (' "$tmp/err" ||
+            fail 'PMI_FD closed: not one clear line'
+    fi
 
     # A rank that is stopped on its way out, when all others have left, ends in time and with the right code.
     for code in 0 65; do
@@ -138,7 +142,7 @@ codes() {
     "$job" all 65 >"$tmp/out" 2>"$tmp/err"
     [ $? -eq 65 ] || fail 'alone, without mpirun: not 65'
     OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
-    [ $? -eq 69 ] && grep -q 'mpirun.mpich' "$tmp/err" || fail "Open MPI's launcher is not refused"
+    [ $? -eq 69 ] && grep -q 'the mpirun of the MPI that' "$tmp/err" || fail "Open MPI's launcher is not refused"
     OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
     [ $? -eq 69 ] && [ ! -s "$tmp/err" ] || fail 'the second of two singletons repeats the error'
 }

@@ -5,6 +5,7 @@
 
 #include "cli/commands/eval.h"
 #include "dist/allreduce/allreduce.h"
+#include "dist/ranks/launch/launch.h"
 #include "dist/strategy/strategy.h"
 #include "ops/bench/bench.h"
 #include "ops/doctor/facts.h"
@@ -17,8 +18,7 @@ static bool wrong(const char *what)
 
 static bool is_rank(const char *number)
 {
-    const char *rank = getenv("PMI_RANK");
-    return rank != NULL && strcmp(rank, number) == 0;
+    return dt_launch_number(DT_LAUNCH_RANK) == atoi(number);
 }
 
 #define WRAP(type, name, ...)        \

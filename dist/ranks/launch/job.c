@@ -247,7 +247,7 @@ const char *dt_mpi_version(void)
     static char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(version, &length);
-    version[strcspn(version, "\n")] = '\0';
+    version[strcspn(version, "\n,")] = '\0'; /* Open MPI goes on with its package, after a comma */
     char *tab = strchr(version, '\t');
     if (strncmp(version, "MPICH Version:", 14) == 0 && tab != NULL) {
         /* "MPICH Version:<tab>4.0.2" */

@@ -29,7 +29,7 @@ struct launcher {
 
 static const struct launcher launchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", NULL, "Open MPI's mpirun",
-     "dtrain is linked with MPICH: start it with mpirun.mpich or mpiexec.hydra"},
+     "start it with the mpirun of the MPI that dtrain --version names"},
     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, "srun",
      "start it with: srun --mpi=pmi2 dtrain ..."},
     {"SLURM_NTASKS", NULL, "SLURM_STEP_NUM_TASKS", "a Slurm job",
@@ -41,6 +41,32 @@ static const struct launcher launchers[] = {
 };
 
 #define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
+
+/* Open MPI's names first: its mpirun inside a step of srun passes on that step's PMI_RANK. */
+#define OPEN_MPI "OMPI_COMM_WORLD_"
+static const char *const numbers[][2] = {
+    [DT_LAUNCH_RANK] = {OPEN_MPI "RANK", "PMI_RANK"},
+    [DT_LAUNCH_SIZE] = {OPEN_MPI "SIZE", "PMI_SIZE"},
+    [DT_LAUNCH_LOCAL_SIZE] = {OPEN_MPI "LOCAL_SIZE", "MPI_LOCALNRANKS"},
+};
+
+int dt_launch_number(enum dt_launch_number what)
+{
+    const char *text = getenv(numbers[what][0]);
+    text = text != NULL ? text : getenv(numbers[what][1]);
+    return text == NULL ? -1 : atoi(text);
+}
+
+int dt_launch_rank_in(const char *entry)
+{
+    for (int i = 0; i < 2; i++) {
+        const size_t n = strlen(numbers[DT_LAUNCH_RANK][i]);
+        if (strncmp(entry, numbers[DT_LAUNCH_RANK][i], n) == 0 && entry[n] == '=') {
+            return atoi(entry + n + 1);
+        }
+    }
+    return -1;
+}
 
 static int env_number(const char *name)
 {
@@ -106,7 +132,7 @@ bool dt_launch_is_mpirun(void)
 
 void dt_launch_die_with_parent(void)
 {
-    if (hydra_fd() < 0) {
+    if (hydra_fd() < 0 && getenv(numbers[DT_LAUNCH_RANK][0]) == NULL) {
         return; /* a shell may rightly end before the program that it started */
     }
     const pid_t parent = getppid();
@@ -148,9 +174,10 @@ void dt_launch_end_job(const char *line, int code)
 {
     const ssize_t n_said = write(STDERR_FILENO, line, strlen(line));
     (void)n_said; /* nobody listens */
-    dt_launch_abort(code);
-    dt_sleep_ms(DT_LAUNCH_KILL_MS);
-    _exit(code);
+    if (dt_launch_abort(code)) {
+        dt_sleep_ms(DT_LAUNCH_KILL_MS);
+    }
+    _exit(code); /* other launchers end a job at its first exit code that is not 0 */
 }
 
 void dt_launch_leave(int signal_number)

@@ -14,11 +14,19 @@
  * files. `size` is what MPI says. DT_UNAVAILABLE names the launcher and the cure. */
 enum dt_status dt_launch_check(int size);
 
+/* What the launcher tells each process in its environment, before MPI knows it: MPICH's launcher,
+ * Slurm's PMI, or Open MPI's. -1: nothing. */
+enum dt_launch_number { DT_LAUNCH_RANK, DT_LAUNCH_SIZE, DT_LAUNCH_LOCAL_SIZE };
+int dt_launch_number(enum dt_launch_number what);
+
+/* The same of another process's environment: the rank that an entry "NAME=4" gives, or -1. */
+int dt_launch_rank_in(const char *entry);
+
 /* The launcher's own number for this process, or 0: so that n singletons, or n ranks that MPI has
  * not connected, print one error line, not n. */
 int dt_launch_rank(void);
 
-/* Lets the kernel kill this process when MPICH's launcher dies, which otherwise leaves its ranks
+/* Lets the kernel kill this process when the launcher dies, which otherwise leaves its ranks
  * running. First thing. */
 void dt_launch_die_with_parent(void);
 

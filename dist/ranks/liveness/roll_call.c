@@ -10,6 +10,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "dist/ranks/launch/launch.h"
+
 #define MAX_ANCESTORS 16
 
 /* The state of a rank; of several processes (a wrapper and its program) the last of these
@@ -67,9 +69,7 @@ static int rank_of(pid_t pid)
     size_t n_line = 0;
     FILE *file = open_proc(pid, "environ");
     while (file != NULL && rank < 0 && getdelim(&line, &n_line, '\0', file) > 0) {
-        if (strncmp(line, "PMI_RANK=", 9) == 0) {
-            rank = atoi(line + 9);
-        }
+        rank = dt_launch_rank_in(line);
     }
     free(line);
     if (file != NULL) {
@@ -116,12 +116,6 @@ static bool look_at_all(struct roll *roll)
     }
     closedir(proc);
     return true;
-}
-
-static int env_number(const char *name, int otherwise)
-{
-    const char *text = getenv(name);
-    return text == NULL ? otherwise : atoi(text);
 }
 
 /* "rank 2 and 1 more (host b) are stopped" */
@@ -177,10 +171,13 @@ static void judge(const struct roll *roll, const char *host, struct dt_roll_call
 void dt_roll_call(const char *host, struct dt_roll_call *out)
 {
     *out = (struct dt_roll_call){.missing = "nobody else can be seen"};
-    const int rank = env_number("PMI_RANK", -1);
-    struct roll roll = {.size = env_number("PMI_SIZE", 0)};
-    roll.n_local =
-        env_number("MPI_LOCALNRANKS", env_number("SLURM_STEP_NUM_NODES", 0) == 1 ? roll.size : 0);
+    const char *n_hosts = getenv("SLURM_STEP_NUM_NODES");
+    const int rank = dt_launch_number(DT_LAUNCH_RANK),
+              n_local = dt_launch_number(DT_LAUNCH_LOCAL_SIZE);
+    struct roll roll = {.size = dt_launch_number(DT_LAUNCH_SIZE)};
+    roll.n_local = n_local > 0                                    ? n_local
+                   : n_hosts != NULL && strcmp(n_hosts, "1") == 0 ? roll.size
+                                                                  : 0;
     roll.seen = rank < 0 || rank >= roll.size ? NULL : calloc((size_t)roll.size, sizeof *roll.seen);
     if (roll.seen == NULL) {
         return;

@@ -1,10 +1,10 @@
 /* Finds ranks that are missing before MPI connects them, when they cannot be asked, by /proc of
  * this host.
  *
- * A rank is known by the number that the launcher gave it (PMI_RANK), and belongs to this job if
- * the same process, the launcher, started it, by way of a wrapper too. It has begun once it blocks
- * or catches the signals of dist/ranks/launch/stop.h. No file is left behind, and a rank that is
- * stopped, or was never begun, needs to do nothing. */
+ * A rank is known by the number that the launcher gave it (dist/ranks/launch/launch.h), and belongs
+ * to this job if the same process, the launcher, started it, by way of a wrapper too. It has begun
+ * once it blocks or catches the signals of dist/ranks/launch/stop.h. No file is left behind, and a
+ * rank that is stopped, or was never begun, needs to do nothing. */
 #ifndef DT_DIST_RANKS_LIVENESS_ROLL_CALL_H
 #define DT_DIST_RANKS_LIVENESS_ROLL_CALL_H
 

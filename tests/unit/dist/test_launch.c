@@ -59,7 +59,7 @@ static const struct launch launches[] = {
      {[3] = "0", [4] = "8", [5] = "4", [6] = "2", [7] = "5"},
      NULL,
      0},
-    {"Open MPI's mpirun -np 3", 1, {[0] = "3", [1] = "2"}, "mpirun.mpich", 2},
+    {"Open MPI's mpirun -np 3", 1, {[0] = "3", [1] = "2"}, "the mpirun of the MPI that", 2},
     {"Open MPI's mpirun -np 1", 1, {[0] = "1", [1] = "0"}, NULL, 0},
     {"torchrun --nproc-per-node 2",
      1,
