@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mt19937.h"
 #include "cli/args.h"
 #include "cli/text.h"
 #include "dist/ranks/world.h"

@@ -4,8 +4,8 @@
  *
  * (The text that goes with the example says that new weights are old plus gradients; its numbers,
  * and we, subtract.) */
-#include "base/mt19937.h"
 #include "dist/ranks/launch/job.h"
+#include "lab/gradtape.h"
 #include "model/stages.h"
 #include "tests/lib/rig.h"
 
