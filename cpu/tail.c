@@ -1,7 +1,7 @@
 /* One sample through the part of a block after its linear operation, forward and backward. */
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/dropout.h"
 #include "cpu/block_state.h"
 
 void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *keep)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "base/rng.h"
+#include "base/dropout.h"
 
 #define MAX_KERNEL 1024
 

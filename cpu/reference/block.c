@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "base/rng.h"
+#include "base/dropout.h"
 
 struct dt_block_state {
     const struct dt_block *block;

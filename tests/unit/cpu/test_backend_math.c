@@ -3,6 +3,7 @@
  */
 #include "tests/lib/guarded.h"
 
+#include "base/dropout.h"
 #include "cpu/isa.h"
 #include "model/backend.h"
 #include "model/optimizer.h"
@@ -176,8 +177,8 @@ static void check_isa_choice(void)
     CHECK_TEXT(dt_cpu_isa(), isas[0]);
 }
 
-/* Unit by unit what base/rng.h says, of 8 bits and of 16; a million of them, so that numbers equal
- * to the threshold are among them.
+/* Unit by unit what base/dropout.h says, of 8 bits and of 16; a million of them, so that numbers
+ * equal to the threshold are among them.
  */
 static void check_dropout_masks(void)
 {
