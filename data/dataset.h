@@ -7,16 +7,16 @@
 #include "data/shard.h"
 
 /* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz
- * synthetic: images of `n_classes` classes, each a fixed random pattern plus noise: learnable, and
- * needs no files linear:    y = slope * x + intercept + noise with x uniform in [-1, 1]: one input,
- * one target */
-#define DT_DATA_FORMAT_LIST(X)        \
-    X(DT_DATA_IDX, "idx")             \
-    X(DT_DATA_SYNTHETIC, "synthetic") \
-    X(DT_DATA_LINEAR, "linear")
-#define DT_DATA_ENUM(constant, name) constant,
+ * synthetic: images of `n_classes` classes, each a fixed random pattern plus noise: learnable
+ * linear:    y = slope * x + intercept + noise with x uniform in [-1, 1]: one input, one target
+ * cifar:     the binary files of CIFAR-10 or CIFAR-100 (formats/cifar.c), raw or .gz */
+#define DT_DATA_FORMAT_LIST(X)                           \
+    X(DT_DATA_IDX, "idx", dt_idx_data)                   \
+    X(DT_DATA_SYNTHETIC, "synthetic", dt_synthetic_data) \
+    X(DT_DATA_LINEAR, "linear", dt_linear_data)          \
+    X(DT_DATA_CIFAR, "cifar", dt_cifar_data)
+#define DT_DATA_ENUM(constant, name, ...) constant,
 enum dt_data_format { DT_DATA_FORMAT_LIST(DT_DATA_ENUM) };
-#undef DT_DATA_ENUM
 
 enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST };
 
@@ -25,6 +25,7 @@ struct dt_dataset;
 
 /* A format. All slots are mandatory. */
 struct dt_data_row {
+    bool generated; /* without files */
     /* Whether it goes with the model: shape, n_classes, n_targets. DT_CONFIG. */
     enum dt_status (*check)(const struct dt_data_spec *spec);
     enum dt_status (*count)(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total);
@@ -33,13 +34,13 @@ struct dt_data_row {
     enum dt_status (*load)(const struct dt_data_spec *spec, enum dt_split split,
                            struct dt_owned owned, struct dt_dataset *out);
 };
-extern const struct dt_data_row dt_idx_data, dt_synthetic_data, dt_linear_data;
+extern const struct dt_data_row dt_idx_data, dt_synthetic_data, dt_linear_data, dt_cifar_data;
 
 struct dt_data_spec {
     const struct dt_data_row *row;
     enum dt_data_format format;     /* of a configuration: the row's name */
-    char dir[DT_PATH_SIZE];         /* idx */
-    size_t n_train, n_test;         /* generated: how many; idx: at most so many, 0 = all */
+    char dir[DT_PATH_SIZE];         /* of files */
+    size_t n_train, n_test;         /* generated: how many; files: at most so many, 0 = all */
     double slope, intercept, noise; /* linear; noise also of synthetic */
     uint64_t seed;                  /* generated */
     /* idx: of struct dt_idx_reader (data/idx.h). */
@@ -74,11 +75,6 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
                                struct dt_owned owned, struct dt_dataset *out);
 void dt_dataset_close(struct dt_dataset *dataset);
 
-/* Path of one of the four files of `dir` that exists, raw first, then .gz. DT_NO_INPUT names what
- * was looked for. */
-enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images,
-                                    char path[DT_PATH_SIZE]);
-
 /* ---- for formats */
 
 /* n_train or n_test. */
@@ -87,14 +83,8 @@ size_t dt_dataset_limit(const struct dt_data_spec *spec, enum dt_split split);
 /* A check: the model needs classes. */
 enum dt_status dt_dataset_check_labelled(const struct dt_data_spec *spec);
 
-/* A count of generated samples, and their memory, size and crc (data/synthetic.c). */
-enum dt_status dt_generated_count(const struct dt_data_spec *spec, enum dt_split split,
-                                  size_t *n_total);
-enum dt_status dt_generated_open(const struct dt_data_spec *spec, enum dt_split split,
-                                 struct dt_owned owned, size_t n_item_bytes, size_t n_answer_bytes,
-                                 enum dt_data_format format, struct dt_dataset *out);
-
-/* About standard normal, and exact: the sum of a random word's four bytes. */
-float dt_generated_normal(uint32_t word);
+/* A check of the files' images against the model. DT_BAD_DATA. */
+enum dt_status dt_dataset_check_shape(const struct dt_data_spec *spec, enum dt_split split,
+                                      const char *path, size_t c, size_t h, size_t w);
 
 #endif

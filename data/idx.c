@@ -7,31 +7,19 @@
 #include <zlib.h>
 
 #include "base/arithmetic.h"
-#include "base/file_read.h"
 #include "base/memory.h"
 
 #define MAX_BYTES ((size_t)4 << 30)   /* of the data, expanded */
 #define MAX_ITEMS ((size_t)INT32_MAX) /* sample numbers are 32-bit */
 #define MAX_EXTENT ((size_t)65536)    /* of channels, rows and columns */
 #define MAX_ITEM_BYTES ((size_t)1 << 26)
-#define MAX_DEFLATE_RATIO 1032        /* zlib.net/zlib_tech.html */
 #define PIECE_BYTES ((size_t)1 << 16) /* read at a time, if an item is not larger */
 #define DIMS_TEXT_SIZE 64
 
-/* A file as zlib reads it: what it holds, or what that expands to if it is gzip. */
-struct source {
-    const char *path;
-    int fd; /* `file` closes it */
-    gzFile file;
-    struct stat info;
-    bool packed;
-    const struct dt_idx_reader *reader;
-};
-
-static enum dt_status source_open(const char *path, const struct dt_idx_reader *reader,
-                                  struct source *out)
+enum dt_status dt_source_open(const char *path, const struct dt_idx_reader *reader,
+                              struct dt_source *out)
 {
-    *out = (struct source){.path = path, .reader = reader};
+    *out = (struct dt_source){.path = path, .reader = reader};
     DT_TRY(dt_file_open(path, &out->fd, &out->info));
     if (out->info.st_size == 0) {
         close(out->fd);
@@ -46,9 +34,7 @@ static enum dt_status source_open(const char *path, const struct dt_idx_reader *
     return DT_OK;
 }
 
-/* Up to n_wanted bytes; fewer only where the data properly end. */
-static enum dt_status source_read(struct source *source, void *bytes, size_t n_wanted,
-                                  size_t *n_got)
+enum dt_status dt_source_read(struct dt_source *source, void *bytes, size_t n_wanted, size_t *n_got)
 {
     int code;
     const int n = gzread(source->file, bytes, (unsigned)n_wanted);
@@ -76,7 +62,8 @@ static size_t big_endian(const uint8_t *b)
     return (size_t)b[0] << 24 | (size_t)b[1] << 16 | (size_t)b[2] << 8 | b[3];
 }
 
-static enum dt_status check_magic(struct source *source, const uint8_t magic[4], int n_dims_wanted)
+static enum dt_status check_magic(struct dt_source *source, const uint8_t magic[4],
+                                  int n_dims_wanted)
 {
     const int n_dims = magic[3];
     const bool fits = n_dims_wanted == 1 ? n_dims == 1 : n_dims == 3 || n_dims == 4;
@@ -91,7 +78,7 @@ static enum dt_status check_magic(struct source *source, const uint8_t magic[4],
     }
     memcpy(head, magic, 4);
     if (magic[0] != 0 || magic[1] != 0) {
-        DT_TRY(source_read(source, head + 4, sizeof head - 4, &n_more));
+        DT_TRY(dt_source_read(source, head + 4, sizeof head - 4, &n_more));
     }
     return source->reader->refuse(source->path, head, n_more + 4, n_dims_wanted);
 }
@@ -112,7 +99,7 @@ static const char *dims_text(const struct dt_idx *idx, char text[DIMS_TEXT_SIZE]
 }
 
 /* Can the file hold what the header says? Nothing is allocated before this. */
-static enum dt_status check_sizes(const struct source *source, struct dt_idx *idx)
+static enum dt_status check_sizes(const struct dt_source *source, struct dt_idx *idx)
 {
     char text[DIMS_TEXT_SIZE];
     const char *path = source->path, *dims = dims_text(idx, text);
@@ -127,7 +114,7 @@ static enum dt_status check_sizes(const struct source *source, struct dt_idx *id
         return dt_error(DT_BAD_DATA, "%s: %s items: there is nothing in it", path, dims);
     }
     if (!fits || n_payload > MAX_BYTES ||
-        (source->packed && n_payload > n_file * MAX_DEFLATE_RATIO)) {
+        (source->packed && n_payload > n_file * DT_MAX_DEFLATE_RATIO)) {
         return dt_error(DT_BAD_DATA, "%s: %s items is impossible for a %zu-byte file", path, dims,
                         n_file);
     }
@@ -150,16 +137,16 @@ static enum dt_status check_sizes(const struct source *source, struct dt_idx *id
     return DT_OK;
 }
 
-static enum dt_status read_header(struct source *source, int n_dims_wanted, struct dt_idx *out)
+static enum dt_status read_header(struct dt_source *source, int n_dims_wanted, struct dt_idx *out)
 {
     uint8_t bytes[4 * (1 + 4)];
     size_t n = 0, n_dims_read = 0;
     out->n_dims = n_dims_wanted;
-    DT_TRY(source_read(source, bytes, 4, &n));
+    DT_TRY(dt_source_read(source, bytes, 4, &n));
     if (n == 4) {
         DT_TRY(check_magic(source, bytes, n_dims_wanted));
         out->n_dims = bytes[3];
-        DT_TRY(source_read(source, bytes + 4, header_bytes(out) - 4, &n_dims_read));
+        DT_TRY(dt_source_read(source, bytes + 4, header_bytes(out) - 4, &n_dims_read));
     }
     if (n + n_dims_read < header_bytes(out)) {
         return dt_error(DT_BAD_DATA,
@@ -174,8 +161,7 @@ static enum dt_status read_header(struct source *source, int n_dims_wanted, stru
 
 /* ---- the data ---- */
 
-/* To a byte further on, which may be past the end. */
-static enum dt_status skip_to(struct source *source, size_t at)
+enum dt_status dt_source_skip_to(struct dt_source *source, size_t at)
 {
     return gzseek(source->file, (z_off_t)at, SEEK_SET) >= 0
                ? DT_OK
@@ -184,7 +170,7 @@ static enum dt_status skip_to(struct source *source, size_t at)
 
 /* The data end where the header says. What a gzip file expands to, modulo 2^32, are its last four
  * bytes: zlib passes over what follows a whole one. */
-static enum dt_status check_end(struct source *source, const struct dt_idx *idx)
+static enum dt_status check_end(struct dt_source *source, const struct dt_idx *idx)
 {
     const size_t n_payload = idx->dims[0] * idx->n_item_bytes;
     const size_t n_declared = header_bytes(idx) + n_payload;
@@ -192,8 +178,8 @@ static enum dt_status check_end(struct source *source, const struct dt_idx *idx)
     size_t n_past;
     char text[DIMS_TEXT_SIZE];
     DT_TRY(dt_file_check_unchanged(source->fd, source->path, &source->info));
-    DT_TRY(skip_to(source, n_declared));
-    DT_TRY(source_read(source, &past, 1, &n_past));
+    DT_TRY(dt_source_skip_to(source, n_declared));
+    DT_TRY(dt_source_read(source, &past, 1, &n_past));
     const size_t n_there = (size_t)gztell(source->file);
     if (n_past > 0) {
         return dt_error(DT_BAD_DATA, "%s: expands past the %zu bytes its header declares",
@@ -212,7 +198,7 @@ static enum dt_status check_end(struct source *source, const struct dt_idx *idx)
 }
 
 /* Reads rows first, first + stride, ... of the leading n_limit. */
-static enum dt_status read_rows(struct source *source, size_t first, size_t stride,
+static enum dt_status read_rows(struct dt_source *source, size_t first, size_t stride,
                                 struct dt_idx *out)
 {
     const size_t n_item = out->n_item_bytes, most = dt_max_size(PIECE_BYTES / n_item, 1);
@@ -220,13 +206,13 @@ static enum dt_status read_rows(struct source *source, size_t first, size_t stri
     for (size_t i = 0, n; i < out->n_rows; i += n) {
         n = stride == 1 ? dt_min_size(most, out->n_rows - i) : 1;
         dt_alive_show(source->reader->alive);
-        DT_TRY(skip_to(source, header_bytes(out) + (first + i * stride) * n_item));
-        DT_TRY(source_read(source, out->data + i * n_item, n * n_item, &n_got));
+        DT_TRY(dt_source_skip_to(source, header_bytes(out) + (first + i * stride) * n_item));
+        DT_TRY(dt_source_read(source, out->data + i * n_item, n * n_item, &n_got));
     }
     return check_end(source, out);
 }
 
-static enum dt_status read_data(struct source *source, size_t row_limit, size_t first,
+static enum dt_status read_data(struct dt_source *source, size_t row_limit, size_t first,
                                 size_t stride, struct dt_idx *out)
 {
     const size_t n_limit = row_limit > 0 ? dt_min_size(row_limit, out->dims[0]) : out->dims[0];
@@ -242,9 +228,9 @@ static enum dt_status read_data(struct source *source, size_t row_limit, size_t 
 enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit, uint32_t first,
                            uint32_t stride, const struct dt_idx_reader *reader, struct dt_idx *out)
 {
-    struct source source;
+    struct dt_source source;
     *out = (struct dt_idx){0};
-    DT_TRY(source_open(path, reader, &source));
+    DT_TRY(dt_source_open(path, reader, &source));
     enum dt_status status = read_header(&source, n_dims_wanted, out);
     status = status == DT_OK ? read_data(&source, row_limit, first, stride, out) : status;
     gzclose(source.file);
@@ -257,9 +243,9 @@ enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit
 enum dt_status dt_idx_peek(const char *path, int n_dims_wanted, const struct dt_idx_reader *reader,
                            struct dt_idx *out)
 {
-    struct source source;
+    struct dt_source source;
     *out = (struct dt_idx){0};
-    DT_TRY(source_open(path, reader, &source));
+    DT_TRY(dt_source_open(path, reader, &source));
     const enum dt_status status = read_header(&source, n_dims_wanted, out);
     gzclose(source.file);
     out->n_rows = out->dims[0];

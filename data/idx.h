@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "base/file_read.h"
 #include "base/samples.h"
-#include "base/status.h"
 
 #define DT_IDX_U8 0x08 /* the third byte of a magic number: elements are unsigned bytes */
 
@@ -34,6 +34,24 @@ struct dt_idx_reader {
     enum dt_status (*refuse)(const char *path, const uint8_t *head, size_t n_head,
                              int n_dims_wanted);
 };
+
+/* A file as zlib reads it: what it holds, or what that expands to if it is gzip. */
+struct dt_source {
+    const char *path; /* borrowed */
+    int fd;           /* `file` closes it, by gzclose */
+    struct gzFile_s *file;
+    struct stat info;
+    bool packed;
+    const struct dt_idx_reader *reader;
+};
+#define DT_MAX_DEFLATE_RATIO 1032 /* zlib.net/zlib_tech.html */
+enum dt_status dt_source_open(const char *path, const struct dt_idx_reader *reader,
+                              struct dt_source *out);
+/* Up to n_wanted bytes; fewer only where the data properly end. */
+enum dt_status dt_source_read(struct dt_source *source, void *bytes, size_t n_wanted,
+                              size_t *n_got);
+/* To a byte further on, which may be past the end. */
+enum dt_status dt_source_skip_to(struct dt_source *source, size_t at);
 
 /* Reads `path`, keeping the rows first, first + stride, ... only; a row limit > 0 pretends the file
  * had no more rows than that. `n_dims_wanted`: 1 for labels, 3 for images (4 is then accepted too).

@@ -11,8 +11,9 @@ static const char *const idx_names[2][2] = {
     [DT_SPLIT_TEST] = {"t10k-labels-idx1-ubyte", "t10k-images-idx3-ubyte"},
 };
 
-enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images,
-                                    char path[DT_PATH_SIZE])
+/* The path of one of the four files, raw first, then .gz. */
+static enum dt_status find_file(const char *dir, enum dt_split split, int images,
+                                char path[DT_PATH_SIZE])
 {
     const char *name = idx_names[split][images != 0];
     bool exists;
@@ -44,12 +45,9 @@ struct idx_paths {
 };
 
 /* The test images have to be as the training images: model.input is not what to change. */
-static enum dt_status check_image_shape(const struct dt_data_spec *spec, enum dt_split split,
-                                        const char *path, const struct dt_idx *images)
+enum dt_status dt_dataset_check_shape(const struct dt_data_spec *spec, enum dt_split split,
+                                      const char *path, size_t c, size_t h, size_t w)
 {
-    const bool has_channels = images->n_dims == 4;
-    const size_t c = has_channels ? images->dims[1] : 1;
-    const size_t h = images->dims[images->n_dims - 2], w = images->dims[images->n_dims - 1];
     const struct dt_shape want = spec->shape;
     if (c == (size_t)want.c && h == (size_t)want.h && w == (size_t)want.w) {
         return DT_OK;
@@ -77,11 +75,13 @@ static enum dt_status count(const struct dt_data_spec *spec, enum dt_split split
 {
     const struct dt_idx_reader reader = reader_of(spec);
     struct dt_idx images, labels;
-    DT_TRY(dt_dataset_find_file(spec->dir, split, 1, paths->images));
-    DT_TRY(dt_dataset_find_file(spec->dir, split, 0, paths->labels));
+    DT_TRY(find_file(spec->dir, split, 1, paths->images));
+    DT_TRY(find_file(spec->dir, split, 0, paths->labels));
     DT_TRY(dt_idx_peek(paths->images, 3, &reader, &images));
     DT_TRY(dt_idx_peek(paths->labels, 1, &reader, &labels));
-    DT_TRY(check_image_shape(spec, split, paths->images, &images));
+    DT_TRY(dt_dataset_check_shape(spec, split, paths->images,
+                                  images.n_dims == 4 ? images.dims[1] : 1,
+                                  images.dims[images.n_dims - 2], images.dims[images.n_dims - 1]));
     if (images.dims[0] != labels.dims[0]) {
         return dt_error(DT_BAD_DATA,
                         "%s: %zu images but %zu labels in %s (do the files belong together?)",
@@ -142,8 +142,7 @@ static enum dt_status idx_load(const struct dt_data_spec *spec, enum dt_split sp
     DT_TRY(load_labels(spec, paths.labels, n_total, owned, out));
     DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &reader, &images));
     out->items = images.data;
-    DT_TRY(check_image_shape(spec, split, paths.images, &images));
-    if (images.n_rows != owned.n) {
+    if (images.n_rows != owned.n || images.n_item_bytes != dt_shape_elems(spec->shape)) {
         return dt_error(DT_BAD_DATA, "%s: changed during the run", paths.images);
     }
     out->samples.n_total = n_total;

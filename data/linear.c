@@ -1,6 +1,6 @@
 /* The data format "linear": x uniform in [-1, 1), y = slope * x + intercept + noise. */
 #include "base/rng.h"
-#include "data/dataset.h"
+#include "data/generated.h"
 
 #define STREAM 1u /* + split, of random words */
 
@@ -35,4 +35,4 @@ static enum dt_status load(const struct dt_data_spec *spec, enum dt_split split,
 }
 
 const struct dt_data_row dt_linear_data = {
-    .check = check, .count = dt_generated_count, .load = load};
+    .generated = true, .check = check, .count = dt_generated_count, .load = load};

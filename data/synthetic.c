@@ -14,7 +14,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "data/dataset.h"
+#include "data/generated.h"
 
 #define STREAM_PATTERNS 0u
 #define STREAM_SAMPLES 1u /* + split */
@@ -160,5 +160,7 @@ static enum dt_status synthetic_load(const struct dt_data_spec *spec, enum dt_sp
     return DT_OK;
 }
 
-const struct dt_data_row dt_synthetic_data = {
-    .check = dt_dataset_check_labelled, .count = dt_generated_count, .load = synthetic_load};
+const struct dt_data_row dt_synthetic_data = {.generated = true,
+                                              .check = dt_dataset_check_labelled,
+                                              .count = dt_generated_count,
+                                              .load = synthetic_load};

@@ -49,9 +49,8 @@ static void set_name(const char *path, char *out, size_t n_out)
     }
 }
 
-static const struct dt_data_row *const data_rows[] = {[DT_DATA_IDX] = &dt_idx_data,
-                                                      [DT_DATA_SYNTHETIC] = &dt_synthetic_data,
-                                                      [DT_DATA_LINEAR] = &dt_linear_data};
+#define DATA_ROW(constant, name, row) [constant] = &(row),
+static const struct dt_data_row *const data_rows[] = {DT_DATA_FORMAT_LIST(DATA_ROW)};
 
 /* Checks that involve more than one key. */
 static void resolve(struct dt_config *c)
@@ -59,11 +58,11 @@ static void resolve(struct dt_config *c)
     if (c->batch_per_rank == 0 && c->batch_global == 0) {
         c->batch_per_rank = DT_DEFAULT_BATCH;
     }
-    if (c->data.format != DT_DATA_IDX) {
+    c->data.row = data_rows[c->data.format];
+    if (c->data.row->generated) {
         c->data.n_train = c->data.n_train == 0 ? GENERATED_TRAIN : c->data.n_train;
         c->data.n_test = c->data.n_test == 0 ? GENERATED_TEST : c->data.n_test;
     }
-    c->data.row = data_rows[c->data.format];
     c->data.shape = c->model.input;
     c->data.refuse = dt_idx_refuse;
     c->dist.rows = &dt_all_rows;

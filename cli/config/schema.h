@@ -31,9 +31,11 @@
 
 #define DT_CONFIG_KEYS(X)                                                                          \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
-      "idx: MNIST's four files; synthetic: generated images; linear: y = slope * x + intercept")   \
+      "idx: MNIST's four files; cifar: CIFAR-10's or -100's binary files; synthetic: generated "   \
+      "images; linear: y = slope * x + intercept")                                                 \
     X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                            \
-      "folder of the IDX files, raw or .gz, relative to the working directory; only idx reads it") \
+      "folder of the files, raw or .gz, relative to the working directory; nothing generated "     \
+      "reads it")                                                                                  \
     X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
       "shard: each rank keeps its share; global: same batches at any -np; replicate: each goes "   \
       "through all")                                                                               \

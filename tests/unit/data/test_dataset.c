@@ -142,14 +142,12 @@ static void test_rows_of_each_rank(void)
 
 static void test_finding_files(void)
 {
-    char path[DT_PATH_SIZE];
     struct dt_data_spec spec = idx_spec();
     write_files(true);
-    CHECK_INT(dt_dataset_find_file(folder, DT_SPLIT_TEST, 0, path), DT_OK);
-    CHECK_HAS(path, "/t10k-labels-idx1-ubyte.gz");
-    write_labels(names[3], N_TEST, -1, 0, false);
-    CHECK_INT(dt_dataset_find_file(folder, DT_SPLIT_TEST, 0, path), DT_OK);
-    CHECK(strstr(path, ".gz") == NULL); /* raw first */
+    write_labels(names[3], N_TEST, 2, 77, true);
+    expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA, "/t10k-labels-idx1-ubyte.gz: label 77");
+    write_labels(names[3], N_TEST, 2, 78, false); /* raw first */
+    expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA, "/t10k-labels-idx1-ubyte: label 78");
     remove_files();
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT,
                  "neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz is there (");

@@ -1,0 +1,33 @@
+/* What the formats of labelled images share, beside data/dataset.h: a rank keeps its rows alone,
+ * and reads and checks all labels, so that all ranks find the same fault. */
+#ifndef DT_DATA_FORMATS_LABELLED_H
+#define DT_DATA_FORMATS_LABELLED_H
+
+#include "data/dataset.h"
+
+/* A path below `dir`. DT_CONFIG: it is too long. */
+enum dt_status dt_labelled_path(const char *dir, const char *name, char path[DT_PATH_SIZE]);
+
+/* The path of `name`, or else of `name`.gz; "": neither is there. */
+enum dt_status dt_labelled_find(const char *dir, const char *name, char path[DT_PATH_SIZE]);
+
+/* The first of n_total samples, as the configuration limits them. */
+size_t dt_labelled_count(const struct dt_data_spec *spec, enum dt_split split, size_t n_there);
+
+/* Memory for the rank's rows, n_total, and their labels. DT_NO_MEMORY. `path` is for messages.
+ * DT_BAD_DATA: there are fewer samples than when they were counted. */
+enum dt_status dt_labelled_alloc(const struct dt_data_spec *spec, const char *path, size_t n_total,
+                                 struct dt_owned owned, struct dt_dataset *out);
+
+/* Where sample i of the data set goes, C H W; NULL: another rank has it. */
+uint8_t *dt_labelled_row(const struct dt_data_spec *spec, struct dt_owned owned, size_t i,
+                         struct dt_dataset *out);
+
+/* Checks the label of sample i, keeps it if this rank has the sample, and adds it to the CRC, as a
+ * byte where all classes are bytes, as IDX has them. `where` names file and place: "FILE: label 12
+ * at index 3, ...". */
+enum dt_status dt_labelled_take(const struct dt_data_spec *spec, const char *path,
+                                struct dt_owned owned, size_t i, int64_t label,
+                                struct dt_dataset *out);
+
+#endif
