@@ -31,8 +31,8 @@
 
 #define DT_CONFIG_KEYS(X)                                                                          \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
-      "idx: MNIST's four files; cifar: CIFAR-10's or -100's binary files; synthetic: generated "   \
-      "images; linear: y = slope * x + intercept")                                                 \
+      "idx: MNIST's four files; cifar: CIFAR-10's or -100's binary files; npy: NumPy's arrays; "   \
+      "synthetic: generated images; linear: y = slope * x + intercept")                            \
     X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                            \
       "folder of the files, raw or .gz, relative to the working directory; nothing generated "     \
       "reads it")                                                                                  \

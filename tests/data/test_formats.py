@@ -1,7 +1,8 @@
-"""The same images in every format train to the same weights, to the bit, and files that are wrong are named.
+"""The same images in every format train to the same weights, to the bit, and files that are wrong are named. NumPy writes the arrays.
 
 usage: test_formats.py DTRAIN MPIEXEC"""
 import gzip
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import pypi
@@ -34,6 +36,18 @@ def write(path, content):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
         file.write(content)
+
+
+def npy(array, **options):
+    out = io.BytesIO()
+    numpy.save(out, array, **options)
+    return out.getvalue()
+
+
+def npz(save=numpy.savez, **arrays):
+    out = io.BytesIO()
+    save(out, **arrays)
+    return out.getvalue()
 
 
 def idx(array):
@@ -63,6 +77,21 @@ def write_cifar10(folder, sets, end="", pack=bytes):
 def write_cifar100(folder, sets):
     for split in sets:
         write(f"{folder}/{split}.bin", records(*sets[split], coarse=True))
+
+
+def write_npy(folder, sets, change=lambda images: images, labels_type=numpy.int64, end="", pack=bytes):
+    for split, (images, labels) in sets.items():
+        write(f"{folder}/{split}-images.npy{end}", pack(npy(change(images))))
+        write(f"{folder}/{split}-labels.npy{end}", pack(npy(labels.astype(labels_type))))
+
+
+def write_npz(folder, sets, save):
+    for split, (images, labels) in sets.items():
+        write(f"{folder}/{split}.npz", npz(save, images=images.transpose(0, 2, 3, 1), labels=labels.reshape(-1, 1).astype(">u2")))
+
+
+def channels_last(images):
+    return numpy.ascontiguousarray(images.transpose(0, 2, 3, 1))
 
 
 # ---- the program
@@ -108,11 +137,29 @@ def test_same_weights(sets):
     write_cifar10("cifar10", sets)
     write_cifar10("cifar10-gz", sets, ".gz", gzip.compress)
     write_cifar100("cifar100", sets)
+    write_npy("npy", sets)
+    write_npy("npy-last", sets, channels_last, numpy.int8, ".gz", gzip.compress)
+    write_npy("npy-big", sets, labels_type=">i8")
+    write_npz("npz", sets, numpy.savez)
+    write_npz("npz-packed", sets, numpy.savez_compressed)
     for limit, ranks in ((0, 1), (47, 3)):
         expected = train(f"idx-{limit}", "idx", "idx", ranks, train_samples=limit)
-        for data_format, folder in [("cifar", "cifar10"), ("cifar", "cifar10-gz"), ("cifar", "cifar100")]:
+        for data_format, folder in [("cifar", "cifar10"), ("cifar", "cifar10-gz"), ("cifar", "cifar100"), ("npy", "npy"), ("npy", "npy-last"),
+                                    ("npy", "npy-big"), ("npy", "npz"), ("npy", "npz-packed")]:
             found = train(f"{folder}-{limit}", data_format, folder, ranks, train_samples=limit)
             check(found == expected, f"{folder}, {ranks} ranks, {limit} samples: {found}, by IDX {expected}")
+
+
+def test_grey(sets):
+    grey = {split: (numpy.ascontiguousarray(images[:, 0]), labels) for split, (images, labels) in sets.items()}
+    write_npy("grey", grey)
+    write_npy("grey-last", grey, lambda images: images[..., None])
+    write_npy("grey-first", grey, lambda images: images[:, None])
+    results = set()
+    for folder in ("grey", "grey-last", "grey-first"):
+        done = run(folder, config("npy", folder, (1, 32, 32)), "train", "--run", f"runs/{folder}")
+        results.add((re.search(r"hash of the weights (\w+)", done.stderr) or [done.stderr])[0])
+    check(len(results) == 1, f"grey images in three shapes: {results}")
 
 
 def test_cifar_faults(sets):
@@ -141,13 +188,137 @@ def test_cifar_faults(sets):
     refuse("shape", "cifar", "cifar10", "data_batch_1.bin: images are 3x32x32, model.input is 1x28x28 (set model.input to [3, 32, 32])", shape=(1, 28, 28))
 
 
+def header(text, version=1):
+    """An array file with this dictionary."""
+    text = text.encode("latin1") + b"\n"
+    size = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text
+
+
+def good(descr="'|u1'", order="False", shape=f"({N_TRAIN}, 3, 32, 32)"):
+    return "{'descr': %s, 'fortran_order': %s, 'shape': %s, }" % (descr, order, shape)
+
+
+def test_npy_faults(sets):
+    images, labels = sets["train"]
+    body = images.tobytes()
+    refuse("npy-absent", "npy", "nowhere", "nowhere: no such folder", 66)
+    refuse("npy-empty", "npy", "empty", "empty: neither train-images.npy and train-labels.npy nor train.npz is there", 66)
+    write_npy("two", sets)
+    write_npz("two", sets, numpy.savez)
+    refuse("npy-two", "npy", "two", "two/train.npz: which of it and two/train-images.npy is meant? (keep one)")
+    faults = [
+        ("magic", b"PK" + npy(images), "no NumPy array"),
+        ("version", header(good(), 4)[:12] + b"x" * 99, "version 4 of NumPy's format"),
+        ("long", b"\x93NUMPY\x02\0" + struct.pack("<I", 1 << 30) + b"{" * 99, "a header of 1073741824 bytes, at most 4096"),
+        ("short", npy(images)[:30], "ends too early"),
+        ("float", npy(images.astype(numpy.float32)), "elements of type f4, images are unsigned bytes, 0 to 255 (save array.astype"),
+        ("signed", npy(images.astype(numpy.int8)), "elements of type i1, images are unsigned bytes"),
+        ("bool", npy(images > 9), "elements of type b1, images are unsigned bytes"),
+        ("struct", npy(numpy.zeros(3, [("a", "u1")])), "an array of structures"),
+        ("text", npy(numpy.array(["abc"])), "elements of type U3, images are unsigned bytes"),
+        ("wide", header(good("'<u16'")) + body, "elements of type <u16 are too wide"),
+        ("fortran", npy(numpy.asfortranarray(images)), "in Fortran order (save numpy.ascontiguousarray of the array)"),
+        ("flat", npy(images.reshape(N_TRAIN, -1)), "(115, 3072), images are (N, H, W), (N, H, W, C) or (N, C, H, W)"),
+        ("scalar", header(good(shape="()")) + b"x", "(), images are"),
+        ("five", header(good(shape="(1, 1, 1, 1, 1)")) + b"x", "more than 4 dimensions"),
+        ("huge", header(good(shape="(99999999999, 3, 32, 32)")) + body, "(99999999999, 3, 32, 32) elements are impossible for its size"),
+        ("overflow", header(good(shape=f"({1 << 62}, 4, 32, 32)")) + body, "expected smaller dimensions"),
+        ("digits", header(good(shape="(99999999999999999999999, 1)")) + body, "expected less"),
+        ("negative", header(good(shape="(-1, 3, 32, 32)")) + body, "expected a number"),
+        ("order", header(good(order="Perhaps")) + body, "expected True or False"),
+        ("twice", header("{'shape': (1,), 'shape': (1,), }") + body, "descr, fortran_order and shape, each once"),
+        ("lacks", header("{'descr': '|u1', 'shape': (1,), }") + body, "expected descr, fortran_order and shape"),
+        ("other", header("{'descr': '|u1', 'colour': 3 }") + body, "descr, fortran_order and shape, each once"),
+        ("open", header(good()[:-1]) + body, "expected"),
+        ("after", header(good() + " x") + body, "expected descr, fortran_order and shape"),
+        ("extra", npy(images) + b"more", "extra bytes after the array"),
+        ("missing", npy(images)[:-999], "(115, 3, 32, 32) elements are impossible for its size"),
+        ("cut", npy(images)[:-9], "ends too early"),
+        ("packed-short", gzip.compress(npy(images)[:-9]), "ends too early"),
+        ("size", npy(images[:, :, :, :31]), "images are 3x32x31, model.input is 3x32x32 (set model.input to [3, 32, 31])"),
+        ("count", npy(images[:-1]), "114 images but 115 labels in "),
+        ("none", npy(images[:0]), "0 images but 115 labels in ")]
+    for name, content, text in faults:
+        write_npy("wrong", sets)
+        write("wrong/train-images.npy", content)
+        refuse(f"npy-{name}", "npy", "wrong", text)
+        refuse(f"npy-{name}-file", "npy", "wrong", "wrong/train-images.npy")
+    odd = labels.copy()
+    odd[77] = 10
+    for name, content, text in [
+            ("class", npy(odd), "train-labels.npy: label 10 at index 77, model has 10 classes (0..9)"),
+            ("minus", npy(labels - 1), "train-labels.npy: label -1 at index "),
+            ("largest", npy(numpy.full(N_TRAIN, 2**64 - 1, numpy.uint64)), "label -9223372036854775808 at index 0"),
+            ("real", npy(labels.astype(float)), "train-labels.npy: elements of type f8, labels are integers"),
+            ("hot", npy(numpy.eye(10, dtype=int)[labels]), "train-labels.npy: (115, 10), labels are (N,), one for each image")]:
+        write_npy("wrong", sets)
+        write("wrong/train-labels.npy", content)
+        refuse(f"npy-{name}", "npy", "wrong", text)
+    write_npy("wrong", sets)
+    write("wrong/test-images.npy", npy(images[:N_TEST, :, :31]))
+    refuse("npy-test", "npy", "wrong", "test-images.npy: test images are 3x31x32, the model is trained on 3x32x32")
+
+
+def zipped(members, **options):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", **options) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def patched(content, at, fmt, value):
+    content = bytearray(content)
+    struct.pack_into(fmt, content, at, value)
+    return bytes(content)
+
+
+def test_npz_faults(sets):
+    images, labels = sets["train"]
+    both = [("images.npy", npy(images)), ("labels.npy", npy(labels))]
+    plain, packed = zipped(both), zipped(both, compression=zipfile.ZIP_DEFLATED)
+    end = len(plain) - 22
+    entry = plain.index(b"PK\1\2")
+    faults = [
+        ("text", b"some text, and no archive of any kind", "no zip archive, or one that is cut off"),
+        ("tiny", b"PK", "damaged zip archive: too short"),
+        ("cut", plain[:-9], "no zip archive, or one that is cut off"),
+        ("after", plain + b"more", "no zip archive, or one that is cut off"),
+        ("before", b"more" + plain, "its directory is not where it says"),
+        ("lacks", zipped(both[:1]), "no array labels in it (write it with numpy.savez(file, images=..., labels=...))"),
+        ("twice", patched(zipped([*both, ("lmages.npy", npy(images))]), 0, "<0s", b"").replace(b"lmages.npy", b"images.npy"), "two members of one name"),
+        ("lzma", zipped(both, compression=zipfile.ZIP_LZMA), "images.npy is compressed by method 14"),
+        ("encrypted", patched(plain, entry + 8, "<H", 1), "images.npy is encrypted"),
+        ("zip64", patched(plain, end + 16, "<I", 0xFFFFFFFF), "a ZIP64 archive, which is not read"),
+        ("zip64-size", patched(plain, entry + 24, "<I", 0xFFFFFFFF), "a ZIP64 archive, which is not read"),
+        ("disks", patched(plain, end + 4, "<H", 1), "it goes on in other files"),
+        ("entries", patched(patched(plain, end + 8, "<H", 9), end + 10, "<H", 9), "its directory is cut off"),
+        ("offset", patched(plain, entry + 42, "<I", 5), "a member is not where its directory says"),
+        ("far", patched(plain, entry + 42, "<I", end), "a member's size is impossible"),
+        ("sizes", patched(plain, entry + 24, "<I", 7), "a member's size is impossible"),
+        ("bomb", patched(packed, packed.index(b"PK\1\2") + 24, "<I", 4000000000), "a member's size is impossible"),
+        ("longer", patched(packed, packed.index(b"PK\1\2") + 24, "<I", len(both[0][1]) + 5), "a member is shorter than it says"),
+        ("crc", patched(plain, entry + 16, "<I", 7), "a member's CRC is wrong"),
+        ("bits", patched(plain, 5000, "B", plain[5000] ^ 1), "a member's CRC is wrong"),
+        ("inflate", patched(packed, 200, "<Q", 0), "damaged zip archive: a member")]
+    for name, content, text in faults:
+        write_npz("wrong-zip", sets, numpy.savez)
+        write("wrong-zip/train.npz", content)
+        refuse(f"npz-{name}", "npy", "wrong-zip", text)
+        refuse(f"npz-{name}-file", "npy", "wrong-zip", "wrong-zip/train.npz")
+
+
 def main():
     sets = make_sets()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         os.makedirs("empty")
         test_same_weights(sets)
+        test_grey(sets)
         test_cifar_faults(sets)
+        test_npy_faults(sets)
+        test_npz_faults(sets)
         os.chdir("/")
     print("formats agree, and wrong files are named" if not failures else f"{len(failures)} failures")
     sys.exit(bool(failures))
