@@ -22,7 +22,8 @@ enum dt_rng_purpose {
     DT_RNG_DROPOUT = 3,   /* dropout masks */
     DT_RNG_SYNTHETIC = 4, /* generated data sets */
     DT_RNG_ROUNDING = 5,  /* gradients in few bits */
-    DT_RNG_JITTER = 6     /* delays put into a run */
+    DT_RNG_JITTER = 6,    /* delays put into a run */
+    DT_RNG_AUGMENT = 7    /* changes of training images */
 };
 
 struct dt_rng4 {

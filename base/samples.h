@@ -15,18 +15,26 @@ static inline size_t dt_shape_elems(struct dt_shape s)
     return (size_t)s.c * (size_t)s.h * (size_t)s.w;
 }
 
+/* What is done to pixels on their way to a network, in place of `scale` (base/transform.h). */
+struct dt_transform {
+    /* Writes x (C, H, W) of an image (C, H, W), by plain loops. */
+    void (*apply)(const struct dt_transform *transform, const uint8_t *pixels, uint32_t epoch,
+                  uint32_t id, float *x);
+};
+
 /* Owned by the data room. Exactly one of `pixels` and `values` is set; exactly one of `labels` and
  * `targets`. Row i here is sample `first_id + i * id_stride` of the whole data set: that number
  * keys everything random. */
 struct dt_samples {
     size_t n;
     struct dt_shape shape;
-    const uint8_t *pixels;  /* (n, C, H, W); value = pixel * scale */
-    const float *values;    /* (n, C, H, W) */
-    float scale;            /* 1/255 for images */
-    const uint16_t *labels; /* (n) class numbers */
-    int n_classes;          /* 0 for regression */
-    const float *targets;   /* (n, n_targets) */
+    const uint8_t *pixels;                /* (n, C, H, W); value = pixel * scale */
+    const float *values;                  /* (n, C, H, W) */
+    float scale;                          /* 1/255 for images */
+    const struct dt_transform *transform; /* of pixels; NULL: none */
+    const uint16_t *labels;               /* (n) class numbers */
+    int n_classes;                        /* 0 for regression */
+    const float *targets;                 /* (n, n_targets) */
     int n_targets;
     size_t n_total; /* samples of the whole data set, over all ranks */
     uint32_t first_id;

@@ -9,6 +9,7 @@
 #include "cpu/block.h"
 #include "cpu/isa.h"
 #include "cpu/subnormals.h"
+#include "cpu/transform.h"
 
 #define CACHE_BYTES \
     ((size_t)1 << 20) /* private to a core: the second level of today's servers has 1 or 2 MB */
@@ -164,20 +165,26 @@ static void cpu_samples_close(struct dt_backend *backend, struct dt_bound_sample
 
 /* Copies one sample, C H W to H W C: the same order if there is one channel or one pixel. */
 static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_samples *samples,
-                          size_t row, float *x)
+                          const struct dt_batch *batch, int i, float *x)
 {
+    const size_t row = batch->rows[i];
     const size_t n_c = (size_t)samples->shape.c,
                  n_hw = (size_t)samples->shape.h * (size_t)samples->shape.w;
     const size_t from = row * n_c * n_hw;
+    if (samples->transform != NULL) {
+        dt_cpu_transform(samples->transform, samples->pixels + from, batch->epoch, batch->ids[i],
+                         x);
+        return;
+    }
     if (samples->pixels != NULL && (n_c == 1 || n_hw == 1)) {
         kernels->scale_pixels(n_c * n_hw, samples->pixels + from, samples->scale, x);
         return;
     }
     for (size_t c = 0; c < n_c; c++) {
-        for (size_t i = 0; i < n_hw; i++) {
-            x[i * n_c + c] = samples->pixels != NULL
-                                 ? (float)samples->pixels[from + c * n_hw + i] * samples->scale
-                                 : samples->values[from + c * n_hw + i];
+        for (size_t j = 0; j < n_hw; j++) {
+            x[j * n_c + c] = samples->pixels != NULL
+                                 ? (float)samples->pixels[from + c * n_hw + j] * samples->scale
+                                 : samples->values[from + c * n_hw + j];
         }
     }
 }
@@ -204,7 +211,7 @@ static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_sam
         if (i + GATHER_AHEAD < batch->n) {
             ask_for_sample(bound->samples, batch->rows[i + GATHER_AHEAD], n_elems);
         }
-        gather_sample(kernels, bound->samples, batch->rows[i], x + (size_t)i * n_elems);
+        gather_sample(kernels, bound->samples, batch, i, x + (size_t)i * n_elems);
     }
     return DT_OK;
 }

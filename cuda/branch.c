@@ -106,7 +106,7 @@ enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda)
     struct dt_cuda_gathered *g = &cuda->gathered;
     if (g->pending) {
         g->pending = g->in_place = false;
-        DT_CUDA(dt_gpu_gather(cuda->stream, &g->samples, cuda->batch.rows, g->n, cuda->type, g->x));
+        DT_CUDA(dt_gpu_gather(cuda->stream, &g->samples, &cuda->batch, g->n, cuda->type, g->x));
     }
     cuda->waiting.n = 0;
     DT_CUDA(dt_gpu_head_forward(cuda->stream, &w.head, w.n, cuda->type, w.x, w.logits, NULL));

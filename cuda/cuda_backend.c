@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/transform.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 
 struct dt_bound_samples {
     struct dt_gpu_samples gpu;
-    void *inputs, *answers; /* owned: gpu's members point to them */
+    void *inputs, *answers, *transform; /* owned: gpu's members point to them */
 };
 
 static struct dt_cuda *cuda_of(struct dt_backend *backend)
@@ -162,6 +163,7 @@ static void cuda_samples_close(struct dt_backend *backend, struct dt_bound_sampl
 {
     dt_cuda_free(cuda_of(backend), bound->inputs);
     dt_cuda_free(cuda_of(backend), bound->answers);
+    dt_cuda_free(cuda_of(backend), bound->transform);
     free(bound);
 }
 
@@ -195,6 +197,11 @@ static enum dt_status copy_samples(struct dt_cuda *cuda, const struct dt_samples
     gpu->values = has_pixels ? NULL : to->inputs;
     gpu->labels = has_labels ? to->answers : NULL;
     gpu->targets = has_labels ? NULL : to->answers;
+    if (from->transform != NULL) {
+        DT_TRY(to_device(cuda, "what is done to images", from->transform,
+                         sizeof(struct dt_pixel_transform), &to->transform));
+        gpu->transform = to->transform;
+    }
     return DT_OK;
 }
 
@@ -234,7 +241,7 @@ static enum dt_status send_batch(struct dt_cuda *cuda, const struct dt_batch *ba
                             cudaMemcpyHostToDevice, cuda->stream));
     DT_CUDA(cudaEventRecord(batches->copied[slot], cuda->stream));
     batches->next = (slot + 1) % DT_CUDA_BATCH_SLOTS;
-    cuda->batch = (struct dt_cuda_batch){
+    cuda->batch = (struct dt_gpu_batch){
         .epoch = batches->device, .rows = batches->device + 1, .ids = batches->device + 1 + n};
     return DT_OK;
 }
@@ -249,14 +256,16 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
         return DT_OK;
     }
     if (cuda->inputs_on_device) {
-        cuda->batch = (struct dt_cuda_batch){
+        cuda->batch = (struct dt_gpu_batch){
             .epoch = &cuda->step->epoch, .rows = batch->rows, .ids = batch->ids};
     } else {
         DT_TRY(send_batch(cuda, batch));
     }
     cuda->gathered = (struct dt_cuda_gathered){
         .samples = bound->gpu, .n = batch->n, .x = x, .pending = true, .in_place = true};
-    return DT_OK;
+    return bound->gpu.transform != NULL
+               ? dt_cuda_enqueue_waiting(cuda) /* nothing else reads such samples in place */
+               : DT_OK;
 }
 
 /* A GPU runs large calls best. */

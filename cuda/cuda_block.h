@@ -13,11 +13,6 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/packed.h"
 
-/* The last gathered batch, for kernels; device memory. */
-struct dt_cuda_batch {
-    const uint32_t *rows, *ids, *epoch;
-};
-
 /* The last gathered batch. If a block that reads the samples themselves is its first reader, x is
  * never written. */
 struct dt_cuda_gathered {
@@ -59,7 +54,7 @@ struct dt_cuda {
     struct dt_cuda_scratch scratch[DT_CUDA_N_SCRATCH];
     int n_blocks; /* open blocks, which share the above */
     struct dt_cuda_batches batches;
-    struct dt_cuda_batch batch;
+    struct dt_gpu_batch batch;
     struct dt_cuda_gathered gathered;
     struct dt_cuda_waiting waiting;
     struct dt_gpu_step *step; /* device */

@@ -35,6 +35,7 @@ static void describe(const struct dt_data_spec *spec, struct dt_owned owned,
     if (samples->values == NULL) {
         samples->pixels = dataset->items;
         samples->scale = 1.0f / 255.0f;
+        samples->transform = dataset->transform;
         samples->labels = dataset->answers;
         samples->n_classes = spec->n_classes;
     }
@@ -45,7 +46,10 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
 {
     *out = (struct dt_dataset){0};
     DT_TRY(spec->row->check(spec));
-    const enum dt_status status = spec->row->load(spec, split, owned, out);
+    enum dt_status status = spec->row->load(spec, split, owned, out);
+    if (status == DT_OK && spec->transform != NULL) {
+        status = spec->transform(spec, split, &out->transform);
+    }
     if (status != DT_OK) {
         dt_dataset_close(out);
         return status;
@@ -58,5 +62,6 @@ void dt_dataset_close(struct dt_dataset *dataset)
 {
     free(dataset->items);
     free(dataset->answers);
+    free(dataset->transform);
     *dataset = (struct dt_dataset){0};
 }

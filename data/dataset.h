@@ -22,6 +22,20 @@ enum dt_data_format { DT_DATA_FORMAT_LIST(DT_DATA_ENUM) };
 
 enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST };
 
+/* What is done to pixels (data/transform.h). A channel becomes (pixel / 255 - mean) / std,
+ * of_dataset: by the training images' own numbers, not known yet; and training images are changed
+ * at random. */
+#define DT_MOST_CHANNELS 16
+#define DT_MOST_AUGMENTS 8
+struct dt_normalize {
+    int n; /* channels; 0: not normalized */
+    bool of_dataset;
+    double mean[DT_MOST_CHANNELS], std[DT_MOST_CHANNELS];
+};
+struct dt_augment {
+    int n, kind[DT_MOST_AUGMENTS], size[DT_MOST_AUGMENTS]; /* size of shift and crop, pixels */
+};
+
 struct dt_data_spec;
 struct dt_dataset;
 
@@ -49,6 +63,12 @@ struct dt_data_spec {
     /* idx: of struct dt_idx_reader (data/idx.h). */
     enum dt_status (*refuse)(const char *path, const uint8_t *head, size_t n_head,
                              int n_dims_wanted);
+    struct dt_normalize normalize;
+    struct dt_augment augment; /* of training images; keyed by augment_seed */
+    uint64_t augment_seed;
+    /* dt_transform_open; NULL: pixels are only scaled. */
+    enum dt_status (*transform)(const struct dt_data_spec *spec, enum dt_split split,
+                                struct dt_transform **out);
     /* The model's expectation; a file that differs is DT_BAD_DATA, naming both. */
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */
@@ -64,6 +84,7 @@ struct dt_dataset {
     /* private: what `samples` points to */
     void *items;
     void *answers;
+    struct dt_transform *transform;
 };
 
 /* How many samples the split has in all, from headers alone. DT_CONFIG: the format does not go with

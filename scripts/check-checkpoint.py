@@ -150,12 +150,14 @@ def read_idx(folder, name):
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=4 + 4 * n_dims).reshape(dims)
 
 
-def count_correct(model, images, labels, shape):
+def count_correct(model, images, labels, data, shape):
     n_correct = 0
+    normalize = data.get("normalize", {"mean": [0.0], "std": [1.0]})
+    mean, std = (torch.tensor(normalize[key]).reshape(1, -1, *[1] * (len(shape) - 1)) for key in ("mean", "std"))
     with torch.no_grad():
         for i in range(0, len(labels), BATCH):
             x = images[i : i + BATCH].float().reshape(-1, *shape) / 255
-            n_correct += int((model(x).argmax(1) == labels[i : i + BATCH]).sum())
+            n_correct += int((model((x - mean) / std).argmax(1) == labels[i : i + BATCH]).sum())
     return n_correct
 
 
@@ -178,7 +180,7 @@ def main():
     except Exception as error:  # any error that readers and PyTorch find in a file
         fail(EXIT_BAD_DATA, f"{args.checkpoint}: {type(error).__name__}: {error}")
     n = min(config["data"]["test_samples"] or len(labels), len(labels))
-    n_correct = count_correct(model, images[:n], labels[:n], config["model"]["input"])
+    n_correct = count_correct(model, images[:n], labels[:n], config["data"], config["model"]["input"])
     print(f"test accuracy {100 * n_correct / n:.2f} % ({n_correct}/{n})")
 
 

@@ -2,6 +2,7 @@
 
 #include "train/device.h"
 #include "train/fit.h"
+#include "train/normalize.h"
 
 static const struct dt_driver_ops *const drivers[] = {&dt_recorded_driver, &dt_free_driver,
                                                       &dt_host_driver, NULL};
@@ -9,4 +10,5 @@ static const struct dt_driver_ops *const drivers[] = {&dt_recorded_driver, &dt_f
 const struct dt_trainer_parts dt_all_parts = {.drivers = drivers,
                                               .choose_device = dt_device_choose,
                                               .check_memory = dt_fit_check,
-                                              .advise = dt_fit_advise};
+                                              .advise = dt_fit_advise,
+                                              .normalize = dt_trainer_normalize};

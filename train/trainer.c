@@ -202,6 +202,7 @@ static enum dt_status agree_unless_stalled(struct dt_world *world, enum dt_statu
 static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
+    DT_TRY(t->parts->normalize != NULL ? t->parts->normalize(t) : DT_OK);
     DT_TRY(dt_world_agree(t->world, advise(t, open_backend(t), false)));
     DT_TRY(agree_unless_stalled(t->world, advise(t, open_strategy(t), false)));
     DT_TRY(dt_world_agree(t->world,

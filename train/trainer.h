@@ -40,6 +40,8 @@ struct dt_trainer_parts {
     /* train/fit.h; NULL: nobody looks before, or searches afterwards. */
     enum dt_status (*check_memory)(const struct dt_trainer *trainer);
     enum dt_status (*advise)(struct dt_trainer *trainer, bool search);
+    /* train/normalize.h; NULL: nobody asks for the training set's own numbers. */
+    enum dt_status (*normalize)(struct dt_trainer *trainer);
 };
 
 /* All parts that there are (parts.c): who names this links them. */

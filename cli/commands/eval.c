@@ -49,6 +49,11 @@ enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *
         return dt_saved_check(&dt_config_json, path, file, config, model);
     }
     *config = *from->config;
+    if (config->data.normalize.of_dataset) {
+        return dt_error(DT_CONFIG,
+                        "data.normalize: weights alone do not say the training images' mean and "
+                        "std (give the numbers, or a checkpoint, which has them)");
+    }
     DT_TRY(dt_model_lower(&config->model, model));
     return dt_saved_weights(from->file, model, file);
 }

@@ -23,7 +23,8 @@ static enum dt_status write_onnx(const struct dt_config *config, const struct dt
     char size[DT_BYTES_TEXT_SIZE];
     struct dt_file_part part = {0};
     uint8_t *bytes = NULL;
-    DT_TRY(dt_onnx_make(model, arena, input_text(config), &bytes, &part.n_bytes));
+    DT_TRY(dt_onnx_make(model, arena, &config->data.normalize, input_text(config), &bytes,
+                        &part.n_bytes));
     part.bytes = bytes;
     const enum dt_status s = dt_file_write(path, &part, 1);
     free(bytes);

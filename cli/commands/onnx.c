@@ -2,13 +2,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/version.h"
 #include "onnx.pb-c.h"
 
 #define IR_VERSION 7 /* the format's, of the time of opset 13 */
-#define MAX_NODES \
-    (4 * DT_MAX_LAYERS) /* linear operation, activation, pool and flatten of each block */
+#define MAX_NODES                                                                                 \
+    (2 + 4 * DT_MAX_LAYERS) /* normalization; linear operation, activation, pool, flatten of each \
+                             */
 #define MAX_ATTRIBUTES 3
 #define MAX_NUMBERS 8 /* of all attributes of a node */
 #define NAME_SIZE 48
@@ -40,11 +42,14 @@ struct value {
 struct builder {
     struct dt_model model; /* a copy: the format's strings are not const */
     const float *arena;
+    struct dt_normalize normalize; /* its numbers as those of a product and a sum */
+    float factors[DT_MOST_CHANNELS], summands[DT_MOST_CHANNELS];
     struct node nodes[MAX_NODES];
     Onnx__NodeProto *node_list[MAX_NODES];
     int n_nodes;
-    struct tensor tensors[DT_MAX_PARAMS];
-    Onnx__TensorProto *tensor_list[DT_MAX_PARAMS];
+    struct tensor tensors[DT_MAX_PARAMS + 2];
+    Onnx__TensorProto *tensor_list[DT_MAX_PARAMS + 2];
+    size_t n_tensors;
     struct value input, output;
     Onnx__ValueInfoProto *input_list[1], *output_list[1];
     bool flat; /* what the last node gives is a row of units */
@@ -185,22 +190,58 @@ static void add_blocks(struct builder *b)
 
 /* ---- weights, input and output */
 
+/* One without dimensions yet. */
+static struct tensor *add_tensor(struct builder *b, char *name, const float *numbers,
+                                 size_t n_elems)
+{
+    struct tensor *t = &b->tensors[b->n_tensors];
+    t->proto = (Onnx__TensorProto)ONNX__TENSOR_PROTO__INIT;
+    t->proto.name = name;
+    t->proto.data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+    t->proto.dims = t->dims;
+    t->proto.raw_data.data = (uint8_t *)numbers;
+    t->proto.raw_data.len = n_elems * sizeof(float);
+    b->tensor_list[b->n_tensors++] = &t->proto;
+    return t;
+}
+
 static void add_tensors(struct builder *b)
 {
     for (int i = 0; i < b->model.n_params; i++) {
         struct dt_param *param = &b->model.params[i];
-        struct tensor *t = &b->tensors[i];
-        t->proto = (Onnx__TensorProto)ONNX__TENSOR_PROTO__INIT;
-        t->proto.name = param->name;
-        t->proto.data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
-        t->proto.dims = t->dims;
+        struct tensor *t = add_tensor(b, param->name, b->arena + param->offset, param->n_elems);
         t->proto.n_dims = (size_t)param->n_dims;
         for (int d = 0; d < param->n_dims; d++) {
             t->dims[d] = (int64_t)param->dims[d];
         }
-        t->proto.raw_data.data = (uint8_t *)(b->arena + param->offset);
-        t->proto.raw_data.len = param->n_elems * sizeof(float);
-        b->tensor_list[i] = &t->proto;
+    }
+}
+
+/* The chain's next node, with a number for each channel. */
+static void add_per_channel(struct builder *b, char *type, char *name, const float *numbers)
+{
+    struct node *node = add_node(b, type, name, "");
+    struct tensor *t =
+        add_tensor(b, strcmp(type, "Mul") == 0 ? "normalize.factor" : "normalize.summand", numbers,
+                   (size_t)b->normalize.n);
+    node->inputs[1] = t->proto.name;
+    node->proto.n_input = 2;
+    t->proto.n_dims = b->flat ? 2 : 4;
+    t->dims[0] = t->dims[2] = t->dims[3] = 1;
+    t->dims[1] = b->normalize.n;
+}
+
+/* (pixel - mean) / std, as training has it: a product and a sum. */
+static void add_normalization(struct builder *b)
+{
+    const struct dt_normalize *of = &b->normalize;
+    for (int c = 0; c < of->n; c++) {
+        b->factors[c] = (float)(1.0 / of->std[c]);
+        b->summands[c] = (float)(-of->mean[c] / of->std[c]);
+    }
+    if (of->n > 0) {
+        add_per_channel(b, "Mul", "normalize.scaled", b->factors);
+        add_per_channel(b, "Add", "normalized", b->summands);
     }
 }
 
@@ -241,6 +282,7 @@ static void build(struct builder *b)
     b->input_list[0] = &b->input.proto;
     b->output_list[0] = &b->output.proto;
     add_tensors(b);
+    add_normalization(b);
     add_blocks(b);
     b->nodes[b->n_nodes - 1].output = b->output.proto.name;
 }
@@ -271,7 +313,7 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, uint
     graph.name = "dtrain";
     graph.n_node = (size_t)b->n_nodes;
     graph.node = b->node_list;
-    graph.n_initializer = (size_t)b->model.n_params;
+    graph.n_initializer = b->n_tensors;
     graph.initializer = b->tensor_list;
     graph.n_input = graph.n_output = 1;
     graph.input = b->input_list;
@@ -287,7 +329,8 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, uint
 }
 
 enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena,
-                            const char *input_text, uint8_t **bytes, size_t *n_bytes)
+                            const struct dt_normalize *normalize, const char *input_text,
+                            uint8_t **bytes, size_t *n_bytes)
 {
     struct builder *b = calloc(1, sizeof *b);
     if (b == NULL) {
@@ -295,6 +338,7 @@ enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena,
     }
     b->model = *model;
     b->arena = arena;
+    b->normalize = *normalize;
     build(b);
     const enum dt_status s = pack_model(b, input_text, bytes, n_bytes);
     free(b);

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/commands/png_image.h"
+#include "data/transform.h"
 #include "model/stages.h"
 
 enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };
@@ -14,7 +15,8 @@ enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };
 struct prediction {
     struct dt_inference inference;
     struct dt_samples samples; /* the one image */
-    uint8_t *pixels;           /* (C, H, W) */
+    struct dt_transform *transform;
+    uint8_t *pixels; /* (C, H, W) */
     float *logits;
     double *probabilities;
     const char *file; /* the weights', for messages */
@@ -37,8 +39,13 @@ static enum dt_status open_prediction(const struct dt_trained *from, struct pred
     if (p->pixels == NULL || p->logits == NULL || p->probabilities == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for an image");
     }
-    p->samples = (struct dt_samples){
-        .n = 1, .shape = shape, .pixels = p->pixels, .scale = 1.0f / 255.0f, .n_total = 1};
+    DT_TRY(dt_transform_open(&p->inference.config.data, DT_SPLIT_TEST, &p->transform));
+    p->samples = (struct dt_samples){.n = 1,
+                                     .shape = shape,
+                                     .pixels = p->pixels,
+                                     .scale = 1.0f / 255.0f,
+                                     .transform = p->transform,
+                                     .n_total = 1};
     return DT_OK;
 }
 
@@ -46,6 +53,7 @@ static void close_prediction(struct prediction *p)
 {
     dt_inference_close(&p->inference);
     free(p->pixels);
+    free(p->transform);
     free(p->logits);
     free(p->probabilities);
 }

@@ -9,6 +9,7 @@
 #include "cli/config/read.h"
 #include "cli/suggest.h"
 #include "data/idx.h"
+#include "data/transform.h"
 #include "dist/compression/fixed_point.h"
 #include "dist/strategy/strategies.h"
 #include "model/block.h"
@@ -65,6 +66,8 @@ static void resolve(struct dt_config *c)
     }
     c->data.shape = c->model.input;
     c->data.refuse = dt_idx_refuse;
+    c->data.transform = dt_transform_open;
+    c->data.augment_seed = (uint64_t)c->seed;
     c->dist.rows = &dt_all_rows;
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }

@@ -227,6 +227,12 @@ static void schema_key(FILE *out, const struct dt_key *key)
         schema_range(out, key);
         fputs(" }]", out);
         break;
+    case DT_KEY_NORMALIZE:
+        dt_config_schema_normalize(out);
+        break;
+    case DT_KEY_AUGMENT:
+        dt_config_schema_augment(out);
+        break;
     }
     schema_default(out, key);
     fputs(", \"description\": ", out);

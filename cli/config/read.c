@@ -140,6 +140,10 @@ static enum dt_status read_value(const struct dt_config_object *o, const struct 
         return read_layers(o, key, item, &((struct dt_config *)base)->model);
     case DT_KEY_NAMES:
         return read_names(o, key, item, field);
+    case DT_KEY_NORMALIZE:
+        return dt_config_read_normalize(o, key, item, field);
+    case DT_KEY_AUGMENT:
+        return dt_config_read_augment(o, key, item, field);
     }
     return DT_OK;
 }

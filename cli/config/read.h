@@ -55,4 +55,11 @@ struct dt_config_object {
 /* Every member of the JSON object is known and given once, groups being objects. DT_CONFIG. */
 enum dt_status dt_config_object_check(const struct dt_config_object *o, const cJSON *item);
 
+/* ---- data.normalize and data.augment (pixels.c) */
+
+enum dt_status dt_config_read_normalize(const struct dt_config_object *o, const struct dt_key *key,
+                                        const cJSON *item, struct dt_normalize *out);
+enum dt_status dt_config_read_augment(const struct dt_config_object *o, const struct dt_key *key,
+                                      const cJSON *item, struct dt_augment *out);
+
 #endif

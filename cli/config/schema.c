@@ -181,6 +181,16 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
     case DT_KEY_AUTO:
         snprintf(out, DT_EXPECTED_SIZE, "auto or an integer %.0f..%.0f", range.low, range.high);
         break;
+    case DT_KEY_NORMALIZE:
+        snprintf(out, DT_EXPECTED_SIZE,
+                 "\"dataset\" or {\"mean\": [...], \"std\": [...]}, a number 0..1 per channel");
+        break;
+    case DT_KEY_AUGMENT:
+        snprintf(out, DT_EXPECTED_SIZE,
+                 "a list of up to %d of {\"shift\": 1..64}, {\"flip\": \"horizontal\"}, "
+                 "{\"crop\": {\"padding\": 1..64}}",
+                 DT_MOST_AUGMENTS);
+        break;
     }
 }
 

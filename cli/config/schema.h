@@ -4,7 +4,8 @@
  * X(path, kind, field, values, default, when, meaning)
  *
  *   kind: BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input),
- *   LAYERS (model.layers), NAMES (of blocks), AUTO ("auto", DT_AUTO in the field, or an integer)
+ *   LAYERS (model.layers), NAMES (of blocks), AUTO ("auto", DT_AUTO in the field, or an integer),
+ *   NORMALIZE and AUGMENT (pixels.c)
  *
  *   values: of INT, REAL, AUTO the interval, as mathematicians write it: "[0, 1)" holds 0 and not
  *   1; of ENUM the names, each behind a bar
@@ -27,6 +28,7 @@
     "[0, 9007199254740991]"      /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
 #define DT_BETA "[0, 0.9999999]" /* the float next to 1 is 0.99999994 */
 
+#define DT_IMAGES "data.format=idx|synthetic|cifar|npy"
 #define DT_STOPS_EARLY "train.early_stopping.metric=test_loss|test_accuracy"
 
 #define DT_CONFIG_KEYS(X)                                                                          \
@@ -36,6 +38,12 @@
     X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                            \
       "folder of the files, raw or .gz, relative to the working directory; nothing generated "     \
       "reads it")                                                                                  \
+    X("data.normalize", NORMALIZE, data.normalize, "", "", DT_IMAGES,                              \
+      "pixels become (pixel / 255 - mean) / std, channel by channel; dataset: by the numbers of "  \
+      "the training images, which the run's config.json and checkpoints then have")                \
+    X("data.augment", AUGMENT, data.augment, "", "", DT_IMAGES,                                    \
+      "random changes of training images, in this order, other ones in each epoch: moved by up "   \
+      "to so many pixels, mirrored left to right, cropped after so much black around them")        \
     X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
       "shard: each rank keeps its share; global: same batches at any -np; replicate: each goes "   \
       "through all")                                                                               \
@@ -256,7 +264,9 @@ enum dt_key_kind {
     DT_KEY_SHAPE,
     DT_KEY_LAYERS,
     DT_KEY_NAMES,
-    DT_KEY_AUTO
+    DT_KEY_AUTO,
+    DT_KEY_NORMALIZE,
+    DT_KEY_AUGMENT
 };
 
 struct dt_key {
@@ -321,6 +331,12 @@ static inline bool dt_key_is_word(const struct dt_key *key)
 
 /* Whether `key` means something in this config; needs the keys before it to be filled in. */
 bool dt_key_applies(const struct dt_key *key, const struct dt_config *config);
+
+/* data.normalize and data.augment as JSON and as JSON Schema (pixels.c). */
+void dt_config_print_normalize(FILE *out, const struct dt_normalize *normalize);
+void dt_config_print_augment(FILE *out, const struct dt_augment *augment);
+void dt_config_schema_normalize(FILE *out);
+void dt_config_schema_augment(FILE *out);
 
 /* The value as JSON. */
 void dt_key_print(FILE *out, const struct dt_key *key, const void *base);

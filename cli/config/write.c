@@ -83,6 +83,12 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
     case DT_KEY_NAMES:
         write_names(out, dt_key_field(key, base));
         break;
+    case DT_KEY_NORMALIZE:
+        dt_config_print_normalize(out, dt_key_field(key, base));
+        break;
+    case DT_KEY_AUGMENT:
+        dt_config_print_augment(out, dt_key_field(key, base));
+        break;
     }
 }
 
@@ -107,14 +113,20 @@ static void write_layers(FILE *out, const struct dt_model_spec *model)
     fputs("\n    ]", out);
 }
 
+/* Of a key that may be: its field is as it was before anything was read. */
+static bool is_absent(const struct dt_key *key, const struct dt_config *config)
+{
+    const struct dt_normalize *normalize = &config->data.normalize;
+    return key->kind == DT_KEY_TEXT        ? *(const char *)dt_key_field(key, config) == '\0'
+           : key->kind == DT_KEY_NORMALIZE ? normalize->n == 0 && !normalize->of_dataset
+           : key->kind == DT_KEY_AUGMENT   ? config->data.augment.n == 0
+                                           : dt_key_int(key, config) == 0;
+}
+
 bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config)
 {
-    const void *field = dt_key_field(key, config);
     const bool may_be_absent = key->default_text != NULL && key->default_text[0] == '\0';
-    const bool is_absent =
-        may_be_absent &&
-        (key->kind == DT_KEY_TEXT ? *(const char *)field == '\0' : dt_key_int(key, config) == 0);
-    return !is_absent && dt_key_applies(key, config);
+    return !(may_be_absent && is_absent(key, config)) && dt_key_applies(key, config);
 }
 
 /* Whether the first of these keys, or one in a group with it, is shown. */

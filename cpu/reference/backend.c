@@ -102,6 +102,12 @@ static enum dt_status ref_gather(struct dt_backend *backend, struct dt_bound_sam
     const size_t n_elems = dt_shape_elems(samples->shape);
     for (int i = 0; i < batch->n; i++) {
         const size_t from = batch->rows[i] * n_elems;
+        if (samples->transform != NULL) {
+            samples->transform->apply(samples->transform, samples->pixels + from, batch->epoch,
+                                      batch->ids[i], x);
+            x += n_elems;
+            continue;
+        }
         for (size_t j = from; j < from + n_elems; j++) {
             *x++ = samples->pixels != NULL ? (float)samples->pixels[j] * samples->scale
                                            : samples->values[j];

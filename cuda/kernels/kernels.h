@@ -31,11 +31,17 @@ struct dt_gpu_samples {
     int n_classes;
     const float *targets;
     int n_targets;
+    const struct dt_pixel_transform *transform; /* device memory; NULL: none */
 };
 
-/* x (n, H, W, C) = samples `rows`, scaled. */
+/* A batch on the device; members as in base/samples.h. */
+struct dt_gpu_batch {
+    const uint32_t *rows, *ids, *epoch;
+};
+
+/* x (n, H, W, C) = samples `rows`, scaled or transformed: only that asks for ids and epoch. */
 cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples,
-                          const uint32_t *rows, int n, enum dt_gpu_type type, void *x);
+                          const struct dt_gpu_batch *batch, int n, enum dt_gpu_type type, void *x);
 
 /* The part of a block after its linear operation, from struct dt_block, in a form that kernels take
  * by value. */
@@ -59,8 +65,8 @@ struct dt_gpu_tail {
 /* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is the linear operation's
  * output and stays for the backward pass; bias NULL: none. z may be y, which overwrites it, when
  * there is no pool and no flatten that changes the order. y_type may differ from type: logits are
- * float. Dropout as in base/dropout.h, by `ids`. Of equal values in a max pool the first in row-major
- * order wins; NaN wins over all. Writes tail->winners, unless NULL. */
+ * float. Dropout as in base/dropout.h, by `ids`. Of equal values in a max pool the first in
+ * row-major order wins; NaN wins over all. Writes tail->winners, unless NULL. */
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail,
                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
                                 const float *bias, enum dt_gpu_type y_type, void *y);

@@ -2,8 +2,32 @@
  * counter of recorded steps. */
 #include "cuda/kernels/kernels.cuh"
 
+#include "base/transform.h"
+
 /* ---- gather: a thread per element of x; a sample's channels are apart in the data set, but one
  * sample fits into a cache */
+
+/* Element i, H W C, of a sample as the network sees it. */
+static __device__ float transformed(const struct dt_gpu_samples &samples,
+                                    const struct dt_gpu_batch &batch, size_t sample, size_t n_elems,
+                                    unsigned i)
+{
+    const struct dt_pixel_transform *t = samples.transform;
+    const unsigned n_c = (unsigned)samples.shape.c, n_w = (unsigned)samples.shape.w;
+    const struct dt_pose pose = dt_transform_pose(t, *batch.epoch, batch.ids[sample]);
+    return dt_transform_at(t, &pose, samples.pixels + batch.rows[sample] * n_elems, (int)(i % n_c),
+                           (int)(i / n_c / n_w), (int)(i / n_c % n_w));
+}
+
+template <typename T>
+static __global__ void transform_kernel(struct dt_gpu_samples samples, struct dt_gpu_batch batch,
+                                        int n, unsigned n_elems, T *x)
+{
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (size_t sample = blockIdx.y; i < n_elems && sample < (size_t)n; sample += gridDim.y) {
+        x[sample * n_elems + i] = (T)transformed(samples, batch, sample, n_elems, i);
+    }
+}
 
 template <typename T>
 static __global__ void gather_kernel(struct dt_gpu_samples samples, const uint32_t *rows, int n,
@@ -23,7 +47,7 @@ static __global__ void gather_kernel(struct dt_gpu_samples samples, const uint32
 }
 
 cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples,
-                          const uint32_t *rows, int n, enum dt_gpu_type type, void *x)
+                          const struct dt_gpu_batch *batch, int n, enum dt_gpu_type type, void *x)
 {
     const unsigned n_elems = (unsigned)dt_shape_elems(samples->shape);
     if (n == 0) {
@@ -31,6 +55,13 @@ cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samp
     }
     const dim3 blocks = blocks_for_samples(n_elems, n);
     const unsigned threads = threads_for_samples(n_elems);
+    const uint32_t *rows = batch->rows;
+    if (samples->transform != NULL) {
+        return type == DT_GPU_F32 ? DT_LAUNCH(transform_kernel, blocks, threads, 0, stream,
+                                              *samples, *batch, n, n_elems, (float *)x)
+                                  : DT_LAUNCH(transform_kernel, blocks, threads, 0, stream,
+                                              *samples, *batch, n, n_elems, (bf16 *)x);
+    }
     return type == DT_GPU_F32 ? DT_LAUNCH(gather_kernel, blocks, threads, 0, stream, *samples, rows,
                                           n, n_elems, (float *)x)
                               : DT_LAUNCH(gather_kernel, blocks, threads, 0, stream, *samples, rows,

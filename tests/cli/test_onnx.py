@@ -15,7 +15,7 @@ CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "
 MNIST = os.environ.get("DTRAIN_DATA", "")
 N = 64  # samples that are compared
 EVERY_LAYER = {
-    "data": {"format": "synthetic", "train_samples": 256, "test_samples": N},
+    "data": {"format": "synthetic", "train_samples": 256, "test_samples": N, "normalize": {"mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.25]}},
     "model": {"input": [3, 13, 11], "layers": [
         {"type": "conv2d", "filters": 5, "kernel": 4, "padding": "same", "stride": 2, "activation": "tanh"},
         {"type": "avg_pool2d", "size": 2, "stride": 1}, {"type": "dropout", "rate": 0.25},

@@ -78,6 +78,13 @@ DTRAIN_CUDA_GRAPH=recorded.dot same_bits everything 20 --set data.train_samples=
 check 'a graph has a line for each node' grep -q '^"graph_1_node_4"\[.*label=' recorded.dot
 same_bits uneven $((ranks == 3 ? 15 : 12)) --set data.train_samples=25 --set train.epochs=3 --set 'train.batch={"global":8}' \
   --set 'model.layers.1={"type":"conv2d","filters":4,"kernel":3}' # its gradient has its own place
+# Images that are normalized and augmented, as on the CPU.
+changes=(--set data.train_samples=25 --set train.epochs=3 --set 'train.batch={"global":8}' --set data.normalize=dataset
+  --set 'data.augment=[{"shift":2},{"flip":"horizontal"},{"crop":{"padding":3}}]')
+same_bits changed $((ranks == 3 ? 15 : 12)) "${changes[@]}"
+dtrain "${config[@]}" "${changes[@]}" --run changed-cpu --set device=cpu
+is 'changed-cpu' 0 "$got"
+check 'changed: the losses of the CPU' close_to 1e-4 changed changed-cpu
 # Resumed inside an epoch with another batch: the short step that comes first is no recorded one of full size.
 for graph in true false; do
   resized=(--set data.sharding=global --set data.train_samples=61 --set log.audit=true --set cuda.graph=$graph)

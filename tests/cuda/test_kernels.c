@@ -4,6 +4,7 @@
  * and test_kernels_step.c have the others. Numbers are small multiples of 1/8, exact in bfloat16
  * too, so that most sums are exact and ties are ties. */
 #include "base/dropout.h"
+#include "base/transform.h"
 #include "tests/cuda/numbers.h"
 
 /* ---- gather */
@@ -38,7 +39,8 @@ static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_
                                            .pixels = pixels ? set.data : NULL,
                                            .values = pixels ? NULL : set.data,
                                            .scale = 0.25f};
-    OK(dt_gpu_gather(stream, &samples, order.data, n, type, to.data));
+    const struct dt_gpu_batch batch = {.rows = order.data};
+    OK(dt_gpu_gather(stream, &samples, &batch, n, type, to.data));
     numbers_close(&to, type, (size_t)n * n_elems, x);
     near("x", x, expected, (size_t)n * n_elems, 0);
     device_close(&set, NULL);
@@ -46,6 +48,60 @@ static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_
     free(values);
     free(bytes);
     free(rows);
+    free(x);
+    free(expected);
+}
+
+/* A batch that is normalized and augmented, element by element as base/transform.h has it. */
+static void check_transform(struct dt_shape shape, enum dt_gpu_type type)
+{
+    enum { N = 5, BATCH = 7 };
+    snprintf(case_text, sizeof case_text, "transform of %dx%dx%d, type %d", shape.c, shape.h,
+             shape.w, type);
+    const size_t n_elems = dt_shape_elems(shape), n_c = (size_t)shape.c, n_w = (size_t)shape.w;
+    struct dt_pixel_transform t = {.shape = shape,
+                                   .n_scaled = shape.c,
+                                   .seed = 5,
+                                   .n_steps = 3,
+                                   .steps = {{.n = 2}, {.mirrors = 1}, {.n = 1}}};
+    float *x = floats(BATCH * n_elems), *expected = floats(BATCH * n_elems);
+    uint8_t *bytes = malloc(N * n_elems);
+    const uint32_t epoch = 3;
+    uint32_t rows[BATCH], ids[BATCH];
+    CHECK(bytes != NULL);
+    for (int c = 0; c < shape.c; c++) {
+        t.scale[c] = 0.25f * (float)(c + 1);
+        t.offset[c] = -0.5f * (float)c;
+    }
+    for (size_t i = 0; i < N * n_elems; i++) {
+        bytes[i] = (uint8_t)(draw(16) * 8);
+    }
+    for (size_t i = 0; i < BATCH; i++) {
+        rows[i] = draw(N);
+        ids[i] = draw(1000);
+        const struct dt_pose pose = dt_transform_pose(&t, epoch, ids[i]);
+        for (size_t j = 0; j < n_elems; j++) {
+            expected[i * n_elems + j] =
+                dt_transform_at(&t, &pose, bytes + rows[i] * n_elems, (int)(j % n_c),
+                                (int)(j / n_c / n_w), (int)(j / n_c % n_w));
+        }
+    }
+    struct device set = device_open(bytes, N * n_elems, 0), how = device_open(&t, sizeof t, 0),
+                  order = device_open(rows, sizeof rows, 0),
+                  numbers = device_open(ids, sizeof ids, 0),
+                  time = device_open(&epoch, sizeof epoch, 0),
+                  to = numbers_open(NULL, BATCH * n_elems, type, 0);
+    const struct dt_gpu_samples samples = {
+        .shape = shape, .pixels = set.data, .scale = 9, .transform = how.data};
+    const struct dt_gpu_batch batch = {.rows = order.data, .ids = numbers.data, .epoch = time.data};
+    OK(dt_gpu_gather(stream, &samples, &batch, BATCH, type, to.data));
+    numbers_close(&to, type, BATCH * n_elems, x);
+    near("x", x, expected, BATCH * n_elems, 0);
+    struct device *const opened[] = {&set, &how, &order, &numbers, &time};
+    for (int i = 0; i < 5; i++) {
+        device_close(opened[i], NULL);
+    }
+    free(bytes);
     free(x);
     free(expected);
 }
@@ -61,6 +117,9 @@ static void test_gather(void)
         }
     }
     check_gather(shapes[0], 70001, true, DT_GPU_F32); /* more samples than a grid has rows */
+    check_transform(shapes[1], DT_GPU_F32);
+    check_transform(shapes[2], DT_GPU_F32);
+    check_transform(shapes[2], DT_GPU_BF16);
 }
 
 /* ---- tail */

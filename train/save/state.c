@@ -230,7 +230,7 @@ static enum dt_status check_fit(const struct dt_trainer *t, const char *path,
  * recorded may change. */
 static enum dt_status check_config(const struct dt_trainer *t, const char *path, const char *saved)
 {
-    static const char *const fixed[] = {"model", "data.sharding", "data.shuffle",
+    static const char *const fixed[] = {"model", "data.normalize", "data.sharding", "data.shuffle",
                                         "train.optimizer.type"};
     char text[256];
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {

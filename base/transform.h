@@ -1,0 +1,124 @@
+/* What is done to the pixels of a sample on their way to a network: each channel is normalized, and
+ * images of a training are moved and mirrored at random. Backends do it while they gather a batch.
+ *
+ * The randomness is a pure function of (seed, epoch, sample), so it is the same on every backend
+ * and at every number of ranks, and when a run is resumed. Header only, plain C; nvcc compiles it
+ * too.
+ */
+#ifndef DT_BASE_TRANSFORM_H
+#define DT_BASE_TRANSFORM_H
+
+#include <stdbool.h>
+
+#include "base/rng.h"
+#include "base/samples.h"
+
+#define DT_TRANSFORM_MOST_CHANNELS 16
+#define DT_TRANSFORM_MOST_STEPS 8
+
+/* One change of an image: it is mirrored left to right by half of the chances, or moved by -n to n
+ * pixels down and right, each as likely as the others. */
+struct dt_transform_step {
+    int mirrors;
+    int n;
+};
+
+struct dt_pixel_transform {
+    struct dt_transform base;
+    struct dt_shape shape;
+    int n_scaled; /* channels with a scale of their own; 0: all have the first */
+    float scale[DT_TRANSFORM_MOST_CHANNELS], offset[DT_TRANSFORM_MOST_CHANNELS];
+    uint64_t seed;
+    int n_steps;
+    struct dt_transform_step steps[DT_TRANSFORM_MOST_STEPS];
+};
+
+/* Where the pixels of a transformed image come from: row y from row y + down, column x from column
+ * x + right, or from right - x in a mirrored one. That holds for rows top <= y < bottom and columns
+ * left <= x < end; all else is black, a pixel of 0. */
+struct dt_pose {
+    int down, top, bottom;
+    int right, left, end;
+    int mirrored;
+};
+
+static inline DT_HOST_DEVICE int dt_pose_max(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static inline DT_HOST_DEVICE int dt_pose_min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* What was at (y + down, x + right) comes to (y, x); what comes from outside is black. */
+static inline DT_HOST_DEVICE struct dt_pose dt_pose_move(struct dt_pose p, struct dt_shape s,
+                                                         int down, int right)
+{
+    const struct dt_pose moved = {p.down + down,
+                                  dt_pose_max(0, p.top - down),
+                                  dt_pose_min(s.h, p.bottom - down),
+                                  p.mirrored ? p.right - right : p.right + right,
+                                  dt_pose_max(0, p.left - right),
+                                  dt_pose_min(s.w, p.end - right),
+                                  p.mirrored};
+    return moved;
+}
+
+/* What was at column w - 1 - x comes to x. */
+static inline DT_HOST_DEVICE struct dt_pose dt_pose_mirror(struct dt_pose p, struct dt_shape s)
+{
+    const struct dt_pose mirrored = {
+        p.down,      p.top,
+        p.bottom,    p.mirrored ? p.right - (s.w - 1) : p.right + (s.w - 1),
+        s.w - p.end, s.w - p.left,
+        !p.mirrored};
+    return mirrored;
+}
+
+/* A number of -n .. n. */
+static inline DT_HOST_DEVICE int dt_pose_draw(uint32_t word, int n)
+{
+    return (int)((uint64_t)word * (uint32_t)(2 * n + 1) >> 32) - n;
+}
+
+/* The steps one after the other. `id`: the sample's number in the whole data set. */
+static inline DT_HOST_DEVICE struct dt_pose dt_transform_pose(const struct dt_pixel_transform *t,
+                                                              uint32_t epoch, uint32_t id)
+{
+    struct dt_pose pose = {0, 0, t->shape.h, 0, 0, t->shape.w, 0};
+    for (int i = 0; i < t->n_steps; i++) {
+        const struct dt_rng4 words =
+            dt_rng_words(t->seed, DT_RNG_AUGMENT, (uint32_t)i, epoch, id, 0);
+        const int n = t->steps[i].n;
+        pose = !t->steps[i].mirrors ? dt_pose_move(pose, t->shape, dt_pose_draw(words.v[0], n),
+                                                   dt_pose_draw(words.v[1], n))
+               : words.v[0] >> 31   ? dt_pose_mirror(pose, t->shape)
+                                    : pose;
+    }
+    return pose;
+}
+
+/* The channel's place in scale and offset. */
+static inline DT_HOST_DEVICE int dt_transform_channel(const struct dt_pixel_transform *t, int c)
+{
+    return c < t->n_scaled ? c : 0;
+}
+
+/* Element (c, y, x) of the sample as a network sees it; `pixels`: C H W. */
+static inline DT_HOST_DEVICE float dt_transform_at(const struct dt_pixel_transform *t,
+                                                   const struct dt_pose *p, const uint8_t *pixels,
+                                                   int c, int y, int x)
+{
+    const int k = dt_transform_channel(t, c), w = t->shape.w;
+    const int column = p->mirrored ? p->right - x : p->right + x;
+    const bool inside = y >= p->top && y < p->bottom && x >= p->left && x < p->end;
+    const uint8_t pixel =
+        inside ? pixels[((size_t)c * (size_t)t->shape.h + (size_t)(y + p->down)) * (size_t)w +
+                        (size_t)column]
+               : 0;
+    return (float)pixel * t->scale[k] + t->offset[k];
+}
+
+#endif

@@ -1,0 +1,160 @@
+"""data.normalize and data.augment in whole runs: NumPy finds the same mean and standard deviation, any number of ranks and a resumed run the
+same weights, and eval and predict what the training had.
+
+usage: test_normalize.py DTRAIN MPIEXEC"""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import pypi
+
+pypi.need("numpy")
+import numpy
+
+DTRAIN, MPIEXEC = map(os.path.abspath, sys.argv[1:])
+MEAN, STD = [0.2, 0.5, 0.4], [0.25, 0.5, 0.125]
+AUGMENT = [{"shift": 2}, {"flip": "horizontal"}, {"crop": {"padding": 3}}]
+failures = []
+
+
+def check(holds, text):
+    if not holds:
+        failures.append(text)
+        print("FAILED:", text)
+
+
+def config(sharding="global", **data):
+    return {"data": {"format": "npy", "dir": "data", "sharding": sharding, **data},
+            "model": {"input": [3, 10, 9], "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu"},
+                                                      {"type": "flatten"}, {"type": "dense", "units": 5}]},
+            "train": {"epochs": 2, "batch": {"global": 16}}, "distributed": {"deterministic": True, "leaf": 4} if sharding == "global" else {},
+            "device": "cpu", "report": False}
+
+
+def run(name, settings, *arguments, ranks=1):
+    with open(f"{name}.json", "w") as file:
+        json.dump(settings, file)
+    command = [MPIEXEC, "-n", str(ranks), DTRAIN, "--config", f"{name}.json", "--run", f"runs/{name}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    hashed = re.search(r"hash of the weights (\w+)", done.stderr)
+    check(done.returncode == 0 or "now it is not there" in done.stderr, f"{name}: {done.returncode} {done.stderr[-500:]}")
+    return hashed[1] if hashed else done.stderr, done.stdout.splitlines()[-1:]
+
+
+def resolved(name):
+    with open(f"runs/{name}/config.json") as file:
+        return json.load(file)["data"].get("normalize")
+
+
+def make_data():
+    random = numpy.random.default_rng(7)
+    os.makedirs("data")
+    for split, n in (("train", 61), ("test", 20)):
+        images = (random.integers(0, 256, (n, 3, 10, 9)) * numpy.array([1, 0.5, 0.25])[:, None, None]).astype(numpy.uint8)
+        numpy.save(f"data/{split}-images.npy", images)
+        numpy.save(f"data/{split}-labels.npy", images[:, 0].mean((1, 2)).argsort().argsort() * 5 // n)
+    return numpy.load("data/train-images.npy")
+
+
+def test_numbers(images):
+    """Exactly the same at any number of ranks; NumPy's are rounded."""
+    found = []
+    for sharding, ranks in (("shard", 1), ("shard", 3), ("global", 2), ("replicate", 2)):
+        name = f"{sharding}-{ranks}"
+        run(name, config(sharding, normalize="dataset"), ranks=ranks)
+        found.append(resolved(name))
+    check(all(f == found[0] for f in found), f"by ranks: {found}")
+    share = images / 255
+    for key, numbers in (("mean", share.mean((0, 2, 3))), ("std", share.std((0, 2, 3)))):
+        check(numpy.allclose(found[0][key], numbers, rtol=0, atol=1e-14), f"{key}: {found[0][key]}, NumPy's {numbers}")
+    run("limited", config("shard", normalize="dataset", train_samples=32), ranks=2)
+    check(numpy.allclose(resolved("limited")["mean"], share[:32].mean((0, 2, 3)), rtol=0, atol=1e-14), "of the first 32 images")
+    return found[0]
+
+
+def test_same_weights(numbers):
+    """Whoever works, and whenever: the same bits."""
+    plain = run("plain", config())
+    word = run("word", config(normalize="dataset"), ranks=2)
+    given = run("given", config(normalize=numbers))
+    check(word == given, f"dataset: {word}, its numbers: {given}")
+    augmented = [run(f"augmented-{ranks}", config(normalize=numbers, augment=AUGMENT), ranks=ranks) for ranks in (1, 2, 3)]
+    check(len(set(map(str, augmented))) == 1, f"augmented, 1, 2 and 3 ranks: {augmented}")
+    check(len({plain[0], given[0], augmented[0][0]}) == 3, "normalizing or augmenting changes nothing")
+    cut = config(normalize="dataset", augment=AUGMENT)
+    run("cut", cut, "--set", "train.max_steps=5", ranks=2)
+    resumed = run("cut", cut, "--resume")
+    check(resumed == augmented[0], f"resumed within the second epoch: {resumed}, whole {augmented[0]}")
+    other = run("cut", config(augment=AUGMENT), "--resume")
+    check("data.normalize was {" in other[0] and "now it is not there (use the checkpoint's, or begin a new run)" in other[0], str(other))
+    return augmented[0]
+
+
+def checkpoint(name):
+    folder = f"runs/{name}/checkpoints"
+    return os.path.join(folder, max(os.listdir(folder)))
+
+
+def png(path, image):
+    """(3, H, W) as an RGB file."""
+    _, h, w = image.shape
+    rows = b"".join(b"\0" + image[:, y].T.tobytes() for y in range(h))
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n")
+        for kind, content in chunks:
+            file.write(struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content)))
+
+
+def weights(path):
+    with open(path, "rb") as file:
+        content = file.read()
+    (n,) = struct.unpack_from("<Q", content)
+    header = json.loads(content[8:8 + n])
+    header.pop("__metadata__")
+    return {name: numpy.frombuffer(content[8 + n + e["data_offsets"][0]:8 + n + e["data_offsets"][1]], "<f4").reshape(e["shape"]).astype(float)
+            for name, e in header.items() if e["dtype"] == "F32"}
+
+
+def predict(path, image, numbers):
+    """Probabilities by NumPy in double."""
+    w = weights(path)
+    mean, std = (numpy.array(numbers[key])[:, None, None] for key in ("mean", "std"))
+    x = (image / 255 - mean) / std
+    windows = numpy.lib.stride_tricks.sliding_window_view(x, (3, 3), (1, 2))
+    y = numpy.maximum(numpy.einsum("cyxrs,kcrs->kyx", windows, w["conv1.weight"]) + w["conv1.bias"][:, None, None], 0)
+    z = w["fc1.weight"] @ y.ravel() + w["fc1.bias"]
+    return numpy.exp(z - z.max()) / numpy.exp(z - z.max()).sum()
+
+
+def test_later(images, numbers, result):
+    path = checkpoint("augmented-2")
+    done = subprocess.run([DTRAIN, "eval", "--checkpoint", path], capture_output=True, text=True, check=False)
+    check(done.stdout.splitlines()[0] in result[1][0], f"eval: {done.stdout} {done.stderr}, training: {result}")
+    png("image.png", images[5])
+    done = subprocess.run([DTRAIN, "predict", "--checkpoint", path, "--invert", "no", "image.png"], capture_output=True, text=True, check=False)
+    told = [float(x) for x in re.findall(r"^ +\d+ +([\d.]+) %", done.stdout, re.M)]
+    expected = 100 * predict(path, images[5], numbers)
+    check(len(told) == 5 and numpy.allclose(told, expected, atol=0.006), f"predict: {told} {done.stderr}, NumPy {expected}")
+    done = subprocess.run([DTRAIN, "eval", "--config", "word.json", "--weights", path], capture_output=True, text=True, check=False)
+    check(done.returncode == 78 and "data.normalize: weights alone do not say" in done.stderr, f"weights alone: {done}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        images = make_data()
+        numbers = test_numbers(images)
+        test_later(images, numbers, test_same_weights(numbers))
+        os.chdir("/")
+    print("normalized and augmented alike" if not failures else f"{len(failures)} failures")
+    sys.exit(bool(failures))
+
+
+main()
