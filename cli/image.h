@@ -1,4 +1,4 @@
-/* Pictures as PNG: a file in memory, or within the text of a page. */
+/* Pictures as PNG, a file in memory or within the text of a page, and in characters. */
 #ifndef DT_CLI_IMAGE_H
 #define DT_CLI_IMAGE_H
 
@@ -22,5 +22,9 @@ bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, str
 /* An image in a page: `pixels` (C, H, W) of `shape`. Nothing is drawn where there is no memory for
  * it. */
 void dt_page_image(FILE *out, struct dt_shape shape, const uint8_t *pixels);
+
+/* An image drawn in characters. `pixels` (C, H, W), mean over channels; two characters a pixel,
+ * since a character is about twice as high as wide. */
+void dt_digit_draw(FILE *out, const uint8_t *pixels, struct dt_shape shape);
 
 #endif

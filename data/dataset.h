@@ -10,13 +10,15 @@
  * synthetic: images of `n_classes` classes, each a fixed random pattern plus noise: learnable
  * linear:    y = slope * x + intercept + noise with x uniform in [-1, 1]: one input, one target
  * cifar:     the binary files of CIFAR-10 or CIFAR-100 (formats/cifar.c), raw or .gz
- * npy:       NumPy's arrays, train-images.npy ... or train.npz and test.npz (formats/npy_set.c) */
+ * npy:       NumPy's arrays, train-images.npy ... or train.npz and test.npz (formats/npy_set.c)
+ * images:    a folder for each class below train/ and test/ (formats/images.c) */
 #define DT_DATA_FORMAT_LIST(X)                           \
     X(DT_DATA_IDX, "idx", dt_idx_data)                   \
     X(DT_DATA_SYNTHETIC, "synthetic", dt_synthetic_data) \
     X(DT_DATA_LINEAR, "linear", dt_linear_data)          \
     X(DT_DATA_CIFAR, "cifar", dt_cifar_data)             \
-    X(DT_DATA_NPY, "npy", dt_npy_data)
+    X(DT_DATA_NPY, "npy", dt_npy_data)                   \
+    X(DT_DATA_IMAGES, "images", dt_images_data)
 #define DT_DATA_ENUM(constant, name, ...) constant,
 enum dt_data_format { DT_DATA_FORMAT_LIST(DT_DATA_ENUM) };
 
@@ -51,7 +53,7 @@ struct dt_data_row {
                            struct dt_owned owned, struct dt_dataset *out);
 };
 extern const struct dt_data_row dt_idx_data, dt_synthetic_data, dt_linear_data, dt_cifar_data,
-    dt_npy_data;
+    dt_npy_data, dt_images_data;
 
 struct dt_data_spec {
     const struct dt_data_row *row;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/commands/png_image.h"
+#include "cli/image.h"
+#include "data/formats/picture.h"
 #include "data/transform.h"
 #include "model/stages.h"
 
@@ -162,7 +163,7 @@ static void print_prediction(const char *path, const struct prediction *p, const
 
 static enum dt_status predict_one(struct prediction *p, const char *path, enum invert invert)
 {
-    DT_TRY(dt_png_read(path, p->samples.shape, p->pixels));
+    DT_TRY(dt_picture_read(path, p->samples.shape, false, p->pixels));
     const char *note = why_invert(p, invert);
     if (note[0] != '\0') {
         invert_pixels(p);
@@ -213,7 +214,7 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 
 const struct dt_command dt_command_predict = {
     .word = "predict",
-    .meaning = "classify PNG images with a checkpoint",
+    .meaning = "classify images with a checkpoint",
     .usage = "dtrain predict (--checkpoint FILE | --config FILE --weights FILE)\n"
              "      [--invert auto|yes|no] [--set KEY.PATH=VALUE]... IMAGE.png...",
     .examples = "  dtrain predict \\\n"

@@ -28,13 +28,14 @@
     "[0, 9007199254740991]"      /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
 #define DT_BETA "[0, 0.9999999]" /* the float next to 1 is 0.99999994 */
 
-#define DT_IMAGES "data.format=idx|synthetic|cifar|npy"
+#define DT_IMAGES "data.format=idx|synthetic|cifar|npy|images"
 #define DT_STOPS_EARLY "train.early_stopping.metric=test_loss|test_accuracy"
 
 #define DT_CONFIG_KEYS(X)                                                                          \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
       "idx: MNIST's four files; cifar: CIFAR-10's or -100's binary files; npy: NumPy's arrays; "   \
-      "synthetic: generated images; linear: y = slope * x + intercept")                            \
+      "images: PNG, JPEG or PPM, a folder per class; synthetic: generated images; linear: y = "    \
+      "slope * x + intercept")                                                                     \
     X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                            \
       "folder of the files, raw or .gz, relative to the working directory; nothing generated "     \
       "reads it")                                                                                  \

@@ -109,7 +109,7 @@ head -c 200 light-0.png > cut.png
 : > empty.png
 refused 66 'No such file' missing.png
 refused 66 'is a directory' run
-refused 65 'not a PNG file (convert the image to PNG first)' text.png
+refused 65 'no PNG, JPEG, PPM or PGM file (convert the image to PNG first)' text.png
 refused 65 'truncated PNG' cut.png
 refused 65 'empty' empty.png
 

@@ -1,7 +1,7 @@
 /* Any bytes as a PNG file, once as they are and once with every chunk's CRC mended, so that what
  * lies behind the CRCs is reached: an error with a text, or pixels; never a crash, a leak or a read
  * out of bounds. */
-#include "cli/commands/png_image.h"
+#include "data/formats/picture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,9 +41,9 @@ static void parse(const uint8_t *bytes, size_t n_bytes, struct dt_shape shape)
         malloc(dt_shape_elems(shape)); /* exact, so that a write past the end is found */
     require(pixels != NULL);
     dt_error_clear();
-    const enum dt_status status = dt_png_parse("fuzz", bytes, n_bytes, shape, pixels);
+    const enum dt_status status = dt_picture_parse("fuzz", bytes, n_bytes, shape, false, pixels);
     if (status != DT_OK) {
-        require(status == DT_BAD_DATA || status == DT_NO_MEMORY);
+        require(status == DT_BAD_DATA || status == DT_NO_MEMORY || status == DT_UNAVAILABLE);
         require(strncmp(dt_error_text(), "fuzz: ", 6) == 0);
     }
     free(pixels);

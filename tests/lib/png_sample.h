@@ -5,8 +5,8 @@
 #include <png.h>
 
 #include "base/rng.h"
-#include "cli/commands/png_image.h"
 #include "data/border.h"
+#include "data/formats/picture.h"
 #include "tests/lib/check.h"
 
 #define MAX_FILE 65536
@@ -97,7 +97,7 @@ static void encode(const struct picture *p, struct file *file)
 static bool decode(const struct file *file, struct dt_shape shape, uint8_t *pixels)
 {
     dt_error_clear();
-    if (dt_png_parse("image.png", file->bytes, file->n, shape, pixels) != DT_OK) {
+    if (dt_picture_parse("image.png", file->bytes, file->n, shape, false, pixels) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
     const bool inverted = dt_border_is_bright(shape, pixels);

@@ -1,0 +1,264 @@
+/* The data format "images": a folder for each class below train/ and test/, with its images as PNG,
+ * JPEG, PPM or PGM of model.input's size. Classes are numbered in the order of their names. A rank
+ * decodes its own images alone, once. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/permutation.h"
+#include "data/formats/labelled.h"
+#include "data/formats/picture.h"
+
+#define MOST_BAD 10
+#define BAD_TEXT_SIZE 400
+#define MAX_IMAGES ((size_t)INT32_MAX)
+
+/* Names, sorted. */
+struct names {
+    char **at;
+    size_t n;
+};
+
+static void close_names(struct names *names)
+{
+    for (size_t i = 0; i < names->n; i++) {
+        free(names->at[i]);
+    }
+    free(names->at);
+    *names = (struct names){0};
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static enum dt_status no_memory(const char *path)
+{
+    return dt_error(DT_NO_MEMORY, "%s: no memory for the names in it", path);
+}
+
+static enum dt_status add_name(const char *path, const char *name, size_t *room, struct names *out)
+{
+    if (out->n == *room) {
+        *room = 2 * *room + 64;
+        char **grown = realloc(out->at, *room * sizeof *grown);
+        if (grown == NULL) {
+            return no_memory(path);
+        }
+        out->at = grown;
+    }
+    out->at[out->n] = strdup(name);
+    return out->at[out->n++] != NULL ? DT_OK : no_memory(path);
+}
+
+/* What is in a folder but for hidden files, whose names begin with a dot. The caller closes the
+ * names, also after a failure. */
+static enum dt_status list_folder(const char *path, struct names *out)
+{
+    size_t room = 0;
+    DIR *folder = opendir(path);
+    *out = (struct names){0};
+    if (folder == NULL) {
+        return errno == ENOENT || errno == ENOTDIR
+                   ? dt_error(DT_NO_INPUT,
+                              "%s: no such folder (data.dir has train/CLASS/IMAGE and "
+                              "test/CLASS/IMAGE)",
+                              path)
+                   : dt_error_errno(errno == EACCES ? DT_NO_PERMISSION : DT_IO, "%s", path);
+    }
+    enum dt_status s = DT_OK;
+    for (const struct dirent *entry; s == DT_OK && (entry = readdir(folder)) != NULL;) {
+        s = entry->d_name[0] != '.' ? add_name(path, entry->d_name, &room, out) : DT_OK;
+    }
+    closedir(folder);
+    if (out->n > 1) {
+        qsort(out->at, out->n, sizeof *out->at, by_name);
+    }
+    return s;
+}
+
+/* The images of a split, class by class. */
+struct listing {
+    char folder[DT_PATH_SIZE]; /* of the split */
+    struct names classes, *files;
+    size_t n_total, n_kept; /* images that are there, and that are used */
+    struct dt_permutation order;
+};
+
+static void close_listing(struct listing *l)
+{
+    for (size_t c = 0; l->files != NULL && c < l->classes.n; c++) {
+        close_names(&l->files[c]);
+    }
+    free(l->files);
+    close_names(&l->classes);
+}
+
+/* The classes are those of train/, so that a test set without some of them keeps their numbers. */
+static enum dt_status list_classes(const struct dt_data_spec *spec, enum dt_split split,
+                                   struct listing *l)
+{
+    char path[DT_PATH_SIZE];
+    DT_TRY(dt_labelled_path(spec->dir, "train", path));
+    DT_TRY(list_folder(path, &l->classes));
+    if (l->classes.n != (size_t)spec->n_classes) {
+        return dt_error(DT_BAD_DATA,
+                        "%s: %zu folders of classes, model has %d classes (let the last layer have "
+                        "as many units)",
+                        path, l->classes.n, spec->n_classes);
+    }
+    DT_TRY(dt_labelled_path(spec->dir, split == DT_SPLIT_TRAIN ? "train" : "test", l->folder));
+    struct names there;
+    enum dt_status s = list_folder(l->folder, &there);
+    for (size_t i = 0; s == DT_OK && i < there.n; i++) {
+        if (bsearch(&there.at[i], l->classes.at, l->classes.n, sizeof *there.at, by_name) == NULL) {
+            s = dt_error(DT_BAD_DATA, "%s/%s: no class of that name in train/", l->folder,
+                         there.at[i]);
+        }
+    }
+    close_names(&there);
+    return s;
+}
+
+static enum dt_status list_files(enum dt_split split, struct listing *l)
+{
+    char path[DT_PATH_SIZE];
+    bool exists;
+    l->files = calloc(l->classes.n + 1, sizeof *l->files);
+    if (l->files == NULL) {
+        return no_memory(l->folder);
+    }
+    for (size_t c = 0; c < l->classes.n; c++) {
+        DT_TRY(dt_labelled_path(l->folder, l->classes.at[c], path));
+        DT_TRY(dt_file_exists(path, &exists));
+        DT_TRY(exists || split == DT_SPLIT_TRAIN ? list_folder(path, &l->files[c]) : DT_OK);
+        l->n_total += l->files[c].n;
+    }
+    return DT_OK;
+}
+
+/* Classes are mixed, so that the first n images are of all of them. */
+static enum dt_status find_images(const struct dt_data_spec *spec, enum dt_split split,
+                                  struct listing *l)
+{
+    DT_TRY(list_classes(spec, split, l));
+    DT_TRY(list_files(split, l));
+    if (l->n_total == 0 || l->n_total > MAX_IMAGES) {
+        return dt_error(DT_BAD_DATA, "%s: %zu images, 1 to %zu can be used", l->folder, l->n_total,
+                        MAX_IMAGES);
+    }
+    l->n_kept = dt_labelled_count(spec, split, l->n_total);
+    l->order = dt_permutation_make(0, 0, 0, (uint32_t)l->n_total);
+    return DT_OK;
+}
+
+static enum dt_status images_count(const struct dt_data_spec *spec, enum dt_split split,
+                                   size_t *n_total)
+{
+    struct listing l = {.n_total = 0};
+    const enum dt_status s = find_images(spec, split, &l);
+    *n_total = l.n_kept;
+    close_listing(&l);
+    return s;
+}
+
+/* Image i of the data set: its class, and its name within the split's folder. */
+static enum dt_status name_image(const struct listing *l, size_t i, int64_t *label,
+                                 char path[DT_PATH_SIZE])
+{
+    size_t at = dt_permutation_at(&l->order, (uint32_t)i), c = 0;
+    while (at >= l->files[c].n) {
+        at -= l->files[c++].n;
+    }
+    *label = (int64_t)c;
+    return snprintf(path, DT_PATH_SIZE, "%s/%s/%s", l->folder, l->classes.at[c],
+                    l->files[c].at[at]) < DT_PATH_SIZE
+               ? DT_OK
+               : dt_error(DT_BAD_DATA, "%s/%s: a name is too long", l->folder, l->classes.at[c]);
+}
+
+/* The images that cannot be used, up to MOST_BAD. */
+struct bad {
+    size_t n, n_text;
+    char text[BAD_TEXT_SIZE];
+};
+
+/* Takes the waiting error, without what mends it. */
+static void note_bad(struct bad *bad, const char *folder)
+{
+    const char *text = dt_error_text(), *mend = strstr(text, " (");
+    const size_t n_folder = strlen(folder) + 1;
+    const int n = mend != NULL ? (int)(mend - text) : (int)strlen(text);
+    const bool within = strncmp(text, folder, n_folder - 1) == 0 && (size_t)n > n_folder;
+    if (bad->n_text < sizeof bad->text) {
+        const size_t skipped = within ? n_folder : 0;
+        bad->n_text +=
+            (size_t)snprintf(bad->text + bad->n_text, sizeof bad->text - bad->n_text, "%s%.*s",
+                             bad->n > 0 ? "; " : "", n - (int)skipped, text + skipped);
+    }
+    bad->n++;
+    dt_error_clear();
+}
+
+static enum dt_status read_image(const struct dt_data_spec *spec, const struct listing *l,
+                                 struct dt_owned owned, size_t i, struct bad *bad,
+                                 struct dt_dataset *out)
+{
+    char path[DT_PATH_SIZE];
+    int64_t label = 0;
+    uint8_t *row = dt_labelled_row(spec, owned, i, out);
+    DT_TRY(name_image(l, i, &label, path));
+    DT_TRY(dt_labelled_take(spec, path, owned, i, label, out));
+    if (row == NULL) {
+        return DT_OK;
+    }
+    dt_alive_show(&spec->alive);
+    const enum dt_status s = dt_picture_read(path, spec->shape, true, row);
+    if (s == DT_OK || s == DT_NO_MEMORY || s == DT_UNAVAILABLE) {
+        return s;
+    }
+    note_bad(bad, l->folder);
+    return DT_OK;
+}
+
+static enum dt_status read_images(const struct dt_data_spec *spec, const struct listing *l,
+                                  struct dt_owned owned, struct dt_dataset *out)
+{
+    struct bad bad = {.n = 0};
+    DT_TRY(dt_labelled_alloc(spec, l->folder, l->n_kept, owned, out));
+    for (size_t i = 0; i < l->n_kept && bad.n < MOST_BAD; i++) {
+        DT_TRY(read_image(spec, l, owned, i, &bad, out));
+    }
+    return bad.n == 0 ? DT_OK
+                      : dt_error(DT_BAD_DATA, "%s: %zu%s bad image%s: %s (mend or remove %s)",
+                                 l->folder, bad.n, bad.n == MOST_BAD ? " or more" : "",
+                                 bad.n == 1 ? "" : "s", bad.text, bad.n == 1 ? "it" : "them");
+}
+
+static enum dt_status images_load(const struct dt_data_spec *spec, enum dt_split split,
+                                  struct dt_owned owned, struct dt_dataset *out)
+{
+    struct listing l = {.n_total = 0};
+    enum dt_status s = find_images(spec, split, &l);
+    s = s == DT_OK ? read_images(spec, &l, owned, out) : s;
+    close_listing(&l);
+    return s;
+}
+
+static enum dt_status images_check(const struct dt_data_spec *spec)
+{
+    DT_TRY(dt_dataset_check_labelled(spec));
+    return spec->shape.c == 1 || spec->shape.c == 3
+               ? DT_OK
+               : dt_error(DT_CONFIG,
+                          "data.format: images are grey or RGB, model.input has %d channels (set "
+                          "it to [1, %d, %d] or [3, %d, %d])",
+                          spec->shape.c, spec->shape.h, spec->shape.w, spec->shape.h,
+                          spec->shape.w);
+}
+
+const struct dt_data_row dt_images_data = {
+    .check = images_check, .count = images_count, .load = images_load};

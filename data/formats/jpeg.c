@@ -1,0 +1,93 @@
+/* JPEG, by libjpeg(-turbo), in a build that has it. */
+#include "data/formats/raster.h"
+
+#ifdef DTRAIN_JPEG
+#include <setjmp.h>
+#include <stdio.h> /* jpeglib.h wants it before */
+#include <stdlib.h>
+
+#include <jpeglib.h>
+
+/* libjpeg leaves by a jump when something is wrong. */
+struct reader {
+    struct jpeg_error_mgr manager; /* the first member: libjpeg hands it out */
+    jmp_buf jump;
+    char problem[JMSG_LENGTH_MAX];
+};
+
+static void on_error(j_common_ptr jpeg)
+{
+    struct reader *r = (struct reader *)jpeg->err;
+    jpeg->err->format_message(jpeg, r->problem);
+    longjmp(r->jump, 1);
+}
+
+/* Damaged data are a warning to libjpeg, which goes on with grey: here they are an error. */
+static void on_message(j_common_ptr jpeg, int level)
+{
+    if (level < 0) {
+        on_error(jpeg);
+    }
+}
+
+static enum dt_status read_rows(const char *name, struct jpeg_decompress_struct *jpeg,
+                                struct dt_raster *out)
+{
+    jpeg_read_header(jpeg, TRUE);
+    DT_TRY(dt_raster_check_size(name, jpeg->image_width, jpeg->image_height));
+    jpeg->out_color_space = jpeg->num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg->mem->max_memory_to_use = 256L << 20;
+    jpeg_start_decompress(jpeg);
+    const size_t n_row = (size_t)jpeg->output_width * (size_t)jpeg->output_components;
+    out->width = (int)jpeg->output_width;
+    out->height = (int)jpeg->output_height;
+    out->channels = jpeg->output_components;
+    out->bytes = malloc(n_row * (size_t)out->height);
+    if (out->bytes == NULL) {
+        return dt_error(DT_NO_MEMORY, "%s: out of memory for the image", name);
+    }
+    while (jpeg->output_scanline < jpeg->output_height) {
+        JSAMPROW row = out->bytes + (size_t)jpeg->output_scanline * n_row;
+        jpeg_read_scanlines(jpeg, &row, 1);
+    }
+    jpeg_finish_decompress(jpeg);
+    return DT_OK;
+}
+
+static enum dt_status read_image(const char *name, struct reader *r,
+                                 struct jpeg_decompress_struct *jpeg, const uint8_t *bytes,
+                                 size_t n_bytes, struct dt_raster *out)
+{
+    if (setjmp(r->jump) != 0) {
+        return dt_error(DT_BAD_DATA, "%s: damaged JPEG: %s (save it again)", name, r->problem);
+    }
+    jpeg_create_decompress(jpeg);
+    jpeg_mem_src(jpeg, (unsigned char *)bytes, n_bytes);
+    return read_rows(name, jpeg, out);
+}
+
+enum dt_status dt_jpeg_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
+                              struct dt_raster *out)
+{
+    struct reader r;
+    struct jpeg_decompress_struct jpeg = {.err = jpeg_std_error(&r.manager)};
+    r.manager.error_exit = on_error;
+    r.manager.emit_message = on_message;
+    const enum dt_status s = read_image(name, &r, &jpeg, bytes, n_bytes, out);
+    jpeg_destroy_decompress(&jpeg);
+    return s;
+}
+
+#else
+
+enum dt_status dt_jpeg_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
+                              struct dt_raster *out)
+{
+    (void)bytes, (void)n_bytes, (void)out;
+    return dt_error(DT_UNAVAILABLE,
+                    "%s: this dtrain was built without libjpeg (install libjpeg-dev and build it "
+                    "again, or save the image as PNG)",
+                    name);
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* Decoded images, and their decoders, of files in memory. Files are untrusted: sizes are checked
+ * before anything is allocated, and no side is longer than DT_PICTURE_MAX_SIDE. */
+#ifndef DT_DATA_FORMATS_RASTER_H
+#define DT_DATA_FORMATS_RASTER_H
+
+#include <stdbool.h>
+
+#include "base/samples.h"
+#include "base/status.h"
+
+#define DT_PICTURE_MAX_SIDE 4096
+
+/* Rows of `channels` interleaved bytes: grey or RGB, and alpha if `has_alpha`. */
+struct dt_raster {
+    int width, height, channels;
+    bool has_alpha;
+    uint8_t *bytes; /* owned */
+    /* private to raster.c */
+    bool grey;      /* colours are wanted as grey */
+    uint8_t ground; /* what shows through */
+};
+
+/* Writes `pixels` (C, H, W) of another size, as dt_picture_read says. */
+void dt_raster_scale(struct dt_raster *in, struct dt_shape shape, uint8_t *pixels);
+void dt_raster_close(struct dt_raster *raster);
+
+/* `out` is zeroed; the caller closes it, also after a failure. `name` is for messages. DT_BAD_DATA:
+ * another kind of file, truncated or damaged; DT_NO_MEMORY. DT_UNAVAILABLE: a build without
+ * libjpeg. */
+enum dt_status dt_png_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
+                             struct dt_raster *out);
+enum dt_status dt_jpeg_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
+                              struct dt_raster *out);
+enum dt_status dt_pnm_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
+                             struct dt_raster *out); /* PPM and PGM, binary */
+
+/* A size that is read, or DT_BAD_DATA. */
+enum dt_status dt_raster_check_size(const char *name, size_t width, size_t height);
+
+#endif

@@ -1,0 +1,268 @@
+/* The data format "images": folders of classes with PNG, PPM and PGM files, shared out over ranks,
+ * and files that are wrong. Each image holds its class and its number, so that none can be mistaken
+ * for another. */
+#include "data/dataset.h"
+#include "tests/lib/check.h"
+
+#include <png.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define N_CLASSES 3
+#define PER_CLASS 7
+#define SIDE 4
+#define N_PIXELS (3 * SIDE * SIDE)
+
+static char folder[] = "/tmp/dtrain-test-images-XXXXXX";
+static const char *const classes[N_CLASSES] = {"cat", "dog", "zebra"};
+
+static void command(const char *verb, const char *name)
+{
+    char line[512];
+    snprintf(line, sizeof line, "%s %s/%s", verb, folder, name);
+    CHECK_INT(system(line), 0);
+}
+
+/* Pixel p of image k of class c. */
+static uint8_t value(int c, int k, int p)
+{
+    return (uint8_t)(p == 0 ? c : p == 1 ? k : 40 * c + 5 * k + p);
+}
+
+/* Rows of RGB, or of grey, which is the red. */
+static void fill(int c, int k, int channels, uint8_t *rows)
+{
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        for (int channel = 0; channel < channels; channel++) {
+            rows[i * channels + channel] = value(c, k, channel * SIDE * SIDE + i);
+        }
+    }
+}
+
+static void write_pnm(const char *path, int width, int height, int channels, const uint8_t *rows)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file != NULL);
+    fprintf(file, "P%d\n# made by a test\n%d %d\n255\n", channels == 1 ? 5 : 6, width, height);
+    CHECK(fwrite(rows, (size_t)channels, (size_t)(width * height), file) ==
+          (size_t)(width * height));
+    CHECK_INT(fclose(file), 0);
+}
+
+static void write_png(const char *path, int channels, const uint8_t *rows)
+{
+    png_image image = {.version = PNG_IMAGE_VERSION,
+                       .width = SIDE,
+                       .height = SIDE,
+                       .format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
+    CHECK(png_image_write_to_file(&image, path, 0, rows, 0, NULL));
+}
+
+static void write_split(const char *split, int channels)
+{
+    char path[512];
+    uint8_t rows[N_PIXELS];
+    for (int c = 0; c < N_CLASSES; c++) {
+        snprintf(path, sizeof path,
+                 "%s/"
+                 "%s",
+                 split, classes[c]);
+        command("mkdir -p", path);
+        for (int k = 0; k < PER_CLASS; k++) {
+            fill(c, k, channels, rows);
+            snprintf(path, sizeof path, "%s/%s/%s/image %d.%s", folder, split, classes[c], k,
+                     k % 2 == 0 ? "png" : "ppm");
+            if (k % 2 == 0) {
+                write_png(path, channels, rows);
+            } else {
+                write_pnm(path, SIDE, SIDE, channels, rows);
+            }
+        }
+    }
+}
+
+static void write_all(int channels)
+{
+    command("rm -rf", "*");
+    write_split("train", channels);
+    write_split("test", channels);
+}
+
+static struct dt_data_spec spec_of(int channels)
+{
+    struct dt_data_spec spec = {
+        .row = &dt_images_data, .shape = {channels, SIDE, SIDE}, .n_classes = N_CLASSES};
+    snprintf(spec.dir, sizeof spec.dir, "%s", folder);
+    return spec;
+}
+
+/* Notes which image each sample is: its class and number at `seen`, by the sample's number. */
+static void check_rows(const struct dt_samples *s, int *seen)
+{
+    const int n_pixels = s->shape.c * SIDE * SIDE;
+    for (size_t row = 0; row < s->n; row++) {
+        const uint8_t *pixels = s->pixels + row * (size_t)n_pixels;
+        const int c = pixels[0], k = pixels[1];
+        CHECK_INT(s->labels[row], c);
+        for (int p = 2; p < n_pixels; p++) {
+            CHECK_INT(pixels[p], value(c, k, p));
+        }
+        seen[s->first_id + row * s->id_stride] = c * PER_CLASS + k;
+    }
+}
+
+static void open_ranks(const struct dt_data_spec *spec, int size, int *seen, uint32_t *crc)
+{
+    for (int rank = 0; rank < size; rank++) {
+        struct dt_shard shard = {.global_batch = 30, .rank = rank, .size = size};
+        struct dt_dataset data;
+        CHECK_INT(dt_dataset_count(spec, DT_SPLIT_TRAIN, &shard.n_total), DT_OK);
+        CHECK_INT(dt_dataset_open(spec, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &data), DT_OK);
+        check_rows(&data.samples, seen);
+        CHECK(*crc == 0 || *crc == data.crc);
+        *crc = data.crc;
+        dt_dataset_close(&data);
+    }
+}
+
+/* Every image once, in an order that mixes classes and is the same for any number of ranks. */
+static void test_rows_of_each_rank(void)
+{
+    enum { N = N_CLASSES * PER_CLASS };
+    for (int channels = 1; channels <= 3; channels += 2) {
+        struct dt_data_spec spec = spec_of(channels);
+        int first[N], n_times[N] = {0}, n_changes = 0;
+        uint32_t crc = 0;
+        write_all(channels);
+        open_ranks(&spec, 1, first, &crc);
+        for (int i = 0; i < N; i++) {
+            n_times[first[i]]++;
+            n_changes += i > 0 && first[i] / PER_CLASS != first[i - 1] / PER_CLASS;
+        }
+        for (int i = 0; i < N; i++) {
+            CHECK_INT(n_times[i], 1);
+        }
+        CHECK(n_changes > N_CLASSES);
+        for (int size = 2; size <= 5; size++) {
+            int seen[N];
+            open_ranks(&spec, size, seen, &crc);
+            CHECK(memcmp(seen, first, sizeof seen) == 0);
+        }
+        spec.n_train = 8;
+        int few[8];
+        crc = 0;
+        open_ranks(&spec, 3, few, &crc);
+        CHECK(memcmp(few, first, sizeof few) == 0);
+    }
+}
+
+static void expect_fault(const struct dt_data_spec *spec, enum dt_split split,
+                         enum dt_status status, const char *text)
+{
+    struct dt_dataset data;
+    size_t n_total = 0;
+    enum dt_status s = dt_dataset_count(spec, split, &n_total);
+    if (s == DT_OK) {
+        s = dt_dataset_open(spec, split, (struct dt_owned){.n = n_total, .first = 0, .stride = 1},
+                            &data);
+        CHECK(s == DT_OK || data.items == NULL);
+    }
+    CHECK_INT(s, status);
+    CHECK_HAS(dt_error_text(), text);
+    dt_error_clear();
+}
+
+static void test_wrong_folders(void)
+{
+    struct dt_data_spec spec = spec_of(3);
+    command("rm -rf", "*");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT,
+                 "/train: no such folder (data.dir has train/CLASS/IMAGE and test/CLASS/IMAGE)");
+    write_all(3);
+    command("mkdir", "train/yak");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
+                 "/train: 4 folders of classes, model has 3 classes (let");
+    command("rmdir", "train/yak");
+    command("mkdir", "test/yak");
+    expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA, "/test/yak: no class of that name in train/");
+    command("rmdir", "test/yak");
+    command("rm -r", "test/cat"); /* the others keep their numbers */
+    struct dt_dataset data;
+    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TEST,
+                              (struct dt_owned){.n = 2 * PER_CLASS, .first = 0, .stride = 1},
+                              &data),
+              DT_OK);
+    int seen[2 * PER_CLASS];
+    check_rows(&data.samples, seen);
+    dt_dataset_close(&data);
+    command("rm -r", "test/*/*");
+    expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA, "/test: 0 images, 1 to ");
+    spec.shape.c = 2;
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_CONFIG, "images are grey or RGB, model.input has 2");
+    spec = spec_of(3);
+    spec.n_classes = 0;
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_CONFIG, "labelled images need a model with 2 or more");
+}
+
+static void write_text(const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    CHECK(file != NULL);
+    fputs(text, file);
+    CHECK_INT(fclose(file), 0);
+}
+
+static void test_wrong_files(void)
+{
+    const struct dt_data_spec spec = spec_of(3);
+    static const struct {
+        const char *text, *expected;
+    } faults[] = {
+        {"", "/train: 1 bad image: dog/bad: empty file (mend or remove it)"},
+        {"readme", "dog/bad: no PNG, JPEG, PPM or PGM file (mend"},
+        {"P3 4 4 255 1 2 3", "dog/bad: another kind of PPM or PGM (mend"},
+        {"P6 4 4", "dog/bad: a damaged header of PPM or PGM"},
+        {"P6 4 4 65535 x", "dog/bad: its pixels are not 0 to 255"},
+        {"P6 5000 4 255 x", "dog/bad: 5000x4 pixels, at most 4096x4096 are read"},
+        {"P6 0 4 255 x", "dog/bad: 0x4 pixels, at most"},
+        {"P6 4 4 255 1234", "dog/bad: truncated: 48 bytes of pixels, 4 are there"},
+        {"P5 2 3 255 123456", "dog/bad: 3x2 pixels high and wide, model.input is 4x4"},
+        {"P6 # no end", "dog/bad: a damaged header of PPM or PGM"},
+    };
+    write_all(3);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        write_text("train/dog/bad", faults[i].text);
+        expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, faults[i].expected);
+    }
+    write_text("train/.DS_Store", "hidden");
+    write_text("train/dog/.hidden", "hidden");
+    command("rm", "train/dog/bad");
+    struct dt_dataset data;
+    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                              (struct dt_owned){.n = 21, .first = 0, .stride = 1}, &data),
+              DT_OK);
+    dt_dataset_close(&data);
+    for (int i = 0; i < 14; i++) { /* named one by one, up to ten */
+        char name[64];
+        snprintf(name, sizeof name, "train/cat/%d.txt", i);
+        write_text(name, "");
+    }
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "/train: 10 or more bad images: cat/");
+    /* Another rank's images are not decoded. */
+    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                              (struct dt_owned){.n = 0, .first = UINT32_MAX, .stride = 1}, &data),
+              DT_OK);
+    dt_dataset_close(&data);
+}
+
+int main(void)
+{
+    CHECK(mkdtemp(folder) != NULL);
+    test_rows_of_each_rank();
+    test_wrong_folders();
+    test_wrong_files();
+    command("rm -rf", "");
+    return 0;
+}
