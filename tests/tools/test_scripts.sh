@@ -124,6 +124,27 @@ if command -v curl >/dev/null; then
   [[ ! -e data/mnist ]] || fail 'a failed download left data/mnist behind'
   [[ -z $(find data -mindepth 1) ]] || fail "a failed download left files behind: $(find data)"
 fi
+# A data set by its name: from its own folder, whole or not at all, and never another one.
+expect 64 "no data set 'cifar' is known (mnist, fashion, kmnist, cifar10)" "$get" cifar
+expect 64 'one data set at a time, not kmnist and mnist' "$get" kmnist mnist
+expect 64 "a folder or a name: --data here and mnist are two" "$get" --data here mnist
+if command -v curl >/dev/null; then
+  mkdir -p archive/cifar-10-batches-bin
+  printf 'not these' >archive/cifar-10-batches-bin/test_batch.bin
+  tar -czf archive/cifar-10-binary.tar.gz -C archive cifar-10-batches-bin
+  expect 69 'CIFAR-10 could not be downloaded (put its files into data/cifar10)' env DTRAIN_CIFAR10_MIRRORS="file://$work/archive" "$get" --no-install cifar10
+  grep -q 'cifar-10-binary.tar.gz has the wrong SHA-256' out || fail "a wrong archive was not recognised: $(cat out)"
+  expect 69 'KMNIST could not be downloaded' env DTRAIN_KMNIST_MIRRORS="file://$work/page" "$get" --no-install kmnist
+  [[ -z $(find data -mindepth 1) ]] || fail "a failed download left files behind: $(find data)"
+fi
+mkdir -p data/cifar10
+touch data/cifar10/data_batch_{1..5}.bin
+expect 66 'data/cifar10 has no test_batch.bin' "$get" cifar10
+touch data/cifar10/test_batch.bin.gz
+expect 0 'data: CIFAR-10 in data/cifar10' "$get" cifar10
+[[ ! -f $fashion ]] || expect 0 "data: Fashion-MNIST from Debian's package" "$get" fashion
+rm -r data
+
 # The batch script goes back into the queue after 75 and nothing else, unless the cluster does that or the job was back often enough.
 mkdir slurm
 cat >slurm/srun <<'EOF'
