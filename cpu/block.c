@@ -78,7 +78,8 @@ static void describe_conv(struct dt_block_state *state)
     describe_shapes(b, conv);
     describe_forward(b, state->cpu->bf16 != NULL, vector, conv);
     conv->dx_direct = !conv->pads && b->in.c % vector == 0;
-    conv->survivors_pooled = b->pool == DT_POOL_MAX && b->pool_size <= b->pool_stride;
+    conv->survivors_pooled =
+        b->pool == DT_POOL_MAX && b->pool_size <= b->pool_stride && !state->tail.has_slope;
     conv->masks_only = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !state->tail.reorders &&
                        (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
     conv->slice = dt_cpu_slice(state->cpu, state->capacity);
@@ -95,6 +96,8 @@ static void describe_tail(const struct dt_block *b, struct dt_cpu_tail *tail)
                                         .size = b->pool_size,
                                         .stride = b->pool_stride};
     tail->reorders = b->canonical && b->pool_out.c > 1 && b->pool_out.h * b->pool_out.w > 1;
+    tail->has_slope = b->activation == DT_ACTIVATION_GELU ||
+                      (b->pool == DT_POOL_AVG && b->activation != DT_ACTIVATION_NONE);
     tail->dropout_scale = 1.0f / (1.0f - b->dropout_rate);
 }
 
@@ -275,12 +278,11 @@ static void place_tail(struct pieces *pieces, struct dt_block_state *state)
 {
     const struct dt_block *b = &state->block;
     const size_t n = (size_t)state->capacity;
-    const bool fused = state->conv.fuses_pool,
-               hides = b->pool == DT_POOL_AVG && b->activation != DT_ACTIVATION_NONE;
+    const bool fused = state->conv.fuses_pool;
     struct dt_cpu_tail *tail = &state->tail;
     tail->winner =
         piece(pieces, b->pool == DT_POOL_MAX && !fused, n * state->n_pooled, sizeof(uint16_t));
-    tail->activated = piece(pieces, hides, n * state->n_linear, sizeof(float));
+    tail->slope = piece(pieces, tail->has_slope, n * state->n_linear, sizeof(float));
     tail->keep = piece(pieces, b->dropout_rate > 0 && !fused, n * state->n_pooled, sizeof(uint8_t));
 }
 

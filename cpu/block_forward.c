@@ -6,9 +6,6 @@
 static float *linear_output(const struct dt_cpu_job *job, int sample, int thread)
 {
     struct dt_block_state *state = job->state;
-    if (state->tail.activated != NULL) {
-        return state->tail.activated + dt_cpu_kept(job->pass, sample, state->n_linear);
-    }
     if (state->block.pool != DT_POOL_NONE) {
         return state->scratch[thread].linear;
     }

@@ -68,9 +68,10 @@ struct dt_cpu_dense {
 struct dt_cpu_tail {
     struct dt_pooling pooling;
     uint16_t *winner; /* (capacity, pool_out) if the backward pass needs it */
-    float *activated; /* (capacity, linear_out) for an average pool, whose output is not enough for
-                         the activation's slope */
-    uint8_t *keep;    /* (capacity, pool_out) dropout's masks, if the backward pass needs them */
+    bool has_slope; /* the output is not enough for the activation's slope: behind it is an average
+                       pool, or it is gelu */
+    float *slope;   /* (capacity, linear_out) if so */
+    uint8_t *keep;  /* (capacity, pool_out) dropout's masks, if the backward pass needs them */
     float dropout_scale;
     bool reorders; /* flatten changes the order of elements */
 };

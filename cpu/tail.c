@@ -46,10 +46,13 @@ void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, f
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const size_t kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
+    float *slope = state->tail.has_slope && job->pass->training
+                       ? state->tail.slope + dt_cpu_kept(job->pass, sample, state->n_linear)
+                       : NULL;
     float *y = job->y_out + (size_t)sample * state->n_pooled;
     float *pooled = b->pool == DT_POOL_NONE ? linear : state->tail.reorders ? scratch->pooled : y;
-    if (!activated) {
-        kernels->activate(b->activation, state->n_linear, linear);
+    if (!activated || slope != NULL) { /* relu twice is relu */
+        kernels->activate(b->activation, state->n_linear, linear, slope);
     }
     if (b->pool == DT_POOL_MAX) {
         uint16_t *winner = state->conv.fuses_pool ? scratch->winner : state->tail.winner + kept;
@@ -81,7 +84,7 @@ float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread
                  kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
     float *dy = job->dy + at;
     if (!state->conv.fuses_pool &&
-        state->tail.activated == NULL) { /* elementwise, so y's order does not matter */
+        !state->tail.has_slope) { /* elementwise, so y's order does not matter */
         kernels->activate_backward(b->activation, state->n_pooled, job->y + at,
                                    1.0f - b->dropout_rate, dy);
     }
@@ -104,10 +107,9 @@ float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread
         kernels->avg_pool_backward(&state->tail.pooling, dy, scratch->linear);
         dy = scratch->linear;
     }
-    if (state->tail.activated != NULL) {
-        const float *activated =
-            state->tail.activated + dt_cpu_kept(job->pass, sample, state->n_linear);
-        kernels->activate_backward(b->activation, state->n_linear, activated, 1.0f, dy);
+    if (state->tail.has_slope) {
+        kernels->multiply(state->n_linear,
+                          state->tail.slope + dt_cpu_kept(job->pass, sample, state->n_linear), dy);
     }
     return dy;
 }

@@ -48,6 +48,7 @@ static inline bool dt_device_is_plain_first_conv(const struct dt_model *model, i
 {
     const struct dt_block *b = &model->blocks[index];
     return dt_device_is_first_conv(model, index) && b->pool == DT_POOL_NONE &&
+           b->activation != DT_ACTIVATION_GELU && /* its slope needs z */
            b->dropout_rate == 0 && !b->canonical;
 }
 

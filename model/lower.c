@@ -237,12 +237,9 @@ static enum dt_status lower_by_type(struct lowering *l, const struct dt_layer_sp
         return lower_dropout(l, layer);
     case DT_LAYER_FLATTEN:
         return lower_flatten(l);
-    case DT_LAYER_RELU:
-        return lower_activation(l, DT_ACTIVATION_RELU);
-    case DT_LAYER_TANH:
-        return lower_activation(l, DT_ACTIVATION_TANH);
-    case DT_LAYER_SIGMOID:
-        return lower_activation(l, DT_ACTIVATION_SIGMOID);
+    case DT_LAYER_RELU ... DT_LAYER_GELU: /* in the order of activations */
+        return lower_activation(
+            l, (enum dt_activation)(DT_ACTIVATION_RELU + (layer->type - DT_LAYER_RELU)));
     }
     return DT_OK;
 }

@@ -6,9 +6,16 @@
 #include "base/samples.h"
 
 #define DT_MAX_LAYERS 64
-#define DT_MAX_EXTENT 65536 /* of any channel count, size, filters or units */
+#define DT_MAX_EXTENT 65536  /* of any channel count, size, filters or units */
+#define DT_LEAKY_SLOPE 0.01f /* PyTorch's default */
 
-/* X(constant, config name) */
+/* X(constant, config name). Those of the first list are layers, and activations of other layers. */
+#define DT_NONLINEAR_LIST(X, kind)     \
+    X(kind##_RELU, "relu")             \
+    X(kind##_TANH, "tanh")             \
+    X(kind##_SIGMOID, "sigmoid")       \
+    X(kind##_LEAKY_RELU, "leaky_relu") \
+    X(kind##_GELU, "gelu") /* x times the normal distribution's integral up to x */
 #define DT_LAYER_LIST(X)                 \
     X(DT_LAYER_CONV2D, "conv2d")         \
     X(DT_LAYER_DENSE, "dense")           \
@@ -16,19 +23,11 @@
     X(DT_LAYER_AVG_POOL2D, "avg_pool2d") \
     X(DT_LAYER_DROPOUT, "dropout")       \
     X(DT_LAYER_FLATTEN, "flatten")       \
-    X(DT_LAYER_RELU, "relu")             \
-    X(DT_LAYER_TANH, "tanh")             \
-    X(DT_LAYER_SIGMOID, "sigmoid")
+    DT_NONLINEAR_LIST(X, DT_LAYER)
 
-#define DT_ACTIVATION_LIST(X)     \
-    X(DT_ACTIVATION_NONE, "none") \
-    X(DT_ACTIVATION_RELU, "relu") \
-    X(DT_ACTIVATION_TANH, "tanh") \
-    X(DT_ACTIVATION_SIGMOID, "sigmoid")
+#define DT_ACTIVATION_LIST(X) X(DT_ACTIVATION_NONE, "none") DT_NONLINEAR_LIST(X, DT_ACTIVATION)
 
-#define DT_PADDING_LIST(X)       \
-    X(DT_PADDING_VALID, "valid") \
-    X(DT_PADDING_SAME, "same")
+#define DT_PADDING_LIST(X) X(DT_PADDING_VALID, "valid") X(DT_PADDING_SAME, "same")
 
 /* He et al. 2015 (arXiv 1502.01852) and Glorot and Bengio 2010. "auto": He uniform before a relu,
  * else Glorot uniform. */

@@ -65,11 +65,12 @@ def write_optimizers():
 class Net(torch.nn.Module):
     """Input 2 x 8 x 8; conv 3 of 3x3, relu; conv 4 of 3x3 with padding, relu; max-pool 2; flatten; dense 5."""
 
-    def __init__(self):
+    def __init__(self, *units):
         super().__init__()
         self.conv1 = torch.nn.Conv2d(2, 3, 3)
         self.conv2 = torch.nn.Conv2d(3, 4, 3, padding=1)
-        self.fc1 = torch.nn.Linear(4 * 3 * 3, 5)
+        for i, (n_in, n_out) in enumerate(zip(units, units[1:]), 1):
+            setattr(self, f"fc{i}", torch.nn.Linear(n_in, n_out))
         with torch.no_grad():
             for stream, (name, p) in enumerate(self.named_parameters()):
                 p.copy_(numbers(100 + stream, *p.shape) * (0.5 if name.endswith("weight") else 0.25))
@@ -80,14 +81,23 @@ class Net(torch.nn.Module):
         return self.fc1(torch.flatten(x, 1))
 
 
-def write_network():
+class Activations(Net):
+    """The same with leaky relu, gelu before the pool, and a dense layer with gelu."""
+
+    def forward(self, x):
+        x = F.leaky_relu(self.conv1(x))
+        x = F.max_pool2d(F.gelu(self.conv2(x)), 2)
+        return self.fc2(F.gelu(self.fc1(torch.flatten(x, 1))))
+
+
+def write_network(file, net, height=8, width=8):
     """One pass in double precision, rounded once at the end; then ten steps of SGD in double, for the losses."""
     n = 6
-    net = Net().double()
-    pixels = (numbers(200, n, 2, 8, 8) * 16 + 15) * 8  # integers from 0 to 240
+    net = net.double()
+    pixels = (numbers(200, n, 2, height, width) * 16 + 15) * 8  # integers from 0 to 240
     x = pixels / 255
     y = torch.tensor([(3 * i + 1) % 5 for i in range(n)])
-    with open(os.path.join(OUT, "network.txt"), "w") as out:
+    with open(os.path.join(OUT, file), "w") as out:
         out.write("# A small network in PyTorch, by scripts/make-fixtures.py: one pass, then the mean loss of ten SGD steps at lr 0.1.\n")
         logits = net(x)
         loss = F.cross_entropy(logits, y)
@@ -110,4 +120,5 @@ def write_network():
 if __name__ == "__main__":
     os.makedirs(OUT, exist_ok=True)
     write_optimizers()
-    write_network()
+    write_network("network.txt", Net(4 * 3 * 3, 5))
+    write_network("activations.txt", Activations(4 * 3 * 3, 6, 5))

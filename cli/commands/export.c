@@ -30,7 +30,8 @@ static enum dt_status write_onnx(const struct dt_config *config, const struct dt
     free(bytes);
     if (s == DT_OK) {
         dt_text_print(stdout, "%s: %s, ONNX opset %d; input: %s", path,
-                      dt_bytes_text((double)part.n_bytes, size), DT_ONNX_OPSET, input_text(config));
+                      dt_bytes_text((double)part.n_bytes, size), dt_onnx_opset(model),
+                      input_text(config));
     }
     return s;
 }
@@ -84,7 +85,8 @@ const struct dt_command dt_command_export = {
              "      [--set KEY.PATH=VALUE]...",
     .examples = "  dtrain export --onnx model.onnx \\\n"
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
-    .more = "As ONNX of opset 13. The input is floats N C H W with any N, pixels from 0 to 1; the "
+    .more = "As ONNX of opset 13, or 20 with gelu. The input is floats N C H W with any N, pixels "
+            "from 0 to 1; the "
             "output is logits, whose softmax is the probabilities.",
     .options = {DT_TRAINED_OPTIONS, [DT_OPTION_ONNX] = {DT_TAKEN}},
     .check = check,

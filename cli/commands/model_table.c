@@ -30,9 +30,7 @@ static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
         snprintf(text, size, "%s %g", name, l->rate);
         break;
     case DT_LAYER_FLATTEN:
-    case DT_LAYER_RELU:
-    case DT_LAYER_TANH:
-    case DT_LAYER_SIGMOID:
+    case DT_LAYER_RELU ... DT_LAYER_GELU:
         snprintf(text, size, "%s", name);
         break;
     }

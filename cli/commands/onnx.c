@@ -7,7 +7,6 @@
 #include "base/version.h"
 #include "onnx.pb-c.h"
 
-#define IR_VERSION 7 /* the format's, of the time of opset 13 */
 #define MAX_NODES                                                                                 \
     (2 + 4 * DT_MAX_LAYERS) /* normalization; linear operation, activation, pool, flatten of each \
                              */
@@ -154,7 +153,9 @@ static void add_activation(struct builder *b, const struct dt_block *block)
 {
     static char *const types[] = {[DT_ACTIVATION_RELU] = "Relu",
                                   [DT_ACTIVATION_TANH] = "Tanh",
-                                  [DT_ACTIVATION_SIGMOID] = "Sigmoid"};
+                                  [DT_ACTIVATION_SIGMOID] = "Sigmoid",
+                                  [DT_ACTIVATION_LEAKY_RELU] = "LeakyRelu", /* alpha is 0.01 */
+                                  [DT_ACTIVATION_GELU] = "Gelu"};
     char suffix[16];
     if (block->activation != DT_ACTIVATION_NONE) {
         snprintf(suffix, sizeof suffix, ".%s", dt_activation_names[block->activation]);
@@ -309,7 +310,7 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, uint
     Onnx__ModelProto proto = ONNX__MODEL_PROTO__INIT;
     Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets[] = {&opset};
-    opset.version = DT_ONNX_OPSET;
+    opset.version = dt_onnx_opset(&b->model);
     graph.name = "dtrain";
     graph.n_node = (size_t)b->n_nodes;
     graph.node = b->node_list;
@@ -319,7 +320,7 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, uint
     graph.input = b->input_list;
     graph.output = b->output_list;
     b->input.proto.doc_string = (char *)input_text;
-    proto.ir_version = IR_VERSION;
+    proto.ir_version = opset.version < 20 ? 7 : 9; /* the format's, of the time of the opset */
     proto.producer_name = "dtrain";
     proto.producer_version = (char *)dt_version;
     proto.graph = &graph;

@@ -1,5 +1,5 @@
-/* A trained model as ONNX (onnx.ai) has it, which other runtimes load: operators of opset 13, names
- * of weights as PyTorch has them.
+/* A trained model as ONNX (onnx.ai) has it, which other runtimes load; names of weights as PyTorch
+ * has them.
  *
  * Input "input", floats (N, C, H, W), or (N, features) of a model without images; output "logits",
  * (N, classes), or "output" of a regression. N is free. Dropout is not there: it is for training.
@@ -12,7 +12,15 @@
 #include "data/dataset.h"
 #include "model/block.h"
 
-#define DT_ONNX_OPSET 13
+/* The oldest version of the operators that has all of the model's: 13, with gelu 20. */
+static inline int dt_onnx_opset(const struct dt_model *model)
+{
+    int opset = 13;
+    for (int b = 0; b < model->n_blocks; b++) {
+        opset = model->blocks[b].activation == DT_ACTIVATION_GELU ? 20 : opset;
+    }
+    return opset;
+}
 
 /* `arena`: the weights in the file's order (dt_model_reorder). `input_text`: what the input is, for
  * people; it is normalized inside. The caller frees `bytes`. DT_NO_MEMORY; DT_CONFIG: over 2 GiB,

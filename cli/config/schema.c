@@ -42,9 +42,7 @@ struct dt_key_list dt_layer_keys(enum dt_layer_type type)
     case DT_LAYER_DROPOUT:
         return KEY_LIST(dropout_keys);
     case DT_LAYER_FLATTEN:
-    case DT_LAYER_RELU:
-    case DT_LAYER_TANH:
-    case DT_LAYER_SIGMOID:
+    case DT_LAYER_RELU ... DT_LAYER_GELU:
         break;
     }
     return (struct dt_key_list){NULL, 0};

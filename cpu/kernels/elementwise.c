@@ -24,7 +24,8 @@ ALWAYS_INLINE vf exp_vector(vf x)
     return (p * r * r + r + 1.0f) * (vf)scale;
 }
 
-ALWAYS_INLINE vf tanh_vector(vf x)
+/* Each activation also gives its slope at x. */
+ALWAYS_INLINE vf tanh_vector(vf x, vf *slope)
 {
     const vf magnitude = (vf)((vi)x & INT32_MAX),
              bounded = blend(magnitude > 10.0f, (vf){0} + 10.0f, magnitude);
@@ -35,43 +36,93 @@ ALWAYS_INLINE vf tanh_vector(vf x)
     small = small * z - 3.33332819422e-1f;
     small = small * z * x + x;
     const vf large = 1.0f - 2.0f / (exp_vector(2.0f * bounded) + 1.0f);
-    return blend(magnitude < 0.625f, small, (vf)((vi)large | ((vi)x & INT32_MIN)));
+    const vf y = blend(magnitude < 0.625f, small, (vf)((vi)large | ((vi)x & INT32_MIN)));
+    *slope = 1.0f - y * y;
+    return y;
 }
 
-ALWAYS_INLINE vf sigmoid_vector(vf x)
+ALWAYS_INLINE vf sigmoid_vector(vf x, vf *slope)
 {
     vf bounded = blend(x > 87.0f, (vf){0} + 87.0f, x);
     bounded = blend(x < -87.0f, (vf){0} - 87.0f, bounded);
-    return 1.0f / (1.0f + exp_vector(-bounded));
+    const vf y = 1.0f / (1.0f + exp_vector(-bounded));
+    *slope = y * (1.0f - y);
+    return y;
 }
 
-ALWAYS_INLINE vf relu_vector(vf x)
+ALWAYS_INLINE vf relu_vector(vf x, vf *slope)
 {
+    *slope = blend(x > 0, (vf){0} + 1.0f, (vf){0});
     return blend(x < 0, (vf){0}, x); /* written so that NaN stays NaN */
 }
 
-ALWAYS_INLINE void map(size_t n_elems, float *x, vf (*const function)(vf))
+ALWAYS_INLINE vf leaky_relu_vector(vf x, vf *slope)
 {
+    *slope = blend(x > 0, (vf){0} + 1.0f, (vf){0} + DT_LEAKY_SLOPE);
+    return x * *slope;
+}
+
+/* x times the normal distribution's integral up to x. That up to -z is e^(-z^2 / 2) times a
+ * polynomial of t = 1 / (1 + 0.3 z): least relative error over 0 <= z <= 13, 1.2e-7. Beyond 13 it
+ * is 0 in float. */
+ALWAYS_INLINE vf gelu_vector(vf x, vf *slope)
+{
+    const vf magnitude = (vf)((vi)x & INT32_MAX),
+             z = blend(magnitude > 13.0f, (vf){0} + 13.0f, magnitude);
+    const vf e = exp_vector(-0.5f * z * z), t = 1.0f / (1.0f + 0.3f * z);
+    vf p = t * 3.619486617e-2f - 1.593783466e-1f;
+    p = p * t + 2.101184449e-1f;
+    p = p * t - 5.716740601e-2f;
+    p = p * t + 1.304164730e-1f;
+    p = p * t + 9.934711853e-2f;
+    p = p * t + 1.208455312e-1f;
+    p = p * t + 1.196232626e-1f;
+    const vf tail = p * t * e, integral = blend(x < 0, tail, 1.0f - tail);
+    const vf bounded = (vf)((vi)z | ((vi)x & INT32_MIN));
+    *slope = integral + bounded * e * 0.39894228f; /* and x times the density */
+    return blend(x < 0, bounded, x) * integral;
+}
+
+/* slope: NULL, or where the slopes go. */
+ALWAYS_INLINE void map(size_t n_elems, float *x, float *slope, vf (*const function)(vf, vf *))
+{
+    vf at;
     size_t i = 0;
     for (; i + VL <= n_elems; i += VL) {
-        store(x + i, function(load(x + i)));
+        store(x + i, function(load(x + i), &at));
+        if (slope != NULL) {
+            store(slope + i, at);
+        }
     }
     if (i < n_elems) {
-        store_first(x + i, function(load(x + i)), (int)(n_elems - i));
+        store_first(x + i, function(load(x + i), &at), (int)(n_elems - i));
+        if (slope != NULL) {
+            store_first(slope + i, at, (int)(n_elems - i));
+        }
     }
 }
 
-void DT_KERNEL(activate)(enum dt_activation activation, size_t n_elems, float *x)
+/* Once without slopes, so that the loop has no branch and computes none. */
+#define MAP(function) \
+    (slope == NULL ? map(n_elems, x, NULL, function) : map(n_elems, x, slope, function))
+
+void DT_KERNEL(activate)(enum dt_activation activation, size_t n_elems, float *x, float *slope)
 {
     switch (activation) {
     case DT_ACTIVATION_RELU:
-        map(n_elems, x, relu_vector);
+        MAP(relu_vector);
         break;
     case DT_ACTIVATION_TANH:
-        map(n_elems, x, tanh_vector);
+        MAP(tanh_vector);
         break;
     case DT_ACTIVATION_SIGMOID:
-        map(n_elems, x, sigmoid_vector);
+        MAP(sigmoid_vector);
+        break;
+    case DT_ACTIVATION_LEAKY_RELU:
+        MAP(leaky_relu_vector);
+        break;
+    case DT_ACTIVATION_GELU:
+        MAP(gelu_vector);
         break;
     case DT_ACTIVATION_NONE:
         break;
@@ -99,8 +150,21 @@ void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems,
             dy[i] *= a * (1.0f - a);
         }
         break;
+    case DT_ACTIVATION_LEAKY_RELU:
+        for (size_t i = 0; i < n_elems; i++) {
+            dy[i] *= y[i] > 0 ? 1.0f : DT_LEAKY_SLOPE;
+        }
+        break;
+    case DT_ACTIVATION_GELU: /* takes most results twice */
     case DT_ACTIVATION_NONE:
         break;
+    }
+}
+
+void DT_KERNEL(multiply)(size_t n_elems, const float *by, float *x)
+{
+    for (size_t i = 0; i < n_elems; i++) {
+        x[i] *= by[i];
     }
 }
 

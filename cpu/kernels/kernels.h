@@ -126,7 +126,9 @@ struct dt_dropout_key {
  * max_pool: winner (out) is the chosen element's index in its window, in row-major order; NULL if
  * not needed. The first of equal elements wins, and NaN wins over every number. *_pool_backward:
  * overwrites dx.
- * activate: in place. activate_backward: dy *= slope at the activation's output y * y_scale.
+ * activate: in place; slope: (n_elems) its derivative, or NULL. activate_backward: dy *= slope at
+ * the activation's output y * y_scale; not of gelu, which has two slopes for most outputs.
+ * multiply: x *= by.
  * dropout_mask: keep[unit] is 1 or 0; the threshold is not 0. dropout: x *= keep ? scale : 0.
  * transpose: to (n_cols, n_rows) = scale * from (n_rows, n_cols).
  * scale_pixels: x = pixels * scale.
@@ -178,9 +180,10 @@ struct dt_dropout_key {
       (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, float *dx))         \
     X(void, avg_pool, (const struct dt_pooling *pool, const float *x, float *y))                   \
     X(void, avg_pool_backward, (const struct dt_pooling *pool, const float *dy, float *dx))        \
-    X(void, activate, (enum dt_activation activation, size_t n_elems, float *x))                   \
+    X(void, activate, (enum dt_activation activation, size_t n_elems, float *x, float *slope))     \
     X(void, activate_backward,                                                                     \
       (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy))   \
+    X(void, multiply, (size_t n_elems, const float *by, float *x))                                 \
     X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep))       \
     X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x))                 \
     X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to))  \

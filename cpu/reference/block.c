@@ -13,8 +13,8 @@ struct dt_block_state {
     size_t bias_offset; /* from grad_begin, where the weight is */
     double *sums;       /* (in) of a row of the output, or a sample's input gradient */
     double *grad_sums;  /* (grad_begin .. grad_end) gradient of the batch, laid out as the arena */
-    float *linear;      /* (capacity, linear_out): after bias and activation */
-    float *delta;       /* (linear_out) one sample's gradient on its way back, or reordered */
+    float *linear;      /* (capacity, linear_out): after the bias */
+    float *delta;       /* (linear_out) of one sample: activated, reordered, or its gradient */
     uint32_t *winner;   /* (capacity, pool_out): max pool's chosen input, as an index into a
                            sample's linear_out */
 };
@@ -60,24 +60,29 @@ static size_t at(struct dt_shape s, int c, int h, int w)
     return ((size_t)c * (size_t)s.h + (size_t)h) * (size_t)s.w + (size_t)w;
 }
 
-static float activate(enum dt_activation activation, double z)
+static double activate(enum dt_activation activation, double z)
 {
     switch (activation) {
     case DT_ACTIVATION_RELU:
-        return z < 0 ? 0.0f : (float)z; /* this way round a NaN stays one */
+        return z < 0 ? 0.0 : z; /* this way round a NaN stays one */
     case DT_ACTIVATION_TANH:
-        return (float)tanh(z);
+        return tanh(z);
     case DT_ACTIVATION_SIGMOID:
-        return (float)(1.0 / (1.0 + exp(-z)));
+        return 1.0 / (1.0 + exp(-z));
+    case DT_ACTIVATION_LEAKY_RELU:
+        return z > 0 ? z : DT_LEAKY_SLOPE * z;
+    case DT_ACTIVATION_GELU:
+        return z * 0.5 * erfc(-z * M_SQRT1_2);
     case DT_ACTIVATION_NONE:
         break;
     }
-    return (float)z;
+    return z;
 }
 
-/* Derivative, from the activation's output. */
-static double slope(enum dt_activation activation, double y)
+/* Derivative at z. */
+static double slope(enum dt_activation activation, double z)
 {
+    const double y = activate(activation, z);
     switch (activation) {
     case DT_ACTIVATION_RELU:
         return y > 0;
@@ -85,6 +90,10 @@ static double slope(enum dt_activation activation, double y)
         return 1.0 - y * y;
     case DT_ACTIVATION_SIGMOID:
         return y * (1.0 - y);
+    case DT_ACTIVATION_LEAKY_RELU:
+        return z > 0 ? 1.0 : DT_LEAKY_SLOPE;
+    case DT_ACTIVATION_GELU: /* the integral, and z times the density */
+        return 0.5 * erfc(-z * M_SQRT1_2) + z * exp(-z * z / 2) * M_2_SQRTPI * M_SQRT1_2 / 2;
     case DT_ACTIVATION_NONE:
         break;
     }
@@ -163,7 +172,7 @@ static void conv_forward(const struct dt_block *b, const float *weight, const fl
             }
             conv_row_forward(b, k, p, weight, x, sums);
             for (int q = 0; q < b->linear_out.w; q++) {
-                y[at(b->linear_out, k, p, q)] = activate(b->activation, sums[q]);
+                y[at(b->linear_out, k, p, q)] = (float)sums[q];
             }
         }
     }
@@ -220,7 +229,7 @@ static void dense_forward(const struct dt_block *b, const float *weight, const f
         for (size_t i = 0; i < n_in; i++) {
             sum += (double)weight[i] * x[i];
         }
-        y[k] = activate(b->activation, sum);
+        y[k] = (float)sum;
     }
 }
 
@@ -254,9 +263,7 @@ static void linear_forward(const struct dt_block_state *st, const float *params,
         dense_forward(b, weight, bias, x, y);
         break;
     case DT_LINEAR_NONE:
-        for (size_t i = 0; i < dt_shape_elems(b->in); i++) {
-            y[i] = activate(b->activation, x[i]);
-        }
+        memcpy(y, x, dt_shape_elems(b->in) * sizeof(float));
         break;
     }
 }
@@ -354,10 +361,12 @@ enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *para
         const size_t kept = (size_t)pass->first + n; /* where the block remembers this sample */
         float *linear = st->linear + kept * n_linear;
         linear_forward(st, params, x + n * dt_shape_elems(b->in), linear);
+        float *activated = b->pool == DT_POOL_NONE ? y + n * n_out : st->delta;
+        for (size_t j = 0; j < n_linear; j++) {
+            activated[j] = (float)activate(b->activation, linear[j]);
+        }
         if (b->pool != DT_POOL_NONE) {
-            pool_forward(b, linear, y + n * n_out, st->winner + kept * n_out);
-        } else {
-            memcpy(y + n * n_out, linear, n_out * sizeof(float));
+            pool_forward(b, activated, y + n * n_out, st->winner + kept * n_out);
         }
         if (b->dropout_rate > 0 && pass->training) {
             dropout(b, pass, i, y + n * n_out);

@@ -191,7 +191,7 @@ static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void 
     } else if (y != NULL) {
         load<V>((const T *)y + at, a);
         for (int v = 0; v < V; v++) {
-            dz[v] *= slope(conv.activation, a[v]);
+            dz[v] *= slope(conv.activation, 0, a[v]); /* not gelu */
         }
     }
 }

@@ -101,6 +101,12 @@ template <int V> static inline __device__ void load_bias(const float *bias, int 
     }
 }
 
+/* Of the normal distribution, up to x. */
+static inline __device__ float normal_integral(float x)
+{
+    return 0.5f * erfcf(x * -0.70710678f);
+}
+
 template <int V> static inline __device__ void activate(enum dt_activation activation, float *x)
 {
     switch (activation) {
@@ -119,13 +125,23 @@ template <int V> static inline __device__ void activate(enum dt_activation activ
             x[v] = 1.0f / (1.0f + expf(-x[v]));
         }
         break;
+    case DT_ACTIVATION_LEAKY_RELU:
+        for (int v = 0; v < V; v++) {
+            x[v] *= x[v] > 0 ? 1.0f : DT_LEAKY_SLOPE;
+        }
+        break;
+    case DT_ACTIVATION_GELU:
+        for (int v = 0; v < V; v++) {
+            x[v] *= normal_integral(x[v]);
+        }
+        break;
     case DT_ACTIVATION_NONE:
         break;
     }
 }
 
-/* Derivative, from the activation's output. */
-static inline __device__ float slope(enum dt_activation activation, float a)
+/* Derivative, from the activation's output a; z, its input, matters to gelu alone. */
+static inline __device__ float slope(enum dt_activation activation, float z, float a)
 {
     switch (activation) {
     case DT_ACTIVATION_RELU:
@@ -134,6 +150,10 @@ static inline __device__ float slope(enum dt_activation activation, float a)
         return 1.0f - a * a;
     case DT_ACTIVATION_SIGMOID:
         return a * (1.0f - a);
+    case DT_ACTIVATION_LEAKY_RELU:
+        return a > 0 ? 1.0f : DT_LEAKY_SLOPE;
+    case DT_ACTIVATION_GELU:
+        return normal_integral(z) + z * expf(-0.5f * z * z) * 0.39894228f; /* 1 / sqrt(2 pi) */
     case DT_ACTIVATION_NONE:
         break;
     }

@@ -30,13 +30,19 @@ static __device__ size_t element(struct dt_shape s, struct place at)
 }
 
 template <int V, typename T>
+static __device__ void load_biased(const T *z, const float *bias, float *b)
+{
+    load<V>(z, b);
+    for (int v = 0; v < V; v++) {
+        b[v] += bias[v];
+    }
+}
+
+template <int V, typename T>
 static __device__ void load_activated(const struct dt_gpu_tail &t, const T *z, const float *bias,
                                       float *a)
 {
-    load<V>(z, a);
-    for (int v = 0; v < V; v++) {
-        a[v] += bias[v];
-    }
+    load_biased<V>(z, bias, a);
     activate<V>(t.activation, a);
 }
 
@@ -113,7 +119,7 @@ static __device__ void store_winners(const struct dt_gpu_tail &t, const float *p
     pack<uint8_t, V> packed;
     for (int v = 0; v < V; v++) {
         packed.v[v] =
-            (uint8_t)(winner[v] + (slope(t.activation, pooled[v]) > 0 ? 0 : DT_GPU_CLOSED));
+            (uint8_t)(winner[v] + (slope(t.activation, 0, pooled[v]) > 0 ? 0 : DT_GPU_CLOSED));
     }
     *(pack<uint8_t, V> *)to = packed;
 }
@@ -213,10 +219,11 @@ static __device__ void store_gradient(const struct dt_gpu_tail &t,
                                       const float *b, float *gradient, float *sum)
 {
     if (sample.winners == NULL) {
-        float a[V];
+        float z[V], a[V];
+        load_biased<V>(sample.z + element(t.linear, to), b, z);
         load_activated<V>(t, sample.z + element(t.linear, to), b, a);
         for (int v = 0; v < V; v++) {
-            gradient[v] *= slope(t.activation, a[v]);
+            gradient[v] *= slope(t.activation, z[v], a[v]);
         }
     }
     for (int v = 0; v < V; v++) {

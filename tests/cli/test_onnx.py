@@ -20,8 +20,14 @@ EVERY_LAYER = {
         {"type": "conv2d", "filters": 5, "kernel": 4, "padding": "same", "stride": 2, "activation": "tanh"},
         {"type": "avg_pool2d", "size": 2, "stride": 1}, {"type": "dropout", "rate": 0.25},
         {"type": "conv2d", "filters": 6, "kernel": 2, "padding": "same"}, {"type": "sigmoid"}, {"type": "max_pool2d", "size": 3, "stride": 2},
-        {"type": "conv2d", "filters": 4, "kernel": 2, "activation": "relu"}, {"type": "flatten"},
+        {"type": "conv2d", "filters": 4, "kernel": 2, "activation": "relu"}, {"type": "leaky_relu"}, {"type": "flatten"},
         {"type": "dense", "units": 9, "activation": "sigmoid"}, {"type": "dropout", "rate": 0.5}, {"type": "dense", "units": 4}]},
+    "train": {"epochs": 1}}
+GELU = {
+    "data": {"format": "synthetic", "train_samples": 256, "test_samples": N},
+    "model": {"input": [2, 9, 9], "layers": [
+        {"type": "conv2d", "filters": 5, "kernel": 3, "activation": "leaky_relu"}, {"type": "conv2d", "filters": 6, "kernel": 3, "activation": "gelu"},
+        {"type": "max_pool2d", "size": 2}, {"type": "gelu"}, {"type": "flatten"}, {"type": "dense", "units": 10}]},
     "train": {"epochs": 1}}
 ONLY_POOL = {
     "data": {"format": "synthetic", "train_samples": 256, "test_samples": N},
@@ -79,7 +85,7 @@ def test_models():
     for name, arguments, output in (("mnist", data, "logits"), ("mnist-mlp", data, "logits"), ("synthetic", [], "logits"), ("linear", [], "output")):
         checkpoint = train(name, os.path.join(CONFIGS, name + ".json"), *arguments)
         check(compare(name, checkpoint) == [output], f"{name}: the output's name")
-    for name, config in (("layers", EVERY_LAYER), ("pool", ONLY_POOL)):
+    for name, config in (("layers", EVERY_LAYER), ("gelu", GELU), ("pool", ONLY_POOL)):
         with open(f"{name}.json", "w") as file:
             json.dump(config, file)
         checkpoint = train(name, f"{name}.json")

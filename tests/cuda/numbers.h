@@ -189,7 +189,7 @@ static inline void add_strange(float *x, size_t n)
     }
 }
 
-/* ---- activations and their derivatives, from their results */
+/* ---- activations and their derivatives, from their results, or gelu's from z */
 
 static inline double activated(enum dt_activation activation, double z)
 {
@@ -200,13 +200,17 @@ static inline double activated(enum dt_activation activation, double z)
         return tanh(z);
     case DT_ACTIVATION_SIGMOID:
         return 1 / (1 + exp(-z));
+    case DT_ACTIVATION_LEAKY_RELU:
+        return z > 0 ? z : 0.01 * z;
+    case DT_ACTIVATION_GELU:
+        return z * erfc(-z / sqrt(2)) / 2;
     case DT_ACTIVATION_NONE:
         break;
     }
     return z;
 }
 
-static inline double derivative(enum dt_activation activation, double a)
+static inline double derivative(enum dt_activation activation, double z, double a)
 {
     switch (activation) {
     case DT_ACTIVATION_RELU:
@@ -215,6 +219,10 @@ static inline double derivative(enum dt_activation activation, double a)
         return 1 - a * a;
     case DT_ACTIVATION_SIGMOID:
         return a * (1 - a);
+    case DT_ACTIVATION_LEAKY_RELU:
+        return a > 0 ? 1 : 0.01;
+    case DT_ACTIVATION_GELU:
+        return erfc(-z / sqrt(2)) / 2 + z * exp(-z * z / 2) / sqrt(2 * M_PI);
     case DT_ACTIVATION_NONE:
         break;
     }

@@ -216,9 +216,10 @@ static void add_rest(struct dt_model_spec *spec)
     }
     add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
     if (draw(2) == 0) {
-        add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
-                                               .size = 1 + (int)draw(20),
-                                               .activation = (enum dt_activation)draw(4)});
+        add_layer(spec,
+                  (struct dt_layer_spec){.type = DT_LAYER_DENSE,
+                                         .size = 1 + (int)draw(20),
+                                         .activation = (enum dt_activation)draw(N_ACTIVATIONS)});
     }
 }
 
@@ -232,7 +233,7 @@ static void check_conv(void)
                                  .kernel = kernel,
                                  .stride = 1 + (int)draw(3) / 2,
                                  .padding = (enum dt_padding)draw(2),
-                                 .activation = (enum dt_activation)draw(4)};
+                                 .activation = (enum dt_activation)draw(N_ACTIVATIONS)};
     struct dt_model_spec spec = {
         .input = {channels[draw(4)], kernel + 5 + (int)draw(4), kernel + 5 + (int)draw(5)},
         .loss = DT_LOSS_MEAN_SQUARED_ERROR};
@@ -341,7 +342,7 @@ static void check_dense(int n_in, int n_out, int n_last)
     struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
                                             .size = n_out,
-                                            .activation = (enum dt_activation)draw(4)});
+                                            .activation = (enum dt_activation)draw(N_ACTIVATIONS)});
     add_dropout(&spec);
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_last});
     snprintf(case_text, sizeof case_text, "dense %d to %d to %d", n_in, n_out, n_last);

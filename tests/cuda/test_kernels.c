@@ -163,11 +163,12 @@ static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, c
     const size_t n_in = dt_shape_elems(in);
     const int size = t->pool == DT_POOL_NONE ? 1 : t->pool_size,
               stride = t->pool == DT_POOL_NONE ? 1 : t->pool_stride;
-    double *a = malloc(n_in * sizeof *a), *delta = calloc(n_in, sizeof *delta);
-    CHECK(a != NULL && delta != NULL);
+    double *b = malloc(n_in * sizeof *b), *a = malloc(n_in * sizeof *a),
+           *delta = calloc(n_in, sizeof *delta);
+    CHECK(b != NULL && a != NULL && delta != NULL);
     for (size_t i = 0; i < n_in; i++) {
-        a[i] = activated(t->activation,
-                         (double)z[i] + (k->with_bias ? (double)k->bias[i % (size_t)in.c] : 0));
+        b[i] = (double)z[i] + (k->with_bias ? (double)k->bias[i % (size_t)in.c] : 0);
+        a[i] = activated(t->activation, b[i]);
     }
     for (int c = 0; c < out.c; c++) {
         for (int p = 0; p < out.h; p++) {
@@ -190,10 +191,11 @@ static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, c
         }
     }
     for (size_t i = 0; i < n_in; i++) {
-        const double gradient = delta[i] * derivative(t->activation, a[i]);
+        const double gradient = delta[i] * derivative(t->activation, b[i], a[i]);
         dz[i] = (float)gradient;
         db[i % (size_t)in.c] += gradient;
     }
+    free(b);
     free(a);
     free(delta);
 }
@@ -331,7 +333,7 @@ static void check_random_tail(void)
                           .ids = ids};
     struct dt_gpu_tail *t = &k.tail;
     t->linear = (struct dt_shape){channels[draw(7)], sizes[draw(6)], sizes[draw(6)]};
-    t->activation = (enum dt_activation)draw(4);
+    t->activation = (enum dt_activation)draw(N_ACTIVATIONS);
     draw_pool(t);
     t->dropout_rate = draw(2) == 0   ? 0
                       : draw(2) == 0 ? 0.25f

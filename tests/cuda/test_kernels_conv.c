@@ -71,7 +71,7 @@ static void plain_conv(const struct conv_case *k, float *y, float *gradients)
         y[i] = (float)(k->activated ? activated(k->conv.activation, z) : z);
         y[i] = k->type == DT_GPU_BF16 ? from_bf16(to_bf16(y[i])) : y[i];
         const double dz =
-            (double)k->dy[i] * (k->activated ? derivative(k->conv.activation, (double)y[i]) : 1);
+            (double)k->dy[i] * (k->activated ? derivative(k->conv.activation, z, (double)y[i]) : 1);
         for (size_t tap = 0; tap < n_taps(k); tap++) {
             sums[c * n_taps(k) + tap] += dz * under(k, sample, place, tap);
         }
@@ -199,7 +199,10 @@ static void check_shape(int n, struct dt_shape in, int filters, int kernel, int 
     k.accumulate = draw(2) == 0;
     struct dt_gpu_first_conv *c = &k.conv;
     *c = (struct dt_gpu_first_conv){
-        .in = in, .kernel = kernel, .stride = stride, .activation = (enum dt_activation)draw(4)};
+        .in = in,
+        .kernel = kernel,
+        .stride = stride,
+        .activation = (enum dt_activation)draw(N_ACTIVATIONS - 1)}; /* without gelu, the last */
     c->out = (struct dt_shape){filters, (in.h - kernel) / stride + 1, (in.w - kernel) / stride + 1};
     if (same) {
         c->out =

@@ -8,7 +8,10 @@
 #include <stdbool.h>
 
 #include "base/rng.h"
-#include "base/samples.h"
+#include "model/spec.h"
+
+#define ONE(...) +1
+enum { N_ACTIVATIONS = 0 DT_ACTIVATION_LIST(ONE) }; /* with none, the first */
 
 #define GUARD 64 /* floats; also the 256 readable bytes past the end that the contract grants */
 #define GUARD_WORD 0x7fc0deadu /* a NaN */

@@ -39,7 +39,8 @@ static inline void add_pool_and_dropout(struct dt_model_spec *spec, uint32_t n_c
 
 static inline struct dt_layer_spec draw_activation(void) /* a layer of its own */
 {
-    return (struct dt_layer_spec){.type = (enum dt_layer_type)(DT_LAYER_RELU + (int)draw(3))};
+    return (struct dt_layer_spec){
+        .type = (enum dt_layer_type)(DT_LAYER_RELU + (int)draw(N_ACTIVATIONS - 1))};
 }
 
 #endif

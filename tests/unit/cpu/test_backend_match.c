@@ -231,7 +231,7 @@ static void check_conv(struct dt_shape input, int k, int kernel, int stride,
                        enum dt_padding padding)
 {
     struct dt_model_spec spec = {.input = input};
-    const enum dt_activation activation = (enum dt_activation)draw(4);
+    const enum dt_activation activation = (enum dt_activation)draw(N_ACTIVATIONS);
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
                                             .size = k,
                                             .kernel = kernel,
@@ -251,7 +251,7 @@ static void check_dense(int n_in, int n_out)
     struct dt_model_spec spec = {.input = {n_in, 1, 1}};
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
                                             .size = n_out,
-                                            .activation = (enum dt_activation)draw(4)});
+                                            .activation = (enum dt_activation)draw(N_ACTIVATIONS)});
     if (draw(2) == 0) {
         add_dropout(&spec);
     }

@@ -1,6 +1,6 @@
-/* A small network with every common part, on every CPU backend, against PyTorch: logits, loss,
- * every gradient, and the losses of ten steps of training. The largest difference allowed is some
- * rounding errors of float32; PyTorch computed in double. */
+/* Small networks, together with every common part, on every CPU backend, against PyTorch: logits,
+ * loss, every gradient, and the losses of ten steps of training. The largest difference allowed is
+ * some rounding errors of float32; PyTorch computed in double. */
 #include "model/optimizer.h"
 #include "model/stages.h"
 #include "tests/lib/check.h"
@@ -10,43 +10,49 @@
 #define N_SAMPLES 6
 #define N_CLASSES 5
 #define N_STEPS 10
-#define N_PIXELS (2 * 8 * 8)
+#define MAX_PIXELS (2 * 8 * 8)
 
-static uint8_t pixels[N_SAMPLES * N_PIXELS];
+static uint8_t pixels[N_SAMPLES * MAX_PIXELS];
 static uint16_t labels[N_SAMPLES];
 static const uint32_t rows[N_SAMPLES] = {0, 1, 2, 3, 4, 5};
 
-static struct dt_model golden_model(void)
-{
-    const struct dt_model_spec spec = {
-        .input = {2, 8, 8},
-        .n_layers = 5,
-        .layers =
-            {
-                {.type = DT_LAYER_CONV2D,
-                 .size = 3,
-                 .kernel = 3,
-                 .stride = 1,
-                 .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_CONV2D,
-                 .size = 4,
-                 .kernel = 3,
-                 .stride = 1,
-                 .padding = DT_PADDING_SAME,
-                 .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                {.type = DT_LAYER_FLATTEN},
-                {.type = DT_LAYER_DENSE, .size = N_CLASSES},
-            },
-        .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
-    };
-    struct dt_model model;
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
-    return model;
-}
+#define CONV(filters, pads, function)                                         \
+    {                                                                         \
+        .type = DT_LAYER_CONV2D, .size = (filters), .kernel = 3, .stride = 1, \
+        .padding = DT_PADDING_##pads, .activation = (function)                \
+    }
+#define DENSE(units, function)                                            \
+    {                                                                     \
+        .type = DT_LAYER_DENSE, .size = (units), .activation = (function) \
+    }
 
-static struct dt_samples golden_samples(void)
+/* A fixture, and the network that it is of. */
+static const struct golden {
+    const char *file;
+    struct dt_model_spec spec;
+} goldens[] = {
+    {"network.txt",
+     {.input = {2, 8, 8},
+      .n_layers = 5,
+      .layers = {CONV(3, VALID, DT_ACTIVATION_RELU),
+                 CONV(4, SAME, DT_ACTIVATION_RELU),
+                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+                 {.type = DT_LAYER_FLATTEN},
+                 DENSE(N_CLASSES, DT_ACTIVATION_NONE)}}},
+    {"activations.txt",
+     {.input = {2, 8, 8},
+      .n_layers = 6,
+      .layers = {CONV(3, VALID, DT_ACTIVATION_LEAKY_RELU),
+                 CONV(4, SAME, DT_ACTIVATION_GELU),
+                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+                 {.type = DT_LAYER_FLATTEN},
+                 DENSE(6, DT_ACTIVATION_GELU),
+                 DENSE(N_CLASSES, DT_ACTIVATION_NONE)}}},
+};
+
+static struct dt_samples golden_samples(struct dt_shape shape)
 {
+    CHECK(dt_shape_elems(shape) <= MAX_PIXELS);
     for (uint32_t i = 0; i < sizeof pixels; i++) {
         pixels[i] = (uint8_t)((fixture_number(200, i) * 16 + 15) * 8);
     }
@@ -55,7 +61,7 @@ static struct dt_samples golden_samples(void)
     }
     return (struct dt_samples){
         .n = N_SAMPLES,
-        .shape = {2, 8, 8},
+        .shape = shape,
         .pixels = pixels,
         .scale = 1.0f / 255.0f,
         .labels = labels,
@@ -139,11 +145,12 @@ static void check_training(struct dt_network *network, struct dt_bound_samples *
     dt_optimizer_close(&optimizer);
 }
 
-static void run_backend(const struct dt_backend_ops *ops)
+static void run_backend(const struct dt_backend_ops *ops, const struct golden *golden)
 {
     const struct dt_backend_options options = {.n_threads = 2};
-    const struct dt_model model = golden_model();
-    const struct dt_samples samples = golden_samples();
+    struct dt_model model;
+    CHECK_INT(dt_model_lower(&golden->spec, &model), DT_OK);
+    const struct dt_samples samples = golden_samples(golden->spec.input);
     const struct dt_batch batch = {.n = N_SAMPLES, .rows = rows, .ids = rows};
     const struct dt_pass pass = {.batch = &batch, .training = true};
     struct dt_backend *backend = NULL;
@@ -154,7 +161,7 @@ static void run_backend(const struct dt_backend_ops *ops)
     CHECK_INT(dt_network_open(&model, backend, N_SAMPLES, NULL, &network), DT_OK);
     set_weights(&model, network);
 
-    FILE *file = fixture_open("network.txt");
+    FILE *file = fixture_open(golden->file);
     const double loss = train_pass(network, bound, &pass);
     char found[64];
     float expected_loss = 0;
@@ -178,7 +185,9 @@ static void run_backend(const struct dt_backend_ops *ops)
 
 int main(void)
 {
-    run_backend(&dt_ref_backend);
-    run_backend(&dt_cpu_backend);
+    for (size_t i = 0; i < sizeof goldens / sizeof goldens[0]; i++) {
+        run_backend(&dt_ref_backend, &goldens[i]);
+        run_backend(&dt_cpu_backend, &goldens[i]);
+    }
     return 0;
 }

@@ -173,6 +173,14 @@ static void check_backend(const struct dt_backend_ops *ops)
     MODEL("dense", LAYER(FLATTEN), DENSE(7, TANH), DENSE(N_CLASSES, NONE));
     MODEL("dense sigmoid", LAYER(FLATTEN), DENSE(7, SIGMOID), DENSE(N_CLASSES, NONE));
     MODEL("dense relu", LAYER(FLATTEN), DENSE(17, RELU), DENSE(N_CLASSES, NONE));
+    MODEL("dense leaky relu", LAYER(FLATTEN), DENSE(17, LEAKY_RELU), DENSE(N_CLASSES, NONE));
+    MODEL("dense gelu", LAYER(FLATTEN), DENSE(17, GELU), DROPOUT(0.3), DENSE(N_CLASSES, NONE));
+    MODEL("conv gelu", CONV(3, 3, 1, VALID, GELU), CONV(17, 3, 1, SAME, GELU), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("conv gelu max pool", CONV(3, 3, 1, VALID, LEAKY_RELU), CONV(5, 3, 1, SAME, GELU),
+          MAX_POOL(2, 2), DROPOUT(0.25), LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+    MODEL("gelu alone", CONV(3, 3, 1, VALID, LEAKY_RELU), AVG_POOL(2, 2), LAYER(GELU),
+          AVG_POOL(2, 1), LAYER(FLATTEN), LAYER(LEAKY_RELU), DENSE(N_CLASSES, NONE));
     MODEL("conv valid", CONV(3, 3, 1, VALID, TANH), CONV(5, 3, 1, VALID, TANH), LAYER(FLATTEN),
           DENSE(N_CLASSES, NONE));
     MODEL("conv same", CONV(3, 3, 1, SAME, TANH), CONV(5, 4, 1, SAME, SIGMOID), LAYER(FLATTEN),
