@@ -66,7 +66,7 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
     conv->n_together = conv->winograd.used ? conv->winograd.images : 1;
     conv->fuses_pool = (conv->winograd.used || conv->bf16.used) &&
                        b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX &&
-                       b->pool_size == 2 && b->pool_stride == 2;
+                       b->pool_h == 2 && b->pool_stride == 2;
     conv->n_words = (size_t)out.h * (size_t)out.w * dt_survivor_words(out.c);
 }
 
@@ -79,7 +79,7 @@ static void describe_conv(struct dt_block_state *state)
     describe_forward(b, state->cpu->bf16 != NULL, vector, conv);
     conv->dx_direct = !conv->pads && b->in.c % vector == 0;
     conv->survivors_pooled =
-        b->pool == DT_POOL_MAX && b->pool_size <= b->pool_stride && !state->tail.has_slope;
+        b->pool == DT_POOL_MAX && b->pool_h <= b->pool_stride && !state->tail.has_slope;
     conv->masks_only = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !state->tail.reorders &&
                        (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
     conv->slice = dt_cpu_slice(state->cpu, state->capacity);
@@ -93,7 +93,8 @@ static void describe_tail(const struct dt_block *b, struct dt_cpu_tail *tail)
                                         .w = b->linear_out.w,
                                         .out_h = b->pool_out.h,
                                         .out_w = b->pool_out.w,
-                                        .size = b->pool_size,
+                                        .size_h = b->pool_h,
+                                        .size_w = b->pool_w,
                                         .stride = b->pool_stride};
     tail->reorders = b->canonical && b->pool_out.c > 1 && b->pool_out.h * b->pool_out.w > 1;
     tail->has_slope = b->activation == DT_ACTIVATION_GELU ||
@@ -349,11 +350,11 @@ enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_mod
 {
     struct dt_cpu *cpu = (struct dt_cpu *)backend;
     const struct dt_block *b = &model->blocks[index];
-    if (b->pool == DT_POOL_MAX && b->pool_size > 255) {
+    if (b->pool == DT_POOL_MAX && b->pool_h > 255) {
         return dt_error(
             DT_CONFIG,
             "model.layers: block %s has a max pool of size %d (the cpu backend's largest is 255)",
-            b->name, b->pool_size);
+            b->name, b->pool_h);
     }
     struct dt_block_state *state = calloc(1, sizeof *state);
     if (state == NULL) {

@@ -51,8 +51,8 @@ struct dt_block {
     enum dt_activation activation;
 
     enum dt_pool pool;
-    int pool_size, pool_stride;
-    struct dt_shape pool_out; /* == linear_out without a pool */
+    int pool_h, pool_w, pool_stride; /* the window is a square, or the whole image */
+    struct dt_shape pool_out;        /* == linear_out without a pool */
 
     float dropout_rate;      /* 0: none */
     uint32_t dropout_stream; /* RNG stream: the dropout layer's index in the spec */

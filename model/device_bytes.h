@@ -66,7 +66,7 @@ static inline bool dt_device_is_plain_conv(const struct dt_model *model, int ind
 static inline bool dt_device_keeps_winners(const struct dt_block *block)
 {
     return block->pool == DT_POOL_MAX &&
-           block->pool_size <=
+           block->pool_h <=
                11 && /* one byte: the element's index in the window, and a bit for relu */
            (block->activation == DT_ACTIVATION_NONE || block->activation == DT_ACTIVATION_RELU);
 }
@@ -111,7 +111,7 @@ static inline struct dt_device_block_bytes dt_device_block_bytes(const struct dt
     if (block->linear == DT_LINEAR_NONE || dt_device_is_head(model, index)) {
         return bytes;
     }
-    const bool overlap = block->pool != DT_POOL_NONE && block->pool_stride < block->pool_size;
+    const bool overlap = block->pool != DT_POOL_NONE && block->pool_stride < block->pool_h;
     const bool plain = dt_device_is_plain_conv(model, index);
     bytes.z = plain ? 0 : n * n_linear * each;
     bytes.dz =

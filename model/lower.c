@@ -175,20 +175,24 @@ static enum dt_status lower_dense(struct lowering *l, const struct dt_layer_spec
 
 static enum dt_status lower_pool(struct lowering *l, const struct dt_layer_spec *layer)
 {
-    DT_TRY(check_range("size", layer->size, DT_MAX_EXTENT));
-    DT_TRY(check_range("stride", layer->stride, DT_MAX_EXTENT));
+    const bool whole = layer->type == DT_LAYER_GLOBAL_AVG_POOL;
+    const int h = whole ? l->shape.h : layer->size, w = whole ? l->shape.w : layer->size,
+              stride = whole ? dt_max(h, w) : layer->stride;
+    DT_TRY(check_range("size", h, DT_MAX_EXTENT));
+    DT_TRY(check_range("stride", stride, DT_MAX_EXTENT));
     DT_TRY(need_image(l));
-    if (l->shape.h < layer->size || l->shape.w < layer->size) {
+    if (l->shape.h < h || l->shape.w < w) {
         return dt_error(DT_CONFIG,
-                        "size %d does not fit input %dx%d (use a smaller size, or drop a layer)",
-                        layer->size, l->shape.h, l->shape.w);
+                        "size %d does not fit input %dx%d (use a smaller size, or drop a layer)", h,
+                        l->shape.h, l->shape.w);
     }
     struct dt_block *block = block_for(l, STAGE_POOL);
     block->pool = layer->type == DT_LAYER_MAX_POOL2D ? DT_POOL_MAX : DT_POOL_AVG;
-    block->pool_size = layer->size;
-    block->pool_stride = layer->stride;
-    l->shape.h = (l->shape.h - layer->size) / layer->stride + 1;
-    l->shape.w = (l->shape.w - layer->size) / layer->stride + 1;
+    block->pool_h = h;
+    block->pool_w = w;
+    block->pool_stride = stride;
+    l->shape.h = (l->shape.h - h) / stride + 1;
+    l->shape.w = (l->shape.w - w) / stride + 1;
     return DT_OK;
 }
 
@@ -232,6 +236,7 @@ static enum dt_status lower_by_type(struct lowering *l, const struct dt_layer_sp
         return lower_dense(l, layer);
     case DT_LAYER_MAX_POOL2D:
     case DT_LAYER_AVG_POOL2D:
+    case DT_LAYER_GLOBAL_AVG_POOL:
         return lower_pool(l, layer);
     case DT_LAYER_DROPOUT:
         return lower_dropout(l, layer);

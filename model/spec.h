@@ -16,13 +16,14 @@
     X(kind##_SIGMOID, "sigmoid")       \
     X(kind##_LEAKY_RELU, "leaky_relu") \
     X(kind##_GELU, "gelu") /* x times the normal distribution's integral up to x */
-#define DT_LAYER_LIST(X)                 \
-    X(DT_LAYER_CONV2D, "conv2d")         \
-    X(DT_LAYER_DENSE, "dense")           \
-    X(DT_LAYER_MAX_POOL2D, "max_pool2d") \
-    X(DT_LAYER_AVG_POOL2D, "avg_pool2d") \
-    X(DT_LAYER_DROPOUT, "dropout")       \
-    X(DT_LAYER_FLATTEN, "flatten")       \
+#define DT_LAYER_LIST(X)                           \
+    X(DT_LAYER_CONV2D, "conv2d")                   \
+    X(DT_LAYER_DENSE, "dense")                     \
+    X(DT_LAYER_MAX_POOL2D, "max_pool2d")           \
+    X(DT_LAYER_AVG_POOL2D, "avg_pool2d")           \
+    X(DT_LAYER_GLOBAL_AVG_POOL, "global_avg_pool") \
+    X(DT_LAYER_DROPOUT, "dropout")                 \
+    X(DT_LAYER_FLATTEN, "flatten")                 \
     DT_NONLINEAR_LIST(X, DT_LAYER)
 
 #define DT_ACTIVATION_LIST(X) X(DT_ACTIVATION_NONE, "none") DT_NONLINEAR_LIST(X, DT_ACTIVATION)

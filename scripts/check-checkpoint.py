@@ -88,7 +88,7 @@ class Builder:
         self.shape = tuple(layer.eval()(torch.zeros(1, *self.shape)).shape[1:])
 
     def activation(self, name):
-        kinds = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+        kinds = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "leaky_relu": nn.LeakyReLU, "gelu": nn.GELU}
         if name in kinds:
             self.add(name, kinds[name]())
 
@@ -119,6 +119,8 @@ class Builder:
             self.add("pool", nn.MaxPool2d(layer["size"], layer["stride"]))
         elif kind == "avg_pool2d":
             self.add("pool", nn.AvgPool2d(layer["size"], layer["stride"]))
+        elif kind == "global_avg_pool":
+            self.add("pool", nn.AdaptiveAvgPool2d(1))
         elif kind == "flatten":
             self.add("flatten", nn.Flatten())
         elif kind != "dropout":  # dropout does nothing outside training

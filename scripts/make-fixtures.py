@@ -90,6 +90,14 @@ class Activations(Net):
         return self.fc2(F.gelu(self.fc1(torch.flatten(x, 1))))
 
 
+class GlobalPool(Net):
+    """Of an image that is no square: leaky relu, gelu, the average of each channel."""
+
+    def forward(self, x):
+        x = F.gelu(self.conv2(F.leaky_relu(self.conv1(x))))
+        return self.fc1(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
 def write_network(file, net, height=8, width=8):
     """One pass in double precision, rounded once at the end; then ten steps of SGD in double, for the losses."""
     n = 6
@@ -122,3 +130,4 @@ if __name__ == "__main__":
     write_optimizers()
     write_network("network.txt", Net(4 * 3 * 3, 5))
     write_network("activations.txt", Activations(4 * 3 * 3, 6, 5))
+    write_network("global-pool.txt", GlobalPool(4, 5), 8, 6)

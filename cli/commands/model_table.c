@@ -29,6 +29,7 @@ static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
     case DT_LAYER_DROPOUT:
         snprintf(text, size, "%s %g", name, l->rate);
         break;
+    case DT_LAYER_GLOBAL_AVG_POOL:
     case DT_LAYER_FLATTEN:
     case DT_LAYER_RELU ... DT_LAYER_GELU:
         snprintf(text, size, "%s", name);

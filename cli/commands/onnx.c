@@ -165,12 +165,18 @@ static void add_activation(struct builder *b, const struct dt_block *block)
 
 static void add_pool(struct builder *b, const struct dt_block *block)
 {
+    const bool global = block->pool == DT_POOL_AVG && block->pool_h == block->linear_out.h &&
+                        block->pool_w == block->linear_out.w;
     if (block->pool == DT_POOL_NONE) {
+        return;
+    }
+    if (global) {
+        add_node(b, "GlobalAveragePool", block->name, ".pool");
         return;
     }
     struct node *node =
         add_node(b, block->pool == DT_POOL_MAX ? "MaxPool" : "AveragePool", block->name, ".pool");
-    add_pair(node, "kernel_shape", block->pool_size);
+    add_pair(node, "kernel_shape", block->pool_h);
     add_pair(node, "strides", block->pool_stride);
 }
 

@@ -41,6 +41,7 @@ struct dt_key_list dt_layer_keys(enum dt_layer_type type)
         return KEY_LIST(pool_keys);
     case DT_LAYER_DROPOUT:
         return KEY_LIST(dropout_keys);
+    case DT_LAYER_GLOBAL_AVG_POOL:
     case DT_LAYER_FLATTEN:
     case DT_LAYER_RELU ... DT_LAYER_GELU:
         break;

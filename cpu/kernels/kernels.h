@@ -52,7 +52,7 @@ struct dt_conv_lists {
 struct dt_pooling {
     int c, h, w;
     int out_h, out_w;
-    int size, stride;
+    int size_h, size_w, stride;
 };
 
 /* The nonzero elements of a matrix: per block of DT_DENSE_DEPTH samples (or units) m lists, one for

@@ -23,12 +23,12 @@ ALWAYS_INLINE void window_max(const struct dt_pooling *pool, const float *x, con
 {
     vf best = load(x);
     vi chosen = {0};
-    for (int r = 0; r < pool->size; r++) {
-        for (int s = 0; s < pool->size; s++) {
+    for (int r = 0; r < pool->size_h; r++) {
+        for (int s = 0; s < pool->size_w; s++) {
             const vf v = load(x + element(pool, r, s));
             const vi better = (v > best) | ((v != v) & (best == best));
             best = blend(better, v, best);
-            chosen = (better & (r * pool->size + s)) | (~better & chosen);
+            chosen = (better & (r * pool->size_w + s)) | (~better & chosen);
         }
     }
     store_first(y, best, n);
@@ -63,10 +63,10 @@ void DT_KERNEL(max_pool_backward)(const struct dt_pooling *pool, const float *dy
     for (int p = 0; p < pool->out_h; p++) {
         for (int q = 0; q < pool->out_w; q++) {
             float *to = dx + window(pool, p, q);
-            for (int r = 0; r < pool->size; r++) {
-                for (int s = 0; s < pool->size; s++) {
+            for (int r = 0; r < pool->size_h; r++) {
+                for (int s = 0; s < pool->size_w; s++) {
                     float *x = to + element(pool, r, s);
-                    const uint16_t place = (uint16_t)(r * pool->size + s);
+                    const uint16_t place = (uint16_t)(r * pool->size_w + s);
                     for (int c = 0; c < pool->c; c++) {
                         x[c] += winner[c] == place ? dy[c] : 0.0f;
                     }
@@ -80,14 +80,14 @@ void DT_KERNEL(max_pool_backward)(const struct dt_pooling *pool, const float *dy
 
 void DT_KERNEL(avg_pool)(const struct dt_pooling *pool, const float *x, float *y)
 {
-    const float share = 1.0f / (float)(pool->size * pool->size);
+    const float share = 1.0f / (float)(pool->size_h * pool->size_w);
     for (int p = 0; p < pool->out_h; p++) {
         for (int q = 0; q < pool->out_w; q++, y += pool->c) {
             const float *from = x + window(pool, p, q);
             for (int c = 0; c < pool->c; c += VL) {
                 vf sum = {0};
-                for (int r = 0; r < pool->size; r++) {
-                    for (int s = 0; s < pool->size; s++) {
+                for (int r = 0; r < pool->size_h; r++) {
+                    for (int s = 0; s < pool->size_w; s++) {
                         sum += load(from + element(pool, r, s) + c);
                     }
                 }
@@ -99,16 +99,17 @@ void DT_KERNEL(avg_pool)(const struct dt_pooling *pool, const float *x, float *y
 
 void DT_KERNEL(avg_pool_backward)(const struct dt_pooling *pool, const float *dy, float *dx)
 {
-    const float share = 1.0f / (float)(pool->size * pool->size);
-    const bool adds = pool->stride < pool->size; /* windows share elements */
+    const float share = 1.0f / (float)(pool->size_h * pool->size_w);
+    const bool adds =
+        pool->stride < pool->size_h || pool->stride < pool->size_w; /* windows share elements */
     memset(dx, 0, (size_t)pool->h * (size_t)pool->w * (size_t)pool->c * sizeof(float));
     for (int p = 0; p < pool->out_h; p++) {
         for (int q = 0; q < pool->out_w; q++, dy += pool->c) {
             float *to = dx + window(pool, p, q);
             for (int c = 0; c < pool->c; c += VL) {
                 const vf part = load(dy + c) * share;
-                for (int r = 0; r < pool->size; r++) {
-                    for (int s = 0; s < pool->size; s++) {
+                for (int r = 0; r < pool->size_h; r++) {
+                    for (int s = 0; s < pool->size_w; s++) {
                         float *sum = to + element(pool, r, s) + c;
                         store_first(sum, adds ? load(sum) + part : part, dt_min(VL, pool->c - c));
                     }

@@ -74,8 +74,8 @@ size_t DT_KERNEL(survivors_pooled)(const struct dt_pooling *pool, const float *d
             for (int k0 = 0; k0 < pool->c; k0 += 64, window++) {
                 const uint64_t bits = nonzero_bits(dy + k0, pool->c - k0 < 64 ? pool->c - k0 : 64);
                 n += (size_t)__builtin_popcountll(bits);
-                for (int place = 0, r = 0; r < pool->size; r++) {
-                    for (int s = 0; s < pool->size; s++, place++) {
+                for (int place = 0, r = 0; r < pool->size_h; r++) {
+                    for (int s = 0; s < pool->size_w; s++, place++) {
                         window[(size_t)r * row + (size_t)s * n_words] =
                             bits & place_bits(winner + k0, place);
                     }

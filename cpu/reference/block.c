@@ -276,8 +276,8 @@ static void pool_forward(const struct dt_block *b, const float *x, float *y, uin
             for (int q = 0; q < b->pool_out.w; q++) {
                 size_t best = at(b->linear_out, c, p * b->pool_stride, q * b->pool_stride);
                 double sum = 0;
-                for (int r = 0; r < b->pool_size; r++) {
-                    for (int s = 0; s < b->pool_size; s++) {
+                for (int r = 0; r < b->pool_h; r++) {
+                    for (int s = 0; s < b->pool_w; s++) {
                         const size_t i =
                             at(b->linear_out, c, p * b->pool_stride + r, q * b->pool_stride + s);
                         sum += x[i];
@@ -286,8 +286,7 @@ static void pool_forward(const struct dt_block *b, const float *x, float *y, uin
                 }
                 const size_t o = at(b->pool_out, c, p, q);
                 winner[o] = (uint32_t)best;
-                y[o] =
-                    b->pool == DT_POOL_MAX ? x[best] : (float)(sum / (b->pool_size * b->pool_size));
+                y[o] = b->pool == DT_POOL_MAX ? x[best] : (float)(sum / (b->pool_h * b->pool_w));
             }
         }
     }
@@ -305,10 +304,10 @@ static void pool_backward(const struct dt_block *b, const float *dy, const uint3
                     dx[winner[o]] += dy[o];
                     continue;
                 }
-                for (int r = 0; r < b->pool_size; r++) {
-                    for (int s = 0; s < b->pool_size; s++) {
+                for (int r = 0; r < b->pool_h; r++) {
+                    for (int s = 0; s < b->pool_w; s++) {
                         dx[at(b->linear_out, c, p * b->pool_stride + r, q * b->pool_stride + s)] +=
-                            dy[o] / (float)(b->pool_size * b->pool_size);
+                            dy[o] / (float)(b->pool_h * b->pool_w);
                     }
                 }
             }

@@ -49,7 +49,7 @@ struct dt_gpu_tail {
     struct dt_shape linear, pooled; /* before and after the pool */
     enum dt_activation activation;
     enum dt_pool pool;
-    int pool_size, pool_stride;
+    int pool_h, pool_w, pool_stride;
     float dropout_rate; /* 0 outside training */
     uint32_t dropout_stream;
     uint64_t seed;

@@ -55,17 +55,16 @@ static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, cons
     for (int v = 0; v < V; v++) {
         winner[v] = 0;
     }
-    for (int i = 1; i < t.pool_size * t.pool_size; i++) {
+    for (int i = 1; i < t.pool_h * t.pool_w; i++) {
         float a[V];
-        load_activated<V>(t, z + (i / t.pool_size * t.linear.w + i % t.pool_size) * t.linear.c,
-                          bias, a);
+        load_activated<V>(t, z + (i / t.pool_w * t.linear.w + i % t.pool_w) * t.linear.c, bias, a);
         for (int v = 0; v < V; v++) {
             const bool better = a[v] > pooled[v] || (isnan(a[v]) && !isnan(pooled[v]));
             pooled[v] = t.pool == DT_POOL_AVG ? pooled[v] + a[v] : better ? a[v] : pooled[v];
             winner[v] = better ? i : winner[v];
         }
     }
-    const float share = t.pool == DT_POOL_AVG ? 1.0f / (float)(t.pool_size * t.pool_size) : 1.0f;
+    const float share = t.pool == DT_POOL_AVG ? 1.0f / (float)(t.pool_h * t.pool_w) : 1.0f;
     for (int v = 0; v < V; v++) {
         pooled[v] *= share;
     }
@@ -182,7 +181,7 @@ static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t 
 static __device__ float pool_gradient(const struct dt_gpu_tail &t, float delta, int winner, int i)
 {
     return t.pool == DT_POOL_MAX ? (winner == i ? delta : 0.0f)
-                                 : delta * (1.0f / (float)(t.pool_size * t.pool_size));
+                                 : delta * (1.0f / (float)(t.pool_h * t.pool_w));
 }
 
 /* One sample in backward. */
@@ -250,11 +249,11 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
     for (struct place to = begin; to.p < begin.p + t.pool_stride && to.p < t.linear.h; to.p++) {
         for (to.q = begin.q; to.q < begin.q + t.pool_stride && to.q < t.linear.w; to.q++) {
             const int r = to.p - begin.p, s = to.q - begin.q;
-            const bool inside = r < t.pool_size && s < t.pool_size;
+            const bool inside = r < t.pool_h && s < t.pool_w;
             float gradient[V];
             for (int v = 0; v < V; v++) {
                 gradient[v] =
-                    inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_size + s) : 0.0f;
+                    inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_w + s) : 0.0f;
             }
             store_gradient<T, Y, V>(t, sample, to, b, gradient, sum);
         }
@@ -268,14 +267,14 @@ static __device__ void element_backward(const struct dt_gpu_tail &t, const uint3
                                         const struct tail_sample<T, Y> &sample, struct place to,
                                         const float *b, float *sum)
 {
-    const int first_p = to.p < t.pool_size ? 0 : (to.p - t.pool_size) / t.pool_stride + 1;
-    const int first_q = to.q < t.pool_size ? 0 : (to.q - t.pool_size) / t.pool_stride + 1;
+    const int first_p = to.p < t.pool_h ? 0 : (to.p - t.pool_h) / t.pool_stride + 1;
+    const int first_q = to.q < t.pool_w ? 0 : (to.q - t.pool_w) / t.pool_stride + 1;
     float gradient[V] = {};
     for (struct place at = {first_p, 0, to.c}; at.p < t.pooled.h && at.p * t.pool_stride <= to.p;
          at.p++) {
         for (at.q = first_q; at.q < t.pooled.w && at.q * t.pool_stride <= to.q; at.q++) {
             const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
-            const int i = (to.p - begin.p) * t.pool_size + to.q - begin.q;
+            const int i = (to.p - begin.p) * t.pool_w + to.q - begin.q;
             float delta[V];
             int winner[V] = {};
             load_window<T, Y, V>(t, ids, sample, at, b, delta, winner);
@@ -370,7 +369,7 @@ static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
 {
     struct dt_gpu_tail t = *tail;
     if (t.pool == DT_POOL_NONE) {
-        t.pool_size = t.pool_stride = 1;
+        t.pool_h = t.pool_w = t.pool_stride = 1;
     }
     t.flatten = t.flatten && t.pooled.c > 1 && (t.pooled.h > 1 || t.pooled.w > 1);
     return t;
@@ -439,7 +438,7 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
     const struct dt_gpu_tail t = normal_tail(tail);
     const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) &&
                       aligned(dz) && aligned(t.winners);
-    const bool overlap = t.pool_stride < t.pool_size;
+    const bool overlap = t.pool_stride < t.pool_h || t.pool_stride < t.pool_w;
     const size_t cell = overlap ? 1 : (size_t)t.pool_stride;
     const size_t n_cells = ((size_t)t.linear.h + cell - 1) / cell *
                            (((size_t)t.linear.w + cell - 1) / cell) * (size_t)n;

@@ -29,6 +29,12 @@ GELU = {
         {"type": "conv2d", "filters": 5, "kernel": 3, "activation": "leaky_relu"}, {"type": "conv2d", "filters": 6, "kernel": 3, "activation": "gelu"},
         {"type": "max_pool2d", "size": 2}, {"type": "gelu"}, {"type": "flatten"}, {"type": "dense", "units": 10}]},
     "train": {"epochs": 1}}
+GLOBAL_POOL = {
+    "data": {"format": "synthetic", "train_samples": 256, "test_samples": N},
+    "model": {"input": [3, 7, 9], "layers": [
+        {"type": "conv2d", "filters": 6, "kernel": 3, "activation": "gelu"}, {"type": "global_avg_pool"}, {"type": "flatten"},
+        {"type": "dense", "units": 10}]},
+    "train": {"epochs": 1}}
 ONLY_POOL = {
     "data": {"format": "synthetic", "train_samples": 256, "test_samples": N},
     "model": {"input": [2, 9, 9], "layers": [{"type": "max_pool2d", "size": 2}, {"type": "conv2d", "filters": 10, "kernel": 3, "stride": 5},
@@ -85,7 +91,7 @@ def test_models():
     for name, arguments, output in (("mnist", data, "logits"), ("mnist-mlp", data, "logits"), ("synthetic", [], "logits"), ("linear", [], "output")):
         checkpoint = train(name, os.path.join(CONFIGS, name + ".json"), *arguments)
         check(compare(name, checkpoint) == [output], f"{name}: the output's name")
-    for name, config in (("layers", EVERY_LAYER), ("gelu", GELU), ("pool", ONLY_POOL)):
+    for name, config in (("layers", EVERY_LAYER), ("gelu", GELU), ("global", GLOBAL_POOL), ("pool", ONLY_POOL)):
         with open(f"{name}.json", "w") as file:
             json.dump(config, file)
         checkpoint = train(name, f"{name}.json")

@@ -161,7 +161,8 @@ static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, c
     const struct dt_gpu_tail *t = &k->tail;
     const struct dt_shape in = t->linear, out = t->pooled;
     const size_t n_in = dt_shape_elems(in);
-    const int size = t->pool == DT_POOL_NONE ? 1 : t->pool_size,
+    const int width = t->pool == DT_POOL_NONE ? 1 : t->pool_w,
+              size = t->pool == DT_POOL_NONE ? 1 : t->pool_h * t->pool_w,
               stride = t->pool == DT_POOL_NONE ? 1 : t->pool_stride;
     double *b = malloc(n_in * sizeof *b), *a = malloc(n_in * sizeof *a),
            *delta = calloc(n_in, sizeof *delta);
@@ -179,14 +180,14 @@ static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, c
                 const double keep = mask(k, id, unit), d = (double)dy[o] * keep;
                 size_t best = hwc(in, p * stride, q * stride, c);
                 double sum = 0;
-                for (int i = 0; i < size * size; i++) {
-                    const size_t at = hwc(in, p * stride + i / size, q * stride + i % size, c);
+                for (int i = 0; i < size; i++) {
+                    const size_t at = hwc(in, p * stride + i / width, q * stride + i % width, c);
                     sum += a[at];
                     best = a[at] > a[best] || (isnan(a[at]) && !isnan(a[best])) ? at : best;
-                    delta[at] += t->pool == DT_POOL_AVG ? d / (size * size) : 0;
+                    delta[at] += t->pool == DT_POOL_AVG ? d / size : 0;
                 }
                 delta[best] += t->pool == DT_POOL_AVG ? 0 : d;
-                y[o] = (float)((t->pool == DT_POOL_AVG ? sum / (size * size) : a[best]) * keep);
+                y[o] = (float)((t->pool == DT_POOL_AVG ? sum / size : a[best]) * keep);
             }
         }
     }
@@ -290,7 +291,8 @@ static void check_tail(const struct tail_case *k)
 }
 
 static struct { /* kinds of random cases that occurred */
-    int wide, narrow, overlapping, gaps, remainders, flattened, dropped, in_place, strange, kept;
+    int wide, narrow, overlapping, gaps, remainders, flattened, dropped, in_place, strange, kept,
+        oblong;
 } seen;
 
 static void draw_pool(struct dt_gpu_tail *t)
@@ -302,21 +304,25 @@ static void draw_pool(struct dt_gpu_tail *t)
                  {DT_POOL_MAX, 2, 2},  {DT_POOL_AVG, 2, 2},  {DT_POOL_MAX, 3, 2},
                  {DT_POOL_AVG, 3, 1},  {DT_POOL_MAX, 2, 3},  {DT_POOL_AVG, 1, 2},
                  {DT_POOL_MAX, 3, 1},  {DT_POOL_MAX, 3, 3},  {DT_POOL_AVG, 2, 5},
-                 {DT_POOL_MAX, 2, 9}};
+                 {DT_POOL_MAX, 2, 9},  {DT_POOL_AVG, 0, 0}}; /* the last: of the whole image */
     const uint32_t i = draw(sizeof pools / sizeof pools[0]);
-    const int size = pools[i].size, stride = pools[i].stride;
+    const bool whole = pools[i].size == 0;
+    const int h = whole ? t->linear.h : pools[i].size, w = whole ? t->linear.w : pools[i].size,
+              stride = whole ? (h > w ? h : w) : pools[i].stride;
     t->pooled = t->linear;
-    if (pools[i].pool == DT_POOL_NONE || t->linear.h < size || t->linear.w < size) {
+    if (pools[i].pool == DT_POOL_NONE || t->linear.h < h || t->linear.w < w) {
         return;
     }
     t->pool = pools[i].pool;
-    t->pool_size = size;
+    t->pool_h = h;
+    t->pool_w = w;
     t->pool_stride = stride;
-    t->pooled.h = (t->linear.h - size) / stride + 1;
-    t->pooled.w = (t->linear.w - size) / stride + 1;
-    seen.overlapping += stride < size;
-    seen.gaps += stride > size;
-    seen.remainders += (t->linear.h - size) % stride > 0;
+    t->pooled.h = (t->linear.h - h) / stride + 1;
+    t->pooled.w = (t->linear.w - w) / stride + 1;
+    seen.overlapping += stride < h;
+    seen.gaps += stride > h && stride > w;
+    seen.remainders += (t->linear.h - h) % stride > 0;
+    seen.oblong += h != w;
 }
 
 static void check_random_tail(void)
@@ -357,12 +363,13 @@ static void check_random_tail(void)
         add_strange(k.z, n_in);
         add_strange(k.dy, n_out);
     }
-    snprintf(case_text, sizeof case_text,
-             "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %d by %d, dropout %g, "
-             "flatten %d, bias %d, shift %zu, in place %d, strange %d, winners kept %d",
-             k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool,
-             t->pool_size, t->pool_stride, (double)t->dropout_rate, t->flatten, k.with_bias,
-             k.shift, k.in_place, strange, k.keeps);
+    snprintf(
+        case_text, sizeof case_text,
+        "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %dx%d by %d, dropout %g, "
+        "flatten %d, bias %d, shift %zu, in place %d, strange %d, winners kept %d",
+        k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool,
+        t->pool_h, t->pool_w, t->pool_stride, (double)t->dropout_rate, t->flatten, k.with_bias,
+        k.shift, k.in_place, strange, k.keeps);
     check_tail(&k);
     if (k.keeps) { /* must equal the results without stored winners */
         k.keeps = false;
@@ -387,7 +394,7 @@ static void test_tail(void)
         check_random_tail();
     }
     CHECK(seen.wide > 9 && seen.narrow > 9 && seen.overlapping > 9 && seen.gaps > 9 &&
-          seen.remainders > 9);
+          seen.remainders > 9 && seen.oblong > 9);
     CHECK(seen.flattened > 9 && seen.dropped > 9 && seen.in_place > 9 && seen.strange > 9 &&
           seen.kept > 9);
 }

@@ -6,13 +6,14 @@
 
 #include "model/spec.h"
 
-#define N_POOLS 5
+#define N_POOLS 6
 static const struct dt_layer_spec pools[N_POOLS] = {
     {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
     {.type = DT_LAYER_MAX_POOL2D, .size = 3, .stride = 2},
     {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
     {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
-    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 3}};
+    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 3},
+    {.type = DT_LAYER_GLOBAL_AVG_POOL}};
 
 static inline void add_layer(struct dt_model_spec *spec, struct dt_layer_spec layer)
 {
@@ -25,7 +26,7 @@ static inline void add_dropout(struct dt_model_spec *spec) /* decided by 8 bits,
               (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw(2) == 0 ? 0.25 : 0.3});
 }
 
-/* A pool in 5 of n_cases, dropout in a third. */
+/* A pool in 6 of n_cases, dropout in a third. */
 static inline void add_pool_and_dropout(struct dt_model_spec *spec, uint32_t n_cases)
 {
     const uint32_t pool = draw(n_cases);

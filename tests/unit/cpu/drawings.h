@@ -110,18 +110,21 @@ static inline bool is_undecided(const struct case_setup *setup, struct choice c,
                                 int *column)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
-    const bool relu = b->activation == DT_ACTIVATION_RELU, max = b->pool == DT_POOL_MAX;
-    const int size = b->pool == DT_POOL_NONE ? 1 : b->pool_size,
+    const bool relu =
+                   b->activation == DT_ACTIVATION_RELU || b->activation == DT_ACTIVATION_LEAKY_RELU,
+               max = b->pool == DT_POOL_MAX;
+    const int width = b->pool == DT_POOL_NONE ? 1 : b->pool_w,
+              size = b->pool == DT_POOL_NONE ? 1 : b->pool_h * b->pool_w,
               stride = b->pool == DT_POOL_NONE ? 1 : b->pool_stride;
     float best = max ? -INFINITY : 0;
     int n_near = 0;
     bool inked = false;
-    for (int i = 0; i < size * size && max; i++) {
-        best =
-            fmaxf(best, c.z[(c.p * stride + i / size) * b->linear_out.w + c.q * stride + i % size]);
+    for (int i = 0; i < size && max; i++) {
+        best = fmaxf(best,
+                     c.z[(c.p * stride + i / width) * b->linear_out.w + c.q * stride + i % width]);
     }
-    for (int i = 0; i < size * size; i++) {
-        const int p = c.p * stride + i / size, q = c.q * stride + i % size;
+    for (int i = 0; i < size; i++) {
+        const int p = c.p * stride + i / width, q = c.q * stride + i % width;
         if (fabsf(c.z[p * b->linear_out.w + q] - best) < NEAR) {
             n_near++;
             if (!inked && sees_ink(setup, c.sample, p, q)) {

@@ -48,6 +48,14 @@ static const struct golden {
                  {.type = DT_LAYER_FLATTEN},
                  DENSE(6, DT_ACTIVATION_GELU),
                  DENSE(N_CLASSES, DT_ACTIVATION_NONE)}}},
+    {"global-pool.txt",
+     {.input = {2, 8, 6},
+      .n_layers = 5,
+      .layers = {CONV(3, VALID, DT_ACTIVATION_LEAKY_RELU),
+                 CONV(4, SAME, DT_ACTIVATION_GELU),
+                 {.type = DT_LAYER_GLOBAL_AVG_POOL},
+                 {.type = DT_LAYER_FLATTEN},
+                 DENSE(N_CLASSES, DT_ACTIVATION_NONE)}}},
 };
 
 static struct dt_samples golden_samples(struct dt_shape shape)

@@ -195,6 +195,10 @@ static void check_backend(const struct dt_backend_ops *ops)
           DENSE(N_CLASSES, NONE));
     MODEL("avg pool", CONV(3, 3, 1, VALID, TANH), AVG_POOL(3, 1), LAYER(FLATTEN),
           DENSE(N_CLASSES, NONE));
+    MODEL("global avg pool", CONV(5, 3, 1, VALID, TANH), LAYER(GLOBAL_AVG_POOL), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("global avg pool without flatten's block", CONV(5, 3, 1, VALID, GELU), DROPOUT(0.25),
+          LAYER(GLOBAL_AVG_POOL), CONV(N_CLASSES, 1, 1, VALID, NONE), LAYER(FLATTEN));
     MODEL("pool, then activation", CONV(3, 3, 1, VALID, NONE), AVG_POOL(2, 2), LAYER(TANH),
           LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
     MODEL("dropout", CONV(3, 3, 1, VALID, TANH), DROPOUT(0.25), CONV(4, 2, 1, VALID, TANH),

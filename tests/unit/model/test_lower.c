@@ -109,6 +109,24 @@ static void test_any_order(void)
     CHECK_INT(model.blocks[3].linear, DT_LINEAR_DENSE);
 }
 
+/* The average of an image of any shape is one pixel, which a flatten only renames. */
+static void test_global_pool(void)
+{
+    const struct dt_layer_spec layers[] = {
+        {.type = DT_LAYER_CONV2D, .size = 6, .kernel = 3, .stride = 1},
+        {.type = DT_LAYER_GLOBAL_AVG_POOL},
+        {.type = DT_LAYER_FLATTEN},
+        {.type = DT_LAYER_DENSE, .size = 3}};
+    CHECK(lower((struct dt_shape){2, 9, 6}, layers, 4) == DT_OK);
+    const struct dt_block *conv = &model.blocks[0];
+    CHECK_INT(model.n_blocks, 2);
+    CHECK_INT(conv->pool, DT_POOL_AVG);
+    CHECK(conv->pool_h == 7 && conv->pool_w == 4);
+    CHECK(conv->out.c == 6 && conv->out.h == 1 && conv->out.w == 1);
+    CHECK_INT(model.params[2].dims[1], 6);
+    CHECK_INT(model.params[2].image.c, 0);
+}
+
 static void test_flatten_of_gray_input_is_no_block(void)
 {
     const struct dt_layer_spec layers[] = {{.type = DT_LAYER_FLATTEN},
@@ -189,6 +207,8 @@ static void test_errors_name_the_layer(void)
     EXPECT("model.layers[1] conv2d: kernel 3 does not fit input 2x2", conv3, conv3, flatten);
     EXPECT("model.layers[0] dense: its input is an image", dense);
     EXPECT("model.layers[1] conv2d: its input is flat", flatten, conv3);
+    EXPECT("model.layers[1] global_avg_pool: its input is flat", flatten,
+           {.type = DT_LAYER_GLOBAL_AVG_POOL});
     EXPECT("model.layers[0] max_pool2d: size 5 does not fit input 4x4",
            {.type = DT_LAYER_MAX_POOL2D, .size = 5, .stride = 5}, flatten);
     EXPECT("model.layers[0] max_pool2d: stride out of range",
@@ -255,6 +275,7 @@ int main(void)
     test_arena_is_in_reverse();
     test_same_padding();
     test_any_order();
+    test_global_pool();
     test_flatten_of_gray_input_is_no_block();
     test_flatten_at_the_end_is_canonical();
     test_order_in_files();
