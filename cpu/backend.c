@@ -47,6 +47,19 @@ static void cross_entropy(int label, int n, const float *z, float *dz, struct dt
     }
 }
 
+/* Gives a share of the label to all classes alike: in its loss and gradient. */
+static void smooth_label(int label, int n, double share, const float *z, float *dz,
+                         struct dt_metrics *metrics)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += (double)z[label] - (double)z[i];
+        dz[i] -= (float)(share / n);
+    }
+    dz[label] += (float)share;
+    metrics->loss_sum += share / n * sum;
+}
+
 /* The same with gradient 2 (z - target) / n. */
 static void squared_error(const float *target, int n, const float *z, float *dz,
                           struct dt_metrics *metrics)
@@ -249,7 +262,7 @@ static struct dt_network_plan cpu_plan(const struct dt_backend *backend,
     return plan;
 }
 
-static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss,
+static enum dt_status cpu_loss(struct dt_backend *backend, const struct dt_model_spec *spec,
                                struct dt_bound_samples *bound, const struct dt_batch *batch,
                                int n_outputs, const float *logits, float *dlogits)
 {
@@ -258,9 +271,13 @@ static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss,
     for (int i = 0; i < batch->n; i++) {
         const size_t row = batch->rows[i], at = (size_t)i * (size_t)n_outputs;
         float *dz = dlogits != NULL ? dlogits + at : NULL;
-        switch (loss) {
+        switch (spec->loss) {
         case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
             cross_entropy(samples->labels[row], n_outputs, logits + at, dz, metrics);
+            if (dz != NULL && spec->label_smoothing > 0) {
+                smooth_label(samples->labels[row], n_outputs, spec->label_smoothing, logits + at,
+                             dz, metrics);
+            }
             break;
         case DT_LOSS_MEAN_SQUARED_ERROR:
             squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at, dz,

@@ -280,11 +280,12 @@ static struct dt_network_plan cuda_plan(const struct dt_backend *backend,
 
 /* Runs the deferred forward pass of the head with its loss. */
 static enum dt_status head_with_loss(struct dt_cuda *cuda, const struct dt_bound_samples *bound,
-                                     float *dlogits)
+                                     double smoothing, float *dlogits)
 {
     const struct dt_cuda_waiting w = cuda->waiting;
     const struct dt_gpu_head_loss loss = {.labels = bound->gpu.labels,
                                           .rows = cuda->batch.rows,
+                                          .smoothing = smoothing,
                                           .dlogits = dlogits,
                                           .metrics = &cuda->sums->metrics,
                                           .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
@@ -293,18 +294,18 @@ static enum dt_status head_with_loss(struct dt_cuda *cuda, const struct dt_bound
     return DT_OK;
 }
 
-static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss,
+static enum dt_status cuda_loss(struct dt_backend *backend, const struct dt_model_spec *spec,
                                 struct dt_bound_samples *bound, const struct dt_batch *batch,
                                 int n_outputs, const float *logits, float *dlogits)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && cuda->waiting.n > 0 &&
+    if (spec->loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && cuda->waiting.n > 0 &&
         cuda->waiting.logits == logits) {
-        return head_with_loss(cuda, bound, dlogits);
+        return head_with_loss(cuda, bound, spec->label_smoothing, dlogits);
     }
     DT_TRY(dt_cuda_enqueue_waiting(cuda));
     if (batch->n > 0) {
-        DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batch.rows, batch->n, n_outputs,
+        DT_CUDA(dt_gpu_loss(cuda->stream, spec, &bound->gpu, cuda->batch.rows, batch->n, n_outputs,
                             logits, dlogits, cuda->scratch[DT_CUDA_SCRATCH_LOSS].memory,
                             &cuda->sums->metrics));
     }

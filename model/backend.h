@@ -171,9 +171,9 @@ struct dt_backend_ops {
                                      float *grads, const float *x, const float *y, float *dy,
                                      float *dx, const struct dt_pass *pass);
 
-    /* Adds the batch's sums to the backend's running metrics, and writes the gradient of the *sum*
-     * of the samples' losses unless dlogits is NULL. logits, dlogits: (n, n_outputs). */
-    enum dt_status (*loss)(struct dt_backend *backend, enum dt_loss loss,
+    /* Adds the batch's sums to the backend's running metrics. Unless dlogits is NULL, smooths
+     * labels and writes the gradient of the *sum* of losses. logits, dlogits: (n, n_outputs). */
+    enum dt_status (*loss)(struct dt_backend *backend, const struct dt_model_spec *spec,
                            struct dt_bound_samples *bound, const struct dt_batch *batch,
                            int n_outputs, const float *logits, float *dlogits);
     /* Reads the running metrics and sets them to zero. Waits. */

@@ -245,7 +245,7 @@ enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *
     float *dlogits = pass->training ? dt_network_delta(net, n_blocks - 1, pass->first) : NULL;
     const struct dt_span span = {.kind = DT_SPAN_LOSS, .n_samples = pass->batch->n};
     DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(net->backend->ops->loss(net->backend, net->model->spec.loss, samples, pass->batch,
+    DT_TRY(net->backend->ops->loss(net->backend, &net->model->spec, samples, pass->batch,
                                    net->model->n_outputs,
                                    dt_network_activation(net, n_blocks, pass->first), dlogits));
     return dt_span_end(pass->trace, &span);

@@ -66,6 +66,7 @@ struct dt_model_spec {
     int n_layers;
     struct dt_layer_spec layers[DT_MAX_LAYERS];
     enum dt_loss loss;
+    double label_smoothing; /* in training, as in PyTorch: 0 to below 1 */
 };
 
 /* "conv2d", "relu", as in the config. */

@@ -98,7 +98,7 @@ class GlobalPool(Net):
         return self.fc1(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
 
 
-def write_network(file, net, height=8, width=8):
+def write_network(file, net, height=8, width=8, **options):
     """One pass in double precision, rounded once at the end; then ten steps of SGD in double, for the losses."""
     n = 6
     net = net.double()
@@ -108,7 +108,7 @@ def write_network(file, net, height=8, width=8):
     with open(os.path.join(OUT, file), "w") as out:
         out.write("# A small network in PyTorch, by scripts/make-fixtures.py: one pass, then the mean loss of ten SGD steps at lr 0.1.\n")
         logits = net(x)
-        loss = F.cross_entropy(logits, y)
+        loss = F.cross_entropy(logits, y, **options)
         loss.backward()
         out.write(line("logits", logits))
         out.write(line("loss", loss))
@@ -118,7 +118,7 @@ def write_network(file, net, height=8, width=8):
         losses = []
         for _ in range(N_STEPS):
             opt.zero_grad()
-            loss = F.cross_entropy(net(x), y)
+            loss = F.cross_entropy(net(x), y, **options)
             losses.append(loss.detach())
             loss.backward()
             opt.step()
@@ -131,3 +131,4 @@ if __name__ == "__main__":
     write_network("network.txt", Net(4 * 3 * 3, 5))
     write_network("activations.txt", Activations(4 * 3 * 3, 6, 5))
     write_network("global-pool.txt", GlobalPool(4, 5), 8, 6)
+    write_network("smoothing.txt", Net(4 * 3 * 3, 5), label_smoothing=0.1)

@@ -101,6 +101,10 @@
       "their root")                                                                                \
     X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                             \
       "epochs, also fractions, over which the rate grows from unscaled to scaled")                 \
+    X("train.label_smoothing", REAL, model.label_smoothing, "[0, 1)", "0",                         \
+      "model.loss=softmax_cross_entropy",                                                          \
+      "share of each label that is spread over all classes, as in PyTorch; of the training loss "  \
+      "alone: the test loss is plain cross-entropy")                                               \
     X("train.early_stopping.metric", ENUM, early_stopping.metric,                                  \
       DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                                                \
       "stop when this no longer improves from epoch to epoch; none: never")                        \

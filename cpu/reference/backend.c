@@ -116,9 +116,10 @@ static enum dt_status ref_gather(struct dt_backend *backend, struct dt_bound_sam
     return DT_OK;
 }
 
-/* loss = log(sum exp(z)) - z[label], with the largest logit taken out first; its gradient is
- * softmax(z) - onehot(label). */
-static void cross_entropy(int label, int n, const float *z, float *dz, struct dt_metrics *metrics)
+/* loss = log(sum exp(z)) - target z, with the largest logit taken out first; its gradient is
+ * softmax(z) - target, which is onehot(label), or with s of it spread over all classes. */
+static void cross_entropy(int label, int n, double s, const float *z, float *dz,
+                          struct dt_metrics *metrics)
 {
     int best = 0;
     for (int k = 1; k < n; k++) {
@@ -131,7 +132,9 @@ static void cross_entropy(int label, int n, const float *z, float *dz, struct dt
     metrics->loss_sum += log(sum) + (double)z[best] - (double)z[label];
     metrics->n_correct += best == label;
     for (int k = 0; dz != NULL && k < n; k++) {
-        dz[k] = (float)(exp((double)z[k] - (double)z[best]) / sum - (k == label));
+        const double target = (1 - s) * (k == label) + s / n;
+        dz[k] = (float)(exp((double)z[k] - (double)z[best]) / sum - target);
+        metrics->loss_sum += s > 0 ? s / n * ((double)z[label] - (double)z[k]) : 0;
     }
 }
 
@@ -147,7 +150,7 @@ static void squared_error(const float *target, int n, const float *z, float *dz,
     }
 }
 
-static enum dt_status ref_loss(struct dt_backend *backend, enum dt_loss loss,
+static enum dt_status ref_loss(struct dt_backend *backend, const struct dt_model_spec *spec,
                                struct dt_bound_samples *bound, const struct dt_batch *batch,
                                int n_outputs, const float *logits, float *dlogits)
 {
@@ -157,9 +160,9 @@ static enum dt_status ref_loss(struct dt_backend *backend, enum dt_loss loss,
         const size_t row = batch->rows[i];
         const float *z = logits + (size_t)i * (size_t)n_outputs;
         float *dz = dlogits != NULL ? dlogits + (size_t)i * (size_t)n_outputs : NULL;
-        switch (loss) {
+        switch (spec->loss) {
         case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
-            cross_entropy(samples->labels[row], n_outputs, z, dz, metrics);
+            cross_entropy(samples->labels[row], n_outputs, spec->label_smoothing, z, dz, metrics);
             break;
         case DT_LOSS_MEAN_SQUARED_ERROR:
             squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, z, dz, metrics);

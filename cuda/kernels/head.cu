@@ -12,11 +12,12 @@ static_assert(DT_GPU_HEAD_INPUTS / LANES <= N_COUNTS, "each block of inputs coun
 /* ---- forward and loss: a row of threads per sample. K: maximum outputs, so that sums stay in
  * registers */
 
-/* The sample's logits are in z: loss = log(sum exp(z)) - z[label], after subtracting the largest
- * logit; its gradient is softmax(z) - onehot(label). All threads of the block call it. */
+/* The sample's logits are in z: as cross_entropy_kernel of step.cu. All threads of the block call
+ * it. */
 template <int K>
 static __device__ void cross_entropy(const float *z, double *exponentials, int n_out, int label,
-                                     int k, float *dlogits, double *loss, bool *hit)
+                                     int k, double smoothing, float *dlogits, double *loss,
+                                     bool *hit)
 {
     int best = 0; /* in every thread, so that a NaN there stays the best, as in a plain loop */
     for (int i = 1; i < n_out; i++) {
@@ -27,14 +28,18 @@ static __device__ void cross_entropy(const float *z, double *exponentials, int n
         exponentials[k] = exp((double)z[k] - largest);
     }
     __syncthreads();
-    double sum = 0;
+    double sum = 0, spread = 0;
     for (int i = 0; i < n_out; i++) {
         sum += exponentials[i];
+        spread += (double)z[label] - (double)z[i];
     }
     if (k < n_out && dlogits != NULL) {
-        dlogits[k] = (float)(exponentials[k] / sum - (k == label ? 1.0 : 0.0));
+        dlogits[k] = (float)(exponentials[k] / sum - target(smoothing, n_out, k == label));
     }
     *loss = log(sum) + largest - (double)z[label];
+    if (dlogits != NULL && smoothing > 0) {
+        *loss += smoothing / n_out * spread;
+    }
     *hit = best == label;
 }
 
@@ -104,7 +109,8 @@ static __global__ void __launch_bounds__(THREADS)
     float *dlogits = to.dlogits != NULL && has_sample ? to.dlogits + sample * n_out : NULL;
     double loss;
     bool hit;
-    cross_entropy<K>(z[row], exponentials[row], head.n_out, label, lane, dlogits, &loss, &hit);
+    cross_entropy<K>(z[row], exponentials[row], head.n_out, label, lane, to.smoothing, dlogits,
+                     &loss, &hit);
     add_block(to, n, has_sample, loss, hit);
 }
 

@@ -160,6 +160,12 @@ static inline __device__ float slope(enum dt_activation activation, float z, flo
     return 1.0f;
 }
 
+/* What softmax(z) of a class should be. */
+static inline __device__ double target(double smoothing, int n_classes, bool is_label)
+{
+    return (1 - smoothing) * (is_label ? 1.0 : 0.0) + smoothing / n_classes;
+}
+
 /* ---- over a block: each thread passes a number, all get the result. blockDim.x is a power of two,
  * at least 32. */
 

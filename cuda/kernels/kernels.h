@@ -140,8 +140,9 @@ struct dt_gpu_metrics {
 };
 
 /* Adds the batch's sums to `metrics`, and writes the gradient of the sum of the samples' losses
- * unless dlogits is NULL. logits, dlogits: (n, n_outputs) float. scratch: 2 * n doubles. */
-cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss,
+ * unless dlogits is NULL: then labels are not smoothed. logits, dlogits: (n, n_outputs) float.
+ * scratch: 2 * n doubles. */
+cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
                         const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
                         int n_outputs, const float *logits, float *dlogits, double *scratch,
                         struct dt_gpu_metrics *metrics);
@@ -160,7 +161,8 @@ struct dt_gpu_head {
 struct dt_gpu_head_loss {
     const uint16_t *labels;
     const uint32_t *rows;
-    float *dlogits; /* or NULL */
+    double smoothing; /* of the labels, with dlogits */
+    float *dlogits;   /* or NULL */
     struct dt_gpu_metrics *metrics;
     float *scratch;
 };

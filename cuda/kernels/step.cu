@@ -71,11 +71,12 @@ cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samp
 /* ---- loss: a block per sample, in double; then one block adds the samples' losses, scratch[0, n),
  * and hits, scratch[n, 2n) */
 
-/* loss = log(sum exp(z)) - z[label], after subtracting the largest logit; its gradient is
- * softmax(z) - onehot(label). */
+/* loss = log(sum exp(z)) - target z, after subtracting the largest logit; its gradient is
+ * softmax(z)
+ * - target, which is onehot(label), or with a share of it spread over all classes. */
 static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32_t *rows, int n,
-                                            int n_outputs, const float *logits, float *dlogits,
-                                            double *scratch)
+                                            int n_outputs, double smoothing, const float *logits,
+                                            float *dlogits, double *scratch)
 {
     const size_t sample = blockIdx.x;
     const int label = labels[rows[sample]], first = (int)threadIdx.x, step = (int)blockDim.x;
@@ -91,12 +92,15 @@ static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32
         sum += exp((double)z[k] - largest);
     }
     sum = block_sum(sum);
+    double spread = 0; /* what the share of the other classes adds */
     for (int k = first; dlogits != NULL && k < n_outputs; k += step) {
         dlogits[sample * (size_t)n_outputs + (size_t)k] =
-            (float)(exp((double)z[k] - largest) / sum - (k == label ? 1.0 : 0.0));
+            (float)(exp((double)z[k] - largest) / sum - target(smoothing, n_outputs, k == label));
+        spread += smoothing > 0 ? smoothing / n_outputs * ((double)z[label] - (double)z[k]) : 0.0;
     }
+    spread = block_sum(spread);
     if (threadIdx.x == 0) {
-        scratch[sample] = log(sum) + largest - (double)z[label];
+        scratch[sample] = log(sum) + largest - (double)z[label] + spread;
         scratch[(size_t)n + sample] = best == label ? 1.0 : 0.0;
     }
 }
@@ -129,7 +133,7 @@ static __global__ void add_metrics_kernel(int n, const double *scratch,
     add_metrics((size_t)n, scratch, n, metrics);
 }
 
-cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss,
+cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
                         const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
                         int n_outputs, const float *logits, float *dlogits, double *scratch,
                         struct dt_gpu_metrics *metrics)
@@ -139,10 +143,10 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss,
     }
     const unsigned blocks = (unsigned)n, threads = n_outputs <= 32 ? 32 : THREADS;
     cudaError_t launched = cudaErrorInvalidValue;
-    switch (loss) {
+    switch (spec->loss) {
     case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
         launched = DT_LAUNCH(cross_entropy_kernel, blocks, threads, 0, stream, samples->labels,
-                             rows, n, n_outputs, logits, dlogits, scratch);
+                             rows, n, n_outputs, spec->label_smoothing, logits, dlogits, scratch);
         break;
     case DT_LOSS_MEAN_SQUARED_ERROR:
         launched = DT_LAUNCH(squared_error_kernel, blocks, threads, 0, stream, samples->targets,

@@ -17,7 +17,7 @@ struct head { /* results of gather and loss */
 #define N_OUTPUTS 7
 
 static struct head run_head(struct dt_backend *backend, bool bf16, const struct dt_samples *samples,
-                            enum dt_loss loss, const struct buffer *logits)
+                            const struct dt_model_spec *spec, const struct buffer *logits)
 {
     const struct dt_shape flat = {(int)dt_shape_elems(samples->shape), 1,
                                   1}; /* the reference keeps canonical order */
@@ -35,10 +35,10 @@ static struct head run_head(struct dt_backend *backend, bool bf16, const struct 
     float *dz = to_gpu(backend, &nothing, out, N_BATCH, false);
     CHECK_OK(ops->samples_open(backend, samples, &bound));
     CHECK_OK(ops->gather(backend, bound, &batch, x));
-    CHECK_OK(ops->loss(backend, loss, bound, &batch, N_OUTPUTS, z, dz));
-    CHECK_OK(ops->loss(backend, loss, bound, &batch, N_OUTPUTS, z, NULL));
+    CHECK_OK(ops->loss(backend, spec, bound, &batch, N_OUTPUTS, z, dz));
+    CHECK_OK(ops->loss(backend, spec, bound, &batch, N_OUTPUTS, z, NULL));
     CHECK_OK(ops->gather(backend, bound, &empty, x));
-    CHECK_OK(ops->loss(backend, loss, bound, &empty, N_OUTPUTS, z, dz));
+    CHECK_OK(ops->loss(backend, spec, bound, &empty, N_OUTPUTS, z, dz));
     CHECK_OK(ops->metrics_take(backend, &head.metrics));
     head.x = from_gpu(backend, x, shape, N_BATCH, bf16);
     head.dlogits = from_gpu(backend, dz, out, N_BATCH, false);
@@ -52,15 +52,17 @@ static struct head run_head(struct dt_backend *backend, bool bf16, const struct 
     return head;
 }
 
-static void check_head(const struct mode *mode, const struct dt_samples *samples, enum dt_loss loss)
+static void check_head(const struct mode *mode, const struct dt_samples *samples,
+                       struct dt_model_spec spec)
 {
     struct dt_backend *ref = open_ref(), *gpu = open_gpu(mode);
     struct buffer logits = buffer_random(N_BATCH * N_OUTPUTS, 40, 0);
     logits.data[3] = logits.data[5] = 7; /* a tie for the largest */
-    snprintf(case_text, sizeof case_text, "loss %d", (int)loss);
+    snprintf(case_text, sizeof case_text, "loss %d, smoothing %g", (int)spec.loss,
+             spec.label_smoothing);
     struct head actual =
-        run_head(gpu, mode->precision == DT_PRECISION_BF16, samples, loss, &logits);
-    struct head expected = run_head(ref, false, samples, loss, &logits);
+        run_head(gpu, mode->precision == DT_PRECISION_BF16, samples, &spec, &logits);
+    struct head expected = run_head(ref, false, samples, &spec, &logits);
     compare_within(mode, "gathered x", &actual.x, &expected.x);
     compare_within(&modes[0], "dlogits", &actual.dlogits, &expected.dlogits);
     CHECK_NEAR(actual.metrics.loss_sum, expected.metrics.loss_sum,
@@ -100,8 +102,9 @@ static void check_heads(const struct mode *mode)
                                        .scale = 1,
                                        .targets = targets.data,
                                        .n_targets = N_OUTPUTS};
-    check_head(mode, &images, DT_LOSS_SOFTMAX_CROSS_ENTROPY);
-    check_head(mode, &numbers, DT_LOSS_MEAN_SQUARED_ERROR);
+    check_head(mode, &images, (struct dt_model_spec){.loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY});
+    check_head(mode, &images, (struct dt_model_spec){.label_smoothing = 0.25});
+    check_head(mode, &numbers, (struct dt_model_spec){.loss = DT_LOSS_MEAN_SQUARED_ERROR});
     buffer_close(&values, "values");
     buffer_close(&targets, "targets");
 }

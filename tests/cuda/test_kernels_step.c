@@ -6,7 +6,7 @@
 /* ---- loss, against the reference backend */
 
 struct loss_case {
-    enum dt_loss loss;
+    struct dt_model_spec spec;
     int n, n_outputs;
     float *logits;
     struct dt_samples samples;
@@ -22,7 +22,7 @@ static void reference_loss(const struct loss_case *k, float *dlogits, struct dt_
     struct dt_bound_samples *bound;
     CHECK_INT(ops->open(&options, &backend), DT_OK);
     CHECK_INT(ops->samples_open(backend, &k->samples, &bound), DT_OK);
-    CHECK_INT(ops->loss(backend, k->loss, bound, &batch, k->n_outputs, k->logits, dlogits), DT_OK);
+    CHECK_INT(ops->loss(backend, &k->spec, bound, &batch, k->n_outputs, k->logits, dlogits), DT_OK);
     CHECK_INT(ops->metrics_take(backend, metrics), DT_OK);
     ops->samples_close(backend, bound);
     ops->close(backend);
@@ -42,7 +42,7 @@ static struct dt_gpu_metrics run_loss(const struct loss_case *k, float *dlogits)
         numbers_open(k->samples.targets, n_set * (size_t)k->n_outputs, DT_GPU_F32, 0);
     struct device sums = device_open(&metrics, sizeof metrics, 0);
     const struct dt_gpu_samples samples = {.labels = labels.data, .targets = targets.data};
-    OK(dt_gpu_loss(stream, k->loss, &samples, rows.data, k->n, k->n_outputs, logits.data,
+    OK(dt_gpu_loss(stream, &k->spec, &samples, rows.data, k->n, k->n_outputs, logits.data,
                    dlogits != NULL ? to.data : NULL, scratch.data, sums.data));
     struct device *inputs[] = {&logits, &rows, &scratch, &labels, &targets};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
@@ -87,7 +87,7 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
         labels[i] = (uint16_t)draw((uint32_t)n_outputs);
     }
     float *targets = random_floats((size_t)N * (size_t)n_outputs, 16);
-    struct loss_case k = {.loss = loss,
+    struct loss_case k = {.spec = {.loss = loss, .label_smoothing = draw(2) * 0.125},
                           .n = n,
                           .n_outputs = n_outputs,
                           .rows = rows,
@@ -107,8 +107,10 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
         labels[rows[i]] = (uint16_t)largest(k.logits + (size_t)i * (size_t)n_outputs, n_outputs);
     }
     float *expected = floats(n_logits), *actual = floats(n_logits), *again = floats(n_logits);
-    struct dt_metrics sums;
-    reference_loss(&k, expected, &sums);
+    struct dt_metrics sums[3]; /* the last without a gradient, and so without smoothing */
+    reference_loss(&k, expected, &sums[0]);
+    sums[1] = sums[0];
+    reference_loss(&k, NULL, &sums[2]);
     const struct dt_gpu_metrics metrics[] = {run_loss(&k, actual), run_loss(&k, again),
                                              run_loss(&k, NULL)};
     if (n > 0) {
@@ -116,11 +118,12 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
         same_bits("dlogits", actual, again, n_logits);
     }
     for (int i = 0; i < 3; i++) {
-        near_or_same("loss", metrics[i].loss_sum, 100 + sums.loss_sum);
-        near_or_same("correct", metrics[i].n_correct, 10 + sums.n_correct);
+        near_or_same("loss", metrics[i].loss_sum, 100 + sums[i].loss_sum);
+        near_or_same("correct", metrics[i].n_correct, 10 + sums[i].n_correct);
         near_or_same("samples", metrics[i].n_samples, 20 + n);
-        CHECK(memcmp(&metrics[i], &metrics[0], sizeof metrics[0]) == 0);
     }
+    CHECK(memcmp(&metrics[1], &metrics[0], sizeof metrics[0]) == 0);
+    CHECK(k.spec.label_smoothing > 0 || memcmp(&metrics[2], &metrics[0], sizeof metrics[0]) == 0);
     float *all[] = {targets, k.logits, expected, actual, again};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         free(all[i]);
@@ -220,8 +223,12 @@ static struct head_result run_head(const struct head_case *k)
         device_open(k->loss.samples.labels, k->loss.samples.n * sizeof(uint16_t), 0);
     struct device scratch = scratch_open(dt_gpu_head_scratch(k->n_in, k->n_out, k->n));
     const struct dt_gpu_head head = {k->n_in, k->n_out, weight.data, bias.data};
-    const struct dt_gpu_head_loss loss = {
-        labels.data, rows.data, k->with_dlogits ? dlogits.data : NULL, metrics.data, scratch.data};
+    const struct dt_gpu_head_loss loss = {labels.data,
+                                          rows.data,
+                                          k->loss.spec.label_smoothing,
+                                          k->with_dlogits ? dlogits.data : NULL,
+                                          metrics.data,
+                                          scratch.data};
     OK(dt_gpu_head_forward(stream, &head, k->n, k->type, x.data, logits.data,
                            k->with_loss ? &loss : NULL));
     numbers_close(&dlogits, DT_GPU_F32, n * n_out, r.dlogits);
@@ -287,7 +294,10 @@ static void check_head(int n, int n_in, int n_out, bool strange)
     if (strange) {
         add_strange(k.x, (size_t)n * (size_t)n_in);
     }
-    k.loss = (struct loss_case){.n = n, .n_outputs = n_out, .samples = {.n = N, .labels = labels}};
+    k.loss = (struct loss_case){.spec = {.label_smoothing = draw(2) * 0.25},
+                                .n = n,
+                                .n_outputs = n_out,
+                                .samples = {.n = N, .labels = labels}};
     k.loss.rows = malloc((size_t)n * sizeof *k.loss.rows + 1);
     CHECK(k.loss.rows != NULL);
     for (int i = 0; i < n; i++) {
@@ -301,7 +311,7 @@ static void check_head(int n, int n_in, int n_out, bool strange)
     k.loss.logits = random_floats(n_logits, 8);
     memcpy(k.loss.logits, expected.logits, n_logits * sizeof(float));
     struct dt_metrics sums;
-    reference_loss(&k.loss, expected.dlogits, &sums);
+    reference_loss(&k.loss, k.with_dlogits ? expected.dlogits : NULL, &sums);
     if (!k.with_loss || !k.with_dlogits) {
         memcpy(expected.dlogits, k.loss.logits, n_logits * sizeof(float));
     }

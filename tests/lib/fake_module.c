@@ -168,11 +168,11 @@ static enum dt_status fake_block_backward(struct dt_block_state *state, const fl
                                          flip(dy), flip(dx), pass);
 }
 
-static enum dt_status fake_loss(struct dt_backend *backend, enum dt_loss loss,
+static enum dt_status fake_loss(struct dt_backend *backend, const struct dt_model_spec *spec,
                                 struct dt_bound_samples *bound, const struct dt_batch *batch,
                                 int n_outputs, const float *logits, float *dlogits)
 {
-    return dt_cpu_backend.loss(cpu_of(backend), loss, bound_of(bound), batch, n_outputs,
+    return dt_cpu_backend.loss(cpu_of(backend), spec, bound_of(bound), batch, n_outputs,
                                flip(logits), flip(dlogits));
 }
 

@@ -19,7 +19,7 @@ static struct dt_backend *open_on(const struct dt_backend_ops *ops)
     return backend;
 }
 
-static void check_gather_and_loss(const char *isa, enum dt_loss loss, struct dt_shape shape)
+static void check_gather_and_loss(const char *isa, struct dt_model_spec spec, struct dt_shape shape)
 {
     enum { N = 6, OUT = 7 };
     static uint8_t pixels[N * 3 * 4 * 5];
@@ -50,9 +50,9 @@ static void check_gather_and_loss(const char *isa, enum dt_loss loss, struct dt_
         dlogits[i] = buffer_open(4 * OUT);
         CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
         CHECK_INT(ops->gather(backend, bound, &batch, x[i].data), DT_OK);
-        CHECK_INT(ops->loss(backend, loss, bound, &batch, OUT, logits.data, dlogits[i].data),
+        CHECK_INT(ops->loss(backend, &spec, bound, &batch, OUT, logits.data, dlogits[i].data),
                   DT_OK);
-        CHECK_INT(ops->loss(backend, loss, bound, &batch, OUT, logits.data, NULL), DT_OK);
+        CHECK_INT(ops->loss(backend, &spec, bound, &batch, OUT, logits.data, NULL), DT_OK);
         CHECK_INT(ops->metrics_take(backend, &metrics[i]), DT_OK);
         ops->samples_close(backend, bound);
         ops->close(backend);
@@ -244,9 +244,13 @@ int main(void)
     check_precision();
     for (int i = 0; i < n_isas; i++) {
         setenv("DTRAIN_ISA", isas[i], 1);
-        check_gather_and_loss(isas[i], DT_LOSS_SOFTMAX_CROSS_ENTROPY, (struct dt_shape){3, 4, 5});
-        check_gather_and_loss(isas[i], DT_LOSS_MEAN_SQUARED_ERROR, (struct dt_shape){1, 5, 11});
-        check_gather_and_loss(isas[i], DT_LOSS_MEAN_SQUARED_ERROR, (struct dt_shape){37, 1, 1});
+        const struct dt_model_spec classes = {.loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY},
+                                   smooth = {.label_smoothing = 0.125},
+                                   errors = {.loss = DT_LOSS_MEAN_SQUARED_ERROR};
+        check_gather_and_loss(isas[i], classes, (struct dt_shape){3, 4, 5});
+        check_gather_and_loss(isas[i], smooth, (struct dt_shape){3, 4, 5});
+        check_gather_and_loss(isas[i], errors, (struct dt_shape){1, 5, 11});
+        check_gather_and_loss(isas[i], errors, (struct dt_shape){37, 1, 1});
         check_updates(isas[i]);
         check_clipping(isas[i]);
         check_dropout_masks();
