@@ -41,6 +41,8 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "layers. A checkpoint will do too; its optimizer's state is not used. Training takes them "  \
       "where there is nothing to resume; `eval` and `predict` need `--config` with it, whose "     \
       "model they are.")                                                                           \
+    X(DT_OPTION_EMA, "ema", 0, "", DT_TAKES_NOTHING, DT_ONCE,                                      \
+      "take the checkpoint's average of the weights (train.ema)", "")                              \
     X(DT_OPTION_INVERT, "invert", 0, "auto|yes|no", DT_TAKES_VALUE, DT_ONCE,                       \
       "invert the image; auto: only if its background differs from the training images'",          \
       "With `auto`, the default, borders tell which ground an image is on. A file that does not "  \

@@ -285,7 +285,7 @@ static void add_name(struct name_list *list, const char *name)
 
 static bool is_wanted(const char *name, const struct dt_model *model, int n_optimizer_states)
 {
-    for (int state = -1; state < n_optimizer_states; state++) {
+    for (int state = DT_EMA_STATE; state < n_optimizer_states; state++) {
         for (int i = 0; i < model->n_params; i++) {
             if (strcmp(dt_checkpoint_tensor(&model->params[i], state, NULL).name, name) == 0) {
                 return true;
@@ -295,11 +295,23 @@ static bool is_wanted(const char *name, const struct dt_model *model, int n_opti
     return false;
 }
 
+/* One tensor of the average is enough: then all have to be there. */
+static int first_state(const struct content *content, const struct dt_model *model)
+{
+    for (int i = 0; i < model->n_params; i++) {
+        const struct dt_tensor tensor = dt_checkpoint_tensor(&model->params[i], DT_EMA_STATE, NULL);
+        if (dt_safetensors_find(&content->tensors, tensor.name) != NULL) {
+            return DT_EMA_STATE;
+        }
+    }
+    return -1;
+}
+
 static enum dt_status check_names(const struct content *content, const struct dt_model *model,
                                   int n_optimizer_states)
 {
     struct name_list missing = {0}, unknown = {0};
-    for (int state = -1; state < n_optimizer_states; state++) {
+    for (int state = first_state(content, model); state < n_optimizer_states; state++) {
         for (int i = 0; i < model->n_params; i++) {
             const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
             if (dt_safetensors_find(&content->tensors, wanted.name) == NULL) {
@@ -329,7 +341,7 @@ static enum dt_status check_names(const struct content *content, const struct dt
 static enum dt_status check_shapes(const struct content *content, const struct dt_model *model,
                                    int n_optimizer_states)
 {
-    for (int state = -1; state < n_optimizer_states; state++) {
+    for (int state = first_state(content, model); state < n_optimizer_states; state++) {
         for (int i = 0; i < model->n_params; i++) {
             const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
             const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
@@ -376,21 +388,37 @@ enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file,
     return check_residuals(file, model);
 }
 
+/* `arena` may be NULL. */
+static void get_tensors(const struct content *content, const struct dt_model *model, int state,
+                        float *arena)
+{
+    for (int i = 0; i < model->n_params && arena != NULL; i++) {
+        const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
+        const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
+        memcpy(arena + model->params[i].offset, found->bytes, found->n_bytes);
+    }
+}
+
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file,
                                  const struct dt_model *model, float *arena, int n_optimizer_states,
                                  float *const *optimizer)
 {
-    const struct content *content = file->content;
     DT_TRY(dt_checkpoint_check(file, model, n_optimizer_states));
     for (int state = -1; state < n_optimizer_states; state++) {
-        float *to = state < 0 ? arena : optimizer[state];
-        for (int i = 0; i < model->n_params && to != NULL; i++) {
-            const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
-            const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
-            memcpy(to + model->params[i].offset, found->bytes, found->n_bytes);
-        }
+        get_tensors(file->content, model, state, state < 0 ? arena : optimizer[state]);
     }
     return DT_OK;
+}
+
+bool dt_checkpoint_has_ema(const struct dt_checkpoint_file *file, const struct dt_model *model)
+{
+    return first_state(file->content, model) == DT_EMA_STATE;
+}
+
+void dt_checkpoint_get_ema(const struct dt_checkpoint_file *file, const struct dt_model *model,
+                           float *arena)
+{
+    get_tensors(file->content, model, DT_EMA_STATE, arena);
 }
 
 bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file)

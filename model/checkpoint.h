@@ -1,7 +1,9 @@
 /* Checkpoints: one self-contained file that other tools can read. The format is safetensors
  * (huggingface.co/docs/safetensors): u64 little-endian header length, JSON header, raw
  * little-endian floats. Tensors have PyTorch's names, shapes and order ("conv1.weight" K C R S),
- * and so has optimizer state ("optimizer.0.conv1.weight"). With compressed gradients,
+ * and so have optimizer state ("optimizer.0.conv1.weight") and, with train.ema, the weights'
+ * average
+ * ("ema.conv1.weight"). With compressed gradients,
  * "compression.residuals" holds each worker's unsent remainder, one row per worker, in the order of
  * the arena. `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved
  * config, a CRC32 per tensor and one of the header (zlib's crc32), so that every flipped bit is
@@ -28,6 +30,7 @@ struct dt_checkpoint {
     const float *arena;
     int n_optimizer_states;
     const float *optimizer[2];
+    const float *ema;       /* the weights' average, likewise; NULL: none */
     const float *residuals; /* (state.world_size, arena_elems): each worker's gradient residuals, in
                                the arena's own order; NULL: none */
 };
@@ -69,8 +72,8 @@ enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n
                                 struct dt_checkpoint_file *out);
 
 /* Checks that the file has the model's tensors and n_optimizer_states of each, and nothing else but
- * residuals; with 0 the file's states are ignored. DT_CONFIG names the missing or unknown tensors,
- * or the first of another shape. */
+ * their average and residuals; with 0 the file's states are ignored. DT_CONFIG names the missing or
+ * unknown tensors, or the first of another shape. */
 enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file,
                                    const struct dt_model *model, int n_optimizer_states);
 
@@ -79,6 +82,11 @@ enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file,
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file,
                                  const struct dt_model *model, float *arena, int n_optimizer_states,
                                  float *const *optimizer);
+
+/* For a checked file: whether it has the weights' average, and that in the file's order. */
+bool dt_checkpoint_has_ema(const struct dt_checkpoint_file *file, const struct dt_model *model);
+void dt_checkpoint_get_ema(const struct dt_checkpoint_file *file, const struct dt_model *model,
+                           float *arena);
 
 /* For a checked file. The second adds the file's state.world_size rows to `residuals`, (n_workers,
  * arena_elems) zeros: row n_workers goes to worker 0, and so on. */
@@ -135,9 +143,10 @@ void dt_checkpoint_sweep(const char *dir);
 #define DT_CRC_DIGITS 8
 #define DT_CRC_KEY_SIZE (sizeof "crc32." + sizeof((struct dt_tensor *)0)->name)
 
-/* The tensor that holds a parameter's weights (state -1, "conv1.weight") or one of its optimizer
- * states ("optimizer.0.conv1.weight"). `arena` has the model's arena layout; NULL: only name and
- * shape are needed. */
+/* The tensor that holds a parameter's weights (state -1, "conv1.weight"), their average ("ema.
+ * conv1.weight") or one of its optimizer states ("optimizer.0.conv1.weight"). `arena` has the
+ * model's arena layout; NULL: only name and shape are needed. */
+#define DT_EMA_STATE (-2)
 struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, const float *arena);
 
 /* The tensor of compression residuals: n_workers rows of the model's arena. */

@@ -9,7 +9,8 @@ struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, c
 {
     struct dt_tensor tensor = {.n_dims = param->n_dims, .n_bytes = param->n_elems * sizeof(float)};
     if (state < 0) {
-        snprintf(tensor.name, sizeof tensor.name, "%s", param->name);
+        snprintf(tensor.name, sizeof tensor.name, "%s%s", state == DT_EMA_STATE ? "ema." : "",
+                 param->name);
     } else {
         snprintf(tensor.name, sizeof tensor.name, "optimizer.%d.%s", state, param->name);
     }

@@ -19,8 +19,11 @@ static void list_tensors(const struct dt_model *model, const struct dt_checkpoin
                          struct tensor_list *list)
 {
     list->n = 0;
-    for (int state = -1; state < checkpoint->n_optimizer_states; state++) {
-        const float *arena = state < 0 ? checkpoint->arena : checkpoint->optimizer[state];
+    for (int state = checkpoint->ema != NULL ? DT_EMA_STATE : -1;
+         state < checkpoint->n_optimizer_states; state++) {
+        const float *arena = state == DT_EMA_STATE ? checkpoint->ema
+                             : state < 0           ? checkpoint->arena
+                                                   : checkpoint->optimizer[state];
         for (int i = 0; i < model->n_params; i++) {
             list->tensors[list->n++] = dt_checkpoint_tensor(&model->params[i], state, arena);
         }

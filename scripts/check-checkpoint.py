@@ -132,7 +132,7 @@ def build(config, tensors):
     for layer in config["model"]["layers"]:
         builder.layer(layer)
     model = nn.Sequential(builder.layers)
-    weights = {name: value for name, value in tensors.items() if not name.startswith("optimizer.")}
+    weights = {name: value for name, value in tensors.items() if not name.startswith(("optimizer.", "ema."))}
     model.load_state_dict(weights)  # strict: every name, every shape, none left over
     return model.eval()
 

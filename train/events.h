@@ -67,17 +67,16 @@ struct dt_monitored {
 struct dt_epoch_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train, test;
+    const struct dt_metrics *averaged; /* test of the weights' average, or NULL */
     double lr, images_per_s;     /* images_per_s is NAN if this process took no step of the epoch */
     double seconds;              /* of its steps */
     struct dt_phase_times rank0; /* of all steps of this process */
     uint64_t n_timed_steps;
-    double
-        reduced_lr; /* what a plateau reduces the rate to, from the next step on; 0: it does not */
-    const char *allreduce; /* its name */
-    struct dt_step_traffic
-        traffic; /* counted, a step of this process; where nobody counts, not known */
-    struct dt_staleness staleness; /* so far, of this process */
-    double step_samples;           /* of the last step, of all ranks; 0: this process took none */
+    double reduced_lr; /* a plateau reduces the rate to this, from the next step on; 0: none does */
+    const char *allreduce;          /* its name */
+    struct dt_step_traffic traffic; /* counted, of a step of this process; else not known */
+    struct dt_staleness staleness;  /* so far, of this process */
+    double step_samples;            /* of the last step, of all ranks; 0: this process took none */
     const struct dt_inspection *inside; /* NULL: the configuration does not ask */
 };
 
@@ -109,8 +108,8 @@ struct dt_memory_use {
 /* The end of a run, well or not. */
 struct dt_end_event {
     struct dt_metrics test;
-    const struct dt_learned
-        *learned; /* that was tested; NULL: nobody asks, or it was stopped or failed since */
+    const struct dt_metrics *averaged; /* as of an epoch */
+    const struct dt_learned *learned;  /* likewise; NULL also if the run was stopped or failed */
     uint64_t steps, epochs;
     int signal; /* stopped by it, or 0 */
     double seconds;

@@ -14,8 +14,9 @@ enum dt_status dt_fit_check(const struct dt_trainer *t)
         return DT_OK;
     }
     const double gib = 1024.0 * 1024.0 * 1024.0;
-    const double need = (double)dt_model_n_bytes(&t->model, dt_trainer_capacity(t),
-                                                 dt_optimizer_n_states(&t->config.optimizer));
+    const double need =
+        (double)dt_model_n_bytes(&t->model, dt_trainer_capacity(t),
+                                 dt_optimizer_n_states(&t->config.optimizer) + (t->config.ema > 0));
     const double have =
         (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE) / t->world->local_size;
     if (need > have) {

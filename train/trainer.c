@@ -278,10 +278,10 @@ void dt_trainer_close(struct dt_trainer *t)
     dt_strategy_close(t->strategy); /* early: it ends what a GPU may be waiting for, and what comes
                                        now waits for the GPU */
     dt_trainer_close_network(t);
+    dt_watchers_close(&t->watchers); /* which may have memory of the backend */
     if (t->backend != NULL) {
         t->backend->ops->close(t->backend);
     }
-    dt_watchers_close(&t->watchers);
     dt_sample_set_close(&t->set, NULL);
     free(t->written.text);
     memset(t, 0, sizeof *t);

@@ -14,7 +14,24 @@
 
 #define EVAL_BATCH 256
 
-static enum dt_status load_weights(struct dt_inference *inference,
+enum dt_status dt_trained_weights(const struct dt_trained *from,
+                                  const struct dt_checkpoint_file *file,
+                                  const struct dt_model *model, float *arena)
+{
+    if (!from->ema) {
+        return dt_checkpoint_get(file, model, arena, 0, NULL);
+    }
+    if (!dt_checkpoint_has_ema(file, model)) {
+        return dt_error(DT_CONFIG,
+                        "--ema: %s has no average of the weights (leave --ema out, or train with "
+                        "train.ema)",
+                        from->file);
+    }
+    dt_checkpoint_get_ema(file, model, arena);
+    return DT_OK;
+}
+
+static enum dt_status load_weights(const struct dt_trained *from, struct dt_inference *inference,
                                    const struct dt_checkpoint_file *file)
 {
     const size_t n = inference->model.arena_elems;
@@ -23,7 +40,7 @@ static enum dt_status load_weights(struct dt_inference *inference,
         return dt_error(DT_NO_MEMORY, "out of memory for the weights");
     }
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_checkpoint_get(file, &inference->model, arena, 0, NULL), out);
+    DT_TRY_GOTO(s, dt_trained_weights(from, file, &inference->model, arena), out);
     DT_TRY_GOTO(s, dt_model_reorder(&inference->model, false, arena), out);
     s = inference->backend->ops->copy_in(inference->backend, inference->network->params, arena,
                                          n * sizeof *arena);
@@ -86,7 +103,7 @@ static enum dt_status choose_device(struct dt_world *world, struct dt_inference 
     return DT_OK;
 }
 
-static enum dt_status open_network(const struct dt_world *world,
+static enum dt_status open_network(const struct dt_world *world, const struct dt_trained *from,
                                    const struct dt_checkpoint_file *file, int n_threads,
                                    int capacity, struct dt_inference *out)
 {
@@ -98,7 +115,7 @@ static enum dt_status open_network(const struct dt_world *world,
         .limit_s = world->comm != NULL ? world->comm->timeout_s : 0};
     DT_TRY(out->device.backend->open(&options, &out->backend));
     DT_TRY(dt_network_open(&out->model, out->backend, capacity, NULL, &out->network));
-    return load_weights(out, file);
+    return load_weights(from, out, file);
 }
 
 enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from,
@@ -109,7 +126,7 @@ enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained
     enum dt_status s;
     DT_TRY_GOTO(s, dt_world_agree(world, read_file(from, &file, out)), out);
     DT_TRY_GOTO(s, choose_device(world, out), out);
-    s = dt_world_agree(world, open_network(world, &file, n_threads, capacity, out));
+    s = dt_world_agree(world, open_network(world, from, &file, n_threads, capacity, out));
 out:
     dt_checkpoint_close(&file);
     if (s != DT_OK) {
@@ -209,11 +226,13 @@ enum dt_status dt_trained_check(const struct dt_args *args)
 enum dt_status dt_trained_find(struct dt_world *world, const struct dt_args *args,
                                struct dt_config *config, struct dt_trained *out)
 {
+    *out = (struct dt_trained){.file = dt_args_text(args, DT_OPTION_CHECKPOINT),
+                               .ema = dt_args_has(args, DT_OPTION_EMA)};
     if (!dt_args_has(args, DT_OPTION_WEIGHTS)) {
-        *out = (struct dt_trained){.file = dt_args_text(args, DT_OPTION_CHECKPOINT)};
         return DT_OK;
     }
-    *out = (struct dt_trained){.file = dt_args_text(args, DT_OPTION_WEIGHTS), .config = config};
+    out->file = dt_args_text(args, DT_OPTION_WEIGHTS);
+    out->config = config;
     return dt_world_agree(world, dt_load_config(args, config));
 }
 
@@ -229,7 +248,7 @@ const struct dt_command dt_command_eval = {
     .word = "eval",
     .meaning = "measure a checkpoint on the test samples",
     .usage = "dtrain eval (--checkpoint FILE | --config FILE --weights FILE)\n"
-             "      [--data DIR] [--set KEY.PATH=VALUE]...",
+             "      [--ema] [--data DIR] [--set KEY.PATH=VALUE]...",
     .examples = "  dtrain eval --checkpoint runs/night\n"
                 "  dtrain eval \\\n"
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",

@@ -14,12 +14,19 @@ struct dt_trained {
         *file; /* or the folder of a run: its best checkpoint, or else its newest (dt_saved_find) */
     const struct dt_config *config; /* --weights: its model has the weights in `file`; NULL: a
                                        checkpoint, which carries its own */
+    bool ema;                       /* --ema: the average of the weights, in their place */
 };
 
 /* Reads the file, with the configuration and the model that belong to its weights. The caller
  * closes `file`, zeroed at first, also after a failure. Local. */
 enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *config,
                                struct dt_model *model, struct dt_checkpoint_file *file);
+
+/* The weights of the file that it has opened, in the file's order. Local. DT_CONFIG: it has no
+ * average. */
+enum dt_status dt_trained_weights(const struct dt_trained *from,
+                                  const struct dt_checkpoint_file *file,
+                                  const struct dt_model *model, float *arena);
 
 /* Opened for use: configuration, model, backend and network with its weights. */
 struct dt_inference {
@@ -47,7 +54,7 @@ enum dt_status dt_trained_check(const struct dt_args *args);
     [DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},     \
     [DT_OPTION_SET] = {DT_TAKEN,                                                             \
                        "with --weights: change a key of --config; may be given many times"}, \
-    [DT_OPTION_CHECKPOINT] = {DT_TAKEN},                                                     \
+    [DT_OPTION_CHECKPOINT] = {DT_TAKEN}, [DT_OPTION_EMA] = {DT_TAKEN},                       \
     [DT_OPTION_WEIGHTS] = {                                                                  \
         DT_TAKEN, "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"}
 

@@ -46,7 +46,7 @@ static enum dt_status export_onnx(const struct dt_trained *from, const char *pat
     DT_TRY_GOTO(s, dt_trained_open(from, &config, &model, &file), out);
     arena = calloc(model.arena_elems, sizeof *arena);
     DT_TRY_GOTO(s,
-                arena != NULL ? dt_checkpoint_get(&file, &model, arena, 0, NULL)
+                arena != NULL ? dt_trained_weights(from, &file, &model, arena)
                               : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
                 out);
     s = write_onnx(&config, &model, arena, path);
@@ -82,7 +82,7 @@ const struct dt_command dt_command_export = {
     .word = "export",
     .meaning = "write a trained model for other runtimes, as ONNX",
     .usage = "dtrain export --onnx FILE (--checkpoint FILE | --config FILE --weights FILE)\n"
-             "      [--set KEY.PATH=VALUE]...",
+             "      [--ema] [--set KEY.PATH=VALUE]...",
     .examples = "  dtrain export --onnx model.onnx \\\n"
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
     .more = "As ONNX of opset 13, or 20 with gelu. The input is floats N C H W with any N, pixels "

@@ -76,6 +76,12 @@ static size_t data_bytes(const struct plan *p, size_t n)
                 (data->n_classes > 0 ? sizeof(uint16_t) : (size_t)data->n_targets * sizeof(float)));
 }
 
+/* Arenas beside weights and gradients. */
+static int n_states(const struct dt_config *c)
+{
+    return dt_optimizer_n_states(&c->optimizer) + (c->ema > 0);
+}
+
 /* Bytes that the cuda backend allocates, without the memory of CUDA itself and cuDNN's workspaces,
  * which only they know. */
 static size_t gpu_bytes(const struct plan *p, int capacity)
@@ -88,8 +94,8 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
     }
     const size_t n_test = (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
     const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
-    return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) +
-           kept + data_bytes(p, n_samples) + DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
+    return dt_model_n_bytes(&p->model, capacity, n_states(&p->config)) + kept +
+           data_bytes(p, n_samples) + DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
 }
 
 /* A plan does not ask what this host has: the run's may be another. */
@@ -100,7 +106,7 @@ static void print_memory(const struct plan *p, int capacity)
     dt_bytes_text((double)p->model.arena_elems * sizeof(float), gradients);
     if (c->device != DT_DEVICE_CUDA) {
         const size_t n_bytes =
-            dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer)) +
+            dt_model_n_bytes(&p->model, capacity, n_states(c)) +
             (c->dist.deterministic ? dt_leaves_n_bytes(&p->model, p->roles.n_workers) : 0);
         printf("peak memory per rank: %s\n  of weights, gradients (%s), optimizer state and "
                "activations\n",

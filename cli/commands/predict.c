@@ -216,7 +216,7 @@ const struct dt_command dt_command_predict = {
     .word = "predict",
     .meaning = "classify images with a checkpoint",
     .usage = "dtrain predict (--checkpoint FILE | --config FILE --weights FILE)\n"
-             "      [--invert auto|yes|no] [--set KEY.PATH=VALUE]... IMAGE.png...",
+             "      [--ema] [--invert auto|yes|no] [--set KEY.PATH=VALUE]... IMAGE.png...",
     .examples = "  dtrain predict \\\n"
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors \\\n"
                 "      IMAGE.png\n",

@@ -114,6 +114,11 @@ static enum dt_status check_training(const struct dt_config_source *source,
         return dt_config_error(source, "train.optimizer.nesterov",
                                "needs a momentum (set train.optimizer.momentum, for example 0.9)");
     }
+    if (c->ema > 0 && c->dist.mode == DT_SERVER_MODE_ASYNC) {
+        return dt_config_error(source, "train.ema",
+                               "workers that do not wait for each other have no weights in common "
+                               "after a step (set distributed.parameter_server.mode to sync)");
+    }
     if (c->schedule_min_lr > c->optimizer.lr) {
         return dt_config_error(source, "train.schedule.min_lr",
                                "%g is above train.optimizer.lr %g (make it smaller)",

@@ -76,7 +76,9 @@ static void print_device(const struct dt_config *c, const struct dt_run_event *r
         fprintf(stderr, "  steps recorded as a CUDA graph\n");
     } else if (run->gpu) {
         fprintf(stderr, "  steps call by call: %s\n",
-                c->cuda_graph ? "gradients pass through the host" : "cuda.graph is off");
+                !c->cuda_graph ? "cuda.graph is off"
+                : c->ema > 0   ? "train.ema adds each step's weights"
+                               : "gradients pass through the host");
     }
 }
 
@@ -219,6 +221,15 @@ static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_even
         room--;
     }
     fprintf(stderr, "%s\n", line);
+    if (r->averaged != NULL) {
+        char loss[32], accuracy[32] = "";
+        if (dt_sinks_classify(sinks)) {
+            snprintf(accuracy, sizeof accuracy, "  test accuracy %5.2f %%",
+                     100.0 * dt_metrics_accuracy(r->averaged));
+        }
+        fprintf(stderr, "  average of the weights: test loss %s%s\n",
+                dt_loss_text(dt_metrics_loss(r->averaged), loss, sizeof loss), accuracy);
+    }
     if (r->reduced_lr > 0) {
         fprintf(stderr, "  lr %.3g -> %.3g: a plateau of the %s\n", r->lr, r->reduced_lr,
                 dt_metric_name(sinks->folder.config->plateau.metric));

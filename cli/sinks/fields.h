@@ -84,6 +84,12 @@
       "mean over the test samples, at the epoch's end")                                            \
     X(DT_EPOCH_TEST_ACCURACY, "test_accuracy", real(accuracy_of(sinks, &r->test)), "share of 1",   \
       YES, "accuracy/test", "of the test samples; null without classes")                           \
+    X(DT_EPOCH_EMA_LOSS, "ema_test_loss",                                                          \
+      when(r->averaged != NULL, real(dt_metrics_loss(r->averaged))), "", NO, "loss/ema",           \
+      "as test_loss, of the average of the weights; only with `train.ema`")                        \
+    X(DT_EPOCH_EMA_ACCURACY, "ema_test_accuracy",                                                  \
+      when(r->averaged != NULL, real(accuracy_of(sinks, r->averaged))), "share of 1", NO,          \
+      "accuracy/ema", "likewise")                                                                  \
     X(DT_EPOCH_IMAGES, "images_per_s", real(r->images_per_s), "samples/s", YES,                    \
       "images_per_s/epoch", "of all ranks; null if this start took no step of the epoch")          \
     X(DT_EPOCH_LR, "lr", real(r->lr), "", YES, "learning_rate/epoch", "at the epoch's end")        \
@@ -124,6 +130,11 @@
     X("test_accuracy", when(is_tested(r) && dt_sinks_classify(sinks),                              \
                             number(dt_metrics_accuracy(&r->test))), "share of 1",                  \
       "of the test samples")                                                                       \
+    X("ema_test_loss", when(r->averaged != NULL, number(dt_metrics_loss(r->averaged))), "",        \
+      "as test_loss, of the average of the weights; only with `train.ema`")                        \
+    X("ema_test_accuracy", when(r->averaged != NULL && dt_sinks_classify(sinks),                   \
+                                number(dt_metrics_accuracy(r->averaged))), "share of 1",           \
+      "likewise")                                                                                  \
     X("lines", when(r->lines != NULL, list(sinks->folder.world_size, put_fitted)), "",             \
       "list, a rank each: `slope` and `intercept`; only of the format `linear`")                   \
     X("weights_xxh3", text_if(r->weights), "",                                                     \

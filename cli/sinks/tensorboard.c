@@ -96,7 +96,7 @@ static void put_scalars(struct dt_sinks *sinks, const struct dt_fields *fields,
     struct scalars s = {0};
     fields->read(sinks, event, values);
     for (int i = 0; i < fields->n; i++) {
-        if (fields->rows[i].tag[0] != '\0') {
+        if (fields->rows[i].tag[0] != '\0' && values[i].is_number) {
             add_scalar(&s, fields->rows[i].tag, values[i].number);
         }
     }

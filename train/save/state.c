@@ -9,12 +9,13 @@
 #include "model/checkpoint.h"
 #include "train/events.h"
 #include "train/save/saved.h"
+#include "train/watch/ema.h"
 #include "train/watch/monitor.h"
 
-/* The weights and the optimizer's state in the program's own memory: the backend's itself, or
- * copies. */
+/* The weights, their average, if the run has one, and the optimizer's state in the program's own
+ * memory: the backend's itself, or copies. */
 struct host_arenas {
-    float *params, *states[2];
+    float *params, *average, *states[2];
     bool copies;
 };
 
@@ -24,6 +25,7 @@ static void close_arenas(struct host_arenas *host)
         return;
     }
     free(host->params);
+    free(host->average);
     free(host->states[0]);
     free(host->states[1]);
 }
@@ -31,14 +33,18 @@ static void close_arenas(struct host_arenas *host)
 static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas *out)
 {
     const size_t n = t->model.arena_elems;
+    const struct dt_ema *ema = dt_ema_of(t);
     if (t->backend->host_memory) {
         *out = (struct host_arenas){
             .params = t->network->params,
+            .average = ema != NULL ? ema->average : NULL,
             .states = {t->strategy->optimizer.states[0], t->strategy->optimizer.states[1]}};
         return DT_OK;
     }
-    *out = (struct host_arenas){.params = calloc(n, sizeof(float)), .copies = true};
-    bool complete = out->params != NULL;
+    *out = (struct host_arenas){.params = calloc(n, sizeof(float)),
+                                .average = ema != NULL ? calloc(n, sizeof(float)) : NULL,
+                                .copies = true};
+    bool complete = out->params != NULL && (ema == NULL || out->average != NULL);
     for (int i = 0; i < 2 && i < t->strategy->optimizer.n_states;
          i++) { /* 2: for clang-tidy, which takes more for possible */
         out->states[i] = calloc(n, sizeof(float));
@@ -60,6 +66,9 @@ static enum dt_status copy_out(const struct dt_trainer *t, struct host_arenas *h
         return DT_OK;
     }
     DT_TRY(ops->copy_out(t->backend, host->params, t->network->params, n_bytes));
+    DT_TRY(host->average != NULL
+               ? ops->copy_out(t->backend, host->average, dt_ema_of(t)->average, n_bytes)
+               : DT_OK);
     for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
         DT_TRY(
             ops->copy_out(t->backend, host->states[i], t->strategy->optimizer.states[i], n_bytes));
@@ -75,6 +84,9 @@ static enum dt_status copy_in(const struct dt_trainer *t, const struct host_aren
         return DT_OK;
     }
     DT_TRY(ops->copy_in(t->backend, t->network->params, host->params, n_bytes));
+    DT_TRY(host->average != NULL
+               ? ops->copy_in(t->backend, dt_ema_of(t)->average, host->average, n_bytes)
+               : DT_OK);
     for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
         DT_TRY(
             ops->copy_in(t->backend, t->strategy->optimizer.states[i], host->states[i], n_bytes));
@@ -85,6 +97,7 @@ static enum dt_status copy_in(const struct dt_trainer *t, const struct host_aren
 static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct host_arenas *host)
 {
     DT_TRY(dt_model_reorder(&t->model, to_file, host->params));
+    DT_TRY(host->average != NULL ? dt_model_reorder(&t->model, to_file, host->average) : DT_OK);
     for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
         DT_TRY(dt_model_reorder(&t->model, to_file, host->states[i]));
     }
@@ -103,6 +116,8 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
                                        .n_optimizer_states = t->strategy->optimizer.n_states,
                                        .optimizer = {host->states[0], host->states[1]},
                                        .residuals = residuals};
+    const struct dt_ema *ema = dt_ema_of(t);
+    checkpoint.ema = ema != NULL && ema->begun ? host->average : NULL;
     checkpoint.state.optimizer_steps = t->strategy->optimizer.n_steps;
     checkpoint.state.compression_draws = dt_residuals_draws(t->strategy);
     DT_TRY(reorder(t, true, host));
@@ -289,6 +304,22 @@ static void take_residuals(struct restore *r, const char *path,
     }
 }
 
+/* The average goes on where the file has one, and else begins with the next step. */
+static void take_average(const struct restore *r, const char *path,
+                         const struct dt_checkpoint_file *file)
+{
+    const struct dt_trainer *t = r->trainer;
+    const bool found = dt_checkpoint_has_ema(file, &t->model), wanted = dt_ema_of(t) != NULL;
+    char warning[DT_CHECKPOINT_PATH_SIZE + 128];
+    if (found != wanted) {
+        snprintf(warning, sizeof warning, "%s: %s", path,
+                 found ? "has an average of the weights, but train.ema is off (dropped; the run "
+                         "goes on)"
+                       : "has no average of the weights (train.ema begins with the next step's)");
+        warn(r, warning);
+    }
+}
+
 /* A best checkpoint that is in no folder, or in another run's, is none. One of a later step stays
  * the best: it was better than what this state knows. */
 static void check_best(struct restore *r)
@@ -312,8 +343,13 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
                                   int n_states)
 {
     struct host_arenas host;
+    struct dt_ema *ema = dt_ema_of(t);
     DT_TRY(open_arenas(t, &host));
     enum dt_status s = dt_checkpoint_get(file, &t->model, host.params, n_states, host.states);
+    if (s == DT_OK && ema != NULL && dt_checkpoint_has_ema(file, &t->model)) {
+        dt_checkpoint_get_ema(file, &t->model, host.average);
+        ema->begun = true;
+    }
     if (s == DT_OK) {
         s = reorder(t, false, &host);
     }
@@ -391,6 +427,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
     if (s == DT_OK) {
         const struct dt_checkpoint_state now = t->state;
         take_residuals(r, path_used, &file, &saved);
+        take_average(r, path_used, &file);
         t->state = file.state;
         t->state.world_size = now.world_size;
         t->state.global_batch = now.global_batch;
@@ -420,6 +457,7 @@ static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_P
         t->set.loader.shard.used = (size_t)t->state.n_samples;
     }
     dt_residuals_set_draws(t->strategy, t->state.compression_draws);
+    DT_TRY(dt_ema_broadcast(t));
     return r->has_residuals ? dt_residuals_give_out(t->strategy, r->residuals) : DT_OK;
 }
 
@@ -446,6 +484,9 @@ static enum dt_status read_weights(struct dt_trainer *t, const char *path)
     struct dt_checkpoint_file file;
     DT_TRY(dt_saved_weights(path, &t->model, &file));
     const enum dt_status s = load_arenas(t, &file, 0);
+    if (dt_ema_of(t) != NULL) {
+        dt_ema_of(t)->begun = false; /* another run's */
+    }
     dt_checkpoint_close(&file);
     return s;
 }

@@ -1,6 +1,7 @@
 #include "train/watch/watch.h"
 
 #include "train/watch/audit.h"
+#include "train/watch/ema.h"
 #include "train/watch/inject.h"
 #include "train/watch/inspect.h"
 #include "train/watch/learned.h"
@@ -17,6 +18,7 @@ enum dt_status dt_watch_all(const void *context, struct dt_trainer *t,
     DT_TRY(dt_measure_open(t));
     DT_TRY(dt_inject_open(t, context));
     DT_TRY(dt_timeline_open(t, emitter));
+    DT_TRY(dt_ema_open(t));
     DT_TRY(dt_monitor_open(t));
     DT_TRY(dt_learned_watch(t, &learned));
     DT_TRY(dt_inspect_open(t, learned));
