@@ -68,6 +68,7 @@ struct dt_epoch_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train, test;
     const struct dt_metrics *averaged; /* test of the weights' average, or NULL */
+    const struct dt_learned *learned;  /* that was tested, or NULL */
     double lr, images_per_s;     /* images_per_s is NAN if this process took no step of the epoch */
     double seconds;              /* of its steps */
     struct dt_phase_times rank0; /* of all steps of this process */

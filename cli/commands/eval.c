@@ -11,6 +11,7 @@
 #include "train/ranks.h"
 #include "train/save/saved.h"
 #include "train/trainer.h"
+#include "train/watch/learned.h"
 
 #define EVAL_BATCH 256
 
@@ -165,15 +166,21 @@ static enum dt_status check_loss(const char *file, double loss)
 
 static enum dt_status measure(struct dt_world *world, const struct dt_trained *from,
                               const char *data, struct dt_inference *inference,
-                              struct dt_evaluator *evaluator)
+                              struct dt_evaluator *evaluator, struct dt_learned *learned)
 {
     const bool classifies = inference->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
     struct dt_metrics test = {0};
     DT_TRY(dt_world_agree(world, open_evaluator(world, data, inference, evaluator)));
+    if (inference->model.n_outputs > DT_LEARNED_FEW_CLASSES) {
+        DT_TRY(dt_world_agree(world, dt_learned_open(evaluator, learned)));
+    }
     DT_TRY(dt_evaluator_run(evaluator, &test));
     DT_TRY(check_loss(from->file, dt_metrics_loss(&test)));
     if (world->rank == 0 && classifies) {
         fprintf(stderr, "test loss %.4f\n", dt_metrics_loss(&test));
+    }
+    if (world->rank == 0 && dt_learned_has_top5(learned)) {
+        fprintf(stderr, "test accuracy, top 5 %.2f %%\n", 100 * learned->n_top5 / test.n_samples);
     }
     if (world->rank == 0) {
         dt_report_result(&test, classifies, "");
@@ -185,10 +192,12 @@ enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, co
 {
     struct dt_inference inference = {0};
     struct dt_evaluator evaluator = {0};
+    struct dt_learned learned = {.n_classes = 0};
     int n_threads = 1;
     DT_TRY(dt_ranks_threads(world, 0, &n_threads));
     DT_TRY(dt_inference_open(world, from, n_threads, EVAL_BATCH, &inference));
-    const enum dt_status s = measure(world, from, data, &inference, &evaluator);
+    const enum dt_status s = measure(world, from, data, &inference, &evaluator, &learned);
+    dt_learned_close(&learned);
     if (evaluator.network != NULL) {
         dt_evaluator_close(&evaluator);
     }

@@ -16,6 +16,7 @@
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/roles.h"
 #include "train/watch/inject.h"
+#include "train/watch/learned.h"
 #include "train/watch/timeline.h"
 
 #define NAME(constant, name) name,
@@ -194,8 +195,13 @@ static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_eve
     const bool words = room > 1;
     const struct dt_config *c = sinks->folder.config;
     if (dt_sinks_classify(sinks)) {
-        snprintf(accuracy, sizeof accuracy, "%s %5.2f %%", words ? "  test accuracy" : "",
-                 100.0 * dt_metrics_accuracy(&r->test));
+        const int n =
+            snprintf(accuracy, sizeof accuracy, "%s %5.2f %%", words ? "  test accuracy" : "",
+                     100.0 * dt_metrics_accuracy(&r->test));
+        if (words && dt_learned_has_top5(r->learned)) {
+            snprintf(accuracy + n, sizeof accuracy - (size_t)n, ", top 5 %5.2f %%",
+                     100.0 * r->learned->n_top5 / r->test.n_samples);
+        }
     }
     if (isfinite(r->images_per_s)) {
         if (room > 0) {

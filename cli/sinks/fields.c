@@ -9,6 +9,7 @@
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
 #include "train/watch/audit.h"
 #include "train/watch/inject.h"
+#include "train/watch/learned.h"
 
 const char dt_commit[] = DTRAIN_COMMIT;
 

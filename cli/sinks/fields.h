@@ -84,6 +84,10 @@
       "mean over the test samples, at the epoch's end")                                            \
     X(DT_EPOCH_TEST_ACCURACY, "test_accuracy", real(accuracy_of(sinks, &r->test)), "share of 1",   \
       YES, "accuracy/test", "of the test samples; null without classes")                           \
+    X(DT_EPOCH_TOP5, "test_top5_accuracy",                                                         \
+      when(dt_learned_has_top5(r->learned), real(r->learned->n_top5 / r->test.n_samples)),         \
+      "share of 1", NO, "accuracy/top5",                                                           \
+      "of the test samples, whose class is among the five likeliest; only of more than 10 classes")\
     X(DT_EPOCH_EMA_LOSS, "ema_test_loss",                                                          \
       when(r->averaged != NULL, real(dt_metrics_loss(r->averaged))), "", NO, "loss/ema",           \
       "as test_loss, of the average of the weights; only with `train.ema`")                        \
@@ -130,6 +134,9 @@
     X("test_accuracy", when(is_tested(r) && dt_sinks_classify(sinks),                              \
                             number(dt_metrics_accuracy(&r->test))), "share of 1",                  \
       "of the test samples")                                                                       \
+    X("test_top5_accuracy", when(dt_learned_has_top5(r->learned),                                  \
+                                 number(r->learned->n_top5 / r->test.n_samples)), "share of 1",    \
+      "of the test samples, whose class is among the five likeliest; only of more than 10 classes")\
     X("ema_test_loss", when(r->averaged != NULL, number(dt_metrics_loss(r->averaged))), "",        \
       "as test_loss, of the average of the weights; only with `train.ema`")                        \
     X("ema_test_accuracy", when(r->averaged != NULL && dt_sinks_classify(sinks),                   \

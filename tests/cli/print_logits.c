@@ -1,7 +1,7 @@
 /* Prints a checkpoint's outputs for test samples, for another runtime to compare with.
  *
- * usage: print_logits CHECKPOINT N: to stdout, as floats, the first N test samples (N, C, H, W),
- * and then the outputs */
+ * usage: print_logits CHECKPOINT N [labels]: to stdout, as floats, the first N test samples (N, C,
+ * H, W), then the outputs, and then their labels */
 #include "cli/commands/eval.h"
 #include "model/stages.h"
 #include "tests/lib/check.h"
@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     struct dt_world alone = {.size = 1, .local_size = 1};
     struct dt_inference inference;
     struct dt_evaluator evaluator;
-    CHECK(argc == 3);
+    CHECK(argc == 3 || argc == 4);
     const int n = atoi(argv[2]);
     CHECK_INT(dt_inference_open(&alone, &(struct dt_trained){.file = argv[1]}, 1, n, &inference),
               DT_OK);
@@ -47,6 +47,10 @@ int main(int argc, char **argv)
               DT_OK);
     put_samples(&evaluator.set.data.samples);
     put_logits(&evaluator, inference.model.n_outputs);
+    for (size_t i = 0; argc == 4 && i < evaluator.set.data.samples.n; i++) {
+        const float label = evaluator.set.data.samples.labels[i];
+        CHECK(fwrite(&label, sizeof label, 1, stdout) == 1);
+    }
     dt_evaluator_close(&evaluator);
     dt_inference_close(&inference);
     return 0;

@@ -61,6 +61,7 @@ static void begin(struct dt_answers *answers)
 {
     struct dt_learned *l = (struct dt_learned *)answers;
     l->n_worst = 0;
+    l->n_top5 = 0;
     memset(l->worst, 0, sizeof l->worst);
     if (l->confusion != NULL) {
         memset(l->confusion, 0, (size_t)l->n_classes * (size_t)l->n_classes * sizeof *l->confusion);
@@ -85,6 +86,18 @@ static void answer(const float *logits, int n, int label, uint32_t id, struct dt
     out->predicted = predicted;
     out->probability = 1 / sum;
     out->loss = largest + log(sum) - (double)logits[label];
+}
+
+/* Of equal logits the first class comes first, as in an answer; a NaN is never among them. */
+static bool is_in_top5(const float *logits, int n, int label)
+{
+    int n_before = 0;
+    for (int k = 0; k < n; k++) {
+        const bool is_behind =
+            logits[k] < logits[label] || (logits[k] == logits[label] && k >= label);
+        n_before += !is_behind;
+    }
+    return n_before < DT_LEARNED_TOP;
 }
 
 static bool is_worse(const struct dt_answer *a, const struct dt_answer *b)
@@ -127,6 +140,9 @@ static enum dt_status take(struct dt_answers *answers, const struct dt_evaluator
             l->confusion[(size_t)a.label * n + (size_t)a.predicted]++;
         }
         keep_worst(l, &a);
+        if (dt_learned_has_top5(l)) {
+            l->n_top5 += is_in_top5(l->logits + i % n_rows * n, (int)n, a.label);
+        }
     }
     return DT_OK;
 }
@@ -194,6 +210,10 @@ static enum dt_status end(struct dt_answers *answers, const struct dt_evaluator 
         DT_TRY(dt_comm_allreduce(world->comm, l->confusion, n * n, DT_TYPE_F64, DT_REDUCE_SUM,
                                  "sum of the confusion matrices"));
     }
+    if (dt_learned_has_top5(l)) {
+        DT_TRY(dt_comm_allreduce(world->comm, &l->n_top5, 1, DT_TYPE_F64, DT_REDUCE_SUM,
+                                 "sum of the top five"));
+    }
     DT_TRY(gather_worst(l, world));
     DT_TRY(share_images(l, world, &e->set.data.samples));
     return take_filters(l, e->network);
@@ -252,6 +272,14 @@ struct watcher {
     struct dt_learned learned;
 };
 
+static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_epoch_event *event)
+{
+    (void)t;
+    event->learned = &((struct watcher *)watcher)->learned;
+    return DT_OK;
+}
+
 static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
                               enum dt_status status, struct dt_end_event *event)
 {
@@ -266,12 +294,14 @@ static void close_watcher(struct dt_watcher *watcher)
     free(watcher);
 }
 
-static const struct dt_watcher_ops watcher_ops = {.run_end = end_run, .close = close_watcher};
+static const struct dt_watcher_ops watcher_ops = {
+    .epoch_end = end_epoch, .run_end = end_run, .close = close_watcher};
 
 enum dt_status dt_learned_watch(struct dt_trainer *t, const struct dt_learned **out)
 {
     struct watcher *watcher;
-    if (!t->config.tensorboard && !t->config.report) {
+    const bool many = t->model.n_outputs > DT_LEARNED_FEW_CLASSES;
+    if (!t->config.tensorboard && !t->config.report && !many) {
         return DT_OK;
     }
     DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "answers to the test samples",

@@ -9,6 +9,8 @@
 #define DT_LEARNED_WORST 25
 #define DT_LEARNED_MAX_CLASSES 64 /* of a table that people read */
 #define DT_LEARNED_MAX_FILTERS 64
+#define DT_LEARNED_TOP 5
+#define DT_LEARNED_FEW_CLASSES 10 /* of which the top five would say little */
 
 struct dt_answer {
     uint32_t id; /* of the sample */
@@ -24,6 +26,8 @@ struct dt_learned {
     int n_classes;
     double *confusion; /* (n_classes, n_classes): [label][predicted]; NULL: too many classes for a
                           table */
+    double n_top5; /* samples with fewer than five classes before their own, by the logit and, where
+                      those are equal, the number; only of more than a few classes */
     int n_worst;
     struct dt_answer worst[DT_LEARNED_WORST]; /* the largest loss first */
     struct dt_shape shape;
@@ -37,6 +41,12 @@ struct dt_learned {
     struct dt_answer *others; /* the worst of all ranks */
 };
 
+static inline bool dt_learned_has_top5(const struct dt_learned *learned)
+{
+    return learned != NULL && learned->why_not[0] == '\0' &&
+           learned->n_classes > DT_LEARNED_FEW_CLASSES;
+}
+
 /* Notes each run of the open evaluator from now on. Local: the caller agrees. The caller closes it,
  * also after a failure. DT_NO_MEMORY. */
 enum dt_status dt_learned_open(struct dt_evaluator *evaluator, struct dt_learned *out);
@@ -44,8 +54,9 @@ void dt_learned_close(struct dt_learned *learned); /* a zeroed one is fine */
 
 struct dt_trainer;
 
-/* A watcher, where something shows it (`tensorboard`, `report`): the run's end event has the
- * last evaluation. `out`: of the trainer, or NULL. Every rank calls it; agreed. */
+/* A watcher, where something shows it (`tensorboard`, `report`, or the top five of many classes):
+ * the events of epochs and of the run's end have the last evaluation. `out`: of the trainer, or
+ * NULL. Every rank calls it; agreed. */
 enum dt_status dt_learned_watch(struct dt_trainer *trainer, const struct dt_learned **out);
 
 #endif

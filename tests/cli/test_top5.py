@@ -1,0 +1,71 @@
+"""Top-5 accuracy: of a classifier of 20 classes every record has it, and it is what a sort of the logits counts; of 10 classes none has.
+
+usage: test_top5.py DTRAIN MPIEXEC PRINT_LOGITS"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+DTRAIN, MPIEXEC, PRINT_LOGITS = os.path.abspath(sys.argv[1]), sys.argv[2], os.path.abspath(sys.argv[3])
+N = 150  # test samples
+failures = []
+
+
+def check(holds, text):
+    if not holds:
+        failures.append(text)
+        print("FAILED:", text)
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, timeout=120, check=True)
+
+
+def train(folder, n_classes, n_ranks, *arguments):
+    """The last epoch's record and the summary."""
+    config = {
+        "data": {"format": "synthetic", "train_samples": 400, "test_samples": N, "noise": 0.6},
+        "model": {"input": [1, 8, 8], "layers": [{"type": "flatten"}, {"type": "dense", "units": n_classes}]},
+        "train": {"epochs": 1, "batch": {"global": 40}, "optimizer": {"lr": 0.01}}, "device": "cpu"}
+    with open(f"{folder}.json", "w") as file:
+        json.dump(config, file)
+    run(MPIEXEC, "-n", str(n_ranks), DTRAIN, "--config", f"{folder}.json", "--run", folder, *arguments)
+    with open(f"{folder}/metrics.jsonl") as file:
+        epoch = [record for record in map(json.loads, file) if record["type"] == "epoch"][-1]
+    with open(f"{folder}/summary.json") as file:
+        return epoch, json.load(file)
+
+
+def answers_of(checkpoint, n_classes):
+    """Logits and labels of the test samples."""
+    values = memoryview(run(PRINT_LOGITS, checkpoint, str(N), "labels").stdout).cast("f")
+    logits = values[N * 64:N * (64 + n_classes)].tolist()
+    labels = [int(label) for label in values[N * (64 + n_classes):]]
+    return [logits[i * n_classes:(i + 1) * n_classes] for i in range(N)], labels
+
+
+def test_many_classes():
+    for n_ranks in (1, 3):
+        epoch, summary = train(f"many-{n_ranks}", 20, n_ranks, "--set", "report=false")
+        checkpoint = summary["checkpoint"]
+        logits, labels = answers_of(checkpoint, 20)
+        order = [sorted(range(20), key=lambda k, z=z: (-z[k], k)) for z in logits]
+        right = [sum(label in best[:n] for best, label in zip(order, labels)) for n in (1, 5)]
+        check(right[0] == round(N * epoch["test_accuracy"]), f"{right} {epoch}")
+        check(right[1] == round(N * epoch["test_top5_accuracy"]) == round(N * summary["test_top5_accuracy"]), f"{right} {epoch} {summary}")
+        check(right[0] < right[1] < N, f"{right} says little")
+        told = run(DTRAIN, "eval", "--checkpoint", checkpoint).stderr.decode()
+        check(told.splitlines()[-1] == f"test accuracy, top 5 {100 * right[1] / N:.2f} %", told)
+
+
+def test_few_classes():
+    epoch, summary = train("few", 10, 1)
+    check("test_top5_accuracy" not in epoch and "test_top5_accuracy" not in summary, f"{epoch} {summary}")
+
+
+with tempfile.TemporaryDirectory() as work:
+    os.chdir(work)
+    test_many_classes()
+    test_few_classes()
+sys.exit(len(failures) > 0)
