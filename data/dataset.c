@@ -50,12 +50,11 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
     if (status == DT_OK && spec->transform != NULL) {
         status = spec->transform(spec, split, &out->transform);
     }
+    describe(spec, owned, out);
     if (status != DT_OK) {
         dt_dataset_close(out);
-        return status;
     }
-    describe(spec, owned, out);
-    return DT_OK;
+    return status;
 }
 
 void dt_dataset_close(struct dt_dataset *dataset)

@@ -22,7 +22,7 @@
 #define DT_DATA_ENUM(constant, name, ...) constant,
 enum dt_data_format { DT_DATA_FORMAT_LIST(DT_DATA_ENUM) };
 
-enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST };
+enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST, DT_SPLIT_VALIDATION }; /* data/validation.h */
 
 /* What is done to pixels (data/transform.h). A channel becomes (pixel / 255 - mean) / std,
  * of_dataset: by the training images' own numbers, not known yet; and training images are changed
@@ -56,12 +56,12 @@ extern const struct dt_data_row dt_idx_data, dt_synthetic_data, dt_linear_data, 
     dt_npy_data, dt_images_data;
 
 struct dt_data_spec {
-    const struct dt_data_row *row;
-    enum dt_data_format format;     /* of a configuration: the row's name */
-    char dir[DT_PATH_SIZE];         /* of files */
-    size_t n_train, n_test;         /* generated: how many; files: at most so many, 0 = all */
-    double slope, intercept, noise; /* linear; noise also of synthetic */
-    uint64_t seed;                  /* generated */
+    const struct dt_data_row *row, *whole; /* whole: the format, where `validation` is above 0 */
+    enum dt_data_format format;            /* of a configuration: its name */
+    char dir[DT_PATH_SIZE];                /* of files */
+    size_t n_train, n_test; /* generated: how many; files: at most so many, 0 = all */
+    double validation, slope, intercept, noise; /* a line: the last three; synthetic: noise */
+    uint64_t seed, split_seed;                  /* generated; of the validation samples */
     /* idx: of struct dt_idx_reader (data/idx.h). */
     enum dt_status (*refuse)(const char *path, const uint8_t *head, size_t n_head,
                              int n_dims_wanted);

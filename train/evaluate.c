@@ -8,10 +8,10 @@ enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_sp
                              .global_batch = (size_t)network->capacity * (size_t)world->size,
                              .rank = world->rank,
                              .size = world->size};
+    const enum dt_split split = spec->validation > 0 ? DT_SPLIT_VALIDATION : DT_SPLIT_TEST;
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_dataset_count(spec, DT_SPLIT_TEST, &shard.n_total), fail);
-    DT_TRY_GOTO(s, dt_dataset_open(spec, DT_SPLIT_TEST, dt_shard_owned(&shard), &out->set.data),
-                fail);
+    DT_TRY_GOTO(s, dt_dataset_count(spec, split, &shard.n_total), fail);
+    DT_TRY_GOTO(s, dt_dataset_open(spec, split, dt_shard_owned(&shard), &out->set.data), fail);
     DT_TRY_GOTO(s, dt_loader_open(&shard, &out->set.loader), fail);
     DT_TRY_GOTO(s,
                 network->backend->ops->samples_open(network->backend, &out->set.data.samples,
@@ -49,7 +49,7 @@ enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
     DT_TRY(backend->ops->metrics_take(backend, out));
     double sums[] = {out->loss_sum, out->n_correct, out->n_samples};
     DT_TRY(dt_comm_allreduce(e->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM,
-                             "sum of the test results"));
+                             "sum of the results"));
     *out = (struct dt_metrics){sums[0], sums[1], sums[2]};
     return e->answers != NULL ? e->answers->end(e->answers, e) : DT_OK;
 }

@@ -1,5 +1,5 @@
-/* The test set, shared out over all ranks; losses and hits are counted and the counts added, never
- * averages of averages. */
+/* Samples that a model is judged by, shared out over all ranks; losses and hits are counted and the
+ * counts added, never averages of averages. */
 #ifndef DT_TRAIN_EVALUATE_H
 #define DT_TRAIN_EVALUATE_H
 
@@ -45,12 +45,13 @@ struct dt_evaluator {
     struct dt_answers *answers; /* borrowed; NULL: nobody notes them */
 };
 
-/* Loads this rank's share of the test set. Local: the caller agrees. */
+/* Loads this rank's share of the validation samples, or without any (data/validation.h) of the test
+ * set. Local: the caller agrees. */
 enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec,
                                  struct dt_network *network, struct dt_evaluator *out);
 void dt_evaluator_close(struct dt_evaluator *evaluator);
 
-/* Sums over the whole test set, the same on every rank. Every rank calls it. */
+/* Sums over the whole set, the same on every rank. Every rank calls it. */
 enum dt_status dt_evaluator_run(struct dt_evaluator *evaluator, struct dt_metrics *out);
 
 #endif
