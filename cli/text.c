@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "dist/compression/codec.h"
+#include "train/watch/monitor.h"
 
 const char *dt_duration_text(double seconds, char *text, size_t size)
 {
@@ -73,7 +74,7 @@ const char *dt_metric_name(enum dt_test_metric metric)
 
 static const char *metric_text(const struct dt_monitored *m, char *text, size_t size)
 {
-    if (m->metric == DT_TEST_LOSS) {
+    if (dt_metric_is_loss(m->metric)) {
         return dt_loss_text(m->best, text, size);
     }
     snprintf(text, size, "%.2f %%", 100 * m->best);

@@ -58,6 +58,7 @@ static void tell_verdict(const struct dt_record *r, struct dt_facts *out)
 static void tell_result(const struct dt_record *r, struct dt_facts *out)
 {
     const struct dt_record_result result = dt_record_result(r);
+    const double epoch = dt_record_number(r->summary, "tested_epoch");
     if (isfinite(result.accuracy)) {
         tell(out, DT_FACT_ACCURACY, "%.2f %%", 100 * result.accuracy);
         if (isfinite(result.margin)) {
@@ -67,6 +68,21 @@ static void tell_result(const struct dt_record *r, struct dt_facts *out)
     }
     if (isfinite(result.loss)) {
         tell(out, DT_FACT_LOSS, "%.6g", result.loss);
+    }
+    if (isfinite(epoch)) {
+        tell(out, isfinite(result.accuracy) ? DT_FACT_ACCURACY : DT_FACT_LOSS,
+             ", by the weights of epoch %.0f", epoch);
+    }
+}
+
+static void tell_validation(const struct dt_record *r, struct dt_facts *out)
+{
+    const struct dt_record_result result = dt_record_validation(r);
+    if (isfinite(result.accuracy)) {
+        tell(out, DT_FACT_VALIDATION, "accuracy %.2f %%, ", 100 * result.accuracy);
+    }
+    if (isfinite(result.loss)) {
+        tell(out, DT_FACT_VALIDATION, "loss %.6g, of %.0f samples", result.loss, result.n_samples);
     }
 }
 
@@ -187,7 +203,8 @@ static void tell_best(const struct dt_record *r, struct dt_facts *out)
                *metric = dt_record_text(r->summary, "best_metric");
     const double value = dt_record_number(r->summary, "best_value"),
                  epoch = dt_record_number(r->summary, "best_epoch");
-    const bool share = strcmp(metric, dt_metric_name(DT_TEST_ACCURACY)) == 0;
+    const bool share = strcmp(metric, dt_metric_name(DT_TEST_ACCURACY)) == 0 ||
+                       strcmp(metric, dt_metric_name(DT_VALIDATION_ACCURACY)) == 0;
     if (path[0] != '\0' && isfinite(value) && isfinite(epoch)) {
         tell(out, DT_FACT_BEST,
              share ? "%.800s (%.40s %.2f %%, epoch %.0f)" : "%.800s (%.40s %.4g, epoch %.0f)", path,
@@ -200,6 +217,7 @@ void dt_facts_find(const struct dt_record *r, struct dt_facts *out)
     memset(out, 0, sizeof *out);
     tell_verdict(r, out);
     tell_result(r, out);
+    tell_validation(r, out);
     tell_progress(r, out);
     tell_speed(r, out);
     tell_ranks(r, out);

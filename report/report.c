@@ -66,13 +66,19 @@ static void print_number(int width, int digits, double value)
     printf("%*s", width, text);
 }
 
-static void print_epoch(const struct dt_record_table *t, size_t row)
+static void print_epoch(const struct dt_record *r, size_t row)
 {
+    const struct dt_record_table *t = &r->epochs;
+    const bool validates = r->config.data.validation > 0;
     print_number(5, 15, dt_record_cell(t, row, DT_EPOCH_EPOCH));
     print_number(9, 15, dt_record_cell(t, row, DT_EPOCH_STEP));
     print_number(12, 4, dt_record_cell(t, row, DT_EPOCH_TRAIN_LOSS));
-    print_number(12, 4, dt_record_cell(t, row, DT_EPOCH_TEST_LOSS));
-    print_number(12, 4, 100 * dt_record_cell(t, row, DT_EPOCH_TEST_ACCURACY));
+    print_number(12, 4,
+                 dt_record_cell(t, row, validates ? DT_EPOCH_VALIDATION_LOSS : DT_EPOCH_TEST_LOSS));
+    print_number(
+        12, 4,
+        100 * dt_record_cell(t, row,
+                             validates ? DT_EPOCH_VALIDATION_ACCURACY : DT_EPOCH_TEST_ACCURACY));
     print_number(12, 3, dt_record_cell(t, row, DT_EPOCH_LR));
     print_number(13, 15, round(dt_record_cell(t, row, DT_EPOCH_IMAGES)));
     fputc('\n', stdout);
@@ -82,14 +88,16 @@ static void print_epoch(const struct dt_record_table *t, size_t row)
 static void print_epochs(const struct dt_record *r)
 {
     const struct dt_record_table *t = &r->epochs;
+    const bool validates = r->config.data.validation > 0;
     const size_t n = t->n < MAX_EPOCHS ? t->n : MAX_EPOCHS;
     if (n == 0) {
         return;
     }
-    printf("\n%5s%9s%12s%12s%12s%12s%11s/s\n", "epoch", "step", "train loss", "test loss",
-           "test acc. %", "lr", dt_unit_name(&r->config));
+    printf("\n%5s%9s%12s%12s%12s%12s%11s/s\n", "epoch", "step", "train loss",
+           validates ? "val. loss" : "test loss", validates ? "val. acc. %" : "test acc. %", "lr",
+           dt_unit_name(&r->config));
     for (size_t i = 0; i < n; i++) {
-        print_epoch(t, n > 1 ? i * (t->n - 1) / (n - 1) : 0);
+        print_epoch(r, n > 1 ? i * (t->n - 1) / (n - 1) : 0);
     }
 }
 

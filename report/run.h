@@ -39,9 +39,10 @@ void dt_run_timeline_draw(FILE *out, const struct dt_record *record);
  * memory: an error. */
 void dt_run_flight_print(FILE *out, const struct dt_record *record); /* as text */
 void dt_run_flight_draw(FILE *out, const struct dt_record *record);
-/* Tests the model of a run, from its newest checkpoint, with the test data. `data`: folder of the
- * data in place of the configuration's, or NULL. Without checkpoint, data, or classes `out`
- * says so; only data that somebody named must be there. The caller closes `out`, also of a failure.
+/* Tests the model of a run, from the checkpoint that its test result is of, with the test data.
+ * `data`: folder of the data in place of the configuration's, or NULL. Without checkpoint, data, or
+ * classes `out` says so; only data that somebody named must be there. The caller closes `out`, also
+ * of a failure.
  */
 enum dt_status dt_learned_find(const struct dt_record *record, const char *data,
                                struct dt_learned *out);
@@ -68,6 +69,7 @@ void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n);
     X(DT_FACT_VERDICT, "verdict")        \
     X(DT_FACT_ACCURACY, "test accuracy") \
     X(DT_FACT_LOSS, "test loss")         \
+    X(DT_FACT_VALIDATION, "validation")  \
     X(DT_FACT_PROGRESS, "progress")      \
     X(DT_FACT_SPEED, "speed")            \
     X(DT_FACT_TIME, "time")              \

@@ -158,6 +158,7 @@ static void find_differences(struct comparison *c)
     X(COLUMN_STATE, "verdict", 10)          \
     X(COLUMN_ACCURACY, "test accuracy", 17) \
     X(COLUMN_LOSS, "test loss", 11)         \
+    X(COLUMN_VALIDATION, "validation", 12)  \
     X(COLUMN_STEPS, "steps", 9)             \
     X(COLUMN_SPEED, "a second", 10)         \
     X(COLUMN_TIME, "time", 10)              \
@@ -184,6 +185,26 @@ static void put_number(char *cell, int digits, double value)
     }
 }
 
+/* A column that no run has anything for is left out: the validation's. */
+static bool is_shown(const struct dt_record *records, int n, int column)
+{
+    bool validates = false;
+    for (int i = 0; i < n; i++) {
+        validates = validates || records[i].config.data.validation > 0;
+    }
+    return column != COLUMN_VALIDATION || validates;
+}
+
+static void put_validation(char *cell, const struct dt_record *r)
+{
+    const struct dt_record_result result = dt_record_validation(r);
+    if (isfinite(result.accuracy)) {
+        snprintf(cell, CELL_SIZE, "%.2f %%", 100 * result.accuracy);
+    } else {
+        put_number(cell, 4, result.loss);
+    }
+}
+
 static struct row row_of(const struct dt_record *r)
 {
     struct row row = {.cells = {""}};
@@ -197,6 +218,7 @@ static struct row row_of(const struct dt_record *r)
         put_number(row.cells[COLUMN_ACCURACY], 4, 100 * result.accuracy);
     }
     put_number(row.cells[COLUMN_LOSS], 4, result.loss);
+    put_validation(row.cells[COLUMN_VALIDATION], r);
     put_number(row.cells[COLUMN_STEPS], 15, dt_record_progress(r).step);
     put_number(row.cells[COLUMN_SPEED], 15, round(dt_record_last(&r->epochs, DT_EPOCH_IMAGES)));
     if (isfinite(seconds)) {
@@ -271,14 +293,18 @@ void dt_run_compare_print(const struct dt_record *records, int n)
     }
     fputs("\n ", stdout);
     for (int c = 0; c < N_COLUMNS; c++) {
-        printf("%*s", column_widths[c], column_names[c]);
+        if (is_shown(records, n, c)) {
+            printf("%*s", column_widths[c], column_names[c]);
+        }
     }
     for (int i = 0; i < n; i++) {
         const struct row row = row_of(&records[i]);
         printf("\n%c", 'A' + i);
         for (int c = 0; c < N_COLUMNS; c++) { /* the sign is two bytes in a column */
             const bool sign = strstr(row.cells[c], "±") != NULL;
-            printf("%*s", column_widths[c] + sign, row.cells[c]);
+            if (is_shown(records, n, c)) {
+                printf("%*s", column_widths[c] + sign, row.cells[c]);
+            }
         }
     }
     fputc('\n', stdout);
@@ -307,7 +333,9 @@ static void put_results(FILE *out, const struct dt_record *records, int n)
 {
     fputs("<div class=\"wide\"><table class=\"results\"><thead><tr><th>run", out);
     for (int c = 0; c < N_COLUMNS; c++) {
-        fprintf(out, "<th>%s", column_names[c]);
+        if (is_shown(records, n, c)) {
+            fprintf(out, "<th>%s", column_names[c]);
+        }
     }
     fputs("</thead><tbody>\n", out);
     for (int i = 0; i < n; i++) {
@@ -316,7 +344,9 @@ static void put_results(FILE *out, const struct dt_record *records, int n)
         dt_page_text(out, records[i].path);
         fputs("</span>", out);
         for (int c = 0; c < N_COLUMNS; c++) {
-            fprintf(out, "<td>%s", row.cells[c]);
+            if (is_shown(records, n, c)) {
+                fprintf(out, "<td>%s", row.cells[c]);
+            }
         }
         fputc('\n', out);
     }

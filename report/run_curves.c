@@ -6,15 +6,16 @@
 struct quantity {
     const char *title;
     bool log;
-    int steps, epochs, test;
+    int steps, epochs, test, validation;
 };
 
 static const struct quantity quantities[] = {
-    {"Loss", true, DT_STEP_LOSS, DT_EPOCH_TRAIN_LOSS, DT_EPOCH_TEST_LOSS},
-    {"Accuracy", false, DT_STEP_ACCURACY, DT_EPOCH_TRAIN_ACCURACY, DT_EPOCH_TEST_ACCURACY},
-    {"Gradient norm", true, DT_STEP_GRAD_NORM, -1, -1},
-    {"Learning rate", false, DT_STEP_LR, DT_EPOCH_LR, -1},
-    {"Throughput, samples a second", false, DT_STEP_IMAGES, DT_EPOCH_IMAGES, -1},
+    {"Loss", true, DT_STEP_LOSS, DT_EPOCH_TRAIN_LOSS, DT_EPOCH_TEST_LOSS, DT_EPOCH_VALIDATION_LOSS},
+    {"Accuracy", false, DT_STEP_ACCURACY, DT_EPOCH_TRAIN_ACCURACY, DT_EPOCH_TEST_ACCURACY,
+     DT_EPOCH_VALIDATION_ACCURACY},
+    {"Gradient norm", true, DT_STEP_GRAD_NORM, -1, -1, -1},
+    {"Learning rate", false, DT_STEP_LR, DT_EPOCH_LR, -1, -1},
+    {"Throughput, samples a second", false, DT_STEP_IMAGES, DT_EPOCH_IMAGES, -1, -1},
 };
 
 /* `dots`: the table is that of the epochs. */
@@ -37,6 +38,11 @@ static void add(struct dt_curves *c, const char *name, const struct dt_record_ta
 static struct dt_curves begin(const struct quantity *q, const char *title)
 {
     return (struct dt_curves){.title = title, .x_name = "step", .log = q->log};
+}
+
+static bool validates(const struct dt_record *r)
+{
+    return r->config.data.validation > 0;
 }
 
 /* A rate that never changes is among the facts of the run. */
@@ -62,17 +68,29 @@ static void draw_one(FILE *out, const struct dt_record *r, const struct quantity
         add(&c, q->test >= 0 ? "train, mean of an epoch" : "an epoch", &r->epochs, q->epochs, 2,
             true);
     }
-    add(&c, "test, after an epoch", &r->epochs, q->test, 1, true);
+    add(&c, validates(r) ? "validation, after an epoch" : "test, after an epoch", &r->epochs,
+        validates(r) ? q->validation : q->test, 1, true);
     dt_curves_draw(out, &c);
 }
 
-/* The training, by steps where there are any, or else by epochs; or the results on the test. */
+static const char *sets_of(const struct dt_record *records, int n)
+{
+    int n_validate = 0;
+    for (int i = 0; i < n; i++) {
+        n_validate += validates(&records[i]);
+    }
+    return n_validate == 0   ? " on the test samples"
+           : n_validate == n ? " on the validation samples"
+                             : " on the test samples or, where there are some, validation samples";
+}
+
+/* The training, by steps where there are any, or else by epochs; or the results after epochs. */
 static void draw_runs(FILE *out, const struct dt_record *records, const char *const *names, int n,
                       const struct quantity *q, bool test)
 {
-    char title[64];
+    char title[128];
     snprintf(title, sizeof title, "%s%s", q->title,
-             test           ? " on the test samples"
+             test           ? sets_of(records, n)
              : q->test >= 0 ? " in training"
                             : "");
     struct dt_curves c = begin(q, title);
@@ -80,7 +98,7 @@ static void draw_runs(FILE *out, const struct dt_record *records, const char *co
         const struct dt_record *r = &records[i];
         const bool steps = r->steps.n > 0 && !test;
         add(&c, names[i], steps ? &r->steps : &r->epochs,
-            test    ? q->test
+            test    ? (validates(r) ? q->validation : q->test)
             : steps ? q->steps
                     : q->epochs,
             i, !steps);

@@ -6,20 +6,26 @@
 #include "cli/commands/eval.h"
 #include "cli/commands/load.h"
 #include "cli/image.h"
+#include "data/validation.h"
 #include "model/checkpoint.h"
 #include "report/page/page.h"
 #include "train/evaluate.h"
+#include "train/save/saved.h"
 #include "train/trainer.h"
 
 #define BATCH 256
 
 /* ---- finding out */
 
+/* Of the weights that were tested: the best ones, or the newest. */
 static enum dt_status find_checkpoint(const struct dt_record *r, char path[DT_CHECKPOINT_PATH_SIZE])
 {
     char dir[DT_PATH_SIZE + 16];
     uint64_t *steps = NULL;
     size_t n = 0;
+    if (isfinite(dt_record_number(r->summary, "tested_epoch"))) {
+        return dt_saved_find(r->path, true, path);
+    }
     snprintf(dir, sizeof dir, "%s/checkpoints", r->path);
     DT_TRY(dt_checkpoint_list(dir, &steps, &n));
     const enum dt_status s = n > 0 ? dt_checkpoint_path(dir, steps[0], path)
@@ -48,9 +54,9 @@ static enum dt_status find(const struct dt_record *r, const char *data, struct d
     DT_TRY(find_checkpoint(r, path));
     DT_TRY(dt_comm_open_self(&alone.comm));
     DT_TRY_GOTO(s, dt_inference_open(&alone, &from, 1, BATCH, &inference), out);
-    struct dt_data_spec *spec = &inference.config.data;
-    DT_TRY_GOTO(s, dt_load_data_dir(spec, data), out);
-    DT_TRY_GOTO(s, dt_evaluator_open(&alone, spec, inference.network, &evaluator), out);
+    struct dt_data_spec spec = dt_validation_none(&inference.config.data);
+    DT_TRY_GOTO(s, dt_load_data_dir(&spec, data), out);
+    DT_TRY_GOTO(s, dt_evaluator_open(&alone, &spec, inference.network, &evaluator), out);
     s = evaluate(&evaluator, out);
     if (s != DT_OK) {
         dt_learned_close(out);

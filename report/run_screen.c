@@ -156,9 +156,9 @@ static void put_progress(struct painter *p, const struct dt_record *r)
     put_line(p, "%s%s%s", done, bar, left);
 }
 
-static void put_result(struct painter *p, const struct dt_record *r)
+static void put_result(struct painter *p, const struct dt_record *r, const char *set,
+                       struct dt_record_result result)
 {
-    const struct dt_record_result result = dt_record_result(r);
     char loss[32];
     if (isnan(result.loss)) {
         return;
@@ -166,10 +166,10 @@ static void put_result(struct painter *p, const struct dt_record *r)
     dt_loss_text(result.loss, loss, sizeof loss);
     if (isfinite(result.margin)) {
         put_line(p, "%-*s accuracy %.2f %% (%s %.2f %%), loss %s, after %.0f steps", NAME_WIDTH,
-                 "test", 100 * result.accuracy, p->screen.utf8 ? "±" : "+-", 100 * result.margin,
-                 loss, dt_record_last(&r->epochs, DT_EPOCH_STEP));
+                 set, 100 * result.accuracy, p->screen.utf8 ? "±" : "+-", 100 * result.margin, loss,
+                 dt_record_last(&r->epochs, DT_EPOCH_STEP));
     } else {
-        put_line(p, "%-*s loss %s, after %.0f steps", NAME_WIDTH, "test", loss,
+        put_line(p, "%-*s loss %s, after %.0f steps", NAME_WIDTH, set, loss,
                  dt_record_last(&r->epochs, DT_EPOCH_STEP));
     }
 }
@@ -265,7 +265,8 @@ void dt_run_screen_draw(FILE *out, const struct dt_record *r, struct dt_screen s
     dt_facts_find(r, &facts);
     put_line(p, "%s: %s, %s", r->path, dt_record_name(r), facts.texts[DT_FACT_VERDICT]);
     put_progress(p, r);
-    put_result(p, r);
+    put_result(p, r, "validation", dt_record_validation(r));
+    put_result(p, r, "test", dt_record_result(r));
     put_curves(p, r);
     put_phases(p, r);
     put_ranks(p, r);

@@ -16,10 +16,12 @@
 enum dt_device { DT_DEVICE_LIST(DT_NAMED_ENUM) };
 
 /* The metrics of an evaluation. X(constant, config name, name) */
-#define DT_TEST_METRIC_LIST(X)                \
-    X(DT_TEST_NONE, "none", "")               \
-    X(DT_TEST_LOSS, "test_loss", "test loss") \
-    X(DT_TEST_ACCURACY, "test_accuracy", "test accuracy")
+#define DT_TEST_METRIC_LIST(X)                                  \
+    X(DT_TEST_NONE, "none", "")                                 \
+    X(DT_TEST_LOSS, "test_loss", "test loss")                   \
+    X(DT_TEST_ACCURACY, "test_accuracy", "test accuracy")       \
+    X(DT_VALIDATION_LOSS, "validation_loss", "validation loss") \
+    X(DT_VALIDATION_ACCURACY, "validation_accuracy", "validation accuracy")
 enum dt_test_metric { DT_TEST_METRIC_LIST(DT_NAMED_ENUM) };
 
 /* When something follows from a metric (train/watch/monitor.h). */

@@ -29,9 +29,9 @@ struct dt_folder_event {
 struct dt_run_event {
     const struct dt_rank_info *ranks;
     size_t n_parameters, gradient_bytes, global_batch;
-    int n_workers;          /* ranks that compute gradients */
-    size_t n_train, n_test; /* samples of both sets */
-    double lr, lr_scale;    /* the largest rate, and by how much it was scaled */
+    int n_workers;                        /* ranks that compute gradients */
+    size_t n_train, n_test, n_validation; /* samples of the sets; n_validation 0: there is none */
+    double lr, lr_scale;                  /* the largest rate, and by how much it was scaled */
     uint64_t steps_per_epoch;
     uint64_t step, n_epochs;            /* done */
     uint64_t last_step;                 /* after which it ends, unless something stops it before */
@@ -66,7 +66,8 @@ struct dt_monitored {
 
 struct dt_epoch_event {
     uint64_t step, epoch; /* from 1 */
-    struct dt_metrics train, test;
+    struct dt_metrics train, test,
+        validation; /* with a validation set test is of no samples, else validation is */
     const struct dt_metrics *averaged; /* test of the weights' average, or NULL */
     const struct dt_learned *learned;  /* that was tested, or NULL */
     double lr, images_per_s;     /* images_per_s is NAN if this process took no step of the epoch */
@@ -108,11 +109,13 @@ struct dt_memory_use {
 
 /* The end of a run, well or not. */
 struct dt_end_event {
-    struct dt_metrics test;
+    struct dt_metrics test, validation;
+    uint64_t tested_epoch; /* whose weights these are of: the best, from 1; 0: the last ones */
     const struct dt_metrics *averaged; /* as of an epoch */
     const struct dt_learned *learned;  /* likewise; NULL also if the run was stopped or failed */
     uint64_t steps, epochs;
-    int signal; /* stopped by it, or 0 */
+    bool within_epoch; /* the last epoch is not whole */
+    int signal;        /* stopped by it, or 0 */
     double seconds;
     const char *weights; /* hash of the last ones; NULL: the run failed, or replicas may differ */
     const char *checkpoint;      /* the last one saved, or "" */
@@ -132,13 +135,6 @@ struct dt_end_event {
     const char *idle_gpus; /* why there are some, which the run did not use; NULL: there are none */
 };
 
-struct dt_result_event {
-    struct dt_metrics test;
-    const struct dt_line *lines; /* or NULL */
-    uint64_t steps, epochs;
-    bool within_epoch;
-};
-
 /* X(constant, member, type) */
 #define DT_EVENT_LIST(X)                                                                         \
     X(DT_EVENT_FOLDER, folder, struct dt_folder_event)                                           \
@@ -152,8 +148,8 @@ struct dt_result_event {
     X(DT_EVENT_STOP, stop, struct dt_stop_event) /* somebody asked to stop, and it was saved */  \
     X(DT_EVENT_DIFFERENCE, difference, char) /* the difference of replicas that were made to */  \
     X(DT_EVENT_END, end, struct dt_end_event)                                                    \
-    X(DT_EVENT_FAULT, fault, struct dt_end_event)      /* the run failed */                      \
-    X(DT_EVENT_RESULT, result, struct dt_result_event) /* the last of all */
+    X(DT_EVENT_FAULT, fault, struct dt_end_event)   /* the run failed */                         \
+    X(DT_EVENT_RESULT, result, struct dt_end_event) /* the last of all */
 
 #define DT_EVENT_CONSTANT(constant, member, type) constant,
 #define DT_EVENT_MEMBER(constant, member, type) const type *member;

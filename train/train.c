@@ -183,9 +183,10 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
 static enum dt_status evaluate(struct run *run)
 {
     DT_TRY(dt_strategy_share_weights(run->trainer.strategy));
+    const bool validates = run->trainer.config.data.validation > 0;
     DT_TRY(dt_evaluator_run(&run->trainer.evaluator, &run->end.test));
-    return dt_trainer_check_loss(&run->trainer, "test loss", &run->end.test,
-                                 run->trainer.state.step);
+    return dt_trainer_check_loss(&run->trainer, validates ? "validation loss" : "test loss",
+                                 &run->end.test, run->trainer.state.step);
 }
 
 static enum dt_status finish_epoch(struct run *run)
@@ -208,6 +209,8 @@ static enum dt_status finish_epoch(struct run *run)
                                    .step_samples = run->step_samples};
     run->before = t->state;
     DT_TRY(dt_watchers_epoch_end(t, &epoch));
+    run->end.test = epoch.test;
+    run->end.validation = epoch.validation;
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
     if (whole) {
         t->state.epoch++;
@@ -217,15 +220,17 @@ static enum dt_status finish_epoch(struct run *run)
     return DT_OK;
 }
 
-static void tell_result(const struct run *run)
+static void note_end(struct run *run)
 {
-    const struct dt_checkpoint_state *state = &run->trainer.state;
-    const struct dt_result_event result = {.test = run->end.test,
-                                           .lines = run->end.lines,
-                                           .steps = state->step,
-                                           .epochs = state->epoch,
-                                           .within_epoch = state->step_in_epoch != 0};
-    emit(run, (struct dt_event){.kind = DT_EVENT_RESULT, .result = &result});
+    const struct dt_trainer *t = &run->trainer;
+    run->end.rank0 = t->clock.times;
+    run->end.n_timed_steps = t->clock.n_steps;
+    run->end.steps = t->state.step;
+    run->end.epochs = t->state.epoch;
+    run->end.within_epoch = t->state.step_in_epoch != 0;
+    run->end.seconds = dt_clock_s() - run->start_s;
+    run->end.checkpoint = last_checkpoint(run);
+    run->end.best_checkpoint = best_checkpoint(run);
 }
 
 /* The last checkpoint. A full disk takes the weights of a finished run, but not its result. */
@@ -233,7 +238,8 @@ static enum dt_status save_last(struct run *run)
 {
     const enum dt_status s = save(run, false);
     if (s == DT_IO) {
-        tell_result(run);
+        note_end(run);
+        emit(run, (struct dt_event){.kind = DT_EVENT_RESULT, .result = &run->end});
     }
     return s;
 }
@@ -308,18 +314,6 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
     return tell_start(run);
 }
 
-static void note_end(struct run *run)
-{
-    const struct dt_trainer *t = &run->trainer;
-    run->end.rank0 = t->clock.times;
-    run->end.n_timed_steps = t->clock.n_steps;
-    run->end.steps = t->state.step;
-    run->end.epochs = t->state.epoch;
-    run->end.seconds = dt_clock_s() - run->start_s;
-    run->end.checkpoint = last_checkpoint(run);
-    run->end.best_checkpoint = best_checkpoint(run);
-}
-
 /* A run that failed tells so too, if it still can. */
 static void tell_fault(struct run *run, enum dt_status status)
 {
@@ -337,7 +331,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     const enum dt_status told =
         emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
-        tell_result(run);
+        emit(run, (struct dt_event){.kind = DT_EVENT_RESULT, .result = &run->end});
     }
     DT_TRY(dt_world_agree(t->world, told));
     return status;

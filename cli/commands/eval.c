@@ -7,6 +7,7 @@
 #include "cli/commands/load.h"
 #include "cli/config/config.h"
 #include "cli/sinks/fields.h"
+#include "data/validation.h"
 #include "train/evaluate.h"
 #include "train/ranks.h"
 #include "train/save/saved.h"
@@ -148,8 +149,9 @@ void dt_inference_close(struct dt_inference *inference)
 static enum dt_status open_evaluator(struct dt_world *world, const char *data,
                                      struct dt_inference *inference, struct dt_evaluator *evaluator)
 {
-    DT_TRY(dt_load_data_dir(&inference->config.data, data));
-    return dt_evaluator_open(world, &inference->config.data, inference->network, evaluator);
+    struct dt_data_spec spec = dt_validation_none(&inference->config.data);
+    DT_TRY(dt_load_data_dir(&spec, data));
+    return dt_evaluator_open(world, &spec, inference->network, evaluator);
 }
 
 /* Finite weights may still be so large that what comes out is not. */
@@ -183,7 +185,7 @@ static enum dt_status measure(struct dt_world *world, const struct dt_trained *f
         fprintf(stderr, "test accuracy, top 5 %.2f %%\n", 100 * learned->n_top5 / test.n_samples);
     }
     if (world->rank == 0) {
-        dt_report_result(&test, classifies, "");
+        dt_report_result("test", &test, classifies, "");
     }
     return DT_OK;
 }

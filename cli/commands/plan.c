@@ -29,7 +29,7 @@ struct plan {
     struct dt_shard shard; /* of rank 0; without data, of as many samples as one batch has */
     struct dt_roles roles;
     struct dt_stages stages; /* of a pipeline */
-    size_t n_test;
+    size_t n_test, n_validation;
     bool has_data;
     struct dt_planned_traffic traffic;
 };
@@ -92,7 +92,8 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
             dt_device_block_bytes(&p->model, b, p->config.precision, capacity);
         kept += dt_device_all_bytes(&bytes);
     }
-    const size_t n_test = (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
+    const size_t size = (size_t)p->shard.size;
+    const size_t n_test = (p->n_test + p->n_validation + size - 1) / size;
     const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
     return dt_model_n_bytes(&p->model, capacity, n_states(&p->config)) + kept +
            data_bytes(p, n_samples) + DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
@@ -124,10 +125,14 @@ static void print_memory(const struct plan *p, int capacity)
 
 static void print_data(const struct plan *p)
 {
-    char count[32], n_test[32];
+    char count[32], n_test[32], n_held[32], held[64] = "";
+    if (p->n_validation > 0) {
+        snprintf(held, sizeof held, "%s validation samples, ",
+                 dt_count_text((double)p->n_validation, n_held, sizeof n_held));
+    }
     if (p->has_data) {
-        printf("data: %s training samples, %s test samples\n",
-               dt_count_text((double)p->shard.n_total, count, sizeof count),
+        printf("data: %s training samples, %s%s test samples\n",
+               dt_count_text((double)p->shard.n_total, count, sizeof count), held,
                dt_count_text((double)p->n_test, n_test, sizeof n_test));
     } else {
         dt_text_print(stdout, "data: no IDX files in %s", p->config.data.dir);
@@ -286,6 +291,9 @@ static enum dt_status count_samples(struct plan *p)
 {
     DT_TRY(dt_trainer_shard(&p->config, 0, p->roles.n_workers, &p->shard));
     DT_TRY(dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test));
+    DT_TRY(p->config.data.validation > 0
+               ? dt_dataset_count(&p->config.data, DT_SPLIT_VALIDATION, &p->n_validation)
+               : DT_OK);
     DT_TRY(check_files(&p->config.data, DT_SPLIT_TRAIN));
     return check_files(&p->config.data, DT_SPLIT_TEST);
 }

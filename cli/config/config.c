@@ -1,6 +1,7 @@
 #include "cli/config/config.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +11,11 @@
 #include "cli/suggest.h"
 #include "data/idx.h"
 #include "data/transform.h"
+#include "data/validation.h"
 #include "dist/compression/fixed_point.h"
 #include "dist/strategy/strategies.h"
 #include "model/block.h"
+#include "train/watch/monitor.h"
 
 #define MAX_BYTES ((size_t)1 << 20)
 #define GENERATED_TRAIN 6000
@@ -53,8 +56,8 @@ static void set_name(const char *path, char *out, size_t n_out)
 #define DATA_ROW(constant, name, row) [constant] = &(row),
 static const struct dt_data_row *const data_rows[] = {DT_DATA_FORMAT_LIST(DATA_ROW)};
 
-/* Checks that involve more than one key. */
-static void resolve(struct dt_config *c)
+/* What follows from more than one key, and from what was given of `root`. */
+static void resolve(const cJSON *root, struct dt_config *c)
 {
     if (c->batch_per_rank == 0 && c->batch_global == 0) {
         c->batch_per_rank = DT_DEFAULT_BATCH;
@@ -63,6 +66,16 @@ static void resolve(struct dt_config *c)
     if (c->data.row->generated) {
         c->data.n_train = c->data.n_train == 0 ? GENERATED_TRAIN : c->data.n_train;
         c->data.n_test = c->data.n_test == 0 ? GENERATED_TEST : c->data.n_test;
+    }
+    c->data.whole = c->data.row;
+    c->data.split_seed = (uint64_t)c->seed;
+    c->data.validation += 0.0; /* no -0, which would be shown */
+    if (c->data.validation > 0) {
+        c->data.row = &dt_validation_data;
+        c->plateau.metric =
+            c->schedule == DT_SCHEDULE_PLATEAU && dt_json_at(root, "train.schedule.metric") == NULL
+                ? DT_VALIDATION_LOSS
+                : c->plateau.metric;
     }
     c->data.shape = c->model.input;
     c->data.refuse = dt_idx_refuse;
@@ -127,17 +140,31 @@ static enum dt_status check_training(const struct dt_config_source *source,
     return DT_OK;
 }
 
-/* Checks a key that depends on a metric of the test samples. */
+/* Checks a key that depends on a metric: of the samples that each epoch ends with. */
 static enum dt_status check_monitor(const struct dt_config_source *source,
                                     const struct dt_config *c, const char *key,
                                     enum dt_test_metric metric)
 {
-    if (metric == DT_TEST_ACCURACY && c->model.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
-        return dt_config_error(
-            source, key,
-            "mean squared error knows no classes, and so no accuracy (take test_loss)");
+    const bool validates = c->data.validation > 0;
+    if (metric == DT_TEST_NONE) {
+        return DT_OK;
     }
-    if (metric != DT_TEST_NONE && !c->dist.average) {
+    if (validates && dt_metric_is_of_test(metric)) {
+        return dt_config_error(source, key,
+                               "with data.validation the test set is for the end alone (take "
+                               "validation_loss or validation_accuracy)");
+    }
+    if (!validates && !dt_metric_is_of_test(metric)) {
+        return dt_config_error(source, key,
+                               "there are no validation samples (hold some out with "
+                               "data.validation, such as 0.1)");
+    }
+    if (!dt_metric_is_loss(metric) && c->model.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
+        return dt_config_error(source, key,
+                               "mean squared error knows no classes, and so no accuracy (take %s)",
+                               validates ? "validation_loss" : "test_loss");
+    }
+    if (!c->dist.average) {
         return dt_config_error(source, key,
                                "with distributed.average off the test result mixes replicas that "
                                "drift apart (leave it on)");
@@ -148,7 +175,8 @@ static enum dt_status check_monitor(const struct dt_config_source *source,
 static enum dt_status check_delta(const struct dt_config_source *source, const char *key,
                                   const struct dt_monitor_spec *monitor)
 {
-    if (monitor->metric == DT_TEST_ACCURACY && monitor->min_delta >= 1) {
+    if (monitor->metric != DT_TEST_NONE && !dt_metric_is_loss(monitor->metric) &&
+        monitor->min_delta >= 1) {
         return dt_config_error(
             source, key, "an accuracy is at most 1, and cannot improve by %g (one of 100 is 0.01)",
             monitor->min_delta);
@@ -167,7 +195,8 @@ static enum dt_status check_monitors(const struct dt_config_source *source,
     }
     if (c->plateau.metric == DT_TEST_NONE) {
         return dt_config_error(source, "train.schedule.metric",
-                               "a plateau is one of a metric (take test_loss or test_accuracy)");
+                               "a plateau is one of a metric (take test_loss or test_accuracy, "
+                               "with data.validation validation_loss or validation_accuracy)");
     }
     DT_TRY(check_monitor(source, c, "train.schedule.metric", c->plateau.metric));
     return check_delta(source, "train.schedule.min_delta", &c->plateau);
@@ -211,6 +240,17 @@ static enum dt_status read_trace(const struct dt_config_source *source, struct d
     return DT_OK;
 }
 
+static enum dt_status check_validation(const struct dt_config_source *source,
+                                       const struct dt_config *c)
+{
+    const double validation = c->data.validation;
+    return validation < 1 || validation == floor(validation)
+               ? DT_OK
+               : dt_config_error(source, "data.validation",
+                                 "%g is neither a share below 1 nor a whole number of samples",
+                                 validation);
+}
+
 static enum dt_status read_tree(const struct dt_config_source *source, cJSON *root,
                                 struct dt_config *out)
 {
@@ -218,8 +258,9 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
         DT_TRY(dt_config_set(root, source->sets[i]));
     }
     DT_TRY(dt_config_read(source, root, out));
-    resolve(out);
+    resolve(root, out);
     DT_TRY(read_trace(source, out));
+    DT_TRY(check_validation(source, out));
     DT_TRY(check_strategy(source, out));
     DT_TRY(check_monitors(source, out));
     return check_training(source, out);

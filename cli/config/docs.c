@@ -30,16 +30,29 @@ static const char *default_text(const struct dt_key *key)
                                           : key->default_text;
 }
 
+/* "train.schedule.type=cosine or plateau": a line can be broken there. */
+static void when_text(const struct dt_key *key, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (const char *part = key->when; *part != '\0' && n < size;) {
+        const int length = (int)strcspn(part, "|");
+        n += (size_t)snprintf(text + n, size - n, "%s%.*s", part != key->when ? " or " : "", length,
+                              part);
+        part += length + (part[length] == '|');
+    }
+}
+
 /* One key: its line of three aligned columns, and its meaning below. */
 static void help_key(FILE *out, const struct dt_key *key, int indent)
 {
-    char values[VALUES_SIZE], meaning[512];
+    char values[VALUES_SIZE], when[160], meaning[512];
     values_text(key, values);
+    when_text(key, when, sizeof when);
     fprintf(out, "%*s%-*s  %-10s  ", indent, "", 27 - indent, key->path, default_text(key));
     dt_help_wrap(out, 41, values);
     snprintf(meaning, sizeof meaning, "%s%s%s%s", key->meaning,
-             key->when[0] == '\0' ? "" : " (only with ", key->when,
-             key->when[0] == '\0' ? "" : ")");
+             when[0] == '\0' ? "" : " (only with ", when, when[0] == '\0' ? "" : ")");
     fprintf(out, "%*s", indent + 4, "");
     dt_help_wrap(out, indent + 4, meaning);
 }

@@ -29,7 +29,8 @@
 #define DT_BETA "[0, 0.9999999]" /* the float next to 1 is 0.99999994 */
 
 #define DT_IMAGES "data.format=idx|synthetic|cifar|npy|images"
-#define DT_STOPS_EARLY "train.early_stopping.metric=test_loss|test_accuracy"
+#define DT_STOPS_EARLY \
+    "train.early_stopping.metric=test_loss|test_accuracy|validation_loss|validation_accuracy"
 
 #define DT_CONFIG_KEYS(X)                                                                          \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
@@ -53,6 +54,9 @@
       "use at most so many training samples; 0: all there are, or 6000 generated ones")            \
     X("data.test_samples", INT, data.n_test, "[0, 2147483647]", "0", "",                           \
       "use at most so many test samples; 0: all there are, or 1000 generated ones")                \
+    X("data.validation", REAL, data.validation, "[0, 2147483647]", "", "",                         \
+      "training samples to hold out, for early stopping, plateaus and the best checkpoint to go "  \
+      "by: a share below 1, such as 0.1, or a number")                                             \
     X("data.slope", REAL, data.slope, "[-1e6, 1e6]", "2", "data.format=linear",                    \
       "the slope to be learned")                                                                   \
     X("data.intercept", REAL, data.intercept, "[-1e6, 1e6]", "1", "data.format=linear",            \
@@ -116,13 +120,15 @@
     X("train.early_stopping.min_delta", REAL, early_stopping.min_delta, "[0, 1e6]", "0",           \
       DT_STOPS_EARLY, "only what is better than the best by more than this is an improvement")     \
     X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "",        \
-      "how the rate goes down; plateau: when the test samples no longer gain")                     \
+      "how the rate goes down; plateau: when a metric no longer improves")                         \
     X("train.schedule.step_epochs", REAL, schedule_step_epochs, "(0, 1e6]", "1",                   \
       "train.schedule.type=step", "epochs between two reductions")                                 \
     X("train.schedule.gamma", REAL, schedule_gamma, "(0, 1]", "0.1", "train.schedule.type=step",   \
       "what each multiplies the rate by")                                                          \
     X("train.schedule.metric", ENUM, plateau.metric, DT_TEST_METRIC_LIST(DT_BAR_NAME),             \
-      "test_loss", "train.schedule.type=plateau", "what has to improve from epoch to epoch")       \
+      "test_loss", "train.schedule.type=plateau",                                                  \
+      "what has to improve from epoch to epoch; with data.validation validation_loss is the "      \
+      "default")                                                                                   \
     X("train.schedule.factor", REAL, schedule_factor, "(0, 1)", "0.1",                             \
       "train.schedule.type=plateau", "what a plateau multiplies the rate by")                      \
     X("train.schedule.patience", INT, plateau.patience, "[1, 1000000]", "10",                      \

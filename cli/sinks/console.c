@@ -148,6 +148,15 @@ static void print_switches(const struct dt_config *c)
     }
 }
 
+static void print_validation(const struct dt_run_event *run)
+{
+    char held[32];
+    if (run->n_validation > 0) {
+        fprintf(stderr, "  %s validation samples held out; the test set comes at the end\n",
+                dt_count_text((double)run->n_validation, held, sizeof held));
+    }
+}
+
 static void print_faults(const struct dt_faults *faults)
 {
     for (int i = 0; faults != NULL && i < faults->n; i++) {
@@ -180,6 +189,7 @@ static void print_banner(const struct dt_folder_event *folder, const struct dt_r
     print_device(c, run);
     print_arithmetic(folder, run);
     print_schedule(c, run);
+    print_validation(run);
     print_averaging(folder, run);
     print_switches(c);
     print_faults(run->faults);
@@ -192,15 +202,17 @@ static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_eve
 {
     char number[32], train[32], test[32], accuracy[64] = "", speed[64] = "",
                                           time[40] = "  no step was left";
-    const bool words = room > 1;
+    const bool words = room > 1, validated = r->validation.n_samples > 0;
     const struct dt_config *c = sinks->folder.config;
+    const struct dt_metrics *m = validated ? &r->validation : &r->test;
+    const char *set = validated ? "validation" : "test";
     if (dt_sinks_classify(sinks)) {
         const int n =
-            snprintf(accuracy, sizeof accuracy, "%s %5.2f %%", words ? "  test accuracy" : "",
-                     100.0 * dt_metrics_accuracy(&r->test));
+            snprintf(accuracy, sizeof accuracy, "%s%s%s %5.2f %%", words ? "  " : "",
+                     words ? set : "", words ? " accuracy" : "", 100.0 * dt_metrics_accuracy(m));
         if (words && dt_learned_has_top5(r->learned)) {
             snprintf(accuracy + n, sizeof accuracy - (size_t)n, ", top 5 %5.2f %%",
-                     100.0 * r->learned->n_top5 / r->test.n_samples);
+                     100.0 * r->learned->n_top5 / m->n_samples);
         }
     }
     if (isfinite(r->images_per_s)) {
@@ -210,12 +222,12 @@ static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_eve
         }
         snprintf(time, sizeof time, "  %s", dt_duration_text(r->seconds, number, sizeof number));
     }
-    return snprintf(
-        line, size, "epoch %*llu/%lld  train %s%s  test %s%s%s  lr %.3g%s%s",
-        dt_digits((unsigned long long)c->epochs), (unsigned long long)r->epoch,
-        (long long)c->epochs, words ? "loss " : "",
-        dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train), words ? "loss " : "",
-        dt_loss_text(dt_metrics_loss(&r->test), test, sizeof test), accuracy, r->lr, speed, time);
+    return snprintf(line, size, "epoch %*llu/%lld  train %s%s  %s %s%s%s  lr %.3g%s%s",
+                    dt_digits((unsigned long long)c->epochs), (unsigned long long)r->epoch,
+                    (long long)c->epochs, words ? "loss " : "",
+                    dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train), set,
+                    words ? "loss " : "", dt_loss_text(dt_metrics_loss(m), test, sizeof test),
+                    accuracy, r->lr, speed, time);
 }
 
 static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r)
@@ -377,13 +389,14 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
     }
 }
 
-void dt_report_result(const struct dt_metrics *test, bool classifies, const char *after)
+void dt_report_result(const char *set, const struct dt_metrics *m, bool classifies,
+                      const char *after)
 {
     if (classifies) {
-        printf("test accuracy %.2f %% (%.0f/%.0f)%s\n", 100.0 * dt_metrics_accuracy(test),
-               test->n_correct, test->n_samples, after);
+        printf("%s accuracy %.2f %% (%.0f/%.0f)%s\n", set, 100.0 * dt_metrics_accuracy(m),
+               m->n_correct, m->n_samples, after);
     } else {
-        printf("test loss %.6g (%.0f samples)%s\n", dt_metrics_loss(test), test->n_samples, after);
+        printf("%s loss %.6g (%.0f samples)%s\n", set, dt_metrics_loss(m), m->n_samples, after);
     }
     fflush(stdout);
 }
@@ -399,16 +412,22 @@ static void print_lines(const struct dt_folder_event *folder, const struct dt_li
     printf("data  %10.4f  %10.4f\n", data->slope, data->intercept);
 }
 
-static void print_result(const struct dt_sinks *sinks, const struct dt_result_event *r)
+/* A run whose last checkpoint could not be written ends before it is tested. */
+static void print_result(const struct dt_sinks *sinks, const struct dt_end_event *r)
 {
     const unsigned long long n = r->within_epoch ? r->steps : r->epochs;
-    char after[64];
+    const struct dt_metrics *m = r->test.n_samples > 0 ? &r->test : &r->validation;
+    char after[96];
     if (r->lines != NULL) {
         print_lines(&sinks->folder, r->lines);
     }
     snprintf(after, sizeof after, " after %llu %s%s", n, r->within_epoch ? "step" : "epoch",
              n == 1 && !r->within_epoch ? "" : "s");
-    dt_report_result(&r->test, dt_sinks_classify(sinks), after);
+    if (r->tested_epoch > 0) {
+        snprintf(after, sizeof after, " of the best epoch, %llu of %llu",
+                 (unsigned long long)r->tested_epoch, (unsigned long long)r->epochs);
+    }
+    dt_report_result(m == &r->test ? "test" : "validation", m, dt_sinks_classify(sinks), after);
 }
 
 /* ", without the last 1,234 spans (choose fewer steps)", or "" */

@@ -120,9 +120,19 @@ static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics 
     return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : nan("");
 }
 
+static bool is_validated(const struct dt_epoch_event *r)
+{
+    return r->validation.n_samples > 0;
+}
+
 static bool is_tested(const struct dt_end_event *r)
 {
     return r->signal == 0 && r->test.n_samples > 0;
+}
+
+static bool was_validated(const struct dt_end_event *r)
+{
+    return r->signal == 0 && r->validation.n_samples > 0;
 }
 
 static const char *stopping_text(const struct dt_end_event *r)
@@ -216,8 +226,10 @@ static void put_fitted(struct dt_json *json, const char *key, const void *r, int
 
 /* ---- the tables */
 
-#define NO false
-#define YES true
+#define NO DT_CSV_NO
+#define YES DT_CSV_YES
+#define TESTED DT_CSV_TESTED
+#define VALIDATED DT_CSV_VALIDATED
 #define ROW(name, value, unit, meaning) {name, unit, "", meaning, NO},
 #define VALUE(name, value, unit, meaning) value,
 #define TOLD_ROW(constant, name, value, unit, csv, tag, meaning) {name, unit, tag, meaning, csv},

@@ -3,8 +3,8 @@
  * rows. A new number is a row here.
  *
  * X(constant, name, value, unit, csv, tag, meaning): `value` is one of struct dt_field_value, of
- * `r`, the event, and of `sinks`; csv: a column of metrics.csv; tag: TensorBoard's, "" where it is
- * not told that. Fields are written in this order, and behind "type". */
+ * `r`, the event, and of `sinks`; csv: a column of metrics.csv (enum dt_csv); tag: TensorBoard's,
+ * "" where it is not told that. Fields are written in this order, and behind "type". */
 #ifndef DT_CLI_SINKS_FIELDS_H
 #define DT_CLI_SINKS_FIELDS_H
 
@@ -31,6 +31,8 @@
     X("workers", number(r->n_workers), "ranks", "that compute gradients")                          \
     X("steps_per_epoch", number(r->steps_per_epoch), "steps", "of this start")                     \
     X("train_samples", number(r->n_train), "samples", "of the training set")                       \
+    X("validation_samples", above_0(r->n_validation), "samples",                                   \
+      "of the validation set; only with data.validation")                                          \
     X("test_samples", number(r->n_test), "samples", "of the test set")                             \
     X("lr", number(r->lr), "", "largest learning rate, scaled")                                    \
     X("lr_scale", number(r->lr_scale), "", "factor by which the configured rate was scaled")       \
@@ -80,19 +82,28 @@
       "mean over the epoch's samples, each before its step's update")                              \
     X(DT_EPOCH_TRAIN_ACCURACY, "train_accuracy", real(accuracy_of(sinks, &r->train)),              \
       "share of 1", YES, "accuracy/train", "of the same samples; null without classes")            \
-    X(DT_EPOCH_TEST_LOSS, "test_loss", real(dt_metrics_loss(&r->test)), "", YES, "loss/test",      \
-      "mean over the test samples, at the epoch's end")                                            \
-    X(DT_EPOCH_TEST_ACCURACY, "test_accuracy", real(accuracy_of(sinks, &r->test)), "share of 1",   \
-      YES, "accuracy/test", "of the test samples; null without classes")                           \
+    X(DT_EPOCH_VALIDATION_LOSS, "validation_loss",                                                 \
+      when(is_validated(r), real(dt_metrics_loss(&r->validation))), "", VALIDATED,                 \
+      "loss/validation",                                                                           \
+      "mean over the validation samples, at the epoch's end; only with data.validation")           \
+    X(DT_EPOCH_VALIDATION_ACCURACY, "validation_accuracy",                                         \
+      when(is_validated(r), real(accuracy_of(sinks, &r->validation))), "share of 1", VALIDATED,    \
+      "accuracy/validation", "of the validation samples; null without classes")                    \
+    X(DT_EPOCH_TEST_LOSS, "test_loss", when(!is_validated(r), real(dt_metrics_loss(&r->test))),    \
+      "", TESTED, "loss/test",                                                                     \
+      "mean over the test samples, at the epoch's end; without data.validation")                   \
+    X(DT_EPOCH_TEST_ACCURACY, "test_accuracy",                                                     \
+      when(!is_validated(r), real(accuracy_of(sinks, &r->test))), "share of 1", TESTED,            \
+      "accuracy/test", "of the test samples; null without classes")                                \
     X(DT_EPOCH_TOP5, "test_top5_accuracy",                                                         \
-      when(dt_learned_has_top5(r->learned), real(r->learned->n_top5 / r->test.n_samples)),         \
+      when(!is_validated(r) && dt_learned_has_top5(r->learned), real(r->learned->n_top5 / r->test.n_samples)),         \
       "share of 1", NO, "accuracy/top5",                                                           \
       "of the test samples, whose class is among the five likeliest; only of more than 10 classes")\
     X(DT_EPOCH_EMA_LOSS, "ema_test_loss",                                                          \
-      when(r->averaged != NULL, real(dt_metrics_loss(r->averaged))), "", NO, "loss/ema",           \
+      when(!is_validated(r) && r->averaged != NULL, real(dt_metrics_loss(r->averaged))), "", NO, "loss/ema",           \
       "as test_loss, of the average of the weights; only with `train.ema`")                        \
     X(DT_EPOCH_EMA_ACCURACY, "ema_test_accuracy",                                                  \
-      when(r->averaged != NULL, real(accuracy_of(sinks, r->averaged))), "share of 1", NO,          \
+      when(!is_validated(r) && r->averaged != NULL, real(accuracy_of(sinks, r->averaged))), "share of 1", NO,          \
       "accuracy/ema", "likewise")                                                                  \
     X(DT_EPOCH_IMAGES, "images_per_s", real(r->images_per_s), "samples/s", YES,                    \
       "images_per_s/epoch", "of all ranks; null if this start took no step of the epoch")          \
@@ -130,16 +141,23 @@
     X("steps", number(r->steps), "steps", "done, over all starts")                                 \
     X("signal", when(r->signal != 0, number(r->signal)), "", "that stopped it, its number")        \
     X("test_loss", when(is_tested(r), number(dt_metrics_loss(&r->test))), "",                      \
-      "mean over the test samples, of the last weights")                                           \
+      "mean over the test samples, of the last weights or those of `tested_epoch`")                \
     X("test_accuracy", when(is_tested(r) && dt_sinks_classify(sinks),                              \
                             number(dt_metrics_accuracy(&r->test))), "share of 1",                  \
       "of the test samples")                                                                       \
-    X("test_top5_accuracy", when(dt_learned_has_top5(r->learned),                                  \
+    X("tested_epoch", above_0(r->tested_epoch), "epochs",                                          \
+      "whose weights, the best, the test and validation results are of; only with data.validation")\
+    X("validation_loss", when(was_validated(r), number(dt_metrics_loss(&r->validation))), "",      \
+      "mean over the validation samples")                                                          \
+    X("validation_accuracy", when(was_validated(r) && dt_sinks_classify(sinks),                    \
+                                  number(dt_metrics_accuracy(&r->validation))), "share of 1",      \
+      "of the validation samples")                                                                 \
+    X("test_top5_accuracy", when(!was_validated(r) && dt_learned_has_top5(r->learned),                                  \
                                  number(r->learned->n_top5 / r->test.n_samples)), "share of 1",    \
       "of the test samples, whose class is among the five likeliest; only of more than 10 classes")\
-    X("ema_test_loss", when(r->averaged != NULL, number(dt_metrics_loss(r->averaged))), "",        \
+    X("ema_test_loss", when(!was_validated(r) && r->averaged != NULL, number(dt_metrics_loss(r->averaged))), "",        \
       "as test_loss, of the average of the weights; only with `train.ema`")                        \
-    X("ema_test_accuracy", when(r->averaged != NULL && dt_sinks_classify(sinks),                   \
+    X("ema_test_accuracy", when(!was_validated(r) && r->averaged != NULL && dt_sinks_classify(sinks),                   \
                                 number(dt_metrics_accuracy(r->averaged))), "share of 1",           \
       "likewise")                                                                                  \
     X("lines", when(r->lines != NULL, list(sinks->folder.world_size, put_fitted)), "",             \
@@ -207,9 +225,12 @@ double dt_staleness_mean(const struct dt_staleness *staleness);
 /* "staleness of gradients, in steps: mean 1.9, most 5" and a row for each, with a bar. */
 void dt_staleness_print(FILE *out, const struct dt_staleness *staleness);
 
+/* Whether it is a column of metrics.csv; tested, validated: only without, with data.validation. */
+enum dt_csv { DT_CSV_NO, DT_CSV_YES, DT_CSV_TESTED, DT_CSV_VALIDATED };
+
 struct dt_field {
     const char *name, *unit, *tag, *meaning;
-    bool csv;
+    enum dt_csv csv;
 };
 
 /* An object, or number `i` of a list, where `key` is NULL; r: the event, as the rows have it. */

@@ -218,11 +218,18 @@ enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_eve
 
 /* ---- metrics.csv */
 
-static void put_header(FILE *csv)
+static bool is_column(const struct dt_sinks *sinks, int field)
+{
+    const enum dt_csv csv = dt_epoch_fields.rows[field].csv;
+    const bool validates = sinks->folder.config->data.validation > 0;
+    return csv == DT_CSV_YES || csv == (validates ? DT_CSV_VALIDATED : DT_CSV_TESTED);
+}
+
+static void put_header(const struct dt_sinks *sinks, FILE *csv)
 {
     const char *separator = "";
     for (int i = 0; i < dt_epoch_fields.n; i++) {
-        if (dt_epoch_fields.rows[i].csv) {
+        if (is_column(sinks, i)) {
             fprintf(csv, "%s%s", separator, dt_epoch_fields.rows[i].name);
             separator = ",";
         }
@@ -235,7 +242,7 @@ static enum dt_status open_table(struct dt_sinks *sinks, const struct dt_run_eve
     FILE **csv = &sinks->files.csv;
     DT_TRY(open_records(sinks, run, "metrics.csv", keep_csv, csv));
     if (ftell(*csv) == 0) {
-        put_header(*csv);
+        put_header(sinks, *csv);
     }
     return DT_OK;
 }
@@ -246,7 +253,7 @@ static void put_row(struct dt_sinks *sinks, const struct dt_event *event)
     const char *separator = "";
     dt_epoch_fields.read(sinks, event, values);
     for (int i = 0; i < dt_epoch_fields.n; i++) {
-        if (dt_epoch_fields.rows[i].csv) {
+        if (is_column(sinks, i)) {
             fputs(separator, sinks->files.csv);
             dt_json_digits(sinks->files.csv, values[i].digits, values[i].number);
             separator = ",";

@@ -340,19 +340,32 @@ const char *dt_record_name(const struct dt_record *r)
     return name[0] != '\0' ? name : r->config.name;
 }
 
-struct dt_record_result dt_record_result(const struct dt_record *r)
+static struct dt_record_result result_on(const struct dt_record *r, int loss, int accuracy,
+                                         const char *samples)
 {
-    struct dt_record_result out = {.loss = dt_record_number(r->summary, "test_loss"),
-                                   .accuracy = dt_record_number(r->summary, "test_accuracy"),
-                                   .n_samples = dt_record_number(r->start, "test_samples")};
+    struct dt_record_result out = {
+        .loss = dt_record_number(r->summary, dt_epoch_fields.rows[loss].name),
+        .accuracy = dt_record_number(r->summary, dt_epoch_fields.rows[accuracy].name),
+        .n_samples = dt_record_number(r->start, samples)};
     if (isnan(out.loss)) {
-        out.loss = dt_record_last(&r->epochs, DT_EPOCH_TEST_LOSS);
-        out.accuracy = dt_record_last(&r->epochs, DT_EPOCH_TEST_ACCURACY);
+        out.loss = dt_record_last(&r->epochs, loss);
+        out.accuracy = dt_record_last(&r->epochs, accuracy);
     }
     const double p = out.accuracy;
     out.margin = p >= 0 && p <= 1 && out.n_samples > 0 ? 1.96 * sqrt(p * (1 - p) / out.n_samples)
                                                        : (double)NAN;
     return out;
+}
+
+struct dt_record_result dt_record_result(const struct dt_record *r)
+{
+    return result_on(r, DT_EPOCH_TEST_LOSS, DT_EPOCH_TEST_ACCURACY, "test_samples");
+}
+
+struct dt_record_result dt_record_validation(const struct dt_record *r)
+{
+    return result_on(r, DT_EPOCH_VALIDATION_LOSS, DT_EPOCH_VALIDATION_ACCURACY,
+                     "validation_samples");
 }
 
 /* The epoch that the run has come to; epochs are recorded when they end. */

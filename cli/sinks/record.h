@@ -72,13 +72,14 @@ const char *dt_run_state_word(enum dt_run_state state);
 const char *dt_run_state_meaning(enum dt_run_state state);
 const char *dt_record_name(const struct dt_record *record); /* of the configuration */
 
-/* The last result on the test samples: of the summary, else of the last epoch. */
+/* The last result on a set of samples: of the summary, else of the last epoch. */
 struct dt_record_result {
     double loss, accuracy; /* NaN: unknown */
     double n_samples;      /* NaN: unknown */
     double margin;         /* of the accuracy, 95 %: 1.96 sqrt(p (1 - p) / n), binomial */
 };
-struct dt_record_result dt_record_result(const struct dt_record *record);
+struct dt_record_result dt_record_result(const struct dt_record *record);     /* the test set */
+struct dt_record_result dt_record_validation(const struct dt_record *record); /* NaN without one */
 
 /* How far it is, over all its starts, whatever their numbers of ranks; NaN: unknown. */
 struct dt_record_progress {

@@ -60,9 +60,10 @@ void dt_metrics_close(struct dt_metrics_files *files);
 enum dt_status dt_sinks_emit(void *context, struct dt_event *event);
 void dt_sinks_close(struct dt_sinks *sinks);
 
-/* The line that stdout ends with: "test accuracy 98.31 % (9831/10000) after 1 epoch". `after` may
- * be "". */
-void dt_report_result(const struct dt_metrics *test, bool classifies, const char *after);
+/* The line that stdout ends with: "test accuracy 98.31 % (9831/10000) after 1 epoch". `set`:
+ * "test", say; `after` may be "". */
+void dt_report_result(const char *set, const struct dt_metrics *metrics, bool classifies,
+                      const char *after);
 
 static inline bool
 dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean something */

@@ -1,6 +1,6 @@
 /* Events for TensorBoard (cli/sinks/event_file.h). The numbers are those of metrics.jsonl, under
  * the same steps; each epoch adds histograms of weights and of the last step's mean gradient,
- * tensor by tensor, and the confusion of the test samples. */
+ * tensor by tensor, and the confusion of the samples that it is evaluated on. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -367,6 +367,21 @@ static void put_epoch(struct dt_sinks *sinks, const struct dt_event *event)
     }
 }
 
+/* Of a run with a validation set, which is tested but once; under the tags of other runs. */
+static void put_test(struct dt_sinks *sinks, const struct dt_end_event *end)
+{
+    struct scalars s = {0};
+    if (sinks->events == NULL || end->validation.n_samples == 0 || end->test.n_samples == 0) {
+        return;
+    }
+    add_scalar(&s, dt_epoch_fields.rows[DT_EPOCH_TEST_LOSS].tag, dt_metrics_loss(&end->test));
+    if (dt_sinks_classify(sinks)) {
+        add_scalar(&s, dt_epoch_fields.rows[DT_EPOCH_TEST_ACCURACY].tag,
+                   dt_metrics_accuracy(&end->test));
+    }
+    put_values(sinks, s.list, s.n, end->steps);
+}
+
 static enum dt_status check_events(const struct dt_sinks *sinks, enum dt_status status)
 {
     if (status != DT_OK || !sinks->events_failed) {
@@ -384,6 +399,7 @@ enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event
         return begin(sinks, event);
     }
     if (event->kind == DT_EVENT_END) {
+        put_test(sinks, event->end);
         return check_events(sinks, event->status);
     }
     if (event->kind == DT_EVENT_STEP && sinks->events != NULL && event->step->recorded) {

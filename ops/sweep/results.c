@@ -46,6 +46,7 @@ enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, in
     *out = (struct dt_sweep_row){.run = run,
                                  .verdict = ended ? "failed" : "not begun",
                                  .result = {NAN, NAN, NAN, NAN},
+                                 .validation = {NAN, NAN, NAN, NAN},
                                  .steps = NAN,
                                  .seconds = NAN};
     dt_sweep_folder(dir, grid, run, path);
@@ -63,6 +64,7 @@ enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, in
                                  .diverged = diverged,
                                  .verdict = diverged ? "diverged" : dt_run_state_word(record.state),
                                  .result = dt_record_result(&record),
+                                 .validation = dt_record_validation(&record),
                                  .steps = dt_record_progress(&record).step,
                                  .seconds = dt_record_seconds(&record)};
     dt_record_close(&record);
@@ -91,16 +93,29 @@ static const char *short_key(const struct dt_grid *grid, int axis)
     return last;
 }
 
+static bool validates(const struct dt_sweep_row *row)
+{
+    return isfinite(row->validation.loss);
+}
+
+/* What the run is ranked by. */
+static const struct dt_record_result *judgement(const struct dt_sweep_row *row)
+{
+    return validates(row) ? &row->validation : &row->result;
+}
+
 static void result_text(const struct dt_sweep_row *row, char *text, size_t n_text)
 {
+    const struct dt_record_result *result = judgement(row);
+    const char *set = validates(row) ? "validation" : "test";
     char loss[32];
-    dt_loss_text(row->result.loss, loss, sizeof loss);
-    if (isnan(row->result.loss)) {
+    dt_loss_text(result->loss, loss, sizeof loss);
+    if (isnan(result->loss)) {
         snprintf(text, n_text, "%s", "");
-    } else if (isnan(row->result.accuracy)) {
-        snprintf(text, n_text, "test loss %s", loss);
+    } else if (isnan(result->accuracy)) {
+        snprintf(text, n_text, "%s loss %s", set, loss);
     } else {
-        snprintf(text, n_text, "test accuracy %.2f %%, test loss %s", 100 * row->result.accuracy,
+        snprintf(text, n_text, "%s accuracy %.2f %%, %s loss %s", set, 100 * result->accuracy, set,
                  loss);
     }
 }
@@ -136,12 +151,32 @@ static const struct {
     size_t offset; /* of a double in struct dt_sweep_row; NaN: none */
     const char *(*text)(double value, char *text, size_t size);
 } columns[] = {
+    {"validation accuracy", "validation_accuracy",
+     offsetof(struct dt_sweep_row, validation.accuracy), share_text},
+    {"validation loss", "validation_loss", offsetof(struct dt_sweep_row, validation.loss),
+     dt_loss_text},
     {"test accuracy", "test_accuracy", offsetof(struct dt_sweep_row, result.accuracy), share_text},
     {"test loss", "test_loss", offsetof(struct dt_sweep_row, result.loss), dt_loss_text},
     {"steps", "steps", offsetof(struct dt_sweep_row, steps), dt_count_text},
     {"time", "seconds", offsetof(struct dt_sweep_row, seconds), dt_duration_text}};
 #define N_COLUMNS (sizeof columns / sizeof columns[0])
+#define N_VALIDATION 2 /* the first, which are left out where no run validates */
 static const char verdict_name[] = "  verdict";
+
+struct table {
+    const struct dt_grid *grid;
+    const struct dt_sweep_row *rows;
+};
+
+static size_t first_column(const struct table *table)
+{
+    for (int i = 0; i < table->grid->n_runs; i++) {
+        if (validates(&table->rows[i])) {
+            return 0;
+        }
+    }
+    return N_VALIDATION;
+}
 
 static double value_of(const struct dt_sweep_row *row, size_t column)
 {
@@ -178,12 +213,12 @@ static void print_axes(const struct dt_grid *grid, const struct dt_sweep_row *ro
     }
 }
 
-static void print_row(const struct dt_grid *grid, const struct dt_sweep_row *row)
+static void print_row(const struct table *table, const struct dt_sweep_row *row)
 {
     char text[CELL_SIZE];
-    print_axes(grid, row);
+    print_axes(table->grid, row);
     printf("%*s", GAP + (int)strlen(verdict_name), row->verdict);
-    for (size_t c = 0; c < N_COLUMNS; c++) {
+    for (size_t c = first_column(table); c < N_COLUMNS; c++) {
         const double value = value_of(row, c);
         printf("%*s", GAP + (int)strlen(columns[c].name),
                isfinite(value) ? columns[c].text(value, text, sizeof text) : "");
@@ -191,11 +226,11 @@ static void print_row(const struct dt_grid *grid, const struct dt_sweep_row *row
     fputc('\n', stdout);
 }
 
-static void print_head(const struct dt_grid *grid)
+static void print_head(const struct table *table)
 {
-    print_axes(grid, NULL);
+    print_axes(table->grid, NULL);
     printf("%*s%s", GAP, "", verdict_name);
-    for (size_t c = 0; c < N_COLUMNS; c++) {
+    for (size_t c = first_column(table); c < N_COLUMNS; c++) {
         printf("%*s%s", GAP, "", columns[c].name);
     }
     fputc('\n', stdout);
@@ -203,8 +238,8 @@ static void print_head(const struct dt_grid *grid)
 
 static double worth(const struct dt_sweep_row *row)
 {
-    const bool classifies = isfinite(row->result.accuracy);
-    const double worth = classifies ? row->result.accuracy : -row->result.loss;
+    const struct dt_record_result *result = judgement(row);
+    const double worth = isfinite(result->accuracy) ? result->accuracy : -result->loss;
     return row->known && !row->diverged && isfinite(worth) ? worth : -1e300;
 }
 
@@ -228,11 +263,6 @@ static void put_csv_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-struct table {
-    const struct dt_grid *grid;
-    const struct dt_sweep_row *rows;
-};
-
 /* A dt_file_put_fn. */
 static void put_csv(FILE *out, const void *context)
 {
@@ -244,7 +274,7 @@ static void put_csv(FILE *out, const void *context)
         put_csv_text(out, grid->axes[a].key);
     }
     fputs(",verdict", out);
-    for (size_t c = 0; c < N_COLUMNS; c++) {
+    for (size_t c = first_column(context); c < N_COLUMNS; c++) {
         fprintf(out, ",%s", columns[c].csv_name);
     }
     fputc('\n', out);
@@ -255,7 +285,7 @@ static void put_csv(FILE *out, const void *context)
             put_csv_text(out, value_text(grid, i, a));
         }
         fprintf(out, ",%s", rows[i].verdict);
-        for (size_t c = 0; c < N_COLUMNS; c++) {
+        for (size_t c = first_column(context); c < N_COLUMNS; c++) {
             const double value = value_of(&rows[i], c);
             fprintf(out, isfinite(value) ? ",%.9g" : ",nan", value);
         }
@@ -363,11 +393,12 @@ enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, con
         free(rows);
         return s;
     }
+    const struct table table = {grid, rows};
     const bool no_table = dt_output_failed(write_csv(dir, grid, rows));
     qsort(rows, (size_t)grid->n_runs, sizeof *rows, is_better);
-    print_head(grid);
+    print_head(&table);
     for (int i = 0; i < grid->n_runs; i++) {
-        print_row(grid, &rows[i]);
+        print_row(&table, &rows[i]);
     }
     fflush(stdout);
     s = write_page(dir, grid, rows);

@@ -15,8 +15,8 @@ struct dt_sweep_row {
     bool known; /* it has a folder */
     bool diverged;
     const char *verdict; /* static: the run's state, or "diverged", "not begun" */
-    struct dt_record_result result;
-    double steps, seconds; /* NaN: unknown */
+    struct dt_record_result result, validation; /* validation: NaN without such samples */
+    double steps, seconds;                      /* NaN: unknown */
 };
 /* `ended`: the run has been tried, so without a folder it failed. DT_NO_MEMORY. */
 enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended,

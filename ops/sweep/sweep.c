@@ -234,6 +234,7 @@ static enum dt_status check_folder(struct sweep *w, int run)
                                         "data.sharding",
                                         "data.train_samples",
                                         "data.test_samples",
+                                        "data.validation",
                                         "data.seed",
                                         "data.noise"};
     const int n_parts = (int)(sizeof parts / sizeof parts[0]);

@@ -263,6 +263,13 @@ if ((ranks > 1)); then
   unset DTRAIN_TIMEOUT
 fi
 
+# The test set is evaluated with the best weights, which have to reach the GPU.
+train 1 validated --set data.validation=0.25 --set checkpoint.best=validation_loss --set train.epochs=13 --set train.lr_scaling=none \
+  --set train.optimizer.lr=0.3
+field() { sed -n "s/^\t\"$1\":\t\([0-9.e-]*\),*\$/\1/p" validated/summary.json | xargs printf '%.5g'; }
+is 'validated: the weights of another epoch' "$(field best_value) $(field best_epoch)" "$(field validation_loss) $(field tested_epoch)"
+check 'validated: the last epoch is the best, which shows nothing' test "$(field best_epoch)" -lt 13
+
 # Stopped by a signal.
 has_steps() {
   [[ -s stopped/metrics.jsonl ]] && (($(wc -l <stopped/metrics.jsonl) > 3))

@@ -57,7 +57,8 @@ static void *json_malloc(size_t n)
 }
 
 static const char config_text[] =
-    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 64, \"test_samples\": 16}, "
+    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 64, \"test_samples\": 16, "
+    "\"validation\": 0.25}, "
     "\"model\": {\"input\": [2, 4, 4], \"layers\": [  {\"type\": \"conv2d\", \"filters\": 2, "
     "\"kernel\": 3}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]}, \"train\": "
     "{\"epochs\": 3, \"batch\": {\"global\": 8}}, \"device\": \"cpu\", \"threads\": 1, "

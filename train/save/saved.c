@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "data/shard.h"
+#include "data/validation.h"
 #include "model/checkpoint.h"
 
 #define MAX_EPOCHS 1000000    /* train.epochs */
@@ -30,6 +31,18 @@ static uint64_t steps_per_epoch(const struct dt_config *c, const struct dt_check
                                    .global_batch = s->global_batch,
                                    .size = (int)s->world_size};
     return dt_shard_steps_per_epoch(&shard);
+}
+
+/* Generated training samples, without those that are held out. */
+static uint64_t n_generated(const struct dt_config *c)
+{
+    size_t n_held = 0;
+    const bool validates = c->data.validation > 0;
+    if (validates && dt_validation_count(c->data.validation, c->data.n_train, &n_held) != DT_OK) {
+        dt_error_clear(); /* then no number is right */
+        return 0;
+    }
+    return c->data.n_train - n_held;
 }
 
 static void bound_text(long double value, char text[32])
@@ -62,7 +75,7 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
     const long double epoch = s->epoch, n_steps = s->step, n_samples = s->n_samples;
     const long double right_batch =
         c->batch_global > 0 ? c->batch_global : c->batch_per_rank * n_ranks;
-    const bool generated = c->data.row->generated,
+    const bool generated = c->data.whole->generated,
                may_exceed = c->sharding == DT_SHARDING_REPLICATE,
                resized = c->sharding == DT_SHARDING_GLOBAL &&
                          step_in_epoch > 0; /* perhaps: the batch within this epoch */
@@ -71,10 +84,10 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
         {"world_size", n_ranks, 1, c->batch_global > 0 ? c->batch_global : MAX_RANKS},
         {"global_batch", batch, right_batch, right_batch},
         {"n_train", n_train,
-         generated    ? c->data.n_train
+         generated    ? n_generated(c)
          : may_exceed ? 1
                       : batch,
-         generated ? c->data.n_train : UINT32_MAX},
+         generated ? n_generated(c) : UINT32_MAX},
         {"data_crc", s->data_crc, 0, UINT32_MAX},
         {"bright_borders", s->bright_borders == DT_CHECKPOINT_UNKNOWN ? 0 : s->bright_borders, 0,
          n_train},

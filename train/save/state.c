@@ -245,8 +245,8 @@ static enum dt_status check_fit(const struct dt_trainer *t, const char *path,
  * recorded may change. */
 static enum dt_status check_config(const struct dt_trainer *t, const char *path, const char *saved)
 {
-    static const char *const fixed[] = {"model", "data.normalize", "data.sharding", "data.shuffle",
-                                        "train.optimizer.type"};
+    static const char *const fixed[] = {"model",         "data.validation", "data.normalize",
+                                        "data.sharding", "data.shuffle",    "train.optimizer.type"};
     char text[256];
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
         DT_TRY(t->written.format->compare(saved, t->written.text, fixed[i], text, sizeof text));

@@ -1,12 +1,30 @@
 #include "train/watch/monitor.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/events.h"
 
-static double value_of(enum dt_test_metric metric, const struct dt_metrics *test)
+struct monitor {
+    struct dt_watcher watcher; /* first */
+    const struct dt_emitter *emitter;
+};
+
+/* 30 bits: of validation samples ranks add the losses in another order at another number of ranks,
+ * and are not to decide by that. */
+static double rounded(double value)
 {
-    return (metric == DT_TEST_LOSS ? test->loss_sum : test->n_correct) / test->n_samples;
+    int exponent;
+    const double fraction = frexp(value, &exponent);
+    return ldexp(rint(ldexp(fraction, 30)), exponent - 30);
+}
+
+static double value_of(enum dt_test_metric metric, const struct dt_metrics *m)
+{
+    const double value = (dt_metric_is_loss(metric) ? m->loss_sum : m->n_correct) / m->n_samples;
+    return metric == DT_VALIDATION_LOSS ? rounded(value) : value;
 }
 
 /* Keeps the value if it is better than the best so far, or the first; says whether it was. */
@@ -14,8 +32,8 @@ static bool improve(const struct dt_monitor_spec *spec, const struct dt_metrics 
                     uint64_t epoch, double *best, uint64_t *best_epoch)
 {
     const double value = value_of(spec->metric, test);
-    const bool better = spec->metric == DT_TEST_LOSS ? value < *best - spec->min_delta
-                                                     : value > *best + spec->min_delta;
+    const bool better = dt_metric_is_loss(spec->metric) ? value < *best - spec->min_delta
+                                                        : value > *best + spec->min_delta;
     if (!better && *best_epoch > 0) {
         return false;
     }
@@ -52,14 +70,39 @@ static bool stops(const struct dt_trainer *t, uint64_t epoch)
            epoch - best_epoch >= (uint64_t)spec->patience;
 }
 
+/* The test set is there to measure a model that was chosen without it. */
+static void warn(const struct monitor *monitor, const struct dt_trainer *t)
+{
+    const struct dt_config *c = &t->config;
+    const bool goes_by_test[] = {dt_metric_is_of_test(c->early_stopping.metric),
+                                 c->schedule == DT_SCHEDULE_PLATEAU &&
+                                     dt_metric_is_of_test(c->plateau.metric),
+                                 dt_metric_is_of_test(c->checkpoint_best)};
+    static const char *const keys[] = {"train.early_stopping", "train.schedule", "checkpoint.best"};
+    char text[256] = "";
+    for (int i = 0; i < 3; i++) {
+        const size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%s", goes_by_test[i] && n > 0 ? ", " : "",
+                 goes_by_test[i] ? keys[i] : "");
+    }
+    const size_t n = strlen(text);
+    snprintf(text + n, sizeof text - n,
+             ": the test samples choose the result that they measure (hold samples out with "
+             "data.validation, such as 0.1)");
+    if (n > 0 && t->world->rank == 0) {
+        monitor->emitter->emit(monitor->emitter->context,
+                               &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = text});
+    }
+}
+
 /* The state may be a checkpoint's. */
 static enum dt_status begin_run(struct dt_watcher *watcher, struct dt_trainer *t,
                                 struct dt_run_event *start)
 {
-    (void)watcher;
     (void)start;
     t->schedule.n_reductions = t->state.lr_reductions;
     t->watchers.enough = stops(t, t->state.epoch);
+    warn((const struct monitor *)watcher, t);
     return DT_OK;
 }
 
@@ -117,17 +160,18 @@ static void close_monitor(struct dt_watcher *watcher)
 static const struct dt_watcher_ops monitor_ops = {
     .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run, .close = close_monitor};
 
-enum dt_status dt_monitor_open(struct dt_trainer *t)
+enum dt_status dt_monitor_open(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
-    struct dt_watcher *watcher;
+    struct monitor *monitor;
     const struct dt_config *c = &t->config;
     if (c->early_stopping.metric == DT_TEST_NONE && c->checkpoint_best == DT_TEST_NONE &&
         c->schedule != DT_SCHEDULE_PLATEAU) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "the monitor", (void **)&watcher));
-    watcher->ops = &monitor_ops;
-    dt_watcher_add(t, watcher);
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *monitor, "the monitor", (void **)&monitor));
+    monitor->watcher.ops = &monitor_ops;
+    monitor->emitter = emitter;
+    dt_watcher_add(t, &monitor->watcher);
     return DT_OK;
 }
 

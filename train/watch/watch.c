@@ -10,6 +10,7 @@
 #include "train/watch/monitor.h"
 #include "train/watch/replicas.h"
 #include "train/watch/timeline.h"
+#include "train/watch/validation.h"
 
 enum dt_status dt_watch_all(const void *context, struct dt_trainer *t,
                             const struct dt_emitter *emitter)
@@ -19,10 +20,11 @@ enum dt_status dt_watch_all(const void *context, struct dt_trainer *t,
     DT_TRY(dt_inject_open(t, context));
     DT_TRY(dt_timeline_open(t, emitter));
     DT_TRY(dt_ema_open(t));
-    DT_TRY(dt_monitor_open(t));
+    DT_TRY(dt_monitor_open(t, emitter));
     DT_TRY(dt_learned_watch(t, &learned));
     DT_TRY(dt_inspect_open(t, learned));
     DT_TRY(dt_audit_open(t, emitter));
     DT_TRY(dt_line_open(t));
-    return dt_replicas_open(t, emitter);
+    DT_TRY(dt_replicas_open(t, emitter));
+    return dt_validation_open(t); /* the last: it changes the weights at the end */
 }

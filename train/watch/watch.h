@@ -7,6 +7,7 @@
  *   timeline.c  what every rank did when     inspect.c  what the network looks like inside
  *   monitor.c   early stopping, plateaus     line.c     the line lab's slope and intercept
  *   audit.c     which samples steps use
+ *   validation.c  a set for all that, and the test set once, at the end
  *
  * Beside them guard.c, which needs to be there before the trainer. */
 #ifndef DT_TRAIN_WATCH_WATCH_H

@@ -106,17 +106,20 @@ static void test_run_record(void)
     free(whole);
 }
 
-/* Only numbers go into the table and, where there are some, to TensorBoard; no name appears
- * twice. */
-static void check_fields(const struct dt_fields *fields, const struct dt_event *event)
+/* Only numbers go into the table and, where there are some, to TensorBoard; no name appears twice.
+ * `set`: the fields of an epoch that are there. */
+static void check_fields(const struct dt_fields *fields, const struct dt_event *event,
+                         enum dt_csv set)
 {
     struct dt_field_value values[DT_MAX_FIELDS];
     const struct dt_sinks sinks = new_sinks();
     fields->read(&sinks, event, values);
     for (int i = 0; i < fields->n; i++) {
         const struct dt_field *f = &fields->rows[i];
-        const bool none = values[i].text == NULL && values[i].put == NULL;
-        CHECK(values[i].is_number || (!f->csv && (none || f->tag[0] == '\0')));
+        const bool conditional = f->csv == DT_CSV_TESTED || f->csv == DT_CSV_VALIDATED,
+                   none = values[i].text == NULL && values[i].put == NULL;
+        CHECK(values[i].is_number || conditional || (!f->csv && (none || f->tag[0] == '\0')));
+        CHECK(!conditional || values[i].is_number == (f->csv == set));
         CHECK(f->meaning[0] != '\0');
         for (int k = 0; k < i; k++) {
             CHECK(strcmp(f->name, fields->rows[k].name) != 0);
@@ -127,11 +130,17 @@ static void check_fields(const struct dt_fields *fields, const struct dt_event *
 static void test_fields(void)
 {
     static const struct dt_step_event step = {.step = 1};
-    static const struct dt_epoch_event epoch = {.allreduce = "ring"};
-    check_fields(&dt_run_fields, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &start});
-    check_fields(&dt_step_fields, &(struct dt_event){.kind = DT_EVENT_STEP, .step = &step});
-    check_fields(&dt_epoch_fields, &(struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
-    check_fields(&dt_end_fields, &(struct dt_event){.kind = DT_EVENT_END, .end = &end});
+    static const struct dt_epoch_event epoch = {.allreduce = "ring"},
+                                       validated = {.validation = {.n_samples = 1}};
+    check_fields(&dt_run_fields, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &start},
+                 DT_CSV_NO);
+    check_fields(&dt_step_fields, &(struct dt_event){.kind = DT_EVENT_STEP, .step = &step},
+                 DT_CSV_NO);
+    check_fields(&dt_epoch_fields, &(struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch},
+                 DT_CSV_TESTED);
+    check_fields(&dt_epoch_fields, &(struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &validated},
+                 DT_CSV_VALIDATED);
+    check_fields(&dt_end_fields, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}, DT_CSV_NO);
 }
 
 static void test_kept_records(void)

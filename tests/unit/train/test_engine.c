@@ -140,7 +140,8 @@ static void test_best(void)
     snprintf(best, sizeof best, "%s/best.safetensors", checkpoints);
     CHECK(mkdir(best, 0700) == 0);
     CHECK_INT(train(3, true, DT_TEST_LOSS), DT_OK);
-    CHECK_TEXT(told, "folder warning run step step epoch save save end result");
+    CHECK_TEXT(told, "folder warning warning run step step epoch save save end result");
+    CHECK_HAS(warning, "checkpoint.best: the test samples choose the result");
     CHECK_INT(best_epoch, 0);
     CHECK(rmdir(best) == 0);
     CHECK_INT(train(4, true, DT_TEST_LOSS), DT_OK);

@@ -7,6 +7,17 @@
 static struct dt_world world = {.size = 1, .local_size = 1, .host = "here"};
 static struct dt_trainer t;
 
+static int n_warnings;
+
+static enum dt_status hear(void *context, struct dt_event *event)
+{
+    (void)context;
+    n_warnings += event->kind == DT_EVENT_WARNING;
+    return DT_OK;
+}
+
+static const struct dt_emitter emitter = {.emit = hear};
+
 /* Again: a run that is resumed. */
 static void begin_run(void)
 {
@@ -27,7 +38,7 @@ static void begin(const struct dt_config *config)
                                       .steps_per_epoch = 10,
                                       .min_lr = config->schedule_min_lr,
                                       .factor = config->schedule_factor};
-    CHECK_INT(dt_monitor_open(&t), DT_OK);
+    CHECK_INT(dt_monitor_open(&t, &emitter), DT_OK);
     begin_run();
 }
 
@@ -157,8 +168,43 @@ static void test_forget(void)
     CHECK_INT(state.best_epoch, 2);
 }
 
+/* One warning for all that goes by the test samples, none for what does not, on rank 0 alone. */
+static void test_warning(void)
+{
+    const struct dt_config test = {.early_stopping = {.metric = DT_TEST_LOSS, .patience = 2},
+                                   .checkpoint_best = DT_TEST_ACCURACY};
+    const struct dt_config valid = {.early_stopping = {.metric = DT_VALIDATION_LOSS, .patience = 2},
+                                    .checkpoint_best = DT_VALIDATION_ACCURACY,
+                                    .plateau = {.metric = DT_TEST_LOSS}}; /* unused: constant */
+    n_warnings = 0;
+    begin(&valid);
+    CHECK_INT(n_warnings, 0);
+    begin(&test);
+    CHECK_INT(n_warnings, 1);
+    world.rank = 1;
+    begin(&test);
+    world.rank = 0;
+    CHECK_INT(n_warnings, 1);
+}
+
+/* Less than 30 bits is no improvement of a validation loss; of a test loss it is. */
+static void test_rounding(void)
+{
+    static const enum dt_test_metric metrics[] = {DT_VALIDATION_LOSS, DT_TEST_LOSS};
+    for (int i = 0; i < 2; i++) {
+        begin(&(struct dt_config){.checkpoint_best = metrics[i]});
+        CHECK(epoch(0.7, 0.5).is_best);
+        CHECK(epoch(0.7 - 1e-12, 0.5).is_best == (metrics[i] == DT_TEST_LOSS));
+        CHECK(epoch(0.7 - 1e-8, 0.5).is_best);
+    }
+    begin(&(struct dt_config){.checkpoint_best = DT_VALIDATION_ACCURACY});
+    CHECK(epoch(1, 0.5).is_best && !epoch(0.1, 0.5).is_best && epoch(2, 0.51).is_best);
+}
+
 int main(void)
 {
+    test_warning();
+    test_rounding();
     test_nothing_is_asked();
     test_stops();
     test_min_delta();

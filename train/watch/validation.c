@@ -1,0 +1,155 @@
+#include "train/watch/validation.h"
+
+#include <stdlib.h>
+
+#include "data/validation.h"
+#include "model/checkpoint.h"
+#include "train/events.h"
+
+struct watcher {
+    struct dt_watcher watcher; /* first */
+    size_t n_test;
+};
+
+static enum dt_status begin_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_run_event *start)
+{
+    (void)t;
+    start->n_validation = start->n_test;
+    start->n_test = ((struct watcher *)watcher)->n_test;
+    return DT_OK;
+}
+
+static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_epoch_event *epoch)
+{
+    (void)watcher;
+    (void)t;
+    epoch->validation = epoch->test;
+    epoch->test = (struct dt_metrics){0};
+    return DT_OK;
+}
+
+/* ---- the end */
+
+static enum dt_status copy_weights(struct dt_trainer *t, const struct dt_checkpoint_file *file)
+{
+    const size_t n = t->model.arena_elems;
+    float *arena = calloc(n, sizeof *arena);
+    if (arena == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the weights of the best epoch");
+    }
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_checkpoint_get(file, &t->model, arena, 0, NULL), out);
+    DT_TRY_GOTO(s, dt_model_reorder(&t->model, false, arena), out);
+    s = t->backend->ops->copy_in(t->backend, t->network->params, arena, n * sizeof *arena);
+out:
+    free(arena);
+    return s;
+}
+
+static enum dt_status read_weights(struct dt_trainer *t, const char *path)
+{
+    struct dt_checkpoint_file file;
+    DT_TRY(dt_checkpoint_open(path, &file));
+    const enum dt_status s = copy_weights(t, &file);
+    dt_checkpoint_close(&file);
+    return s;
+}
+
+/* The weights of the best epoch, where a checkpoint has them: rank 0 knows. */
+static enum dt_status take_best(struct dt_trainer *t, struct dt_end_event *end)
+{
+    const bool reads =
+        t->world->rank == 0 && end->best.epoch > 0 && end->best_checkpoint[0] != '\0';
+    int32_t there = reads;
+    DT_TRY(dt_comm_broadcast(t->world->comm, &there, sizeof there, 0,
+                             "broadcast of whether there is a best checkpoint"));
+    if (!there) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_agree(t->world, reads ? read_weights(t, end->best_checkpoint) : DT_OK));
+    end->tested_epoch = end->best.epoch;
+    return dt_strategy_broadcast(t->strategy);
+}
+
+/* The same weights on the validation set, too: both results then belong together. */
+static enum dt_status validate(struct dt_trainer *t, struct dt_end_event *end)
+{
+    struct dt_answers *answers = t->evaluator.answers;
+    if (end->tested_epoch == 0) {
+        return DT_OK;
+    }
+    t->evaluator.answers = NULL;
+    const enum dt_status s = dt_evaluator_run(&t->evaluator, &end->validation);
+    t->evaluator.answers = answers;
+    return s;
+}
+
+/* Who notes the answers has those of the test set in the end. */
+static enum dt_status test(struct dt_trainer *t, struct dt_end_event *end)
+{
+    const struct dt_data_spec spec = dt_validation_none(&t->config.data);
+    struct dt_evaluator evaluator;
+    dt_comm_phase(t->world->comm, "data load");
+    const enum dt_status opened = dt_evaluator_open(t->world, &spec, t->network, &evaluator);
+    enum dt_status s = dt_world_agree(t->world, opened);
+    if (s == DT_OK) {
+        evaluator.answers = t->evaluator.answers;
+        s = dt_evaluator_run(&evaluator, &end->test);
+    }
+    if (opened == DT_OK) {
+        dt_evaluator_close(&evaluator);
+    }
+    return s == DT_OK ? dt_trainer_check_loss(t, "test loss", &end->test, t->state.step) : s;
+}
+
+static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                              enum dt_status status, struct dt_end_event *end)
+{
+    (void)watcher;
+    if (end->test.n_samples > 0) { /* there was no step left, and so no epoch to tell of */
+        end->validation = end->test;
+    }
+    end->test = (struct dt_metrics){0};
+    if (status != DT_OK) {
+        return DT_OK;
+    }
+    DT_TRY(take_best(t, end));
+    DT_TRY(dt_strategy_share_weights(t->strategy));
+    DT_TRY(validate(t, end));
+    return test(t, end);
+}
+
+/* ---- open and close */
+
+static void close_watcher(struct dt_watcher *watcher)
+{
+    free(watcher);
+}
+
+static const struct dt_watcher_ops ops = {
+    .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run, .close = close_watcher};
+
+/* Not at the end of a long run, and without a row of them. */
+static enum dt_status check_files(const struct dt_data_spec *spec, size_t *n_test)
+{
+    struct dt_dataset none;
+    DT_TRY(dt_dataset_count(spec, DT_SPLIT_TEST, n_test));
+    const struct dt_owned no_rows = {.first = (uint32_t)*n_test, .stride = 1};
+    DT_TRY(dt_dataset_open(spec, DT_SPLIT_TEST, no_rows, &none));
+    dt_dataset_close(&none);
+    return DT_OK;
+}
+
+enum dt_status dt_validation_open(struct dt_trainer *t)
+{
+    struct watcher *w;
+    if (t->config.data.validation <= 0) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *w, "the validation", (void **)&w));
+    w->watcher.ops = &ops;
+    dt_watcher_add(t, &w->watcher);
+    return dt_world_agree(t->world, check_files(&t->config.data, &w->n_test));
+}
