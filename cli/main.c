@@ -19,10 +19,12 @@
 /* An output that cannot be written is reported before the work. */
 static enum dt_status try_outputs(const struct dt_args *args)
 {
-    DT_TRY(dt_file_try(dt_args_text(args, DT_OPTION_JSON), NULL));
-    DT_TRY(dt_file_try(dt_args_text(args, DT_OPTION_CSV), NULL));
-    DT_TRY(dt_file_try(dt_args_text(args, DT_OPTION_HTML), NULL));
-    return dt_file_try(dt_args_text(args, DT_OPTION_ONNX), NULL);
+    static const enum dt_option outputs[] = {DT_OPTION_JSON, DT_OPTION_CSV, DT_OPTION_HTML,
+                                             DT_OPTION_ONNX, DT_OPTION_SAFETENSORS};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+        DT_TRY(dt_file_try(dt_args_text(args, outputs[i]), NULL));
+    }
+    return DT_OK;
 }
 
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)

@@ -49,6 +49,8 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "say what the training's were like is taken as MNIST's, light on dark.")                     \
     X(DT_OPTION_ONNX, "onnx", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
       "write the model to this file, which other runtimes load", "")                               \
+    X(DT_OPTION_SAFETENSORS, "safetensors", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                    \
+      "write the weights alone to this file, for PyTorch's load_state_dict", "")                   \
     X(DT_OPTION_JSON, "json", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
       "also write the measurements to this file", "")                                              \
     X(DT_OPTION_CSV, "csv", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                    \

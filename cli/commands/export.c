@@ -1,6 +1,7 @@
 /* `dtrain export`: a trained model for other programs. */
 #include "cli/commands/eval.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,41 +18,102 @@ static const char *input_text(const struct dt_config *config)
                                                  : "pixels from 0 to 1, 255 of a file being 1";
 }
 
-static enum dt_status write_onnx(const struct dt_config *config, const struct dt_model *model,
-                                 const float *arena, const char *path)
+/* The model to write; the arena is in the file's order (dt_model_reorder). */
+struct trained_model {
+    struct dt_config config;
+    struct dt_model model;
+    float *arena;
+};
+
+static enum dt_status write_onnx(const struct trained_model *m, const char *path)
 {
     char size[DT_BYTES_TEXT_SIZE];
     struct dt_file_part part = {0};
     uint8_t *bytes = NULL;
-    DT_TRY(dt_onnx_make(model, arena, &config->data.normalize, input_text(config), &bytes,
-                        &part.n_bytes));
+    DT_TRY(dt_onnx_make(&m->model, m->arena, &m->config.data.normalize, input_text(&m->config),
+                        &bytes, &part.n_bytes));
     part.bytes = bytes;
     const enum dt_status s = dt_file_write(path, &part, 1);
     free(bytes);
     if (s == DT_OK) {
         dt_text_print(stdout, "%s: %s, ONNX opset %d; input: %s", path,
-                      dt_bytes_text((double)part.n_bytes, size), dt_onnx_opset(model),
-                      input_text(config));
+                      dt_bytes_text((double)part.n_bytes, size), dt_onnx_opset(&m->model),
+                      input_text(&m->config));
     }
     return s;
 }
 
-static enum dt_status export_onnx(const struct dt_trained *from, const char *path)
+/* Names, shapes and order are those of checkpoints already, which are PyTorch's. */
+static enum dt_status write_safetensors(const struct trained_model *m, const char *path)
 {
+    char size[DT_BYTES_TEXT_SIZE], *header = NULL;
+    struct dt_tensor tensors[DT_MAX_PARAMS];
+    struct dt_file_part parts[DT_MAX_PARAMS + 1];
+    const int n = m->model.n_params;
+    cJSON *metadata = cJSON_CreateObject();
+    cJSON_AddStringToObject(metadata, "format", "pt"); /* as PyTorch's own writer says */
+    for (int i = 0; i < n; i++) {
+        tensors[i] = dt_checkpoint_tensor(&m->model.params[i], -1, m->arena);
+        parts[i + 1] = (struct dt_file_part){tensors[i].bytes, tensors[i].n_bytes};
+    }
+    DT_TRY(dt_safetensors_make_header(tensors, n, metadata, &header, &parts[0].n_bytes));
+    parts[0].bytes = header;
+    const enum dt_status s = dt_file_write(path, parts, (size_t)n + 1);
+    free(header);
+    if (s == DT_OK) {
+        dt_text_print(stdout, "%s: %s, %d tensors for PyTorch's load_state_dict; input: %s", path,
+                      dt_bytes_text((double)m->model.n_parameters * sizeof(float), size), n,
+                      m->config.data.normalize.n > 0 ? "normalized pixels"
+                                                     : input_text(&m->config));
+    }
+    return s;
+}
+
+static enum dt_status need_protobuf(void)
+{
+    return dt_protobuf_check("export --onnx");
+}
+
+static const struct format {
+    enum dt_option option;
+    enum dt_status (*check)(void); /* NULL: every build has it */
+    enum dt_status (*write)(const struct trained_model *model, const char *path);
+} formats[] = {{DT_OPTION_ONNX, need_protobuf, write_onnx},
+               {DT_OPTION_SAFETENSORS, NULL, write_safetensors}};
+#define N_FORMATS (sizeof formats / sizeof formats[0])
+
+static enum dt_status check_formats(const struct dt_args *args)
+{
+    for (size_t i = 0; i < N_FORMATS; i++) {
+        const bool asked = dt_args_has(args, formats[i].option) && formats[i].check != NULL;
+        DT_TRY(asked ? formats[i].check() : DT_OK);
+    }
+    return DT_OK;
+}
+
+static enum dt_status write_formats(const struct dt_args *args, const struct trained_model *m)
+{
+    for (size_t i = 0; i < N_FORMATS; i++) {
+        const char *path = dt_args_text(args, formats[i].option);
+        DT_TRY(path != NULL ? formats[i].write(m, path) : DT_OK);
+    }
+    return DT_OK;
+}
+
+static enum dt_status export_model(const struct dt_trained *from, const struct dt_args *args)
+{
+    struct trained_model m = {.arena = NULL};
     struct dt_checkpoint_file file = {0};
-    struct dt_config config;
-    struct dt_model model;
-    float *arena = NULL;
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_trained_open(from, &config, &model, &file), out);
-    arena = calloc(model.arena_elems, sizeof *arena);
+    DT_TRY_GOTO(s, dt_trained_open(from, &m.config, &m.model, &file), out);
+    m.arena = calloc(m.model.arena_elems, sizeof *m.arena);
     DT_TRY_GOTO(s,
-                arena != NULL ? dt_trained_weights(from, &file, &model, arena)
-                              : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
+                m.arena != NULL ? dt_trained_weights(from, &file, &m.model, m.arena)
+                                : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
                 out);
-    s = write_onnx(&config, &model, arena, path);
+    s = write_formats(args, &m);
 out:
-    free(arena);
+    free(m.arena);
     dt_checkpoint_close(&file);
     return s;
 }
@@ -59,36 +121,43 @@ out:
 static enum dt_status check(const struct dt_args *args)
 {
     DT_TRY(dt_trained_check(args));
-    return dt_args_has(args, DT_OPTION_ONNX)
-               ? DT_OK
-               : dt_error(DT_USAGE, "export: --onnx FILE is required (dtrain export --onnx FILE "
-                                    "--checkpoint FILE)");
+    for (size_t i = 0; i < N_FORMATS; i++) {
+        if (dt_args_has(args, formats[i].option)) {
+            return DT_OK;
+        }
+    }
+    return dt_error(DT_USAGE, "export: --onnx FILE or --safetensors FILE is required (dtrain "
+                              "export --safetensors FILE --checkpoint RUN)");
 }
 
-/* Rank 0 writes the ONNX file (cli/commands/onnx.h), whole or not at all. Agreed. DT_UNAVAILABLE: a
- * build without libprotobuf-c. */
+/* Rank 0 writes the files, each whole or not at all. Agreed. DT_UNAVAILABLE: ONNX
+ * (cli/commands/onnx.h) of a build without libprotobuf-c. */
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     struct dt_trained trained;
     DT_TRY(dt_trained_find(world, args, &config, &trained));
-    DT_TRY(dt_world_agree(world, dt_protobuf_check("export --onnx")));
-    return dt_world_agree(world, world->rank == 0
-                                     ? export_onnx(&trained, dt_args_text(args, DT_OPTION_ONNX))
-                                     : DT_OK);
+    DT_TRY(dt_world_agree(world, check_formats(args)));
+    return dt_world_agree(world, world->rank == 0 ? export_model(&trained, args) : DT_OK);
 }
 
 const struct dt_command dt_command_export = {
     .word = "export",
-    .meaning = "write a trained model for other runtimes, as ONNX",
-    .usage = "dtrain export --onnx FILE (--checkpoint FILE | --config FILE --weights FILE)\n"
+    .meaning = "write a trained model for other programs, as ONNX or for PyTorch",
+    .usage = "dtrain export [--onnx FILE] [--safetensors FILE]\n"
+             "      (--checkpoint FILE | --config FILE --weights FILE)\n"
              "      [--ema] [--set KEY.PATH=VALUE]...",
-    .examples = "  dtrain export --onnx model.onnx \\\n"
+    .examples = "  dtrain export --onnx model.onnx --checkpoint runs/night\n"
+                "  dtrain export --safetensors model.safetensors \\\n"
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
-    .more = "As ONNX of opset 13, or 20 with gelu. The input is floats N C H W with any N, pixels "
-            "from 0 to 1; the "
-            "output is logits, whose softmax is the probabilities.",
-    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_ONNX] = {DT_TAKEN}},
+    .more = "The input is floats N C H W with any N, pixels from 0 to 1; the output is logits, "
+            "whose softmax is the probabilities. ONNX is of opset 13, or 20 with gelu. The "
+            "safetensors file has the weights alone, with the names, shapes and order of PyTorch: "
+            "`model.load_state_dict(load_file(FILE))` takes it for a module with members `conv1`, "
+            "`fc1` and so on, numbered in the order of the layers. Its input is normalized "
+            "already, where `data.normalize` is set.",
+    .options =
+        {DT_TRAINED_OPTIONS, [DT_OPTION_ONNX] = {DT_TAKEN}, [DT_OPTION_SAFETENSORS] = {DT_TAKEN}},
     .check = check,
     .together = run,
 };

@@ -10,7 +10,7 @@ enum dt_status dt_load_data_dir(struct dt_data_spec *spec, const char *dir)
     if (dir == NULL) {
         return DT_OK;
     }
-    if (spec->row->generated) {
+    if (spec->whole->generated) {
         return dt_error(DT_USAGE,
                         "--data %s: this configuration generates its data (leave --data out)", dir);
     }

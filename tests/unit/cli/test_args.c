@@ -32,7 +32,7 @@ static const char *const bad[][2] = {
     {"eval", "eval: --checkpoint FILE is required"},
     {"predict a.png", "predict: --checkpoint FILE is required"},
     {"export --onnx a", "export: --checkpoint FILE is required"},
-    {"export --checkpoint a", "export: --onnx FILE is required"},
+    {"export --checkpoint a", "export: --onnx FILE or --safetensors FILE is required"},
     {"eval --checkpoint a --onnx b", "--onnx does not belong to eval"},
     {"predict --checkpoint c", "predict: at least one image is required"},
     {"--confg x", "unknown option '--confg' (did you mean '--config'?)"},
