@@ -17,8 +17,8 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
     X(DT_OPTION_RUN, "run", 0, "DIR", DT_TAKES_VALUE, DT_ONCE,                                     \
       "the run's files; default runs/<config name>/<UTC time>", "")                                \
     X(DT_OPTION_RESUME, "resume", 0, "CHECKPOINT", DT_TAKES_OPTIONAL_VALUE, DT_ONCE,               \
-      "resume from this file or run, or from the newest checkpoint in --run; fresh start if it "   \
-      "has none",                                                                                  \
+      "resume from this file or run (its newest checkpoint; RUN:best), or from the newest in "     \
+      "--run; fresh start if it has none",                                                         \
       "A job that is queued again needs no other command.")                                        \
     X(DT_OPTION_SET, "set", 0, "KEY.PATH=VALUE", DT_TAKES_VALUE, DT_REPEATED,                      \
       "change a key of the configuration; may be given many times",                                \
@@ -31,7 +31,8 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "goes on without it is as any other. Not where a GPU takes steps on its own: set "           \
       "`cuda.graph=false`.")                                                                       \
     X(DT_OPTION_CHECKPOINT, "checkpoint", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                      \
-      "a .safetensors file of an earlier run, or its folder: the best checkpoint or the newest",   \
+      "a .safetensors file, or the folder of a run: its best checkpoint or else the newest; "      \
+      "RUN:best or RUN:last",                                                                      \
       "")                                                                                          \
     X(DT_OPTION_WEIGHTS, "weights", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                            \
       "load weights from this .safetensors file (e.g. saved by PyTorch with matching names and "   \

@@ -13,6 +13,7 @@
     X(compare)            \
     X(watch)              \
     X(doctor)             \
+    X(runs)               \
     X(accept)             \
     X(scale)              \
     X(sweep)              \

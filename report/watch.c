@@ -1,5 +1,5 @@
-/* `dtrain watch RUN`: a run while it is under way, from its folder alone, so that it works from any
- * host that sees the folder. */
+/* `dtrain watch [RUN]`: a run while it is under way, from its folder alone, so that it works from
+ * any host that sees the folder. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/args.h"
 #include "cli/terminal.h"
 #include "dist/ranks/launch/stop.h"
@@ -113,6 +114,12 @@ static enum dt_status follow(const char *folder, char **text)
 static enum dt_status watch(const struct dt_args *args)
 {
     const char *folder = dt_args_text(args, DT_PATHS);
+    char newest[DT_PATH_SIZE];
+    if (folder == NULL) {
+        DT_TRY(dt_runs_newest(newest));
+        dt_text_print(stderr, "run  %s", newest);
+        folder = newest;
+    }
     const bool terminal = dt_terminal_width(STDOUT_FILENO) > 0;
     struct dt_screen screen = dt_terminal_screen(STDOUT_FILENO);
     char *text = NULL;
@@ -132,17 +139,19 @@ static enum dt_status watch(const struct dt_args *args)
 
 static enum dt_status check(const struct dt_args *args)
 {
-    return args->values[DT_PATHS].n == 1
+    return args->values[DT_PATHS].n <= 1
                ? DT_OK
-               : dt_error(DT_USAGE, "watch: the folder of one run is required (dtrain watch RUN)");
+               : dt_error(DT_USAGE, "watch: one run at a time (dtrain watch RUN)");
 }
 
 const struct dt_command dt_command_watch = {
     .word = "watch",
     .meaning = "a run while it is under way, from its folder",
-    .usage = "dtrain watch RUN",
-    .examples = "  dtrain watch runs/night\n",
-    .more = "One screen, drawn again every second until the run is over: how far it is, what is "
+    .usage = "dtrain watch [RUN]",
+    .examples = "  dtrain watch\n"
+                "  dtrain watch runs/night\n",
+    .more = "Without a name it takes the newest run below `runs/`. One screen, drawn again every "
+            "second until the run is over: how far it is, what is "
             "left, loss, accuracy, rate and throughput as curves, where a step's time goes, the "
             "ranks. `q` leaves; the last screen stays. It reads the folder and nothing else, so "
             "any host that sees it will do. Where stdout is no terminal it prints one screen.",

@@ -65,6 +65,21 @@ check 'resumed from another file' grep -q "resumed from $saved: 1 epoch" err
 cp -r run kept && cp checkpoints/flipped-data.safetensors kept/checkpoints/best.safetensors
 ranks=0 row eval-best 65 'kept/checkpoints/best.safetensors: damaged' eval --checkpoint kept
 train -n 1 "$DTRAIN" --config good.json --run from_kept --resume=kept
+# RUN:best and RUN:last say which; a file of that very name comes first.
+ranks=0 row eval-named-best 65 'kept/checkpoints/best.safetensors: damaged' eval --checkpoint kept:best
+train -n 1 "$DTRAIN" eval --checkpoint kept/:last
+ranks=0 row eval-no-best 66 'run:best: the run keeps no best checkpoint (take run:last; checkpoint.best keeps one)' eval --checkpoint run:best
+ranks=0 row eval-nowhere-best 66 'nowhere: No such file or directory' eval --checkpoint nowhere:best
+ranks=0 row eval-other-word 66 'run:newest: No such file or directory' eval --checkpoint run:newest
+ranks=$most row resume-best 65 'kept/checkpoints/best.safetensors: damaged' --config good.json --run resumed --resume=kept:best
+rm -rf resumed
+cp "$saved" kept/checkpoints/best.safetensors
+train -n 1 "$DTRAIN" --config good.json --run from_best --resume=kept:best
+check 'resumed from another file than the best' grep -q 'resumed from kept/checkpoints/best.safetensors: 1 epoch' err
+train -n 1 "$DTRAIN" --config good.json --run from_last --resume=kept:last
+check 'resumed from another file than the newest' grep -q "resumed from kept/checkpoints/$(basename "$saved"): 1 epoch" err
+cp "$saved" file:best
+train -n 1 "$DTRAIN" eval --checkpoint file:best
 ranks=0 row eval-folder 66 'checkpoints: is a directory' eval --checkpoint checkpoints
 checkpoint short-data 65 'short-data.safetensors: '
 checkpoint flipped-data 65 "flipped-data.safetensors: damaged (tensor '"

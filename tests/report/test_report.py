@@ -413,7 +413,6 @@ def test_refused(dtrain, top):
         os.makedirs(f"{top}/{name}")
         with open(f"{top}/{name}/config.json", "w") as file:
             file.write(text)
-    refused(dtrain, 64, "report: the folder of a run is required (dtrain report RUN)")
     refused(dtrain, 64, "report: a page of several runs needs a name (add --html FILE)", "a", "b")
     refused(dtrain, 64, "9 runs, at most 8 fit beside each other (name fewer)", *"abcdefghi", "--html", "x.html")
     refused(dtrain, 64, "--run does not belong to report (see dtrain --help)", "a", "--run", "b")

@@ -160,7 +160,7 @@ def test_hostile(dtrain, run):
     code, out, err = watch(dtrain, run)
     check(f"hostile: {code} {err}", code == 0)
     check(f"hostile: {out!r}", not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", out) and max(map(len, out.splitlines())) <= 79)
-    for arguments, status, text in (((), 64, "watch: the folder of one run is required"), ((run, run), 64, "watch: the folder of one run"),
+    for arguments, status, text in (((run, run), 64, "watch: one run at a time"),
                                     ((f"{run}/none",), 66, f"{run}/none: no such folder"), ((run, "--html", "x"), 64, "--html does not belong to watch")):
         code, out, err = watch(dtrain, *arguments)
         check(f"{arguments}: {code} {err}", code == status and err.startswith(f"dtrain: {text}") and err.count("\n") == 1 and out == "")

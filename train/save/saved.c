@@ -151,25 +151,58 @@ static bool is_there(const char *path)
     return there;
 }
 
-enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT_PATH_SIZE])
+enum choice { BEST_OR_NEWEST, NEWEST, BEST };
+
+/* "RUN:best", "RUN:last", unless a file has this very name; *n: the bytes of the run's folder. */
+static enum choice read_choice(const char *path, bool best, int *n)
 {
-    char folder[DT_CHECKPOINT_PATH_SIZE];
+    static const struct {
+        const char *suffix;
+        enum choice choice;
+    } rows[] = {{":best", BEST}, {":last", NEWEST}};
+    *n = (int)strnlen(path, DT_CHECKPOINT_PATH_SIZE - 64);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const int n_suffix = (int)strlen(rows[i].suffix), before = *n - n_suffix;
+        if (before > 0 && strcmp(path + before, rows[i].suffix) == 0 && !is_there(path)) {
+            *n = before;
+            return rows[i].choice;
+        }
+    }
+    return best ? BEST_OR_NEWEST : NEWEST;
+}
+
+static enum dt_status find_newest(const char *folder, char out[DT_CHECKPOINT_PATH_SIZE])
+{
     uint64_t *steps = NULL;
     size_t n_steps = 0;
-    snprintf(folder, sizeof folder, "%.*s/checkpoints", DT_CHECKPOINT_PATH_SIZE - 32, path);
-    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%.*s/best.safetensors", DT_CHECKPOINT_PATH_SIZE - 32,
-             folder);
-    if (best && is_there(out)) {
-        return DT_OK;
-    }
-    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%s", path);
-    if (!is_there(folder)) {
-        return DT_OK;
-    }
     DT_TRY(dt_checkpoint_list(folder, &steps, &n_steps));
     const enum dt_status s = n_steps > 0 ? dt_checkpoint_path(folder, steps[0], out) : DT_OK;
     free(steps);
     return s;
+}
+
+enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT_PATH_SIZE])
+{
+    char folder[DT_CHECKPOINT_PATH_SIZE], kept[DT_CHECKPOINT_PATH_SIZE];
+    int n = 0;
+    const enum choice choice = read_choice(path, best, &n);
+    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%.*s", n, path);
+    snprintf(folder, sizeof folder, "%.*s/checkpoints", n, path);
+    if (!is_there(folder)) {
+        return DT_OK;
+    }
+    DT_TRY(dt_checkpoint_best_path(folder, kept));
+    if (choice != NEWEST && is_there(kept)) {
+        snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%s", kept);
+        return DT_OK;
+    }
+    if (choice == BEST) {
+        return dt_error(DT_NO_INPUT,
+                        "%s: the run keeps no best checkpoint (take %s:last; checkpoint.best keeps "
+                        "one)",
+                        path, out);
+    }
+    return find_newest(folder, out);
 }
 
 enum dt_status dt_saved_weights(const char *path, const struct dt_model *model,

@@ -11,7 +11,8 @@
 #include "train/config.h"
 
 /* `path`, or if that is the folder of a run, its best checkpoint where one is kept and `best` asks
- * for it, else its newest. A folder without checkpoints stays as it is: no file. */
+ * for it, else its newest; "RUN:best" and "RUN:last" say which. A folder without checkpoints stays
+ * as it is: no file. DT_NO_INPUT: RUN:best of a run that keeps none. */
 enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT_PATH_SIZE]);
 
 /* `format`: of the configuration in it. `path` is for messages. DT_BAD_DATA: the configuration is

@@ -65,8 +65,10 @@ static const char *const bad[][2] = {
     {"--help=yes", "--help takes no value (remove '=yes')"},
     {"--config a --print-config=1", "--print-config takes no value"},
     {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
-    {"run --config a", "unknown command 'run' (one of train, eval, predict, export, plan, report, "
-                       "compare, watch, doctor, accept, scale, sweep, slurm, bench, lab, help)"},
+    {"run --config a", "unknown command 'run' (did you mean 'runs'?)"},
+    {"go --config a",
+     "unknown command 'go' (one of train, eval, predict, export, plan, report, "
+     "compare, watch, runs, doctor, accept, scale, sweep, slurm, bench, lab, help)"},
     {"bench", "unknown command 'bench' (one of bench blocks, bench allreduce)"},
     {"bench --config a", "unknown command 'bench' (one of"},
     {"bench blcoks --config a", "unknown command 'bench blcoks' (did you mean 'bench blocks'?)"},
@@ -297,7 +299,11 @@ static void check_usage(const struct dt_command *c)
                        has ? "an" : "no", usage);
         }
     }
-    const bool paths = strstr(usage, " RUN") != NULL || strstr(usage, " IMAGE") != NULL;
+    static const char *const words[] = {" RUN", " IMAGE", " [RUN]", " [FOLDER]", " [FILE]"};
+    bool paths = false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        paths = paths || strstr(usage, words[i]) != NULL;
+    }
     CHECK(paths == dt_command_takes(c, DT_PATHS));
     CHECK(strstr(c->examples, c->word) != NULL || c == dt_program.commands[0]);
     CHECK(c->meaning[0] != '\0');
