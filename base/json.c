@@ -52,7 +52,7 @@ static bool unexpected(struct reader *r, const char *problem)
         return fail(r, "the text ends too early (close every quote and bracket)");
     }
     if (c == '/' || c == '#') {
-        return fail(r, "JSON has no comments (remove it)");
+        return fail(r, "not JSON (remove it; comments begin with //, in a configuration alone)");
     }
     if (c == '\'') {
         return fail(r, "single quotes (JSON wants \")");
@@ -294,6 +294,57 @@ bool dt_json_check(const char *text, size_t n_bytes, struct dt_json_fault *fault
     fault->problem = r.problem;
     find_position(bytes, r.at, fault);
     return false;
+}
+
+static bool is_control(unsigned char c)
+{
+    return (c < 0x20 && c != '\t' && c != '\r') || c == 0x7F;
+}
+
+/* The end of the line at `at`, or the first byte before it that is no text. */
+static char *end_of_comment(char *at, const char *end)
+{
+    while (at < end && *at != '\n') {
+        const size_t left = (size_t)(end - at);
+        const size_t n = is_control((unsigned char)*at) ? 0 : dt_utf8_length(at, left, NULL);
+        if (n == 0) {
+            return at;
+        }
+        at += n;
+    }
+    return at;
+}
+
+/* Behind the string that begins at `at`. One that is not closed ends with its line, where
+ * dt_json_check stops. */
+static char *end_of_string(char *at, const char *end)
+{
+    for (at++; at < end && *at != '\n' && *at != '"'; at++) {
+        at += *at == '\\' && end - at > 1;
+    }
+    return at + (at < end);
+}
+
+bool dt_json_blank_comments(char *text, size_t n_bytes, struct dt_json_fault *fault)
+{
+    char *at = text, *const end = text + n_bytes;
+    while (at < end) {
+        if (*at == '"') {
+            at = end_of_string(at, end);
+        } else if (*at != '/' || end - at < 2 || at[1] != '/') {
+            at++;
+        } else {
+            char *const line = end_of_comment(at, end);
+            if (line < end && *line != '\n') {
+                fault->problem = "a control character or invalid UTF-8 in a comment (remove it)";
+                find_position((unsigned char *)text, (unsigned char *)line, fault);
+                return false;
+            }
+            memset(at, ' ', (size_t)(line - at));
+            at = line;
+        }
+    }
+    return true;
 }
 
 bool dt_text_is_clean(const char *text, size_t n_bytes)

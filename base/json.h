@@ -17,6 +17,10 @@ struct dt_json_fault {
 
 bool dt_json_check(const char *text, size_t n_bytes, struct dt_json_fault *fault);
 
+/* Puts spaces in the place of comments, from "//" outside strings to the end of the line, so that
+ * places in the text stay what they are. False: one holds what a text does not. */
+bool dt_json_blank_comments(char *text, size_t n_bytes, struct dt_json_fault *fault);
+
 /* Is it UTF-8 without control characters? */
 bool dt_text_is_clean(const char *text, size_t n_bytes);
 

@@ -1,23 +1,17 @@
 #include "cli/config/config.h"
 
-#include <dirent.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "cli/config/read.h"
-#include "cli/suggest.h"
 #include "data/idx.h"
 #include "data/transform.h"
 #include "data/validation.h"
 #include "dist/compression/fixed_point.h"
 #include "dist/strategy/strategies.h"
-#include "model/block.h"
 #include "train/watch/monitor.h"
 
-#define MAX_BYTES ((size_t)1 << 20)
 #define GENERATED_TRAIN 6000
 #define GENERATED_TEST 1000
 
@@ -251,9 +245,11 @@ static enum dt_status check_validation(const struct dt_config_source *source,
                                  validation);
 }
 
-static enum dt_status read_tree(const struct dt_config_source *source, cJSON *root,
-                                struct dt_config *out)
+enum dt_status dt_config_build(const struct dt_config_source *source, cJSON *root,
+                               struct dt_config *out)
 {
+    memset(out, 0, sizeof *out);
+    set_name(source->files->files[0].name, out->name, sizeof out->name);
     for (int i = 0; i < source->n_sets; i++) {
         DT_TRY(dt_config_set(root, source->sets[i]));
     }
@@ -264,102 +260,4 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     DT_TRY(check_strategy(source, out));
     DT_TRY(check_monitors(source, out));
     return check_training(source, out);
-}
-
-static enum dt_status parse(const struct dt_config_source *source, const char *text, size_t n_bytes,
-                            bool saved, struct dt_config *out)
-{
-    const char *name = source->name;
-    struct dt_json_fault fault;
-    memset(out, 0, sizeof *out);
-    if (n_bytes > MAX_BYTES) {
-        return dt_error(DT_CONFIG, "%s: larger than 1 MiB (is this a configuration?)", name);
-    }
-    if (!dt_json_check(text, n_bytes, &fault)) {
-        return dt_error(DT_CONFIG, "%s:%zu:%zu: %s", name, fault.line, fault.column, fault.problem);
-    }
-    cJSON *root = cJSON_ParseWithLength(text, n_bytes);
-    if (root == NULL) {
-        return dt_error(DT_NO_MEMORY, "%s: out of memory", name);
-    }
-    if (saved) { /* how it once added gradients binds nobody */
-        cJSON_DeleteItemFromObjectCaseSensitive(root, "comm");
-    }
-    set_name(name, out->name, sizeof out->name);
-    const enum dt_status status = read_tree(source, root, out);
-    cJSON_Delete(root);
-    return status;
-}
-
-enum dt_status dt_config_parse(const char *name, const char *text, size_t n_bytes,
-                               const char *const *sets, int n_sets, struct dt_config *out)
-{
-    const struct dt_config_source source = {name, sets, n_sets, ""};
-    return parse(&source, text, n_bytes, false, out);
-}
-
-static enum dt_status parse_saved(const char *name, const char *text, struct dt_config *out)
-{
-    return parse(&(struct dt_config_source){name, NULL, 0, ""}, text, strlen(text), true, out);
-}
-
-const struct dt_config_format dt_config_json = {
-    .write = dt_config_to_json, .read = parse_saved, .compare = dt_config_compare};
-
-/* The file that may have been meant: of that folder, with a similar name. The error's text then has
- * it. */
-static enum dt_status suggest_file(const char *path, enum dt_status status)
-{
-    const char *slash = strrchr(path, '/');
-    const size_t n_folder = slash != NULL ? (size_t)(slash - path) + 1 : 0;
-    struct dt_suggestion s = {.word = path + n_folder};
-    char folder[DT_PATH_SIZE], best[256] = "", after[DT_PATH_SIZE + 300];
-    snprintf(folder, sizeof folder, "%.*s", (int)n_folder, path);
-    DIR *dir = n_folder < sizeof folder ? opendir(n_folder > 0 ? folder : ".") : NULL;
-    for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
-        const size_t n = strlen(entry->d_name);
-        s.best = best[0] != '\0' ? best : NULL; /* a copy: the entry goes */
-        if (n > 5 && n < sizeof best && strcmp(entry->d_name + n - 5, ".json") == 0) {
-            dt_suggest_offer(&s, entry->d_name);
-        }
-        if (s.best == entry->d_name) {
-            memcpy(best, entry->d_name, n + 1);
-        }
-    }
-    if (dir != NULL) {
-        closedir(dir);
-    }
-    snprintf(after, sizeof after, " (did you mean '%s%s'?)", folder, best);
-    return best[0] != '\0' ? dt_error_around(status, "", after) : status;
-}
-
-/* Lowers the model to find layers that do not fit; errors name the file. */
-static enum dt_status check_model(const char *path, const struct dt_config *config)
-{
-    struct dt_model model;
-    char before[DT_PATH_SIZE];
-    snprintf(before, sizeof before, "%s: ", path);
-    const enum dt_status s = dt_model_lower(&config->model, &model);
-    return s == DT_OK ? DT_OK : dt_error_around(s, before, "");
-}
-
-enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets,
-                              struct dt_config *out)
-{
-    uint8_t *bytes = NULL;
-    size_t n_bytes = 0;
-    enum dt_status status = dt_file_read(path, MAX_BYTES, &bytes, &n_bytes);
-    if (status == DT_NO_INPUT) {
-        return suggest_file(path, status);
-    }
-    if (status ==
-        DT_BAD_DATA) { /* empty or too large: here that is a wrong configuration, not wrong data */
-        return DT_CONFIG;
-    }
-    if (status != DT_OK) {
-        return status;
-    }
-    status = dt_config_parse(path, (const char *)bytes, n_bytes, sets, n_sets, out);
-    free(bytes);
-    return status == DT_OK ? check_model(path, out) : status;
 }

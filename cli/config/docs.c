@@ -61,6 +61,7 @@ void dt_config_help(FILE *out)
 {
     const struct dt_key_list list = dt_config_keys();
     fputs("The configuration is a JSON object; a dot in a key stands for an object inside.\n"
+          "// begins a comment. \"extends\": \"other.json\" takes what is not said from there.\n"
           "Any key can be set with --set KEY=VALUE.\n\n",
           out);
     fprintf(out, "%-27s  %-10s  %s\n", "Key", "Default", "Values");
@@ -122,6 +123,13 @@ void dt_config_markdown(FILE *out)
           "others are errors, with exit status 78.\n"
           "Paths are relative to the working directory. `dtrain --print-config --config FILE` "
           "shows what a file means, defaults filled in.\n\n"
+          "`//` begins a comment, which ends with its line. `\"extends\": \"other.json\"` takes "
+          "what the file does not say from another\n"
+          "one, whose path is relative to the file: members of objects are merged, lists are "
+          "replaced as a whole, and `null` removes\n"
+          "a key of the other file. At most 8 files extend each other in a row. Both are for files "
+          "that people write; a run's\n"
+          "`config.json` and what `--print-config` prints is the whole, in plain JSON.\n\n"
           "`--set KEY=VALUE` changes any key from the command line, also inside lists (`--set "
           "model.layers.1.filters=16`) and whole\n"
           "objects (`--set 'train.batch={\"global\":384}'`); a later one wins. The value is JSON, "
@@ -254,37 +262,55 @@ static void schema_key(FILE *out, const struct dt_key *key)
 }
 
 /* The schema of the object of all keys that begin with the first `n_prefix` characters of keys[0];
- * returns how many those are. */
+ * returns how many those are. What is required is said once, of the whole. */
 static int schema_group(FILE *out, const struct dt_key *keys, int n, size_t n_prefix, int indent)
 {
-    char required[256] = "";
-    size_t used = 0;
     int i = 0;
     fprintf(out,
             "{\n%*s\"type\": \"object\", \"additionalProperties\": false,\n%*s\"properties\": {",
             indent + 2, "", indent + 2, "");
     if (n_prefix == 0) {
         fprintf(out, "\n%*s\"$schema\": { \"type\": \"string\" },", indent + 4, "");
+        fprintf(
+            out,
+            "\n%*s\"extends\": { \"type\": \"string\", \"minLength\": 1, \"description\": \"the "
+            "configuration that says what this one does not, relative to this file\" },",
+            indent + 4, "");
     }
     while (i < n && strncmp(keys[i].path, keys[0].path, n_prefix) == 0) {
         const char *name = keys[i].path + n_prefix;
         const int n_name = (int)strcspn(name, ".");
-        const int first = i;
         fprintf(out, "%s\n%*s\"%.*s\": ", i == 0 ? "" : ",", indent + 4, "", n_name, name);
         if (name[n_name] == '.') {
             i += schema_group(out, keys + i, n - i, n_prefix + (size_t)n_name + 1, indent + 4);
         } else {
             schema_key(out, &keys[i++]);
         }
-        /* An object is required when it begins with a required key: data and model do. */
-        if (keys[first].default_text == NULL && used < sizeof required) {
-            used += (size_t)snprintf(required + used, sizeof required - used, "%s\"%.*s\"",
-                                     used == 0 ? "" : ", ", n_name, name);
+    }
+    fprintf(out, "\n%*s}", indent + 2, "");
+    if (n_prefix > 0) {
+        fprintf(out, "\n%*s}", indent, "");
+    }
+    return i;
+}
+
+/* Required keys are in groups, which are required with them. */
+static void schema_required(FILE *out, struct dt_key_list list)
+{
+    const char *last = "";
+    fputs(",\n      \"anyOf\": [{ \"required\": [\"extends\"] }, { \"allOf\": [", out);
+    for (int i = 0; i < list.n; i++) {
+        const char *path = list.keys[i].path;
+        const int n = (int)strcspn(path, ".");
+        if (list.keys[i].default_text == NULL) {
+            fprintf(out,
+                    "%s\n        { \"required\": [\"%.*s\"], \"properties\": { \"%.*s\": { "
+                    "\"required\": [\"%s\"] } } }",
+                    last, n, path, n, path, dt_key_name(path));
+            last = ",";
         }
     }
-    fprintf(out, "\n%*s},\n%*s\"required\": [%s]\n%*s}", indent + 2, "", indent + 2, "", required,
-            indent, "");
-    return i;
+    fputs("\n      ] }]\n    }", out);
 }
 
 static void schema_layer(FILE *out, enum dt_layer_type type)
@@ -315,6 +341,7 @@ void dt_config_schema_json(FILE *out)
           "  \"$ref\": \"#/$defs/config\",\n  \"$defs\": {\n    \"config\": ",
           out);
     schema_group(out, list.keys, list.n, 0, 4);
+    schema_required(out, list);
     fputs(",\n    \"layer\": { \"oneOf\": [\n", out);
     for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         fputs(i == 0 ? "" : ",\n", out);

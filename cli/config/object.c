@@ -76,6 +76,19 @@ static bool set_reaches(const char *set, const char *path)
     }
 }
 
+/* The first file that has what the path leads to, or the list that it leads into. */
+static const char *file_of(const struct dt_config_files *files, const char *path)
+{
+    char outside[DT_CONFIG_PATH_SIZE];
+    snprintf(outside, sizeof outside, "%.*s", (int)strcspn(path, "["), path);
+    for (int i = 0; i < files->n; i++) {
+        if (dt_json_at(files->files[i].tree, outside) != NULL) {
+            return files->files[i].name;
+        }
+    }
+    return files->files[0].name;
+}
+
 enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
                                const char *format, ...)
 {
@@ -89,8 +102,9 @@ enum dt_status dt_config_error(const struct dt_config_source *source, const char
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return dt_error(was_set ? DT_USAGE : DT_CONFIG, "%s: %s%s%s", was_set ? "--set" : source->name,
-                    full, full[0] == '\0' ? "" : ": ", text);
+    return dt_error(was_set ? DT_USAGE : DT_CONFIG, "%s: %s%s%s",
+                    was_set ? "--set" : file_of(source->files, full), full,
+                    full[0] == '\0' ? "" : ": ", text);
 }
 
 enum dt_status dt_config_unexpected(const struct dt_config_source *source, const char *path,
@@ -199,6 +213,9 @@ static enum dt_status unknown_key(const struct dt_config_object *o, const char *
     if (o->owner == NULL && strcmp(path, "comm") == 0) {
         return dt_config_error(&o->source, path,
                                "the key is called distributed.allreduce now (rename it)");
+    }
+    if (o->owner == NULL && strcmp(path, "extends") == 0) {
+        return dt_config_error(&o->source, path, "only a file extends another (write it there)");
     }
     suggest_key(o, group, name, near);
     if (near[0] != '\0') {

@@ -154,9 +154,9 @@ static enum dt_status read_default(const struct dt_config_object *o, const struc
 {
     cJSON *item = dt_key_is_word(key) ? cJSON_CreateString(key->default_text)
                                       : cJSON_Parse(key->default_text);
-    const enum dt_status s = item != NULL
-                                 ? read_value(o, key, item, base)
-                                 : dt_error(DT_NO_MEMORY, "%s: out of memory", o->source.name);
+    const enum dt_status s =
+        item != NULL ? read_value(o, key, item, base)
+                     : dt_error(DT_NO_MEMORY, "%s: out of memory", o->source.files->files[0].name);
     cJSON_Delete(item);
     return s;
 }

@@ -10,9 +10,19 @@
 
 #define DT_CONFIG_PATH_SIZE 160
 
+/* The files of a configuration: each extends the one behind it. */
+#define DT_CONFIG_MOST_FILES 8
+struct dt_config_files {
+    int n;
+    struct {
+        char name[DT_PATH_SIZE];
+        cJSON *tree;
+    } files[DT_CONFIG_MOST_FILES];
+};
+
 /* Where values came from, for messages. */
 struct dt_config_source {
-    const char *name; /* the file */
+    const struct dt_config_files *files;
     const char *const *sets;
     int n_sets;
     const char *prefix; /* of all paths: "", or "model.layers[2]." of a layer's keys */
@@ -22,7 +32,8 @@ struct dt_config_source {
 enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON *root,
                               struct dt_config *out);
 
-/* DT_CONFIG with "<file or --set>: <path>: <text>". */
+/* DT_CONFIG with "<file or --set>: <path>: <text>": the first file that has something at the path,
+ * or else the first. */
 enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
                                const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -42,6 +53,24 @@ void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE]);
  * objects on the way are made; whether the key exists is for the later check to say. DT_USAGE,
  * DT_NO_MEMORY. */
 enum dt_status dt_config_set(cJSON *root, const char *text);
+
+/* Reads the text of a file as the next one, behind those that it is to complete; `base` becomes the
+ * path of the file that it extends, or "". `saved`: as dtrain wrote it, without comments.
+ * DT_CONFIG, DT_NO_MEMORY. */
+enum dt_status dt_config_files_add(struct dt_config_files *files, const char *name,
+                                   const char *text, size_t n_bytes, bool saved,
+                                   char base[DT_PATH_SIZE]);
+
+/* What they are together, with every --set, checked. Members of an object are merged, the first
+ * file's win, and null removes what files behind say (JSON Merge Patch, RFC 7386). DT_CONFIG,
+ * DT_USAGE, DT_NO_MEMORY. */
+enum dt_status dt_config_files_read(const struct dt_config_files *files, const char *const *sets,
+                                    int n_sets, struct dt_config *out);
+void dt_config_files_close(struct dt_config_files *files);
+
+/* The same from one tree, which it changes. */
+enum dt_status dt_config_build(const struct dt_config_source *source, cJSON *root,
+                               struct dt_config *out);
 
 /* ---- an object: that its keys are known, and how messages name them (object.c) */
 

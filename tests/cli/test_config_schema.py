@@ -67,6 +67,10 @@ def main():
             assert not validator.is_valid(changed(config, path, value)), (name, path, value)
     for key in "data", "model":
         assert not validator.is_valid({k: v for k, v in config.items() if k != key}), key
+    validator.validate({"extends": "mnist.json", "train": {"epochs": 3}, "data": {"dir": "other"}})  # the rest is there
+    for wrong in {"extends": 5}, {"extends": ""}, {"extends": "a.json", "train": {"epochs": 0}}, {"extends": "a.json", "unknown": 1}:
+        assert not validator.is_valid(wrong), wrong
+    assert not validator.is_valid(changed(config, ["model"], {"layers": config["model"]["layers"]})), "an input is missing"
 
 
 main()

@@ -1,9 +1,10 @@
 /* The configuration's reader under libFuzzer: any bytes give DT_OK or DT_CONFIG, and what is
- * accepted survives being printed. A last line that begins with "--set " is a change. */
+ * accepted survives being printed. A last line that begins with "--set " is a change, and a line
+ * "--extends" parts the text of a file from that of the next, which it extends. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/config/config.h"
+#include "cli/config/read.h"
 #include "dist/strategy/strategies.h"
 
 /* The rows that the reader asks: nothing that opens. */
@@ -39,31 +40,53 @@ static void check_round_trip(const struct dt_config *config)
     free(text);
 }
 
+/* The files in the text, up to the line "--extends" or the end; each in memory of its own, so that
+ * a read past its end is found. */
+static enum dt_status read_files(const char *text, size_t n, const char *set,
+                                 struct dt_config *config)
+{
+    static const char mark[] = "\n--extends\n";
+    struct dt_config_files files = {0};
+    enum dt_status s = DT_OK;
+    char base[DT_PATH_SIZE];
+    do {
+        const char *end = memmem(text, n, mark, sizeof mark - 1);
+        const size_t n_file = end != NULL ? (size_t)(end - text) : n;
+        const size_t n_done = n_file + (end != NULL ? sizeof mark - 1 : 0);
+        char *file = malloc(n_file == 0 ? 1 : n_file);
+        if (file == NULL) {
+            abort();
+        }
+        memcpy(file, text, n_file);
+        s = dt_config_files_add(&files, "a/fuzz.json", file, n_file, false, base);
+        free(file);
+        text += n_done;
+        n -= n_done;
+    } while (s == DT_OK && base[0] != '\0' && n > 0 && files.n < DT_CONFIG_MOST_FILES);
+    s = s == DT_OK ? dt_config_files_read(&files, &set, set != NULL, config) : s;
+    dt_config_files_close(&files);
+    return s;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     struct dt_config config;
-    char *copy = malloc(n_bytes + 1); /* exact, so that a read past the end is found */
+    char *copy = malloc(n_bytes + 1);
     if (copy == NULL) {
         return 0;
     }
     memcpy(copy, data, n_bytes);
     copy[n_bytes] = '\0';
     const size_t n_text = find_set(copy, n_bytes);
-    char *text = malloc(n_text == 0 ? 1 : n_text);
-    if (text != NULL) {
-        memcpy(text, copy, n_text);
-        const char *set = n_text < n_bytes ? copy + n_text + strlen("\n--set ") : NULL;
-        dt_error_clear();
-        const enum dt_status status =
-            dt_config_parse("fuzz.json", text, n_text, &set, set != NULL, &config);
-        if (status == DT_OK) {
-            check_round_trip(&config);
-        } else if ((status != DT_CONFIG && !(status == DT_USAGE && set != NULL)) ||
-                   dt_error_text()[0] == '\0') {
-            abort();
-        }
+    const char *set = n_text < n_bytes ? copy + n_text + strlen("\n--set ") : NULL;
+    dt_error_clear();
+    const enum dt_status status = read_files(copy, n_text, set, &config);
+    if (status == DT_OK) {
+        check_round_trip(&config);
+    } else if ((status != DT_CONFIG && !(status == DT_USAGE && set != NULL)) ||
+               dt_error_text()[0] == '\0') {
+        abort();
     }
-    free(text);
     free(copy);
     return 0;
 }
