@@ -5,6 +5,7 @@
 /* X(name): the row is dt_command_<name>, in the file of the command. In the order of the help. */
 #define COMMAND_LIST(X)   \
     X(train)              \
+    X(init)               \
     X(eval)               \
     X(predict)            \
     X(export)             \
@@ -12,8 +13,8 @@
     X(report)             \
     X(compare)            \
     X(watch)              \
-    X(doctor)             \
     X(runs)               \
+    X(doctor)             \
     X(accept)             \
     X(scale)              \
     X(sweep)              \

@@ -42,6 +42,8 @@ static const char *const bad[][2] = {
     {"--xyzzy", "unknown option '--xyzzy' (see dtrain --help)"},
     {"--=x", "unknown option '--'"},
     {"--epochs 3", "unknown option '--epochs' (a key of the configuration: --set train.epochs=3)"},
+    {"--epochs=3", "unknown option '--epochs' (a key of the configuration: --set train.epochs=3)"},
+    {"--config a --lr 0.1", "(a key of the configuration: --set train.optimizer.lr=0.1)"},
     {"--config a --lr=0.1", "(a key of the configuration: --set train.optimizer.lr=0.1)"},
     {"--config a --batch-size 64", "(a key of the configuration: --set train.batch.per_rank=64)"},
     {"--config a --batch 64",
@@ -67,7 +69,7 @@ static const char *const bad[][2] = {
     {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
     {"run --config a", "unknown command 'run' (did you mean 'runs'?)"},
     {"go --config a",
-     "unknown command 'go' (one of train, eval, predict, export, plan, report, "
+     "unknown command 'go' (one of train, init, eval, predict, export, plan, report, "
      "compare, watch, runs, doctor, accept, scale, sweep, slurm, bench, lab, help)"},
     {"bench", "unknown command 'bench' (one of bench blocks, bench allreduce)"},
     {"bench --config a", "unknown command 'bench' (one of"},

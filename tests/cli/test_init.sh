@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# `dtrain init`: what it writes is a commented configuration that works, and never in the place of a file.
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+
+init() { # init ARGUMENT...: leaves out, err and $got
+  got=0
+  "$DTRAIN" init "$@" >out 2>err </dev/null || got=$?
+}
+
+refused() { # refused CODE TEXT ARGUMENT...
+  local code=$1 text=$2
+  shift 2
+  init "$@"
+  is "$text: exit code" "$code" "$got"
+  is "$text: stdout" '' "$(cat out)"
+  is "$text: the words" "dtrain: $text" "$(cat err)"
+}
+
+# mnist and mlp mean what configs/ has; their comments are all that differs.
+for pair in mnist:mnist mlp:mnist-mlp; do
+  name=${pair%:*}
+  init "$name"
+  is "$name: exit code" 0 "$got"
+  is "$name: what is next" "wrote $name.json; next: mpirun -np 2 dtrain --config $name.json" "$(cat out)"
+  check "$name: has no comments" grep -q '// ' "$name.json"
+  check "$name: another configuration" cmp <("$DTRAIN" --print-config --config "$name.json") \
+    <("$DTRAIN" --print-config --config "$configs/${pair#*:}.json")
+done
+init
+is 'without a name: a file of this name is there' 73 "$got"
+rm mnist.json && init
+is 'without a name: mnist' 'wrote mnist.json; next: mpirun -np 2 dtrain --config mnist.json' "$(cat out)"
+
+# The next command works, with a few small steps.
+init cifar mine.json
+is 'cifar: exit code' 0 "$got"
+dtrain 2 --config mine.json --run run --set train.max_steps=2 --set 'data={"format":"synthetic","train_samples":64,"test_samples":32}' \
+  --set train.batch.global=32 --set report=false
+is 'cifar: training' 0 "$got"
+check 'cifar: another model' grep -q '3x32x32\|model' run/config.json
+
+# A child of a file that was written: fewer epochs, the rest as it is.
+mkdir below && printf '{ "extends": "../mnist.json", // mine\n  "train": { "epochs": 3 } }\n' >below/short.json
+check 'extends: another configuration' cmp <("$DTRAIN" --print-config --config below/short.json) \
+  <("$DTRAIN" --print-config --config mnist.json --set train.epochs=3)
+printf '{ "extends": "../mnist.json",\n  "train": { "epochs": 3, } }\n' >below/wrong.json
+got=0
+"$DTRAIN" --config below/wrong.json >out 2>err || got=$?
+is 'extends: a wrong file' "78 dtrain: below/wrong.json:2:27: a comma before a closing bracket (remove the comma)" "$got $(cat err)"
+
+# What is there stays.
+echo mine >kept.json
+refused 73 'kept.json: exists already (remove it, or write dtrain init mlp FILE)' mlp kept.json
+is 'a file that was there' mine "$(cat kept.json)"
+ln -s nowhere.json link.json
+refused 64 "init: expected one of mnist, mlp, cifar, got 'mnsit' (take mnist)" mnsit
+refused 64 'init: expected a name and a file (dtrain init mnist FILE)' mnist a.json b.json
+refused 73 'nowhere/: No such file or directory' mnist nowhere/a.json
+finish
