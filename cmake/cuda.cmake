@@ -57,7 +57,7 @@ set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 set(DTRAIN_CUDA TRUE)
-set(DTRAIN_CUDA_KERNELS kernels/first_conv.cu kernels/head.cu kernels/linear.cu kernels/step.cu kernels/tail.cu)
+set(DTRAIN_CUDA_KERNELS kernels/first_conv.cu kernels/head.cu kernels/linear.cu kernels/norm.cu kernels/step.cu kernels/tail.cu)
 set(DTRAIN_CUDA_SOURCES
   block_conv.c
   block_dense.c
@@ -74,6 +74,7 @@ set(DTRAIN_CUDA_SOURCES
   cudnn/engine_trial.c
   module.c
   nccl_allreduce.c
+  layers/norm.c
   packed.c
   probe.c
   step_graph.c

@@ -10,6 +10,7 @@
 #include "cpu/isa.h"
 #include "cpu/subnormals.h"
 #include "cpu/transform.h"
+#include "model/layers/layers.h"
 
 #define CACHE_BYTES \
     ((size_t)1 << 20) /* private to a core: the second level of today's servers has 1 or 2 MB */
@@ -77,6 +78,8 @@ static void squared_error(const float *target, int n, const float *z, float *dz,
 
 /* ---- the backend */
 
+static const struct dt_layer_ops *const layers[] = {&dt_cpu_batch_norm, NULL};
+
 struct dt_bound_samples {
     const struct dt_samples *samples;
 };
@@ -115,8 +118,10 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
     cpu->bf16 = bf16;
     snprintf(cpu->description, sizeof cpu->description, "%s%s, %d thread%s", kernels->isa,
              bf16 != NULL ? " with AMX" : "", n_threads, n_threads == 1 ? "" : "s");
-    cpu->base = (struct dt_backend){
-        .ops = &dt_cpu_backend, .description = cpu->description, .host_memory = true};
+    cpu->base = (struct dt_backend){.ops = &dt_cpu_backend,
+                                    .description = cpu->description,
+                                    .host_memory = true,
+                                    .layers = layers};
     *out = &cpu->base;
     return DT_OK;
 }

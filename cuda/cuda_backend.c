@@ -147,7 +147,8 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
     cuda->type = options->precision == DT_PRECISION_BF16 ? DT_GPU_BF16 : DT_GPU_F32;
     snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name,
              precision_name(options->precision));
-    cuda->base = (struct dt_backend){.ops = &dt_cuda_backend, .description = cuda->description};
+    cuda->base = (struct dt_backend){
+        .ops = &dt_cuda_backend, .description = cuda->description, .layers = dt_cuda_layers};
     const enum dt_status s = open_parts(cuda);
     if (s != DT_OK) {
         cuda_close(&cuda->base);

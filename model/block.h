@@ -24,7 +24,7 @@ enum dt_linear { DT_LINEAR_NONE, DT_LINEAR_CONV, DT_LINEAR_DENSE };
 enum dt_pool { DT_POOL_NONE, DT_POOL_MAX, DT_POOL_AVG };
 
 struct dt_param {
-    char name[32]; /* "conv1.weight" */
+    char name[40]; /* "conv1.weight" */
     int n_dims;
     size_t dims[4];
     size_t offset; /* into the arena, in floats */
@@ -33,7 +33,8 @@ struct dt_param {
         image; /* weight of a dense layer whose inputs are this image, H W C; all 0 for others */
     enum dt_init init; /* weights: never DT_INIT_AUTO; biases are zero whatever its value */
     size_t fan_in, fan_out;
-    bool is_bias;
+    bool is_bias; /* or of a normalization: begins with `initial` */
+    float initial;
 };
 
 struct dt_block {
@@ -61,6 +62,11 @@ struct dt_block {
     bool canonical; /* with flatten: outputs in C H W order, because no dense layer follows; else in
                        the image's, H W C */
     struct dt_shape out;
+    /* Beyond a plain chain (model/layers/layers.h), each 0 for none: 1 + the index of the layer
+     * that takes the linear operation's place, 1 + that of its first buffer, and 1 + the outputs
+     * that the block reads, where they are not the last block's: 0 are the samples, i + 1 block
+     * i's. */
+    int row, buffer, inputs[2];
     size_t grad_begin, grad_end; /* its range of the arena; empty without parameters */
 };
 
@@ -69,11 +75,32 @@ struct dt_model {
     int n_blocks;
     struct dt_block blocks[DT_MAX_LAYERS];
     int n_spatial; /* leading blocks whose input is an image, up to the one with `flatten` */
-    int n_params;
-    struct dt_param params[DT_MAX_PARAMS]; /* in forward order */
-    size_t n_parameters;                   /* trainable parameters, without alignment gaps */
-    size_t arena_elems;                    /* with alignment gaps */
-    int n_outputs;                         /* logits, or regression outputs, per sample */
+    int n_params, n_buffers;
+    struct dt_param params[DT_MAX_PARAMS],
+        buffers[DT_MAX_PARAMS];       /* in forward order; buffers: saved, and not trained */
+    size_t n_parameters;              /* trainable parameters, without alignment gaps */
+    size_t arena_elems, buffer_elems; /* with alignment gaps */
+    const struct dt_graph_ops *graph; /* model/network.h; NULL: a plain chain */
+    int n_outputs;                    /* logits, or regression outputs, per sample */
+};
+
+/* The state of dt_model_lower, for layers beyond a plain chain. */
+struct dt_lowering {
+    struct dt_model *model;
+    int layer;              /* being lowered */
+    struct dt_block *block; /* being filled; NULL before the first */
+    int next_stage;         /* the earliest that still fits into the block */
+    struct dt_shape shape;  /* of the activations so far */
+    struct dt_shape image; /* of the last flatten, until a dense layer follows; all 0 if it does not
+                              change the order */
+    bool flat;
+    int n_conv, n_dense;
+};
+struct dt_layer_rows {
+    /* Fills the block that a layer has opened. */
+    enum dt_status (*lower)(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
+    enum dt_status (*finish)(struct dt_lowering *lowering); /* after the last layer */
+    const struct dt_layer_ops *const *ref; /* on the reference backend; NULL ends them */
 };
 
 /* Fills `model` from `spec` (copied). DT_CONFIG names the layer: "model.layers[2] conv2d: kernel 7

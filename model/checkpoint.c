@@ -283,13 +283,27 @@ static void add_name(struct name_list *list, const char *name)
     }
 }
 
+/* Tensor i of those that a model wants in a file: weights, their average with `first_state`
+ * DT_EMA_STATE, states of the optimizer, buffers. */
+static bool wanted_tensor(const struct dt_model *model, int first_state, int n_optimizer_states,
+                          int i, struct dt_tensor *out)
+{
+    const int n_trained = model->n_params * (n_optimizer_states - first_state);
+    if (i >= n_trained + model->n_buffers) {
+        return false;
+    }
+    *out = i >= n_trained ? dt_checkpoint_tensor(&model->buffers[i - n_trained], -1, NULL)
+                          : dt_checkpoint_tensor(&model->params[i % model->n_params],
+                                                 first_state + i / model->n_params, NULL);
+    return true;
+}
+
 static bool is_wanted(const char *name, const struct dt_model *model, int n_optimizer_states)
 {
-    for (int state = DT_EMA_STATE; state < n_optimizer_states; state++) {
-        for (int i = 0; i < model->n_params; i++) {
-            if (strcmp(dt_checkpoint_tensor(&model->params[i], state, NULL).name, name) == 0) {
-                return true;
-            }
+    struct dt_tensor wanted;
+    for (int i = 0; wanted_tensor(model, DT_EMA_STATE, n_optimizer_states, i, &wanted); i++) {
+        if (strcmp(wanted.name, name) == 0) {
+            return true;
         }
     }
     return false;
@@ -311,12 +325,11 @@ static enum dt_status check_names(const struct content *content, const struct dt
                                   int n_optimizer_states)
 {
     struct name_list missing = {0}, unknown = {0};
-    for (int state = first_state(content, model); state < n_optimizer_states; state++) {
-        for (int i = 0; i < model->n_params; i++) {
-            const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
-            if (dt_safetensors_find(&content->tensors, wanted.name) == NULL) {
-                add_name(&missing, wanted.name);
-            }
+    struct dt_tensor wanted;
+    const int first = first_state(content, model);
+    for (int i = 0; wanted_tensor(model, first, n_optimizer_states, i, &wanted); i++) {
+        if (dt_safetensors_find(&content->tensors, wanted.name) == NULL) {
+            add_name(&missing, wanted.name);
         }
     }
     for (int i = 0; i < content->tensors.n_tensors; i++) {
@@ -341,18 +354,16 @@ static enum dt_status check_names(const struct content *content, const struct dt
 static enum dt_status check_shapes(const struct content *content, const struct dt_model *model,
                                    int n_optimizer_states)
 {
-    for (int state = first_state(content, model); state < n_optimizer_states; state++) {
-        for (int i = 0; i < model->n_params; i++) {
-            const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
-            const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
-            if (!same_shape(found, &wanted)) {
-                char theirs[96], ours[96];
-                return dt_error(
-                    DT_CONFIG,
-                    "%s: tensor '%s' has shape %s, the model has %s (it is of another model)",
-                    content->name, wanted.name, shape_text(found, theirs),
-                    shape_text(&wanted, ours));
-            }
+    struct dt_tensor wanted;
+    const int first = first_state(content, model);
+    for (int i = 0; wanted_tensor(model, first, n_optimizer_states, i, &wanted); i++) {
+        const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
+        if (!same_shape(found, &wanted)) {
+            char theirs[96], ours[96];
+            return dt_error(
+                DT_CONFIG,
+                "%s: tensor '%s' has shape %s, the model has %s (it is of another model)",
+                content->name, wanted.name, shape_text(found, theirs), shape_text(&wanted, ours));
         }
     }
     return DT_OK;
@@ -419,6 +430,17 @@ void dt_checkpoint_get_ema(const struct dt_checkpoint_file *file, const struct d
                            float *arena)
 {
     get_tensors(file->content, model, DT_EMA_STATE, arena);
+}
+
+void dt_checkpoint_get_buffers(const struct dt_checkpoint_file *file, const struct dt_model *model,
+                               float *buffers)
+{
+    const struct content *content = file->content;
+    for (int i = 0; i < model->n_buffers; i++) {
+        const struct dt_tensor *found =
+            dt_safetensors_find(&content->tensors, model->buffers[i].name);
+        memcpy(buffers + model->buffers[i].offset, found->bytes, found->n_bytes);
+    }
 }
 
 bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file)

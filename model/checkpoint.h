@@ -1,9 +1,8 @@
 /* Checkpoints: one self-contained file that other tools can read. The format is safetensors
  * (huggingface.co/docs/safetensors): u64 little-endian header length, JSON header, raw
  * little-endian floats. Tensors have PyTorch's names, shapes and order ("conv1.weight" K C R S),
- * and so have optimizer state ("optimizer.0.conv1.weight") and, with train.ema, the weights'
- * average
- * ("ema.conv1.weight"). With compressed gradients,
+ * and so have optimizer state ("optimizer.0.conv1.weight"), running statistics ("bn1.running_mean")
+ * and, with train.ema, the weights' average ("ema.conv1.weight"). With compressed gradients,
  * "compression.residuals" holds each worker's unsent remainder, one row per worker, in the order of
  * the arena. `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved
  * config, a CRC32 per tensor and one of the header (zlib's crc32), so that every flipped bit is
@@ -31,6 +30,7 @@ struct dt_checkpoint {
     int n_optimizer_states;
     const float *optimizer[2];
     const float *ema;       /* the weights' average, likewise; NULL: none */
+    const float *buffers;   /* model.buffer_elems, in the file's order; NULL only if that is 0 */
     const float *residuals; /* (state.world_size, arena_elems): each worker's gradient residuals, in
                                the arena's own order; NULL: none */
 };
@@ -88,6 +88,10 @@ bool dt_checkpoint_has_ema(const struct dt_checkpoint_file *file, const struct d
 void dt_checkpoint_get_ema(const struct dt_checkpoint_file *file, const struct dt_model *model,
                            float *arena);
 
+/* Copies the running statistics of a checked file, in its order. */
+void dt_checkpoint_get_buffers(const struct dt_checkpoint_file *file, const struct dt_model *model,
+                               float *buffers);
+
 /* For a checked file. The second adds the file's state.world_size rows to `residuals`, (n_workers,
  * arena_elems) zeros: row n_workers goes to worker 0, and so on. */
 bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file);
@@ -112,6 +116,7 @@ enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_
 /* Reorders weights, or an optimizer's state, in host memory: to PyTorch's order in every tensor (as
  * in files), or back. DT_NO_MEMORY. */
 enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena);
+enum dt_status dt_buffers_reorder(const struct dt_model *model, bool to_file, float *buffers);
 
 /* ---- the folder of a run's checkpoints: lists, names and removes files, and reads none */
 

@@ -66,7 +66,7 @@ uint32_t dt_header_crc(const char *start, size_t n_bytes, const char *digits)
     return (uint32_t)crc32_z(crc, (const Bytef *)rest, (size_t)(start + n_bytes - rest));
 }
 
-/* ---- the one tensor whose order in the arena is not PyTorch's: the weight of a dense layer after
+/* ---- tensors whose order in the arena is not PyTorch's: of a dense layer or a normalization after
  * a flatten */
 
 /* (n_columns, n_rows) from (n_rows, n_columns) */
@@ -95,12 +95,22 @@ static enum dt_status reorder_param(const struct dt_param *param, bool to_file, 
     return DT_OK;
 }
 
-enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena)
+static enum dt_status reorder(int n, const struct dt_param *params, bool to_file, float *arena)
 {
-    for (int p = 0; p < model->n_params; p++) {
-        if (model->params[p].image.c > 0) {
-            DT_TRY(reorder_param(&model->params[p], to_file, arena + model->params[p].offset));
+    for (int p = 0; p < n; p++) {
+        if (params[p].image.c > 0) {
+            DT_TRY(reorder_param(&params[p], to_file, arena + params[p].offset));
         }
     }
     return DT_OK;
+}
+
+enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena)
+{
+    return reorder(model->n_params, model->params, to_file, arena);
+}
+
+enum dt_status dt_buffers_reorder(const struct dt_model *model, bool to_file, float *buffers)
+{
+    return reorder(model->n_buffers, model->buffers, to_file, buffers);
 }

@@ -28,6 +28,10 @@ static void list_tensors(const struct dt_model *model, const struct dt_checkpoin
             list->tensors[list->n++] = dt_checkpoint_tensor(&model->params[i], state, arena);
         }
     }
+    for (int i = 0; i < model->n_buffers; i++) {
+        list->tensors[list->n++] =
+            dt_checkpoint_tensor(&model->buffers[i], -1, checkpoint->buffers);
+    }
     if (checkpoint->residuals != NULL) {
         list->tensors[list->n++] =
             dt_residuals_tensor(model, checkpoint->state.world_size, checkpoint->residuals);

@@ -1,6 +1,6 @@
 /* Names, work and memory of a model, for people. */
 #include "base/arithmetic.h"
-#include "model/network.h"
+#include "model/layers/layers.h"
 
 const char *const dt_activation_names[] = {
 #define DT_NAME(constant, name) [constant] = name,
@@ -22,6 +22,10 @@ double dt_block_flops(const struct dt_block *block)
 
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states)
 {
+    const size_t n_weights = model->arena_elems * (size_t)(2 + n_optimizer_states);
+    if (model->graph != NULL) {
+        return sizeof(float) * (n_weights + dt_graph_elems(model, capacity));
+    }
     size_t n_elems = dt_shape_elems(model->spec.input); /* per sample */
     size_t deltas[2][2] = {{0}};                        /* by turns; of a chunk, or not */
     for (int b = 0; b < model->n_blocks; b++) {
@@ -31,6 +35,5 @@ size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimi
         n_elems += n;
     }
     n_elems += deltas[0][0] + deltas[0][1] + deltas[1][0] + deltas[1][1];
-    return sizeof(float) *
-           (model->arena_elems * (size_t)(2 + n_optimizer_states) + n_elems * (size_t)capacity);
+    return sizeof(float) * (n_weights + n_elems * (size_t)capacity);
 }

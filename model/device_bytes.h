@@ -25,13 +25,13 @@ static inline bool dt_device_is_head(const struct dt_model *model, int index)
 
 /* True if a block is a convolution of the samples that is small enough for kernels that read the
  * images in the data set, one at a time; such kernels use the arena's own weights. If only an
- * activation follows, they need no z either. */
+ * activation follows, they need no z either. In a graph others may read the samples, too. */
 #define DT_DEVICE_FIRST_CONV_WEIGHTS 2048
 #define DT_DEVICE_FIRST_CONV_IMAGE 6144 /* elements, with the zeros around it */
 static inline bool dt_device_is_first_conv(const struct dt_model *model, int index)
 {
     const struct dt_block *b = &model->blocks[index];
-    if (index > 0 || b->linear != DT_LINEAR_CONV || b->in.c > 4) {
+    if (index > 0 || model->graph != NULL || b->linear != DT_LINEAR_CONV || b->in.c > 4) {
         return false;
     }
     const size_t h = (size_t)(b->linear_out.h - 1) * (size_t)b->stride + (size_t)b->kernel,

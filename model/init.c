@@ -39,16 +39,14 @@ void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena)
     }
     for (int p = 0; p < model->n_params; p++) {
         const struct dt_param *param = &model->params[p];
-        if (param->is_bias) {
-            continue;
-        }
         const bool normal =
             param->init == DT_INIT_HE_NORMAL || param->init == DT_INIT_GLOROT_NORMAL;
         const double width = init_width(param, normal);
         for (size_t i = 0; i < param->n_elems; i++) {
             const struct dt_rng4 words =
                 dt_rng_words(seed, DT_RNG_INIT, (uint32_t)p, 0, 0, (uint32_t)i);
-            arena[param->offset + dt_param_at(param, i)] = draw(&words, normal, width);
+            arena[param->offset + dt_param_at(param, i)] =
+                param->is_bias ? param->initial : draw(&words, normal, width);
         }
     }
 }

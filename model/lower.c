@@ -16,18 +16,6 @@ const char *const dt_layer_names[] = {
  * a new block. */
 enum stage { STAGE_LINEAR, STAGE_ACTIVATION, STAGE_POOL, STAGE_DROPOUT, STAGE_FLATTEN, STAGE_END };
 
-struct lowering {
-    struct dt_model *model;
-    int layer;              /* being lowered */
-    struct dt_block *block; /* being filled; NULL before the first */
-    enum stage next_stage;  /* the earliest that still fits into the block */
-    struct dt_shape shape;  /* of the activations so far */
-    struct dt_shape image; /* of the last flatten, until a dense layer follows; all 0 if it does not
-                              change the order */
-    bool flat;
-    int n_conv, n_dense;
-};
-
 static enum dt_status check_range(const char *name, int value, int most)
 {
     return value >= 1 && value <= most
@@ -36,7 +24,7 @@ static enum dt_status check_range(const char *name, int value, int most)
 }
 
 /* For a layer with a window. An input of one pixel counts as flat. */
-static enum dt_status need_image(const struct lowering *l)
+static enum dt_status need_image(const struct dt_lowering *l)
 {
     const struct dt_shape in = l->model->spec.input;
     if (l->flat && (in.h > 1 || in.w > 1)) {
@@ -49,7 +37,7 @@ static enum dt_status need_image(const struct lowering *l)
                                in.c);
 }
 
-static void open_block(struct lowering *l)
+static void open_block(struct dt_lowering *l)
 {
     struct dt_model *model = l->model;
     l->block = &model->blocks[model->n_blocks++];
@@ -65,7 +53,7 @@ static void open_block(struct lowering *l)
 }
 
 /* Returns the block that takes a part of this stage, and marks the stages up to it as used. */
-static struct dt_block *block_for(struct lowering *l, enum stage stage)
+static struct dt_block *block_for(struct dt_lowering *l, int stage)
 {
     if (l->block == NULL || l->next_stage > stage) {
         open_block(l);
@@ -88,7 +76,7 @@ static int add_param(struct dt_model *model, const char *block_name, const char 
 }
 
 /* Weight and bias of the block's linear operation. */
-static enum dt_status add_params(struct lowering *l, int n_dims, const size_t *dims)
+static enum dt_status add_params(struct dt_lowering *l, int n_dims, const size_t *dims)
 {
     struct dt_model *model = l->model;
     struct dt_block *block = l->block;
@@ -103,7 +91,7 @@ static enum dt_status add_params(struct lowering *l, int n_dims, const size_t *d
                : dt_error(DT_CONFIG, "more than 2^31 weights (make it smaller)");
 }
 
-static enum dt_status lower_activation(struct lowering *l, enum dt_activation activation)
+static enum dt_status lower_activation(struct dt_lowering *l, enum dt_activation activation)
 {
     if (activation != DT_ACTIVATION_NONE) {
         block_for(l, STAGE_ACTIVATION)->activation = activation;
@@ -125,7 +113,7 @@ static int conv_extent(int in, int kernel, int stride, enum dt_padding padding, 
     return out;
 }
 
-static enum dt_status lower_conv(struct lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_conv(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     DT_TRY(check_range("size", layer->size, DT_MAX_EXTENT));
     DT_TRY(check_range("stride", layer->stride, DT_MAX_EXTENT));
@@ -155,7 +143,7 @@ static enum dt_status lower_conv(struct lowering *l, const struct dt_layer_spec 
     return lower_activation(l, layer->activation);
 }
 
-static enum dt_status lower_dense(struct lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_dense(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     DT_TRY(check_range("size", layer->size, DT_MAX_EXTENT));
     if (!l->flat) {
@@ -173,7 +161,7 @@ static enum dt_status lower_dense(struct lowering *l, const struct dt_layer_spec
     return lower_activation(l, layer->activation);
 }
 
-static enum dt_status lower_pool(struct lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_pool(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     const bool whole = layer->type == DT_LAYER_GLOBAL_AVG_POOL;
     const int h = whole ? l->shape.h : layer->size, w = whole ? l->shape.w : layer->size,
@@ -196,7 +184,7 @@ static enum dt_status lower_pool(struct lowering *l, const struct dt_layer_spec 
     return DT_OK;
 }
 
-static enum dt_status lower_dropout(struct lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_dropout(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     if (!(layer->rate >= 0 && layer->rate < 1)) {
         return dt_error(DT_CONFIG, "rate out of range (use 0 to below 1)");
@@ -210,7 +198,7 @@ static enum dt_status lower_dropout(struct lowering *l, const struct dt_layer_sp
 }
 
 /* A flatten that only renames its input needs no block. */
-static enum dt_status lower_flatten(struct lowering *l)
+static enum dt_status lower_flatten(struct dt_lowering *l)
 {
     if (l->flat) {
         return DT_OK;
@@ -227,7 +215,7 @@ static enum dt_status lower_flatten(struct lowering *l)
 }
 
 /* Checks every field from outside before it is used, so that no caller can overflow an int. */
-static enum dt_status lower_by_type(struct lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_by_type(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     switch (layer->type) {
     case DT_LAYER_CONV2D:
@@ -245,12 +233,15 @@ static enum dt_status lower_by_type(struct lowering *l, const struct dt_layer_sp
     case DT_LAYER_RELU ... DT_LAYER_GELU: /* in the order of activations */
         return lower_activation(
             l, (enum dt_activation)(DT_ACTIVATION_RELU + (layer->type - DT_LAYER_RELU)));
+    case DT_LAYER_BATCH_NORM:
+        break;
     }
-    return DT_OK;
+    block_for(l, STAGE_LINEAR);
+    return l->model->spec.rows->lower(l, layer);
 }
 
 /* Its errors do not name the layer. */
-static enum dt_status lower_layer(struct lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_layer(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     DT_TRY(lower_by_type(l, layer));
     if (dt_shape_elems(l->shape) > (size_t)1 << 28) {
@@ -286,7 +277,7 @@ static void place_params(struct dt_model *model)
     }
 }
 
-static enum dt_status check_head(const struct lowering *l)
+static enum dt_status check_head(const struct dt_lowering *l)
 {
     if (l->model->n_params == 0) {
         return dt_error(DT_CONFIG, "model.layers: nothing to train (add a conv2d or dense layer)");
@@ -315,7 +306,7 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
 {
     memset(model, 0, sizeof *model);
     model->spec = *spec;
-    struct lowering l = {.model = model, .shape = spec->input};
+    struct dt_lowering l = {.model = model, .shape = spec->input};
     const struct dt_shape in = spec->input;
     char where[64];
     if (in.c < 1 || in.h < 1 || in.w < 1 || in.c > DT_MAX_EXTENT || in.h > DT_MAX_EXTENT ||
@@ -335,6 +326,7 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
         }
     }
     DT_TRY(check_head(&l));
+    DT_TRY(spec->rows != NULL ? spec->rows->finish(&l) : DT_OK);
     place_params(model);
     for (int b = 0; b < model->n_blocks; b++) {
         model->n_spatial = model->blocks[b].flatten ? b + 1 : model->n_spatial;

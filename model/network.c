@@ -57,26 +57,6 @@ static bool delta_over_output(const struct dt_network *net, int block)
            net->plan.dx_over_x[block + 1];
 }
 
-static enum dt_status open_outputs(struct dt_network *net)
-{
-    const struct dt_model *model = net->model;
-    struct dt_backend *backend = net->backend;
-    for (int i = 0; i <= model->n_blocks; i++) {
-        const char *name = i == 0 ? "" : model->blocks[i - 1].name;
-        const bool of_chunk = i >= 1 && i <= net->plan.n_recomputed;
-        const size_t n = sample_elems(model, i),
-                     n_kept = (size_t)(of_chunk ? net->plan.chunk : net->capacity);
-        net->outputs[i].step = of_chunk ? 0 : n;
-        DT_TRY(dt_floats_alloc(backend, i == 0 ? "the input" : "the output of ", name, n_kept * n,
-                               &net->outputs[i].floats));
-        if (i > 0) {
-            DT_TRY(backend->ops->block_open(backend, model, i - 1, net->capacity,
-                                            &net->states[i - 1]));
-        }
-    }
-    return DT_OK;
-}
-
 /* A block reads the gradient of its output and writes that of its input: two arrays take turns, for
  * the whole batch and for a chunk. */
 static enum dt_status open_deltas(struct dt_network *net)
@@ -102,6 +82,26 @@ static enum dt_status open_deltas(struct dt_network *net)
     return DT_OK;
 }
 
+static enum dt_status open_outputs(struct dt_network *net)
+{
+    const struct dt_model *model = net->model;
+    struct dt_backend *backend = net->backend;
+    for (int i = 0; i <= model->n_blocks; i++) {
+        const char *name = i == 0 ? "" : model->blocks[i - 1].name;
+        const bool of_chunk = i >= 1 && i <= net->plan.n_recomputed;
+        const size_t n = sample_elems(model, i),
+                     n_kept = (size_t)(of_chunk ? net->plan.chunk : net->capacity);
+        net->outputs[i].step = of_chunk ? 0 : n;
+        DT_TRY(dt_floats_alloc(backend, i == 0 ? "the input" : "the output of ", name, n_kept * n,
+                               &net->outputs[i].floats));
+        if (i > 0) {
+            DT_TRY(backend->ops->block_open(backend, model, i - 1, net->capacity,
+                                            &net->states[i - 1]));
+        }
+    }
+    return open_deltas(net);
+}
+
 static enum dt_status open_parts(struct dt_network *net, const struct dt_network_memory *memory)
 {
     if (memory == NULL) {
@@ -110,8 +110,7 @@ static enum dt_status open_parts(struct dt_network *net, const struct dt_network
     }
     net->params = memory->params;
     net->grads = memory->grads;
-    DT_TRY(open_outputs(net));
-    return open_deltas(net);
+    return net->model->graph != NULL ? net->model->graph->open(net) : open_outputs(net);
 }
 
 static enum dt_status open_network(const struct dt_model *model, struct dt_backend *backend,
@@ -158,6 +157,9 @@ void dt_network_close(struct dt_network *net)
         return;
     }
     const struct dt_backend_ops *ops = net->backend->ops;
+    if (net->graph != NULL) {
+        net->model->graph->close(net);
+    }
     for (int b = 0; b < net->model->n_blocks; b++) {
         if (net->states[b] != NULL) {
             ops->block_close(net->states[b]);
@@ -229,6 +231,9 @@ enum dt_status dt_network_forward_blocks(struct dt_network *net, int begin, int 
 enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
 {
     const int n_spatial = net->model->n_spatial;
+    if (net->graph != NULL) {
+        return net->model->graph->forward(net, pass);
+    }
     for (int first = 0; first == 0 || first < pass->batch->n;
          first += net->plan.chunk) { /* an empty batch is one empty chunk */
         struct dt_batch chunk;
@@ -285,6 +290,9 @@ enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass 
                                    dt_grad_ready_fn on_grad_ready, void *context)
 {
     const int n_spatial = net->model->n_spatial;
+    if (net->graph != NULL) {
+        return net->model->graph->backward(net, pass, on_grad_ready, context);
+    }
     DT_TRY(backward_blocks(net, n_spatial, net->model->n_blocks, pass, on_grad_ready, context));
     for (int first = 0; first == 0 || first < pass->batch->n; first += net->plan.chunk) {
         struct dt_batch chunk;

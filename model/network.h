@@ -11,6 +11,20 @@ struct dt_network_memory {
     float *params, *grads;
 };
 
+struct dt_network;
+/* Called when the gradients of arena range [begin, end) are final, or enqueued. Ranges come front
+ * to back, without gaps. */
+typedef enum dt_status (*dt_grad_ready_fn)(void *context, size_t begin, size_t end);
+
+/* The passes of a network that is no plain chain (model/layers/layers.h). */
+struct dt_graph_ops {
+    enum dt_status (*open)(struct dt_network *network);
+    void (*close)(struct dt_network *network); /* half-open is fine */
+    enum dt_status (*forward)(struct dt_network *network, const struct dt_pass *pass);
+    enum dt_status (*backward)(struct dt_network *network, const struct dt_pass *pass,
+                               dt_grad_ready_fn on_grad_ready, void *context);
+};
+
 /* Floats of each sample of the batch, or of one chunk at a time: then the step is 0. */
 struct dt_network_floats {
     float *floats; /* device */
@@ -30,11 +44,8 @@ struct dt_network {
                                                             i */
     struct dt_network_floats deltas[DT_MAX_LAYERS];      /* gradients of the blocks' outputs */
     float *turns[2][2];                                  /* memory of the deltas */
+    struct dt_graph *graph;                              /* of model->graph */
 };
-
-/* Called when the gradients of arena range [begin, end) are final, or enqueued. Ranges come front
- * to back, without gaps. */
-typedef enum dt_status (*dt_grad_ready_fn)(void *context, size_t begin, size_t end);
 
 /* `what` and `of` name the memory in the error text: "the output of ", "conv1". */
 enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, const char *of,

@@ -11,7 +11,7 @@
 #include "model/block.h"
 
 #define DT_MAX_TENSORS \
-    (4 * DT_MAX_PARAMS + 1) /* weights, their average, two optimizer states, and residuals */
+    (5 * DT_MAX_PARAMS + 1) /* weights, their average, two optimizer states, buffers, residuals */
 #define DT_SAFETENSORS_MAX_HEADER ((size_t)1 << 20)
 #define DT_SAFETENSORS_ALIGN 64 /* the data begins at a multiple of this; spaces pad the header */
 

@@ -24,7 +24,8 @@
     X(DT_LAYER_GLOBAL_AVG_POOL, "global_avg_pool") \
     X(DT_LAYER_DROPOUT, "dropout")                 \
     X(DT_LAYER_FLATTEN, "flatten")                 \
-    DT_NONLINEAR_LIST(X, DT_LAYER)
+    DT_NONLINEAR_LIST(X, DT_LAYER)                 \
+    X(DT_LAYER_BATCH_NORM, "batch_norm")
 
 #define DT_ACTIVATION_LIST(X) X(DT_ACTIVATION_NONE, "none") DT_NONLINEAR_LIST(X, DT_ACTIVATION)
 
@@ -56,9 +57,10 @@ struct dt_layer_spec {
     int kernel;                    /* conv2d */
     int stride;                    /* conv2d: default 1; pools: default = size */
     enum dt_padding padding;       /* conv2d */
-    enum dt_activation activation; /* conv2d, dense */
+    enum dt_activation activation; /* conv2d, dense, batch_norm */
     enum dt_init init;             /* conv2d, dense */
     double rate;                   /* dropout: share dropped, 0 <= rate < 1 */
+    double epsilon, momentum;      /* batch_norm, as in PyTorch */
 };
 
 struct dt_model_spec {
@@ -66,7 +68,8 @@ struct dt_model_spec {
     int n_layers;
     struct dt_layer_spec layers[DT_MAX_LAYERS];
     enum dt_loss loss;
-    double label_smoothing; /* in training, as in PyTorch: 0 to below 1 */
+    double label_smoothing;           /* in training, as in PyTorch: 0 to below 1 */
+    const struct dt_layer_rows *rows; /* NULL: a plain chain (model/block.h) */
 };
 
 /* "conv2d", "relu", as in the config. */

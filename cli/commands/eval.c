@@ -8,6 +8,7 @@
 #include "cli/config/config.h"
 #include "cli/sinks/fields.h"
 #include "data/validation.h"
+#include "model/layers/layers.h"
 #include "train/evaluate.h"
 #include "train/ranks.h"
 #include "train/save/saved.h"
@@ -33,6 +34,20 @@ enum dt_status dt_trained_weights(const struct dt_trained *from,
     return DT_OK;
 }
 
+static enum dt_status load_buffers(struct dt_inference *inference,
+                                   const struct dt_checkpoint_file *file)
+{
+    float *buffers = calloc(inference->model.buffer_elems + 1, sizeof *buffers);
+    if (buffers == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for running statistics");
+    }
+    dt_checkpoint_get_buffers(file, &inference->model, buffers);
+    enum dt_status s = dt_buffers_reorder(&inference->model, false, buffers);
+    s = s == DT_OK ? dt_buffers_set(inference->network, buffers) : s;
+    free(buffers);
+    return s;
+}
+
 static enum dt_status load_weights(const struct dt_trained *from, struct dt_inference *inference,
                                    const struct dt_checkpoint_file *file)
 {
@@ -44,8 +59,11 @@ static enum dt_status load_weights(const struct dt_trained *from, struct dt_infe
     enum dt_status s;
     DT_TRY_GOTO(s, dt_trained_weights(from, file, &inference->model, arena), out);
     DT_TRY_GOTO(s, dt_model_reorder(&inference->model, false, arena), out);
-    s = inference->backend->ops->copy_in(inference->backend, inference->network->params, arena,
-                                         n * sizeof *arena);
+    DT_TRY_GOTO(s,
+                inference->backend->ops->copy_in(inference->backend, inference->network->params,
+                                                 arena, n * sizeof *arena),
+                out);
+    s = load_buffers(inference, file);
 out:
     free(arena);
     return s;

@@ -32,6 +32,7 @@ static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
     case DT_LAYER_GLOBAL_AVG_POOL:
     case DT_LAYER_FLATTEN:
     case DT_LAYER_RELU ... DT_LAYER_GELU:
+    case DT_LAYER_BATCH_NORM:
         snprintf(text, size, "%s", name);
         break;
     }
@@ -49,9 +50,8 @@ static void layers_text(const struct dt_model *model, int index, char *text, siz
         const struct dt_layer_spec *l = &model->spec.layers[i];
         char one[64];
         layer_text(l, one, sizeof one);
-        const bool linear = l->type == DT_LAYER_CONV2D || l->type == DT_LAYER_DENSE;
         const char *activation =
-            linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_names[l->activation] : "";
+            l->activation != DT_ACTIVATION_NONE ? dt_activation_names[l->activation] : "";
         const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one,
                                activation[0] != '\0' ? ", " : "", activation);
         used += n > 0 ? (size_t)n : 0;
@@ -60,7 +60,7 @@ static void layers_text(const struct dt_model *model, int index, char *text, siz
 
 static size_t block_parameters(const struct dt_model *model, const struct dt_block *block)
 {
-    return block->linear == DT_LINEAR_NONE
+    return block->weight == DT_NO_PARAM
                ? 0
                : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
 }

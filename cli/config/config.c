@@ -9,7 +9,9 @@
 #include "data/transform.h"
 #include "data/validation.h"
 #include "dist/compression/fixed_point.h"
+#include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
+#include "model/layers/layers.h"
 #include "train/watch/monitor.h"
 
 #define GENERATED_TRAIN 6000
@@ -76,6 +78,7 @@ static void resolve(const cJSON *root, struct dt_config *c)
     c->data.transform = dt_transform_open;
     c->data.augment_seed = (uint64_t)c->seed;
     c->dist.rows = &dt_all_rows;
+    c->model.rows = &dt_all_layers;
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }
 
@@ -213,6 +216,32 @@ static enum dt_status check_strategy(const struct dt_config_source *source,
     return dt_config_error(source, key, "%s", text);
 }
 
+/* Statistics of a batch are one rank's, of all layers at once. */
+static enum dt_status check_layers(const struct dt_config_source *source, const struct dt_config *c)
+{
+    struct dt_roles roles;
+    DT_TRY(dt_roles_find(&c->dist, 0, 2048, &roles)); /* of enough ranks for any strategy */
+    for (int i = 0; i < c->model.n_layers; i++) {
+        const char *name = dt_layer_names[c->model.layers[i].type];
+        if (c->model.layers[i].type != DT_LAYER_BATCH_NORM) {
+            continue;
+        }
+        if (c->dist.deterministic) {
+            return dt_config_error(source, "distributed.deterministic",
+                                   "model.layers[%d] %s takes statistics over a rank's batch, "
+                                   "which depends on their number (leave one of them out)",
+                                   i, name);
+        }
+        if (roles.whole) {
+            return dt_config_error(source, "distributed.strategy",
+                                   "model.layers[%d] %s takes statistics over the whole batch, "
+                                   "and a pipeline cuts it (use allreduce)",
+                                   i, name);
+        }
+    }
+    return DT_OK;
+}
+
 /* "10:30" */
 static enum dt_status read_trace(const struct dt_config_source *source, struct dt_config *c)
 {
@@ -259,5 +288,6 @@ enum dt_status dt_config_build(const struct dt_config_source *source, cJSON *roo
     DT_TRY(check_validation(source, out));
     DT_TRY(check_strategy(source, out));
     DT_TRY(check_monitors(source, out));
+    DT_TRY(check_layers(source, out));
     return check_training(source, out);
 }

@@ -21,6 +21,7 @@ static const struct dt_key conv2d_keys[] = {DT_CONV2D_KEYS(LAYER_ROW)};
 static const struct dt_key dense_keys[] = {DT_DENSE_KEYS(LAYER_ROW)};
 static const struct dt_key pool_keys[] = {DT_POOL_KEYS(LAYER_ROW)};
 static const struct dt_key dropout_keys[] = {DT_DROPOUT_KEYS(LAYER_ROW)};
+static const struct dt_key batch_norm_keys[] = {DT_BATCH_NORM_KEYS(LAYER_ROW)};
 
 #define KEY_LIST(array) ((struct dt_key_list){array, (int)(sizeof(array) / sizeof((array)[0]))})
 
@@ -41,6 +42,8 @@ struct dt_key_list dt_layer_keys(enum dt_layer_type type)
         return KEY_LIST(pool_keys);
     case DT_LAYER_DROPOUT:
         return KEY_LIST(dropout_keys);
+    case DT_LAYER_BATCH_NORM:
+        return KEY_LIST(batch_norm_keys);
     case DT_LAYER_GLOBAL_AVG_POOL:
     case DT_LAYER_FLATTEN:
     case DT_LAYER_RELU ... DT_LAYER_GELU:

@@ -269,6 +269,13 @@
 #define DT_DROPOUT_KEYS(X) \
     X("rate", REAL, rate, "[0, 1)", NULL, "", "share of the units set to 0 in training")
 
+#define DT_BATCH_NORM_KEYS(X)                                                                \
+    X("momentum", REAL, momentum, "(0, 1]", "0.1", "",                                       \
+      "share of a batch in the running statistics, which replace the batch's in evaluation") \
+    X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance")               \
+    X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "",           \
+      "function applied to the outputs")
+
 enum dt_key_kind {
     DT_KEY_BOOL,
     DT_KEY_INT,

@@ -130,6 +130,18 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     }
 }
 
+static void print_statistics(const struct dt_model_spec *model, const struct dt_run_event *run)
+{
+    bool normalizes = false;
+    for (int i = 0; i < model->n_layers; i++) {
+        normalizes = normalizes || model->layers[i].type == DT_LAYER_BATCH_NORM;
+    }
+    if (normalizes && run->n_workers > 1) {
+        fprintf(stderr, "  batch_norm: each rank normalizes by its own samples; rank 0's running "
+                        "statistics are kept\n");
+    }
+}
+
 static void print_switches(const struct dt_config *c)
 {
     if (!c->dist.average) {
@@ -192,6 +204,7 @@ static void print_banner(const struct dt_folder_event *folder, const struct dt_r
     print_validation(run);
     print_averaging(folder, run);
     print_switches(c);
+    print_statistics(&c->model, run);
     print_faults(run->faults);
     print_origin(folder, run);
 }

@@ -1,5 +1,5 @@
-/* Activations, dropout, pixels and the change of layout. Plain loops: the compiler vectorizes
- * them. */
+/* Activations, dropout, normalization, pixels and the change of layout. Plain loops: the compiler
+ * vectorizes them. */
 #include "cpu/kernels/kernels.h"
 
 #include <math.h>
@@ -287,5 +287,146 @@ void DT_KERNEL(transpose)(size_t n_rows, size_t n_cols, float scale, const float
         for (size_t col = row < whole_rows ? whole_cols : 0; col < n_cols; col++) {
             to[col * n_rows + row] = scale * from[row * n_cols + col];
         }
+    }
+}
+
+/* ---- normalization of rows of channels: an image's places, or samples */
+
+/* The last lanes of a vector of channels hold other numbers, which are not stored. */
+ALWAYS_INLINE void store_lanes(float *to, vf v, int n)
+{
+    if (n >= VL) {
+        store(to, v);
+    } else {
+        store_first(to, v, n);
+    }
+}
+
+void DT_KERNEL(norm_measure)(size_t n_rows, int n_c, const float *x, float *mean, float *squares)
+{
+    const size_t step = (size_t)n_c;
+    for (int c = 0; c < n_c; c += VL) {
+        vf sum[2] = {{0}}, square[2] = {{0}};
+        const float *p = x + c;
+        size_t row = 0;
+        for (; row + 2 <= n_rows; row += 2) {
+            sum[0] += load(p + row * step);
+            sum[1] += load(p + (row + 1) * step);
+        }
+        sum[0] += row < n_rows ? load(p + row * step) : (vf){0};
+        const vf m = (sum[0] + sum[1]) * (1.0f / (float)n_rows);
+        for (row = 0; row + 2 <= n_rows; row += 2) {
+            const vf a = load(p + row * step) - m, b = load(p + (row + 1) * step) - m;
+            square[0] += a * a;
+            square[1] += b * b;
+        }
+        const vf a = row < n_rows ? load(p + row * step) - m : (vf){0};
+        store_lanes(mean + c, m, n_c - c);
+        store_lanes(squares + c, square[0] + square[1] + a * a, n_c - c);
+    }
+}
+
+ALWAYS_INLINE vf positive_part(vf x)
+{
+    vf slope;
+    return relu_vector(x, &slope);
+}
+
+/* One vector of channels. */
+struct lanes {
+    vf mean, scale, bias;
+};
+
+ALWAYS_INLINE struct lanes lanes_of(const struct dt_norm *n, int c)
+{
+    return (struct lanes){load(n->mean + c), load(n->scale + c), load(n->bias + c)};
+}
+
+ALWAYS_INLINE void apply(const struct dt_norm *n, const bool relu)
+{
+    const size_t step = (size_t)n->n_c;
+    for (int c = 0; c < n->n_c; c += VL) {
+        const struct lanes l = lanes_of(n, c);
+        for (size_t row = 0; row < n->n_rows; row++) {
+            const size_t at = row * step + (size_t)c;
+            const vf y = (load(n->x + at) - l.mean) * l.scale + l.bias;
+            store_lanes(n->y + at, relu ? positive_part(y) : y, n->n_c - c);
+        }
+    }
+}
+
+void DT_KERNEL(norm_apply)(const struct dt_norm *n)
+{
+    if (n->relu) {
+        apply(n, true);
+    } else {
+        apply(n, false);
+    }
+}
+
+/* dy behind a ReLU, which let pass what the operations of norm_apply make positive; *x becomes its
+ * distance from the mean. */
+ALWAYS_INLINE vf gradient(const struct dt_norm *n, size_t at, struct lanes l, const bool relu,
+                          vf *x)
+{
+    const vf dy = load(n->dy + at);
+    *x = load(n->x + at) - l.mean;
+    return relu ? only(greater(*x * l.scale + l.bias, (vf){0}), dy) : dy;
+}
+
+ALWAYS_INLINE void sum(const struct dt_norm *n, const bool relu, float *sums, float *products)
+{
+    const size_t step = (size_t)n->n_c;
+    for (int c = 0; c < n->n_c; c += VL) {
+        const struct lanes l = lanes_of(n, c);
+        vf s[2] = {{0}}, p[2] = {{0}}, x;
+        size_t row = 0, at = (size_t)c;
+        for (; row + 2 <= n->n_rows; row += 2, at += 2 * step) {
+            UNROLLED(i, 2) {
+                const vf dy = gradient(n, at + (size_t)i * step, l, relu, &x);
+                s[i] += dy;
+                p[i] += dy * x;
+            }
+        }
+        if (row < n->n_rows) {
+            const vf dy = gradient(n, at, l, relu, &x);
+            s[0] += dy;
+            p[0] += dy * x;
+        }
+        store_lanes(sums + c, s[0] + s[1], n->n_c - c);
+        store_lanes(products + c, p[0] + p[1], n->n_c - c);
+    }
+}
+
+void DT_KERNEL(norm_sum)(const struct dt_norm *n, float *sums, float *products)
+{
+    if (n->relu) {
+        sum(n, true, sums, products);
+    } else {
+        sum(n, false, sums, products);
+    }
+}
+
+ALWAYS_INLINE void pass_back(const struct dt_norm *n, const bool relu, const bool adds)
+{
+    const size_t step = (size_t)n->n_c;
+    for (int c = 0; c < n->n_c; c += VL) {
+        const struct lanes l = lanes_of(n, c);
+        const vf per_x = load(n->per_x + c), fixed = load(n->fixed + c);
+        for (size_t row = 0; row < n->n_rows; row++) {
+            const size_t at = row * step + (size_t)c;
+            vf x;
+            const vf dy = gradient(n, at, l, relu, &x), dx = dy * l.scale + (x * per_x + fixed);
+            store_lanes(n->dx + at, adds ? dx + load(n->dx + at) : dx, n->n_c - c);
+        }
+    }
+}
+
+void DT_KERNEL(norm_backward)(const struct dt_norm *n)
+{
+    if (n->adds) { /* where an output has several readers */
+        n->relu ? pass_back(n, true, true) : pass_back(n, false, true);
+    } else {
+        n->relu ? pass_back(n, true, false) : pass_back(n, false, false);
     }
 }

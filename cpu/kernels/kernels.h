@@ -55,6 +55,18 @@ struct dt_pooling {
     int size_h, size_w, stride;
 };
 
+/* Some rows of a batch under normalization, channels innermost: y = (x - mean) scale + bias, then
+ * ReLU if `relu`; dx = dy scale + (x - mean) per_x + fixed, where dy has passed the ReLU, and is
+ * added to what is there if `adds`. */
+struct dt_norm {
+    size_t n_rows;
+    int n_c;
+    bool relu, adds;
+    const float *mean, *scale, *bias, *per_x, *fixed; /* (n_c), whole vectors */
+    const float *x, *dy;                              /* (n_rows, n_c) */
+    float *y, *dx;
+};
+
 /* The nonzero elements of a matrix: per block of DT_DENSE_DEPTH samples (or units) m lists, one for
  * every unit (or sample). List i of block b is the entries begin[b * m + i] .. begin[b * m + i + 1]
  * - 1; `index` counts from the block's first. */
@@ -134,6 +146,8 @@ struct dt_dropout_key {
  * scale_pixels: x = pixels * scale.
  * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, to measure the core's
  * peak.
+ * norm_measure: mean and sum of squared distances from it, per channel, of few rows (n_rows, n_c).
+ * norm_sum: sums of dy and of dy (x - mean).
  * sum_squares: of at most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
 #define DT_CPU_KERNEL_LIST(X)                                                                      \
     X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed))   \
@@ -189,6 +203,10 @@ struct dt_dropout_key {
     X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to))  \
     X(void, scale_pixels, (size_t n_elems, const uint8_t *pixels, float scale, float *x))          \
     X(void, fma_loop, (size_t n_rounds, float *out))                                               \
+    X(void, norm_measure, (size_t n_rows, int n_c, const float *x, float *mean, float *squares))   \
+    X(void, norm_apply, (const struct dt_norm *norm))                                              \
+    X(void, norm_sum, (const struct dt_norm *norm, float *sums, float *products))                  \
+    X(void, norm_backward, (const struct dt_norm *norm))                                           \
     X(double, sum_squares, (size_t n_elems, const float *x))                                       \
     X(void, sgd,                                                                                   \
       (const struct dt_update *update, size_t n_elems, float *params, const float *grads,          \

@@ -6,6 +6,7 @@
 
 #include "cli/config/read.h"
 #include "dist/strategy/strategies.h"
+#include "model/layers/layers.h"
 
 /* The rows that the reader asks: nothing that opens. */
 static const struct dt_algorithm algorithms[] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
@@ -13,6 +14,9 @@ static const struct dt_strategy_row *const strategies[] = {NULL};
 const struct dt_dist_rows dt_all_rows = {
     .strategies = strategies,
     .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS}};
+
+const struct dt_graph_ops dt_layer_graph = {0};
+const struct dt_layer_rows dt_all_layers = {.lower = dt_layer_lower, .finish = dt_layers_finish};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -92,12 +92,13 @@ static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
 
 /* ---- the driver */
 
-/* Fits where no part of a step has to pass through the host, and nobody looks after each. */
+/* Fits where no part of a step has to pass through the host, nobody looks after each, and the
+ * network is a chain. */
 static bool fits(const struct dt_trainer *t)
 {
     const struct dt_device_module *module = t->device.module;
-    return t->config.cuda_graph && t->config.ema == 0 && module != NULL && module->graph != NULL &&
-           (t->world->size == 1 || t->device.allreduce_open != NULL);
+    return t->config.cuda_graph && t->config.ema == 0 && t->model.graph == NULL && module != NULL &&
+           module->graph != NULL && (t->world->size == 1 || t->device.allreduce_open != NULL);
 }
 
 /* A dt_step_fn, its context the trainer. */

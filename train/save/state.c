@@ -7,6 +7,7 @@
 #include "dist/ranks/liveness/table.h"
 #include "dist/strategy/residuals.h"
 #include "model/checkpoint.h"
+#include "model/layers/layers.h"
 #include "train/events.h"
 #include "train/save/saved.h"
 #include "train/watch/ema.h"
@@ -107,14 +108,15 @@ static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct h
 /* Arenas in host memory are reordered in place and back: a copy would cost as much memory as they
  * do. */
 static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run,
-                                     struct host_arenas *host, const float *residuals, bool best,
-                                     char *path)
+                                     struct host_arenas *host, const float *buffers,
+                                     const float *residuals, bool best, char *path)
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->written.text,
                                        .arena = host->params,
                                        .n_optimizer_states = t->strategy->optimizer.n_states,
                                        .optimizer = {host->states[0], host->states[1]},
+                                       .buffers = buffers,
                                        .residuals = residuals};
     const struct dt_ema *ema = dt_ema_of(t);
     checkpoint.ema = ema != NULL && ema->begun ? host->average : NULL;
@@ -129,15 +131,31 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
     return saved != DT_OK ? saved : reordered;
 }
 
+static enum dt_status alloc_buffers(const struct dt_trainer *t, float **out)
+{
+    *out = calloc(t->model.buffer_elems + 1, sizeof **out);
+    return *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for running statistics");
+}
+
+static enum dt_status read_buffers(const struct dt_trainer *t, float **out)
+{
+    DT_TRY(alloc_buffers(t, out));
+    DT_TRY(dt_buffers_get(t->network, *out));
+    return dt_buffers_reorder(&t->model, true, *out);
+}
+
 static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run,
                                        const float *residuals, bool best, char *path)
 {
     struct host_arenas host;
+    float *buffers = NULL;
     DT_TRY(open_arenas(t, &host));
     enum dt_status s = copy_out(t, &host);
+    s = s == DT_OK ? read_buffers(t, &buffers) : s;
     if (s == DT_OK) {
-        s = save_reordered(t, run, &host, residuals, best, path);
+        s = save_reordered(t, run, &host, buffers, residuals, best, path);
     }
+    free(buffers);
     close_arenas(&host);
     dt_comm_phase(t->world->comm, "saved a checkpoint"); /* the usual limit again */
     return s;
@@ -339,6 +357,17 @@ static void check_best(struct restore *r)
     state->best_value = 0;
 }
 
+static enum dt_status load_buffers(struct dt_trainer *t, const struct dt_checkpoint_file *file)
+{
+    float *buffers;
+    DT_TRY(alloc_buffers(t, &buffers));
+    dt_checkpoint_get_buffers(file, &t->model, buffers);
+    enum dt_status s = dt_buffers_reorder(&t->model, false, buffers);
+    s = s == DT_OK ? dt_buffers_set(t->network, buffers) : s;
+    free(buffers);
+    return s;
+}
+
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file,
                                   int n_states)
 {
@@ -357,7 +386,7 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
         s = copy_in(t, &host);
     }
     close_arenas(&host);
-    return s;
+    return s == DT_OK ? load_buffers(t, file) : s;
 }
 
 /* Going back in time would leave two futures in one folder, and the next --resume would go on with

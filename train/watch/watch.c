@@ -9,6 +9,7 @@
 #include "train/watch/measure.h"
 #include "train/watch/monitor.h"
 #include "train/watch/replicas.h"
+#include "train/watch/statistics.h"
 #include "train/watch/timeline.h"
 #include "train/watch/validation.h"
 
@@ -25,6 +26,7 @@ enum dt_status dt_watch_all(const void *context, struct dt_trainer *t,
     DT_TRY(dt_inspect_open(t, learned));
     DT_TRY(dt_audit_open(t, emitter));
     DT_TRY(dt_line_open(t));
+    DT_TRY(dt_statistics_open(t));
     DT_TRY(dt_replicas_open(t, emitter));
     return dt_validation_open(t); /* the last: it changes the weights at the end */
 }

@@ -6,7 +6,7 @@
  *   inject.c    puts faults into a run       learned.c  answers to the test samples
  *   timeline.c  what every rank did when     inspect.c  what the network looks like inside
  *   monitor.c   early stopping, plateaus     line.c     the line lab's slope and intercept
- *   audit.c     which samples steps use
+ *   audit.c     which samples steps use      statistics.c  running ones of rank 0 for all
  *   validation.c  a set for all that, and the test set once, at the end
  *
  * Beside them guard.c, which needs to be there before the trainer. */

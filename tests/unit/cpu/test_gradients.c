@@ -6,7 +6,7 @@
  * instead of all: a wrong sign, factor or index fails most of them.
  */
 #include "base/rng.h"
-#include "model/network.h"
+#include "model/layers/layers.h"
 #include "tests/lib/check.h"
 
 #define BATCH 3
@@ -102,8 +102,10 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
                         const struct dt_layer_spec *layers, int n_layers)
 {
     struct probe p = {0};
-    struct dt_model_spec spec = {
-        .input = input, .n_layers = n_layers, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+    struct dt_model_spec spec = {.input = input,
+                                 .n_layers = n_layers,
+                                 .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
+                                 .rows = &dt_all_layers};
     const struct dt_backend_options options = {.n_threads = 1};
     memcpy(spec.layers, layers, (size_t)n_layers * sizeof *layers);
     if (dt_model_lower(&spec, &p.model) != DT_OK) {
@@ -119,7 +121,7 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
     for (int i = 0; i < p.model.n_params;
          i++) { /* biases off zero, so that relu's kink is not where everything sits */
         const struct dt_param *param = &p.model.params[i];
-        for (size_t k = 0; param->is_bias && k < param->n_elems; k++) {
+        for (size_t k = 0; param->is_bias && param->initial == 0 && k < param->n_elems; k++) {
             p.params[param->offset + k] = 0.1f * (float)((k % 5) + 1) - 0.2f;
         }
     }
@@ -154,6 +156,11 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
 #define DROPOUT(r)                            \
     {                                         \
         .type = DT_LAYER_DROPOUT, .rate = (r) \
+    }
+#define NORM(a)                                                                        \
+    {                                                                                  \
+        .type = DT_LAYER_BATCH_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3, \
+        .momentum = 0.1                                                                \
     }
 #define LAYER(t)             \
     {                        \
@@ -207,6 +214,12 @@ static void check_backend(const struct dt_backend_ops *ops)
           DENSE(N_CLASSES, NONE));
     MODEL("everything fused", CONV(8, 3, 1, SAME, TANH), CONV(8, 3, 1, VALID, TANH), AVG_POOL(2, 2),
           DROPOUT(0.25), LAYER(FLATTEN), DENSE(11, TANH), DROPOUT(0.5), DENSE(N_CLASSES, NONE));
+    MODEL("norm", CONV(3, 3, 1, VALID, TANH), NORM(NONE), CONV(5, 3, 1, VALID, TANH),
+          LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+    MODEL("norm relu", CONV(17, 3, 1, SAME, TANH), NORM(RELU), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("norm, then everything", CONV(4, 3, 1, VALID, TANH), NORM(SIGMOID), AVG_POOL(2, 2),
+          DROPOUT(0.25), LAYER(FLATTEN), NORM(TANH), DENSE(N_CLASSES, NONE));
     MODEL("flatten alone at the end", CONV(N_CLASSES, 9, 1, SAME, TANH), AVG_POOL(8, 8),
           LAYER(SIGMOID), LAYER(FLATTEN));
 }

@@ -1,0 +1,62 @@
+/* Layers beyond a plain chain on the cuda backend. */
+#include "cuda/kernels/norm.h"
+#include "cuda/cuda_block.h"
+#include "cuda/cuda_check.h"
+#include "model/layers/layers.h"
+
+static size_t n_bytes(const struct dt_block *block, int capacity)
+{
+    (void)capacity;
+    return dt_gpu_norm_floats(block->in.c) * sizeof(float);
+}
+
+static struct dt_gpu_norm norm_of(const struct dt_layer_call *call)
+{
+    const struct dt_block *b = call->block;
+    return (struct dt_gpu_norm){.n_rows = (size_t)call->pass->batch->n * (size_t)b->in.h *
+                                          (size_t)b->in.w,
+                                .n_c = b->in.c,
+                                .relu = call->relu,
+                                .training = call->pass->training,
+                                .adds = call->adds_dx[0],
+                                .accumulate = call->pass->accumulate,
+                                .momentum = (float)call->layer->momentum,
+                                .epsilon = (float)call->layer->epsilon,
+                                .weight = call->weight,
+                                .bias = call->bias,
+                                .running_mean = call->running[0],
+                                .running_var = call->running[1],
+                                .memory = call->memory,
+                                .dweight = call->dweight,
+                                .dbias = call->dbias};
+}
+
+static enum dt_gpu_type y_type(const struct dt_cuda *cuda, const struct dt_layer_call *call)
+{
+    return call->last ? DT_GPU_F32 : cuda->type;
+}
+
+static enum dt_status forward(struct dt_backend *backend, const struct dt_layer_call *call)
+{
+    struct dt_cuda *cuda = (struct dt_cuda *)backend;
+    const struct dt_gpu_norm norm = norm_of(call);
+    DT_TRY(dt_cuda_settle(cuda));
+    DT_CUDA(dt_gpu_norm_forward(cuda->stream, &norm, cuda->type, call->x[0], y_type(cuda, call),
+                                call->y));
+    return DT_OK;
+}
+
+static enum dt_status backward(struct dt_backend *backend, const struct dt_layer_call *call)
+{
+    struct dt_cuda *cuda = (struct dt_cuda *)backend;
+    const struct dt_gpu_norm norm = norm_of(call);
+    DT_TRY(dt_cuda_enqueue_waiting(cuda));
+    DT_CUDA(dt_gpu_norm_backward(cuda->stream, &norm, cuda->type, call->x[0], y_type(cuda, call),
+                                 call->dy, call->dx[0]));
+    return DT_OK;
+}
+
+static const struct dt_layer_ops batch_norm = {
+    .type = DT_LAYER_BATCH_NORM, .n_bytes = n_bytes, .forward = forward, .backward = backward};
+
+const struct dt_layer_ops *const dt_cuda_layers[] = {&batch_norm, NULL};

@@ -1,0 +1,57 @@
+/* Layers beyond a plain chain: operations in the place of a block's linear one, which look at a
+ * whole batch or at two inputs, and the graph that passes through them. A program names them in its
+ * model's spec, as dt_all_layers, and links them so. */
+#ifndef DT_MODEL_LAYERS_LAYERS_H
+#define DT_MODEL_LAYERS_LAYERS_H
+
+#include "model/network.h"
+
+/* One call of an operation. Pointers are device memory; elements lie as the backend has them. */
+struct dt_layer_call {
+    const struct dt_layer_spec *layer;
+    const struct dt_block *block;
+    const struct dt_pass *pass;
+    bool relu; /* ReLU follows, and is part of it */
+    bool last; /* y and dy are the network's */
+    const float *weight, *bias;
+    float *running[2]; /* its buffers */
+    void *memory;      /* kept from forward to backward */
+    const float *x[2]; /* inputs; [1] NULL: one */
+    float *y;
+    /* backward */
+    float *dy;       /* may be destroyed */
+    float *dx[2];    /* NULL: not wanted */
+    bool adds_dx[2]; /* adds to what is there */
+    float *dweight, *dbias;
+};
+
+/* An operation on a backend. */
+struct dt_layer_ops {
+    enum dt_layer_type type;
+    size_t (*n_bytes)(const struct dt_block *block, int capacity); /* of `memory`; NULL: none */
+    enum dt_status (*forward)(struct dt_backend *backend, const struct dt_layer_call *call);
+    enum dt_status (*backward)(struct dt_backend *backend, const struct dt_layer_call *call);
+};
+
+/* Passes of the whole batch at once through all blocks; every output is kept until the backward
+ * pass has read it, and the gradients of an output that several blocks read are added. */
+extern const struct dt_graph_ops dt_layer_graph;
+
+/* Host floats of the network's buffers (model.buffer_elems); a model without any has nothing to
+ * copy. */
+enum dt_status dt_buffers_get(struct dt_network *network, float *host);
+enum dt_status dt_buffers_set(struct dt_network *network, const float *host);
+
+/* Device floats that the graph of a model has beside weights and their gradients: model/network.h's
+ * dt_model_n_bytes. */
+size_t dt_graph_elems(const struct dt_model *model, int capacity);
+
+/* Implement struct dt_layer_rows. */
+enum dt_status dt_layer_lower(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
+enum dt_status dt_layers_finish(struct dt_lowering *lowering);
+
+extern const struct dt_layer_rows dt_all_layers;    /* cpu/layers.c; of the backends: */
+extern const struct dt_layer_ops dt_ref_batch_norm; /* cpu/reference/norm.c */
+extern const struct dt_layer_ops dt_cpu_batch_norm; /* cpu/norm.c */
+
+#endif

@@ -1,0 +1,173 @@
+"""Layers beyond a plain chain against PyTorch in float64: gradients, twelve steps of training, running statistics, evaluation.
+
+usage: DTRAIN=... MPIEXEC=... test_torch_nets.py [NET...]"""
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+if any(importlib.util.find_spec(name) is None for name in ("torch", "numpy")):
+    print("skipped: no Python package torch or numpy")
+    sys.exit(77)
+
+import numpy
+import torch
+import torch.nn.functional as F
+
+import torch_nets
+
+DTRAIN, MPIEXEC = os.environ["DTRAIN"], os.environ["MPIEXEC"]
+N_STEPS, BATCH, EXTENT, N_CLASSES, N_TEST, LR, MOMENTUM = 12, 8, 12, 4, 40, 0.05, 0.9
+failures = []
+
+
+def conv(filters, kernel=3, **more):
+    return {"type": "conv2d", "filters": filters, "kernel": kernel, **more}
+
+
+def norm(**more):
+    return {"type": "batch_norm", **more}
+
+
+def layer(kind, **more):
+    return {"type": kind, **more}
+
+
+END = [layer("flatten"), layer("dense", units=N_CLASSES)]
+NETS = {
+    "norm": [conv(5), norm(), *END],
+    "relu": [conv(16, padding="same"), norm(activation="relu", momentum=0.3, epsilon=1e-3), layer("avg_pool2d", size=2), *END],
+    "tails": [norm(), conv(6), norm(), layer("tanh"), layer("max_pool2d", size=2), conv(20), norm(), layer("relu"),
+              layer("max_pool2d", size=3, stride=1), layer("flatten"), norm(activation="sigmoid"), layer("dense", units=7), norm(),
+              layer("relu"), layer("dense", units=N_CLASSES)],
+    "dense": [layer("flatten"), layer("dense", units=33), norm(activation="relu"), layer("dense", units=N_CLASSES), norm()],
+    "vgg": [conv(8, padding="same"), norm(activation="relu"), conv(8, padding="same"), norm(activation="relu"), layer("max_pool2d", size=2),
+            conv(16, padding="same"), norm(activation="relu"), conv(16, padding="same"), norm(activation="relu"),
+            layer("max_pool2d", size=2), layer("flatten"), layer("dense", units=24), norm(activation="relu"),
+            layer("dense", units=N_CLASSES)],
+}
+
+
+def configuration(name, device):
+    return {"data": {"format": "idx", "dir": "data", "shuffle": False, "sharding": "global"},
+            "model": {"input": [1, EXTENT, EXTENT], "layers": NETS[name]},
+            "train": {"epochs": 1, "max_steps": N_STEPS, "batch": {"global": BATCH},
+                      "optimizer": {"type": "sgd", "lr": LR, "momentum": MOMENTUM}},
+            "checkpoint": {"every_steps": 1, "keep": 100}, "device": device, "report": False, "threads": 1}
+
+
+def check(holds, text):
+    if not holds:
+        failures.append(text)
+        print("FAILED:", text)
+
+
+def run(*command):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False)
+    check(done.returncode == 0, f"{command}: {done.stderr.decode()}")
+    return done
+
+
+def torch_steps(net, data, n_ranks):
+    """Tensors after each step. Each rank normalizes its own part of the batch; rank 0's running statistics stay."""
+    images, labels = data
+    momentum = {}
+    for step in range(N_STEPS):
+        net.train()
+        net.zero_grad()
+        begin, kept = step * BATCH, None
+        for rank in range(n_ranks):
+            first, last = begin + BATCH * rank // n_ranks, begin + BATCH * (rank + 1) // n_ranks
+            loss = F.cross_entropy(net(images[first:last]), labels[first:last], reduction="sum") / BATCH
+            loss.backward()
+            if rank == 0:
+                kept = {name: value.clone() for name, value in net.named_buffers()}
+            with torch.no_grad():
+                for name, value in net.named_buffers():
+                    value.copy_(kept[name])
+        with torch.no_grad():
+            for name, p in net.named_parameters():
+                momentum[name] = p.grad.clone() if step == 0 else MOMENTUM * momentum[name] + p.grad
+                p -= LR * momentum[name]
+        yield net.tensors()
+
+
+def difference(got, expected, start):
+    """(the largest, over the largest change of a tensor since the start; its name). A bias before a normalization does not change, but for
+    rounding: over a hundredth of the largest change of all. What storing as float32 costs is taken off."""
+    worst = (0, "")
+    largest = max(abs(expected[key] - start[key]).max() for key in expected)
+    for key in expected:
+        change = max(abs(expected[key] - start[key]).max(), 1e-2 * largest)
+        error = max(abs(got[key] - expected[key]).max() - 2e-7 * abs(expected[key]).max(), 0) / change
+        worst = max(worst, (float(error), key))
+    return worst
+
+
+def test_net(name, device, n_ranks, sets):
+    torch.manual_seed(3)
+    config = configuration(name, device)
+    net = torch_nets.Net(config["model"])
+    start = {key: value.astype("float32").astype("float64") for key, value in net.tensors().items()}
+    net.set(start)
+    torch_nets.write_weights(f"{name}.safetensors", start)
+    with open(f"{name}.json", "w") as file:
+        json.dump(config, file)
+    folder = f"{name}-{device}-{n_ranks}"
+    done = run(MPIEXEC, "-n", str(n_ranks), DTRAIN, "--config", f"{name}.json", "--weights", f"{name}.safetensors", "--run", folder)
+    if done.returncode != 0:
+        return
+    errors, rounded = [], []
+    single = torch_nets.Net(config["model"])
+    single.set(start)
+    singles = torch_steps(single.float(), (sets[0][0].float(), sets[0][1]), n_ranks)
+    for step, expected in enumerate(torch_steps(net, sets[0], n_ranks)):
+        rounded.append(difference(next(singles), expected, start))
+        path = os.path.join(folder, "checkpoints", "step-%012d.safetensors" % (step + 1))
+        got = torch_nets.read_weights(path)
+        check(set(expected) <= set(got), f"{folder}: tensors {sorted(got)}")
+        errors.append(difference(got, expected, start))
+    check(errors[0][0] < 1e-4, f"{folder}: gradient differs by {errors[0]}")
+    # An output near the kink of a ReLU may fall on its other side, and then steps differ more and more, as PyTorch's float32 does.
+    check(errors[-1][0] < max(2e-3, 30 * rounded[-1][0]), f"{folder}: 12 steps differ by {errors[-1]}, PyTorch's float32 by {rounded[-1]}")
+    net.eval()
+    with torch.no_grad():
+        loss = F.cross_entropy(net(sets[1][0]), sets[1][1]).item()
+    with open(os.path.join(folder, "metrics.jsonl")) as file:
+        records = [json.loads(line) for line in file]
+    test = [r["test_loss"] for r in records if "test_loss" in r][-1]
+    check(abs(test - loss) < 1e-3 * abs(loss), f"{folder}: test loss {test}, expected {loss}")
+    again = run(DTRAIN, "eval", "--checkpoint", path).stderr.decode().split()
+    check("%.4f" % test == again[again.index("loss") + 1], f"{folder}: eval {again}, trained {test}")
+    print(f"{folder}: gradient {errors[0][0]:.1e} ({errors[0][1]}), steps {errors[-1][0]:.1e} ({errors[-1][1]}), "
+          f"PyTorch's float32 {rounded[0][0]:.1e} and {rounded[-1][0]:.1e}; "
+          f"test loss {test:.4f} and {loss:.4f}")
+
+
+def test_resume(name, device):
+    """A run that was interrupted has the same bits."""
+    config = configuration(name, device)
+    with open("resume.json", "w") as file:
+        json.dump(config, file)
+    whole, parts = f"whole-{device}", f"parts-{device}"
+    run(DTRAIN, "--config", "resume.json", "--run", whole)
+    run(DTRAIN, "--config", "resume.json", "--run", parts, "--set", "train.max_steps=5")
+    run(DTRAIN, "--config", "resume.json", "--run", parts, "--resume")
+    last = "step-%012d.safetensors" % N_STEPS
+    a, b = (torch_nets.read_weights(os.path.join(folder, "checkpoints", last)) for folder in (whole, parts))
+    check(set(a) == set(b) and all((a[key] == b[key]).all() for key in a), f"{name}, {device}: resumed to other bits")
+
+
+with tempfile.TemporaryDirectory() as work:
+    DTRAIN, MPIEXEC = os.path.abspath(DTRAIN), MPIEXEC
+    os.chdir(work)
+    DATA = torch_nets.write_data("data", N_STEPS * BATCH, N_TEST, EXTENT, N_CLASSES)
+    for net_name in sys.argv[1:] or NETS:
+        for device_name in ("ref", "cpu"):
+            test_net(net_name, device_name, 1, DATA)
+        test_net(net_name, "cpu", 2, DATA)
+    for device_name in ("ref", "cpu"):
+        test_resume("vgg", device_name)
+sys.exit(len(failures) > 0)

@@ -1,0 +1,10 @@
+/* Gives rank 0's running statistics (model/layers/layers.h) to all ranks before they evaluate. */
+#ifndef DT_TRAIN_WATCH_STATISTICS_H
+#define DT_TRAIN_WATCH_STATISTICS_H
+
+#include "train/trainer.h"
+
+/* Adds the watcher, if the model has such statistics. Every rank calls it; agreed. */
+enum dt_status dt_statistics_open(struct dt_trainer *trainer);
+
+#endif
