@@ -78,7 +78,7 @@ static void squared_error(const float *target, int n, const float *z, float *dz,
 
 /* ---- the backend */
 
-static const struct dt_layer_ops *const layers[] = {&dt_cpu_batch_norm, NULL};
+static const struct dt_layer_ops *const layers[] = {&dt_cpu_batch_norm, &dt_cpu_add, NULL};
 
 struct dt_bound_samples {
     const struct dt_samples *samples;

@@ -90,6 +90,7 @@ struct dt_lowering {
     int layer;              /* being lowered */
     struct dt_block *block; /* being filled; NULL before the first */
     int next_stage;         /* the earliest that still fits into the block */
+    int input;              /* the next block's inputs[0] */
     struct dt_shape shape;  /* of the activations so far */
     struct dt_shape image; /* of the last flatten, until a dense layer follows; all 0 if it does not
                               change the order */
@@ -97,6 +98,7 @@ struct dt_lowering {
     int n_conv, n_dense;
 };
 struct dt_layer_rows {
+    enum dt_status (*enter)(struct dt_lowering *lowering); /* before each layer */
     /* Fills the block that a layer has opened. */
     enum dt_status (*lower)(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
     enum dt_status (*finish)(struct dt_lowering *lowering); /* after the last layer */

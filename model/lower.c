@@ -41,7 +41,8 @@ static void open_block(struct dt_lowering *l)
 {
     struct dt_model *model = l->model;
     l->block = &model->blocks[model->n_blocks++];
-    *l->block = (struct dt_block){.first_layer = model->n_blocks == 1 ? 0 : l->layer,
+    *l->block = (struct dt_block){.inputs = {l->input},
+                                  .first_layer = model->n_blocks == 1 ? 0 : l->layer,
                                   .in = l->shape,
                                   .linear_out = l->shape,
                                   .pool_out = l->shape,
@@ -50,6 +51,7 @@ static void open_block(struct dt_lowering *l)
                                   .bias = DT_NO_PARAM};
     snprintf(l->block->name, sizeof l->block->name, "block%d", model->n_blocks);
     l->next_stage = STAGE_LINEAR;
+    l->input = 0;
 }
 
 /* Returns the block that takes a part of this stage, and marks the stages up to it as used. */
@@ -234,6 +236,7 @@ static enum dt_status lower_by_type(struct dt_lowering *l, const struct dt_layer
         return lower_activation(
             l, (enum dt_activation)(DT_ACTIVATION_RELU + (layer->type - DT_LAYER_RELU)));
     case DT_LAYER_BATCH_NORM:
+    case DT_LAYER_ADD:
         break;
     }
     block_for(l, STAGE_LINEAR);
@@ -243,6 +246,7 @@ static enum dt_status lower_by_type(struct dt_lowering *l, const struct dt_layer
 /* Its errors do not name the layer. */
 static enum dt_status lower_layer(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
+    DT_TRY(l->model->spec.rows != NULL ? l->model->spec.rows->enter(l) : DT_OK);
     DT_TRY(lower_by_type(l, layer));
     if (dt_shape_elems(l->shape) > (size_t)1 << 28) {
         return dt_error(DT_CONFIG, "more than 2^28 activations per sample (make it smaller)");

@@ -6,6 +6,7 @@
 #include "base/samples.h"
 
 #define DT_MAX_LAYERS 64
+#define DT_LAYER_NAME_SIZE 24
 #define DT_MAX_EXTENT 65536  /* of any channel count, size, filters or units */
 #define DT_LEAKY_SLOPE 0.01f /* PyTorch's default */
 
@@ -25,7 +26,8 @@
     X(DT_LAYER_DROPOUT, "dropout")                 \
     X(DT_LAYER_FLATTEN, "flatten")                 \
     DT_NONLINEAR_LIST(X, DT_LAYER)                 \
-    X(DT_LAYER_BATCH_NORM, "batch_norm")
+    X(DT_LAYER_BATCH_NORM, "batch_norm")           \
+    X(DT_LAYER_ADD, "add")
 
 #define DT_ACTIVATION_LIST(X) X(DT_ACTIVATION_NONE, "none") DT_NONLINEAR_LIST(X, DT_ACTIVATION)
 
@@ -53,11 +55,17 @@ enum dt_loss { DT_LOSS_LIST(DT_NAMED_ENUM) };
 
 struct dt_layer_spec {
     enum dt_layer_type type;
+    char name[DT_LAYER_NAME_SIZE],
+        input[DT_LAYER_NAME_SIZE]; /* ""; input: an earlier layer's name */
+    struct dt_layer_inputs {
+        int n;
+        char names[2][DT_LAYER_NAME_SIZE];
+    } inputs;                      /* add: one to be added to the last layer's output, or two */
     int size;                      /* conv2d: filters; dense: units; pools: window size */
     int kernel;                    /* conv2d */
     int stride;                    /* conv2d: default 1; pools: default = size */
     enum dt_padding padding;       /* conv2d */
-    enum dt_activation activation; /* conv2d, dense, batch_norm */
+    enum dt_activation activation; /* conv2d, dense, batch_norm, add */
     enum dt_init init;             /* conv2d, dense */
     double rate;                   /* dropout: share dropped, 0 <= rate < 1 */
     double epsilon, momentum;      /* batch_norm, as in PyTorch */

@@ -22,7 +22,7 @@ static const char *input_text(const struct dt_config *config)
 struct trained_model {
     struct dt_config config;
     struct dt_model model;
-    float *arena;
+    float *arena, *buffers;
 };
 
 static enum dt_status write_onnx(const struct trained_model *m, const char *path)
@@ -30,8 +30,8 @@ static enum dt_status write_onnx(const struct trained_model *m, const char *path
     char size[DT_BYTES_TEXT_SIZE];
     struct dt_file_part part = {0};
     uint8_t *bytes = NULL;
-    DT_TRY(dt_onnx_make(&m->model, m->arena, &m->config.data.normalize, input_text(&m->config),
-                        &bytes, &part.n_bytes));
+    DT_TRY(dt_onnx_make(&m->model, m->arena, m->buffers, &m->config.data.normalize,
+                        input_text(&m->config), &bytes, &part.n_bytes));
     part.bytes = bytes;
     const enum dt_status s = dt_file_write(path, &part, 1);
     free(bytes);
@@ -47,13 +47,15 @@ static enum dt_status write_onnx(const struct trained_model *m, const char *path
 static enum dt_status write_safetensors(const struct trained_model *m, const char *path)
 {
     char size[DT_BYTES_TEXT_SIZE], *header = NULL;
-    struct dt_tensor tensors[DT_MAX_PARAMS];
-    struct dt_file_part parts[DT_MAX_PARAMS + 1];
-    const int n = m->model.n_params;
+    struct dt_tensor tensors[2 * DT_MAX_PARAMS];
+    struct dt_file_part parts[2 * DT_MAX_PARAMS + 1];
+    const int n_params = m->model.n_params, n = n_params + m->model.n_buffers;
     cJSON *metadata = cJSON_CreateObject();
     cJSON_AddStringToObject(metadata, "format", "pt"); /* as PyTorch's own writer says */
     for (int i = 0; i < n; i++) {
-        tensors[i] = dt_checkpoint_tensor(&m->model.params[i], -1, m->arena);
+        tensors[i] = i < n_params
+                         ? dt_checkpoint_tensor(&m->model.params[i], -1, m->arena)
+                         : dt_checkpoint_tensor(&m->model.buffers[i - n_params], -1, m->buffers);
         parts[i + 1] = (struct dt_file_part){tensors[i].bytes, tensors[i].n_bytes};
     }
     DT_TRY(dt_safetensors_make_header(tensors, n, metadata, &header, &parts[0].n_bytes));
@@ -107,13 +109,17 @@ static enum dt_status export_model(const struct dt_trained *from, const struct d
     enum dt_status s;
     DT_TRY_GOTO(s, dt_trained_open(from, &m.config, &m.model, &file), out);
     m.arena = calloc(m.model.arena_elems, sizeof *m.arena);
+    m.buffers = calloc(m.model.buffer_elems + 1, sizeof *m.buffers);
     DT_TRY_GOTO(s,
-                m.arena != NULL ? dt_trained_weights(from, &file, &m.model, m.arena)
-                                : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
+                m.arena != NULL && m.buffers != NULL
+                    ? dt_trained_weights(from, &file, &m.model, m.arena)
+                    : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
                 out);
+    dt_checkpoint_get_buffers(&file, &m.model, m.buffers);
     s = write_formats(args, &m);
 out:
     free(m.arena);
+    free(m.buffers);
     dt_checkpoint_close(&file);
     return s;
 }

@@ -33,6 +33,7 @@ static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
     case DT_LAYER_FLATTEN:
     case DT_LAYER_RELU ... DT_LAYER_GELU:
     case DT_LAYER_BATCH_NORM:
+    case DT_LAYER_ADD:
         snprintf(text, size, "%s", name);
         break;
     }

@@ -5,20 +5,21 @@
 #include <string.h>
 
 #include "base/version.h"
+#include "model/layers/layers.h"
 #include "onnx.pb-c.h"
 
-#define MAX_NODES                                                                                 \
-    (2 + 4 * DT_MAX_LAYERS) /* normalization; linear operation, activation, pool, flatten of each \
-                             */
+/* Normalization; linear operation, activation, pool and flatten of each block. */
+#define MAX_NODES (2 + 4 * DT_MAX_LAYERS)
 #define MAX_ATTRIBUTES 3
-#define MAX_NUMBERS 8 /* of all attributes of a node */
+#define MAX_TENSORS (2 * DT_MAX_PARAMS + 2) /* weights, buffers, normalization */
+#define MAX_NUMBERS 8                       /* of all attributes of a node */
 #define NAME_SIZE 48
 
 /* An operator; its one output has its name. */
 struct node {
     Onnx__NodeProto proto;
     char name[NAME_SIZE];
-    char *inputs[3], *output;
+    char *inputs[5], *output;
     Onnx__AttributeProto attributes[MAX_ATTRIBUTES], *attribute_list[MAX_ATTRIBUTES];
     int64_t numbers[MAX_NUMBERS];
     int n_numbers;
@@ -40,18 +41,22 @@ struct value {
 
 struct builder {
     struct dt_model model; /* a copy: the format's strings are not const */
-    const float *arena;
+    const float *arena, *buffers;
     struct dt_normalize normalize; /* its numbers as those of a product and a sum */
     float factors[DT_MOST_CHANNELS], summands[DT_MOST_CHANNELS];
     struct node nodes[MAX_NODES];
     Onnx__NodeProto *node_list[MAX_NODES];
     int n_nodes;
-    struct tensor tensors[DT_MAX_PARAMS + 2];
-    Onnx__TensorProto *tensor_list[DT_MAX_PARAMS + 2];
     size_t n_tensors;
+    struct tensor tensors[MAX_TENSORS];
+    Onnx__TensorProto *tensor_list[MAX_TENSORS];
     struct value input, output;
     Onnx__ValueInfoProto *input_list[1], *output_list[1];
-    bool flat; /* what the last node gives is a row of units */
+    char *
+        outputs[DT_MAX_LAYERS + 1]; /* as the network has them: of the samples, and of each block */
+    bool flats[DT_MAX_LAYERS + 1];  /* it is a row of units */
+    char *last;                     /* what the next node reads */
+    bool flat;                      /* the same of it */
 };
 
 /* ---- operators */
@@ -63,8 +68,8 @@ static struct node *add_node(struct builder *b, char *type, const char *block, c
     struct node *node = &b->nodes[b->n_nodes];
     node->proto = (Onnx__NodeProto)ONNX__NODE_PROTO__INIT;
     snprintf(node->name, sizeof node->name, "%s%s", block, suffix);
-    node->inputs[0] = b->n_nodes > 0 ? b->nodes[b->n_nodes - 1].name : b->input.proto.name;
-    node->output = node->name;
+    node->inputs[0] = b->last;
+    node->output = b->last = node->name;
     node->proto.name = node->name;
     node->proto.op_type = type;
     node->proto.n_input = node->proto.n_output = 1;
@@ -149,6 +154,25 @@ static void add_dense(struct builder *b, const struct dt_block *block)
     add_number(node, "transB", 1);
 }
 
+/* Scale, shift, mean and variance. */
+static void add_norm(struct builder *b, const struct dt_block *block)
+{
+    struct node *node = add_node(b, "BatchNormalization", block->name, "");
+    take_weights(b, node, block);
+    node->inputs[3] = b->model.buffers[block->buffer - 1].name;
+    node->inputs[4] = b->model.buffers[block->buffer].name;
+    node->proto.n_input = 5;
+    add_attribute(node, "epsilon", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT)->f =
+        (float)b->model.spec.layers[block->row - 1].epsilon;
+}
+
+static void add_sum(struct builder *b, int block)
+{
+    struct node *node = add_node(b, "Add", b->model.blocks[block].name, "");
+    node->inputs[1] = b->outputs[dt_block_input(&b->model, block, 1)];
+    node->proto.n_input = 2;
+}
+
 static void add_activation(struct builder *b, const struct dt_block *block)
 {
     static char *const types[] = {[DT_ACTIVATION_RELU] = "Relu",
@@ -180,18 +204,35 @@ static void add_pool(struct builder *b, const struct dt_block *block)
     add_pair(node, "strides", block->pool_stride);
 }
 
+static void add_operation(struct builder *b, int i)
+{
+    const struct dt_block *block = &b->model.blocks[i];
+    if (block->linear != DT_LINEAR_NONE) {
+        (block->linear == DT_LINEAR_CONV ? add_conv : add_dense)(b, block);
+    } else if (block->buffer > 0) {
+        add_norm(b, block);
+    } else if (block->row > 0) {
+        add_sum(b, i);
+    }
+}
+
 static void add_blocks(struct builder *b)
 {
+    b->outputs[0] = b->last;
+    b->flats[0] = b->flat;
     for (int i = 0; i < b->model.n_blocks; i++) {
         const struct dt_block *block = &b->model.blocks[i];
-        if (block->linear != DT_LINEAR_NONE) {
-            (block->linear == DT_LINEAR_CONV ? add_conv : add_dense)(b, block);
-        }
+        const int input = dt_block_input(&b->model, i, 0);
+        b->last = b->outputs[input];
+        b->flat = b->flats[input];
+        add_operation(b, i);
         add_activation(b, block);
         add_pool(b, block);
         if (block->flatten) {
             add_flatten(b, block->name);
         }
+        b->outputs[i + 1] = b->last;
+        b->flats[i + 1] = b->flat;
     }
 }
 
@@ -212,11 +253,11 @@ static struct tensor *add_tensor(struct builder *b, char *name, const float *num
     return t;
 }
 
-static void add_tensors(struct builder *b)
+static void add_tensors(struct builder *b, int n, struct dt_param *params, const float *arena)
 {
-    for (int i = 0; i < b->model.n_params; i++) {
-        struct dt_param *param = &b->model.params[i];
-        struct tensor *t = add_tensor(b, param->name, b->arena + param->offset, param->n_elems);
+    for (int i = 0; i < n; i++) {
+        struct dt_param *param = &params[i];
+        struct tensor *t = add_tensor(b, param->name, arena + param->offset, param->n_elems);
         t->proto.n_dims = (size_t)param->n_dims;
         for (int d = 0; d < param->n_dims; d++) {
             t->dims[d] = (int64_t)param->dims[d];
@@ -288,7 +329,9 @@ static void build(struct builder *b)
     set_value(&b->output, classifies ? "logits" : "output", 1, &b->model.n_outputs);
     b->input_list[0] = &b->input.proto;
     b->output_list[0] = &b->output.proto;
-    add_tensors(b);
+    add_tensors(b, b->model.n_params, b->model.params, b->arena);
+    add_tensors(b, b->model.n_buffers, b->model.buffers, b->buffers);
+    b->last = b->input.proto.name;
     add_normalization(b);
     add_blocks(b);
     b->nodes[b->n_nodes - 1].output = b->output.proto.name;
@@ -335,7 +378,7 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, uint
     return pack(&proto, bytes, n_bytes);
 }
 
-enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena,
+enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const float *buffers,
                             const struct dt_normalize *normalize, const char *input_text,
                             uint8_t **bytes, size_t *n_bytes)
 {
@@ -346,6 +389,7 @@ enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena,
     b->model = *model;
     b->arena = arena;
     b->normalize = *normalize;
+    b->buffers = buffers;
     build(b);
     const enum dt_status s = pack_model(b, input_text, bytes, n_bytes);
     free(b);

@@ -22,10 +22,10 @@ static inline int dt_onnx_opset(const struct dt_model *model)
     return opset;
 }
 
-/* `arena`: the weights in the file's order (dt_model_reorder). `input_text`: what the input is, for
+/* `arena`, `buffers`: in the file's order (dt_model_reorder). `input_text`: what the input is, for
  * people; it is normalized inside. The caller frees `bytes`. DT_NO_MEMORY; DT_CONFIG: over 2 GiB,
  * more than the format holds; DT_UNAVAILABLE: a build without libprotobuf-c. */
-enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena,
+enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const float *buffers,
                             const struct dt_normalize *normalize, const char *input_text,
                             uint8_t **bytes, size_t *n_bytes);
 

@@ -216,26 +216,31 @@ static enum dt_status check_strategy(const struct dt_config_source *source,
     return dt_config_error(source, key, "%s", text);
 }
 
-/* Statistics of a batch are one rank's, of all layers at once. */
+/* Statistics of a batch are one rank's, and a graph's passes are of all layers at once. */
 static enum dt_status check_layers(const struct dt_config_source *source, const struct dt_config *c)
 {
     struct dt_roles roles;
     DT_TRY(dt_roles_find(&c->dist, 0, 2048, &roles)); /* of enough ranks for any strategy */
     for (int i = 0; i < c->model.n_layers; i++) {
-        const char *name = dt_layer_names[c->model.layers[i].type];
-        if (c->model.layers[i].type != DT_LAYER_BATCH_NORM) {
-            continue;
-        }
-        if (c->dist.deterministic) {
+        const struct dt_layer_spec *layer = &c->model.layers[i];
+        const char *name = dt_layer_names[layer->type];
+        const bool normalizes = layer->type == DT_LAYER_BATCH_NORM;
+        if (normalizes && c->dist.deterministic) {
             return dt_config_error(source, "distributed.deterministic",
                                    "model.layers[%d] %s takes statistics over a rank's batch, "
                                    "which depends on their number (leave one of them out)",
                                    i, name);
         }
-        if (roles.whole) {
+        if (normalizes && roles.whole) {
             return dt_config_error(source, "distributed.strategy",
                                    "model.layers[%d] %s takes statistics over the whole batch, "
                                    "and a pipeline cuts it (use allreduce)",
+                                   i, name);
+        }
+        if (roles.whole && (layer->input[0] != '\0' || layer->inputs.n > 0)) {
+            return dt_config_error(source, "distributed.strategy",
+                                   "model.layers[%d] %s reads a branch, and a pipeline would cut "
+                                   "through it (use allreduce)",
                                    i, name);
         }
     }

@@ -247,6 +247,15 @@
 
 /* Keys of one layer, beside "type"; field is of struct dt_layer_spec. */
 #define DT_EXTENT "[1, 65536]"
+#define DT_PLACE_KEYS(X)                                             \
+    X("name", TEXT, name, "", "", "",                                \
+      "for later layers to read; its tensors have it in files, too") \
+    X("input", TEXT, input, "", "", "", "name of the layer that it reads; default: the one before")
+#define DT_ADD_KEYS(X)                                                             \
+    X("inputs", NAMES, inputs, "[1, 2]", "", "",                                   \
+      "names of two layers, or of one, which is added to the layer before")        \
+    X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", \
+      "function applied to the outputs")
 #define DT_WEIGHTS_KEYS(X)                                                         \
     X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", \
       "function applied to the outputs")                                           \

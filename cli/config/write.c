@@ -92,13 +92,33 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
     }
 }
 
+/* The field is as it was before anything was read. */
+static bool is_unset(const struct dt_key *key, const void *base)
+{
+    const void *field = dt_key_field(key, base);
+    const struct dt_normalize *normalize = field;
+    const struct dt_augment *augment = field;
+    return key->kind == DT_KEY_TEXT        ? *(const char *)field == '\0'
+           : key->kind == DT_KEY_NORMALIZE ? normalize->n == 0 && !normalize->of_dataset
+           : key->kind == DT_KEY_AUGMENT   ? augment->n == 0
+                                           : dt_key_int(key, base) == 0;
+}
+
+/* Whether it was left out, and has no default. */
+static bool is_absent(const struct dt_key *key, const void *base)
+{
+    return key->default_text != NULL && key->default_text[0] == '\0' && is_unset(key, base);
+}
+
 void dt_layer_print(FILE *out, const struct dt_layer_spec *layer)
 {
     const struct dt_key_list list = dt_layer_keys(layer->type);
     fprintf(out, "\"type\": \"%s\"", dt_layer_names[layer->type]);
     for (int k = 0; k < list.n; k++) {
-        fprintf(out, ", \"%s\": ", list.keys[k].path);
-        dt_key_print(out, &list.keys[k], layer);
+        if (!is_absent(&list.keys[k], layer)) {
+            fprintf(out, ", \"%s\": ", list.keys[k].path);
+            dt_key_print(out, &list.keys[k], layer);
+        }
     }
 }
 
@@ -113,20 +133,9 @@ static void write_layers(FILE *out, const struct dt_model_spec *model)
     fputs("\n    ]", out);
 }
 
-/* Of a key that may be: its field is as it was before anything was read. */
-static bool is_absent(const struct dt_key *key, const struct dt_config *config)
-{
-    const struct dt_normalize *normalize = &config->data.normalize;
-    return key->kind == DT_KEY_TEXT        ? *(const char *)dt_key_field(key, config) == '\0'
-           : key->kind == DT_KEY_NORMALIZE ? normalize->n == 0 && !normalize->of_dataset
-           : key->kind == DT_KEY_AUGMENT   ? config->data.augment.n == 0
-                                           : dt_key_int(key, config) == 0;
-}
-
 bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config)
 {
-    const bool may_be_absent = key->default_text != NULL && key->default_text[0] == '\0';
-    return !(may_be_absent && is_absent(key, config)) && dt_key_applies(key, config);
+    return !is_absent(key, config) && dt_key_applies(key, config);
 }
 
 /* Whether the first of these keys, or one in a group with it, is shown. */

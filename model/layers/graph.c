@@ -39,13 +39,6 @@ static bool has_rest(const struct dt_block *b)
            (b->activation != DT_ACTIVATION_NONE && b->activation != DT_ACTIVATION_RELU);
 }
 
-/* Input i of block b as an index into the network's outputs: 0 are the samples; -1: none. */
-static int input_of(const struct dt_model *model, int b, int i)
-{
-    const int input = model->blocks[b].inputs[i];
-    return input > 0 ? input - 1 : i == 0 ? b : -1;
-}
-
 static size_t out_elems(const struct dt_model *model, int output)
 {
     return dt_shape_elems(output == 0 ? model->spec.input : model->blocks[output - 1].out);
@@ -56,7 +49,8 @@ static int last_reader(const struct dt_model *model, int block)
 {
     int last = block == model->n_blocks - 1 ? model->n_blocks : block;
     for (int b = block + 1; b < model->n_blocks; b++) {
-        const bool reads = input_of(model, b, 0) == block + 1 || input_of(model, b, 1) == block + 1;
+        const bool reads =
+            dt_block_input(model, b, 0) == block + 1 || dt_block_input(model, b, 1) == block + 1;
         last = reads ? b : last;
     }
     return last;
@@ -88,7 +82,7 @@ static void lay_out(const struct dt_model *model, struct layout *layout)
             layout->between = dt_max_size(layout->between, dt_shape_elems(block->linear_out));
         }
         for (int i = 0; i < 2; i++) {
-            const int input = input_of(model, b, i);
+            const int input = dt_block_input(model, b, i);
             const bool again = input > 0 && last_reader(model, input - 1) > b;
             layout->spare =
                 again ? dt_max_size(layout->spare, out_elems(model, input)) : layout->spare;
@@ -161,7 +155,7 @@ static enum dt_status open_block(struct dt_network *net, int b)
                  &net->outputs[b + 1].floats));
     graph->wanted[b] = block->grad_end > block->grad_begin;
     for (int i = 0; i < 2; i++) {
-        const int input = input_of(net->model, b, i);
+        const int input = dt_block_input(net->model, b, i);
         graph->wanted[b] = graph->wanted[b] || (input > 0 && graph->wanted[input - 1]);
     }
     if (block->row > 0) {
@@ -217,6 +211,11 @@ static enum dt_status open_graph(struct dt_network *net)
         return dt_error(DT_NO_MEMORY, "out of memory while opening the network");
     }
     lay_out(model, &net->graph->layout);
+    net->graph->add = find_ops(net, DT_LAYER_ADD);
+    if (net->graph->layout.spare > 0 && net->graph->add == NULL) {
+        return dt_error(DT_CONFIG, "device \"%s\" cannot add gradients (use another)",
+                        net->backend->ops->name);
+    }
     net->outputs[0].step = out_elems(model, 0);
     DT_TRY(alloc(net, "the input", "", net->outputs[0].step, &net->outputs[0].floats));
     for (int b = 0; b < model->n_blocks; b++) {
@@ -252,6 +251,7 @@ static struct dt_layer_call call_of(struct dt_network *net, int b, const struct 
     struct dt_layer_call call = {.layer = &model->spec.layers[block->row - 1],
                                  .block = block,
                                  .pass = pass,
+                                 .n_elems = dt_shape_elems(block->linear_out),
                                  .memory = graph->memory[b],
                                  .y = net->outputs[b + 1].floats,
                                  .dy = net->deltas[b].floats};
@@ -263,7 +263,7 @@ static struct dt_layer_call call_of(struct dt_network *net, int b, const struct 
         call.last = b == model->n_blocks - 1;
     }
     for (int i = 0; i < 2; i++) {
-        const int input = input_of(model, b, i);
+        const int input = dt_block_input(model, b, i);
         call.x[i] = input >= 0 ? net->outputs[input].floats : NULL;
         if (block->buffer > 0) {
             call.running[i] = graph->buffers + model->buffers[block->buffer - 1 + i].offset;
@@ -281,7 +281,7 @@ static struct dt_layer_call call_of(struct dt_network *net, int b, const struct 
 static enum dt_status compute_forward(struct dt_network *net, int b, const struct dt_pass *pass)
 {
     const struct dt_graph *graph = net->graph;
-    const float *x = net->outputs[input_of(net->model, b, 0)].floats;
+    const float *x = net->outputs[dt_block_input(net->model, b, 0)].floats;
     if (graph->ops[b] != NULL) {
         const struct dt_layer_call call = call_of(net, b, pass);
         DT_TRY(graph->ops[b]->forward(net->backend, &call));
@@ -320,17 +320,18 @@ static float *gradient_of(struct dt_network *net, int output, bool *again)
 /* Adds the second part of an output's gradient. */
 static enum dt_status add_spare(struct dt_network *net, int output, const struct dt_pass *pass)
 {
-    const struct dt_block *block = &net->model->blocks[output - 1];
     float *sum = net->deltas[output - 1].floats;
-    const struct dt_layer_call call = {
-        .block = block, .pass = pass, .x = {sum, net->graph->spare}, .y = sum};
+    const struct dt_layer_call call = {.pass = pass,
+                                       .n_elems = out_elems(net->model, output),
+                                       .x = {sum, net->graph->spare},
+                                       .y = sum};
     return net->graph->add->forward(net->backend, &call);
 }
 
 static enum dt_status linear_backward(struct dt_network *net, int b, const struct dt_pass *pass)
 {
     const struct dt_graph *graph = net->graph;
-    const int input = input_of(net->model, b, 0);
+    const int input = dt_block_input(net->model, b, 0);
     bool again = false;
     float *to = gradient_of(net, input, &again), *dx = again ? graph->spare : to;
     DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads,
@@ -349,7 +350,7 @@ static enum dt_status row_backward(struct dt_network *net, int b, const struct d
                                                  net->deltas[b].floats, graph->dbetween, pass));
     }
     for (int i = 0; i < 2; i++) {
-        call.dx[i] = gradient_of(net, input_of(net->model, b, i), &call.adds_dx[i]);
+        call.dx[i] = gradient_of(net, dt_block_input(net->model, b, i), &call.adds_dx[i]);
     }
     return graph->ops[b]->backward(net->backend, &call);
 }

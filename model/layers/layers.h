@@ -16,6 +16,7 @@ struct dt_layer_call {
     const float *weight, *bias;
     float *running[2]; /* its buffers */
     void *memory;      /* kept from forward to backward */
+    size_t n_elems;    /* of a sample of x and y */
     const float *x[2]; /* inputs; [1] NULL: one */
     float *y;
     /* backward */
@@ -46,12 +47,20 @@ enum dt_status dt_buffers_set(struct dt_network *network, const float *host);
  * dt_model_n_bytes. */
 size_t dt_graph_elems(const struct dt_model *model, int capacity);
 
+/* Input i of a block as an index into the network's outputs: 0 are the samples; -1: none. */
+static inline int dt_block_input(const struct dt_model *model, int block, int i)
+{
+    const int input = model->blocks[block].inputs[i];
+    return input > 0 ? input - 1 : i == 0 ? block : -1;
+}
+
 /* Implement struct dt_layer_rows. */
+enum dt_status dt_layers_enter(struct dt_lowering *lowering);
 enum dt_status dt_layer_lower(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
 enum dt_status dt_layers_finish(struct dt_lowering *lowering);
 
-extern const struct dt_layer_rows dt_all_layers;    /* cpu/layers.c; of the backends: */
-extern const struct dt_layer_ops dt_ref_batch_norm; /* cpu/reference/norm.c */
-extern const struct dt_layer_ops dt_cpu_batch_norm; /* cpu/norm.c */
+extern const struct dt_layer_rows dt_all_layers;                /* cpu/layers.c; of the backends: */
+extern const struct dt_layer_ops dt_ref_batch_norm, dt_ref_add; /* cpu/reference/ */
+extern const struct dt_layer_ops dt_cpu_batch_norm, dt_cpu_add; /* cpu/ */
 
 #endif

@@ -1,8 +1,145 @@
 /* How layers with an operation of their own become blocks. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/arithmetic.h"
 #include "model/layers/layers.h"
+
+/* ---- names of layers */
+
+static int find_layer(const struct dt_model_spec *spec, const char *name)
+{
+    int i = 0;
+    while (i < spec->n_layers && strcmp(spec->layers[i].name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static bool reads(const struct dt_layer_spec *layer, const char *name)
+{
+    bool found = strcmp(layer->input, name) == 0;
+    for (int i = 0; i < layer->inputs.n; i++) {
+        found = found || strcmp(layer->inputs.names[i], name) == 0;
+    }
+    return found;
+}
+
+static bool is_read(const struct dt_model_spec *spec, const char *name)
+{
+    bool found = false;
+    for (int i = 0; i < spec->n_layers && name[0] != '\0'; i++) {
+        found = found || reads(&spec->layers[i], name);
+    }
+    return found;
+}
+
+static enum dt_status check_name(const struct dt_lowering *l, const char *name)
+{
+    if (name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.")] !=
+        '\0') {
+        return dt_error(DT_CONFIG,
+                        "name \"%s\": only letters, digits, _ and . are possible (take "
+                        "another name)",
+                        name);
+    }
+    return name[0] == '\0' || find_layer(&l->model->spec, name) == l->layer
+               ? DT_OK
+               : dt_error(DT_CONFIG, "name \"%s\" is model.layers[%d]'s (take another name)", name,
+                          find_layer(&l->model->spec, name));
+}
+
+/* The output of the block that a layer belongs to: its last, if others read it. */
+static int output_of(const struct dt_model *model, int layer)
+{
+    int output = model->n_blocks;
+    while (output > 0 && model->blocks[output - 1].first_layer > layer) {
+        output--;
+    }
+    return output;
+}
+
+static enum dt_status find_output(const struct dt_lowering *l, const char *name, int *output)
+{
+    const int layer = find_layer(&l->model->spec, name);
+    if (layer >= l->model->spec.n_layers) {
+        return dt_error(DT_CONFIG,
+                        "input \"%s\": no layer has this name (give one \"name\": \"%s\")", name,
+                        name);
+    }
+    if (layer >= l->layer) {
+        return dt_error(DT_CONFIG,
+                        "input \"%s\" is model.layers[%d], not yet computed (a layer reads "
+                        "earlier ones)",
+                        name, layer);
+    }
+    *output = output_of(l->model, layer);
+    return DT_OK;
+}
+
+/* ---- what an output is */
+
+struct output {
+    struct dt_shape shape, image;
+    bool flat;
+};
+
+static struct output describe(const struct dt_model *model, int output)
+{
+    struct output out = {.shape = model->spec.input};
+    if (output == 0) {
+        out.flat = out.shape.h == 1 && out.shape.w == 1;
+        return out;
+    }
+    const struct dt_block *b = &model->blocks[output - 1];
+    const struct dt_shape pooled = b->pool_out;
+    out = describe(model, dt_block_input(model, output - 1, 0));
+    out.shape = b->out;
+    if (b->linear == DT_LINEAR_DENSE) {
+        out.image = (struct dt_shape){0};
+    }
+    if (b->flatten) {
+        out.image = pooled.c > 1 && pooled.h * pooled.w > 1 ? pooled : (struct dt_shape){0};
+    }
+    out.flat = out.flat || b->flatten;
+    return out;
+}
+
+static bool same_shape(struct dt_shape a, struct dt_shape b)
+{
+    return a.c == b.c && a.h == b.h && a.w == b.w;
+}
+
+/* The next block begins at an output, the last one's or an earlier one's. */
+static void go_to(struct dt_lowering *l, int output)
+{
+    const struct output at = describe(l->model, output);
+    l->block = NULL;
+    l->input = 1 + output;
+    l->shape = at.shape;
+    l->image = at.image;
+    l->flat = at.flat;
+}
+
+/* A layer that others read ends its block. */
+enum dt_status dt_layers_enter(struct dt_lowering *l)
+{
+    const struct dt_layer_spec *layer = &l->model->spec.layers[l->layer];
+    const char *first = layer->inputs.n == 2 ? layer->inputs.names[0] : layer->input;
+    int output;
+    DT_TRY(check_name(l, layer->name));
+    if (l->layer > 0 && l->block != NULL && is_read(&l->model->spec, layer[-1].name)) {
+        l->block = NULL;
+        l->input = 1 + l->model->n_blocks;
+    }
+    if (first[0] != '\0') {
+        DT_TRY(find_output(l, first, &output));
+        go_to(l, output);
+    }
+    return DT_OK;
+}
+
+/* ---- layers */
 
 /* The next tensor of a list: one number per channel or unit. */
 static struct dt_param *add_tensor(struct dt_lowering *l, struct dt_param *list, int *n,
@@ -64,10 +201,33 @@ static enum dt_status lower_batch_norm(struct dt_lowering *l, const struct dt_la
     return DT_OK;
 }
 
+static enum dt_status lower_add(struct dt_lowering *l, const struct dt_layer_spec *layer)
+{
+    struct dt_block *block = l->block;
+    int output;
+    if (layer->inputs.n == 0 || (layer->inputs.n == 2 && layer->input[0] != '\0')) {
+        return dt_error(DT_CONFIG, "has no second input (give \"inputs\": one name, which is added "
+                                   "to the last layer's output, or two)");
+    }
+    DT_TRY(find_output(l, layer->inputs.names[layer->inputs.n - 1], &output));
+    const struct output other = describe(l->model, output);
+    const struct dt_shape a = l->shape, b = other.shape;
+    if (!same_shape(a, b) || l->flat != other.flat || !same_shape(l->image, other.image)) {
+        return dt_error(DT_CONFIG,
+                        "its inputs are %dx%dx%d%s and %dx%dx%d%s (make them alike: a 1x1 "
+                        "conv2d changes channels and, with a stride, the size)",
+                        a.c, a.h, a.w, l->flat ? " in a row" : "", b.c, b.h, b.w,
+                        other.flat ? " in a row" : "");
+    }
+    block->inputs[1] = 1 + output;
+    snprintf(block->name, sizeof block->name, "add%d", count_rows(l->model, layer->type));
+    return DT_OK;
+}
+
 enum dt_status dt_layer_lower(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     l->block->row = 1 + l->layer;
-    DT_TRY(lower_batch_norm(l, layer));
+    DT_TRY((layer->type == DT_LAYER_ADD ? lower_add : lower_batch_norm)(l, layer));
     l->shape = l->block->linear_out;
     l->block->activation = layer->activation;
     l->next_stage += layer->activation != DT_ACTIVATION_NONE;
@@ -81,6 +241,69 @@ static void forget_images(int n, struct dt_param *params)
     }
 }
 
+/* A layer's name is that of its block, and so of its tensors. */
+static void name_block(struct dt_model *model, struct dt_block *block, const char *name)
+{
+    snprintf(block->name, sizeof block->name, "%s", name);
+    if (block->weight != DT_NO_PARAM) {
+        struct dt_param *weight = &model->params[block->weight],
+                        *bias = &model->params[block->bias];
+        snprintf(weight->name, sizeof weight->name, "%s.weight", name);
+        snprintf(bias->name, sizeof bias->name, "%s.bias", name);
+    }
+    if (block->buffer > 0) {
+        struct dt_param *buffers = &model->buffers[block->buffer - 1];
+        snprintf(buffers[0].name, sizeof buffers[0].name, "%s.running_mean", name);
+        snprintf(buffers[1].name, sizeof buffers[1].name, "%s.running_var", name);
+    }
+}
+
+static bool makes_block(enum dt_layer_type type)
+{
+    return type == DT_LAYER_CONV2D || type == DT_LAYER_DENSE || type == DT_LAYER_BATCH_NORM ||
+           type == DT_LAYER_ADD;
+}
+
+static enum dt_status name_blocks(struct dt_model *model)
+{
+    for (int i = 0; i < model->spec.n_layers; i++) {
+        const struct dt_layer_spec *layer = &model->spec.layers[i];
+        if (makes_block(layer->type) && layer->name[0] != '\0') {
+            name_block(model, &model->blocks[output_of(model, i) - 1], layer->name);
+        }
+    }
+    for (int b = 0; b < model->n_blocks; b++) {
+        for (int a = 0; a < b; a++) {
+            if (strcmp(model->blocks[a].name, model->blocks[b].name) == 0) {
+                return dt_error(DT_CONFIG,
+                                "model.layers: two blocks have the name %s (dtrain's own "
+                                "are conv1, fc1, bn1 and so on; take another name)",
+                                model->blocks[a].name);
+            }
+        }
+    }
+    return DT_OK;
+}
+
+static enum dt_status check_used(const struct dt_model *model)
+{
+    for (int b = 0; b < model->n_blocks - 1; b++) {
+        bool used = false;
+        for (int r = b + 1; r < model->n_blocks; r++) {
+            used = used || dt_block_input(model, r, 0) == b + 1 ||
+                   dt_block_input(model, r, 1) == b + 1;
+        }
+        if (!used) {
+            const int layer = model->blocks[b + 1].first_layer - 1;
+            return dt_error(DT_CONFIG,
+                            "model.layers[%d] %s: nothing reads its output (name it as an "
+                            "input of a later layer, or leave it out)",
+                            layer, dt_layer_names[model->spec.layers[layer].type]);
+        }
+    }
+    return DT_OK;
+}
+
 /* Where no dense layer follows, a flatten gives C H W (dt_block.canonical). */
 enum dt_status dt_layers_finish(struct dt_lowering *l)
 {
@@ -88,9 +311,16 @@ enum dt_status dt_layers_finish(struct dt_lowering *l)
     if (l->n_dense == 0) {
         forget_images(model->n_params, model->params);
         forget_images(model->n_buffers, model->buffers);
+    } else if (l->image.c > 0) {
+        return dt_error(DT_CONFIG,
+                        "model.layers: the last layer gives a flattened image, while other "
+                        "layers are dense (end with a dense layer)");
     }
+    DT_TRY(check_used(model));
+    DT_TRY(name_blocks(model));
     for (int b = 0; b < model->n_blocks; b++) {
-        model->graph = model->blocks[b].row > 0 ? &dt_layer_graph : model->graph;
+        const bool chained = model->blocks[b].row == 0 && dt_block_input(model, b, 0) == b;
+        model->graph = chained ? model->graph : &dt_layer_graph;
     }
     return DT_OK;
 }

@@ -1,6 +1,6 @@
 """Layers beyond a plain chain against PyTorch in float64: gradients, twelve steps of training, running statistics, evaluation.
 
-usage: DTRAIN=... MPIEXEC=... test_torch_nets.py [NET...]"""
+usage: DTRAIN=... MPIEXEC=... test_torch_nets.py MODULE [NET...]; MODULE: of fake CUDA, or '' """
 import importlib.util
 import json
 import os
@@ -20,7 +20,13 @@ import torch_nets
 
 DTRAIN, MPIEXEC = os.environ["DTRAIN"], os.environ["MPIEXEC"]
 N_STEPS, BATCH, EXTENT, N_CLASSES, N_TEST, LR, MOMENTUM = 12, 8, 12, 4, 40, 0.05, 0.9
+EXTENTS, STEPS = {}, {}
+torch.set_num_threads(1)
 failures = []
+DEVICES = ["ref", "cpu"]
+if len(sys.argv) > 1 and sys.argv[1]:
+    os.environ["DTRAIN_CUDA_MODULE"] = os.path.abspath(sys.argv[1])
+    DEVICES.append("cuda")
 
 
 def conv(filters, kernel=3, **more):
@@ -47,13 +53,26 @@ NETS = {
             conv(16, padding="same"), norm(activation="relu"), conv(16, padding="same"), norm(activation="relu"),
             layer("max_pool2d", size=2), layer("flatten"), layer("dense", units=24), norm(activation="relu"),
             layer("dense", units=N_CLASSES)],
+    # A shortcut that is the output itself, one by a projection, an output with three readers, and one that is added to itself.
+    "residual": [conv(8, padding="same"), norm(activation="relu", name="stem"),
+                 conv(8, padding="same"), norm(activation="relu"), conv(8, padding="same"), norm(),
+                 layer("add", inputs=["stem"], activation="relu", name="one"),
+                 conv(12, padding="same", stride=2, name="deep.conv"), norm(activation="tanh", name="deep.bn"), conv(12, padding="same"),
+                 norm(name="two"), conv(12, 1, stride=2, input="one"), norm(name="shortcut"),
+                 layer("add", inputs=["two", "shortcut"], activation="tanh"), layer("avg_pool2d", size=2), *END],
+    "branches": [conv(6, activation="tanh", name="a"), conv(6, padding="same", name="b"), layer("add", inputs=["a"], name="c"),
+                 layer("add", inputs=["a", "c"]), layer("tanh"), layer("max_pool2d", size=2), layer("dropout", rate=0, name="d"),
+                 layer("add", inputs=["d"]), layer("flatten", name="e"), layer("dense", units=9, activation="tanh", name="f"),
+                 layer("dense", units=9, input="e", name="g"), layer("add", inputs=["f"], activation="sigmoid"),
+                 layer("dense", units=N_CLASSES)],
 }
 
 
 def configuration(name, device):
-    return {"data": {"format": "idx", "dir": "data", "shuffle": False, "sharding": "global"},
-            "model": {"input": [1, EXTENT, EXTENT], "layers": NETS[name]},
-            "train": {"epochs": 1, "max_steps": N_STEPS, "batch": {"global": BATCH},
+    extent = EXTENTS.get(name, EXTENT)
+    return {"data": {"format": "idx", "dir": f"data{extent}", "shuffle": False, "sharding": "global"},
+            "model": {"input": [1, extent, extent], "layers": NETS[name]},
+            "train": {"epochs": 1, "max_steps": STEPS.get(name, N_STEPS), "batch": {"global": BATCH},
                       "optimizer": {"type": "sgd", "lr": LR, "momentum": MOMENTUM}},
             "checkpoint": {"every_steps": 1, "keep": 100}, "device": device, "report": False, "threads": 1}
 
@@ -70,11 +89,11 @@ def run(*command):
     return done
 
 
-def torch_steps(net, data, n_ranks):
+def torch_steps(net, data, n_ranks, n_steps):
     """Tensors after each step. Each rank normalizes its own part of the batch; rank 0's running statistics stay."""
     images, labels = data
     momentum = {}
-    for step in range(N_STEPS):
+    for step in range(n_steps):
         net.train()
         net.zero_grad()
         begin, kept = step * BATCH, None
@@ -122,8 +141,8 @@ def test_net(name, device, n_ranks, sets):
     errors, rounded = [], []
     single = torch_nets.Net(config["model"])
     single.set(start)
-    singles = torch_steps(single.float(), (sets[0][0].float(), sets[0][1]), n_ranks)
-    for step, expected in enumerate(torch_steps(net, sets[0], n_ranks)):
+    singles = torch_steps(single.float(), (sets[0][0].float(), sets[0][1]), n_ranks, STEPS.get(name, N_STEPS))
+    for step, expected in enumerate(torch_steps(net, sets[0], n_ranks, STEPS.get(name, N_STEPS))):
         rounded.append(difference(next(singles), expected, start))
         path = os.path.join(folder, "checkpoints", "step-%012d.safetensors" % (step + 1))
         got = torch_nets.read_weights(path)
@@ -131,7 +150,7 @@ def test_net(name, device, n_ranks, sets):
         errors.append(difference(got, expected, start))
     check(errors[0][0] < 1e-4, f"{folder}: gradient differs by {errors[0]}")
     # An output near the kink of a ReLU may fall on its other side, and then steps differ more and more, as PyTorch's float32 does.
-    check(errors[-1][0] < max(2e-3, 30 * rounded[-1][0]), f"{folder}: 12 steps differ by {errors[-1]}, PyTorch's float32 by {rounded[-1]}")
+    check(errors[-1][0] < max(2e-3, 30 * rounded[-1][0]), f"{folder}: the last step differs by {errors[-1]}, PyTorch's float32 by {rounded[-1]}")
     net.eval()
     with torch.no_grad():
         loss = F.cross_entropy(net(sets[1][0]), sets[1][1]).item()
@@ -163,11 +182,12 @@ def test_resume(name, device):
 with tempfile.TemporaryDirectory() as work:
     DTRAIN, MPIEXEC = os.path.abspath(DTRAIN), MPIEXEC
     os.chdir(work)
-    DATA = torch_nets.write_data("data", N_STEPS * BATCH, N_TEST, EXTENT, N_CLASSES)
-    for net_name in sys.argv[1:] or NETS:
-        for device_name in ("ref", "cpu"):
-            test_net(net_name, device_name, 1, DATA)
-        test_net(net_name, "cpu", 2, DATA)
+    DATA = {extent: torch_nets.write_data(f"data{extent}", N_STEPS * BATCH, N_TEST, extent, N_CLASSES) for extent in (EXTENT, *EXTENTS.values())}
+    for net_name in sys.argv[2:] or NETS:
+        for device_name in ["cpu"] if net_name in EXTENTS else DEVICES:
+            test_net(net_name, device_name, 1, DATA[EXTENTS.get(net_name, EXTENT)])
+    for net_name in ("relu", "residual"):
+        test_net(net_name, "cpu", 2, DATA[EXTENT])
     for device_name in ("ref", "cpu"):
-        test_resume("vgg", device_name)
+        test_resume("residual", device_name)
 sys.exit(len(failures) > 0)

@@ -33,7 +33,7 @@ class Net(torch.nn.Module):
             self.names.append(None)
             if kind:
                 count[kind] += 1
-                self.names[-1] = f"{kind}{count[kind]}"
+                self.names[-1] = layer.get("name", f"{kind}{count[kind]}")
         self.make(shape)
 
     def make(self, x):
@@ -57,26 +57,29 @@ class Net(torch.nn.Module):
             self.add_module(name.replace(".", "_"), module.double())
         return getattr(self, name.replace(".", "_"))
 
-    def layer(self, i, inputs):
+    def layer(self, i, inputs, previous):
         layer, x = self.layers[i], inputs[0]
         kind = layer["type"]
         if kind in ("conv2d", "dense", "batch_norm"):
             module = self.module(i, x)
-            if layer.get("padding") == "same":
+            if layer.get("padding") == "same" and layer["kernel"] > 1:
                 x = same(x, layer["kernel"], layer.get("stride", 1))
             return ACTIVATIONS[layer.get("activation", "none")](module(x))
         if kind == "add":
-            return ACTIVATIONS[layer.get("activation", "none")](inputs[0] + inputs[1])
+            first, second = inputs if len(inputs) == 2 else (previous, inputs[0])
+            return ACTIVATIONS[layer.get("activation", "none")](first + second)
         if kind in ("max_pool2d", "avg_pool2d"):
             pool = F.max_pool2d if kind == "max_pool2d" else F.avg_pool2d
             return pool(x, layer["size"], layer.get("stride", layer["size"]))
-        return torch.flatten(x, 1) if kind == "flatten" else ACTIVATIONS[kind](x)
+        if kind in ("flatten", "dropout"):
+            return torch.flatten(x, 1) if kind == "flatten" else x
+        return ACTIVATIONS[kind](x)
 
     def forward(self, x):
         named = {}
         for i, layer in enumerate(self.layers):
             inputs = [named[name] for name in layer.get("inputs", [layer["input"]] if "input" in layer else [])] or [x]
-            x = self.layer(i, inputs)
+            x = self.layer(i, inputs, x)
             if "name" in layer:
                 named[layer["name"]] = x
         return x

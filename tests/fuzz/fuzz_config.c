@@ -16,7 +16,8 @@ const struct dt_dist_rows dt_all_rows = {
     .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS}};
 
 const struct dt_graph_ops dt_layer_graph = {0};
-const struct dt_layer_rows dt_all_layers = {.lower = dt_layer_lower, .finish = dt_layers_finish};
+const struct dt_layer_rows dt_all_layers = {
+    .enter = dt_layers_enter, .lower = dt_layer_lower, .finish = dt_layers_finish};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -189,9 +189,23 @@ static const struct {
     {LAYER("{\"type\": \"dense\", \"unit\": 1}"),
      "model.layers[0].unit: unknown key (did you mean 'model.layers[0].units'?)"},
     {LAYER("{\"type\": \"dense\", \"filters\": 1}"),
-     "model.layers[0].filters: unknown key (dense has the keys: type, units, activation, init)"},
-    {LAYER("{\"type\": \"flatten\", \"rate\": 1}"),
-     "model.layers[0].rate: unknown key (flatten has the keys: type)"},
+     "model.layers[0].filters: unknown key (dense has the keys: type, units, activation, init, "
+     "name, input)"},
+#define SPLIT(layer, distributed)                                                                 \
+    "{\"data\": {\"format\": \"idx\", \"sharding\": \"global\"}, \"model\": {\"input\": [1, 28, " \
+    "28], "                                                                                       \
+    "\"layers\": [" layer                                                                         \
+    "]}, \"train\": {\"batch\": {\"global\": 32}}, \"distributed\": {" distributed "}}"
+    {SPLIT("{\"type\": \"batch_norm\"}", "\"strategy\": \"pipeline\""),
+     "model.layers[0] batch_norm takes statistics over the whole batch, and a pipeline cuts it"},
+    {SPLIT("{\"type\": \"batch_norm\"}", "\"deterministic\": true"),
+     "model.layers[0] batch_norm takes statistics over a rank's batch"},
+    {SPLIT("{\"type\": \"relu\", \"input\": \"a\"}", "\"strategy\": \"pipeline\""),
+     "model.layers[0] relu reads a branch, and a pipeline would cut through it"},
+    {SPLIT("{\"type\": \"add\", \"inputs\": [\"a\", \"b\", \"c\"]}", "\"average\": true"),
+     "model.layers[0].inputs: expected a list of 1..2 names"},
+    {LAYER("{\"type\": \"flatten\", \"filters\": 1}"),
+     "model.layers[0].filters: unknown key (flatten has the keys: type, name, input)"},
     {LAYER("{\"type\": \"dropout\", \"rate\": 1}"),
      "model.layers[0].rate: expected a number >= 0 and < 1, got 1"},
     {LAYER("{\"type\": \"dense\", \"units\": 1, \"activation\": \"rely\"}"),

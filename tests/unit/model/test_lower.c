@@ -1,10 +1,13 @@
 /* From layers to blocks: shapes, names, the arena's order, and every way in which layers do not
  * fit. */
 #include "model/checkpoint.h"
+#include "model/layers/layers.h"
 #include "model/optimizer.h"
 #include "tests/lib/check.h"
 
 static struct dt_model model;
+static const struct dt_layer_rows rows = {
+    .enter = dt_layers_enter, .lower = dt_layer_lower, .finish = dt_layers_finish};
 
 static const struct dt_layer_spec tutorial[] = {
     {.type = DT_LAYER_CONV2D,
@@ -27,7 +30,7 @@ static const struct dt_layer_spec tutorial[] = {
 
 static enum dt_status lower(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers)
 {
-    struct dt_model_spec spec = {.input = input, .n_layers = n_layers};
+    struct dt_model_spec spec = {.input = input, .n_layers = n_layers, .rows = &rows};
     memcpy(spec.layers, layers, (size_t)n_layers * sizeof *layers);
     dt_error_clear();
     return dt_model_lower(&spec, &model);
@@ -228,6 +231,75 @@ static void test_errors_name_the_layer(void)
     expect_error((struct dt_shape){65536, 65536, 65536}, &flatten, 1, "model.input");
 }
 
+#define GRAPH_CONV(...)                                                                           \
+    {                                                                                             \
+        .type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME, \
+        __VA_ARGS__                                                                               \
+    }
+#define GRAPH_ADD(...)                                       \
+    {                                                        \
+        .type = DT_LAYER_ADD, .inputs = { 1, {__VA_ARGS__} } \
+    }
+#define END                               \
+    {.type = DT_LAYER_FLATTEN},           \
+    {                                     \
+        .type = DT_LAYER_DENSE, .size = 3 \
+    }
+
+static void test_graphs(void)
+{
+    const struct dt_shape input = {2, 4, 4};
+    const struct dt_layer_spec layers[] = {GRAPH_CONV(.name = "a"),
+                                           {.type = DT_LAYER_RELU, .name = "b"},
+                                           GRAPH_CONV(.name = "c"),
+                                           GRAPH_CONV(.input = "b"),
+                                           GRAPH_ADD("c"),
+                                           {.type = DT_LAYER_RELU},
+                                           END};
+    CHECK_INT(lower(input, layers, 8), DT_OK);
+    CHECK(model.graph != NULL);
+    CHECK_INT(model.n_blocks, 5); /* a and b are one; add, relu and flatten, too */
+    CHECK_TEXT(model.blocks[0].name, "a");
+    CHECK_TEXT(model.params[2].name, "c.weight");
+    CHECK_TEXT(model.params[4].name, "conv3.weight");
+    CHECK_TEXT(model.blocks[3].name, "add1");
+    CHECK_INT(dt_block_input(&model, 0, 0), 0);
+    CHECK_INT(dt_block_input(&model, 2, 0), 1);
+    CHECK_INT(dt_block_input(&model, 3, 0), 3);
+    CHECK_INT(dt_block_input(&model, 3, 1), 2);
+    CHECK(model.blocks[3].activation == DT_ACTIVATION_RELU && model.blocks[3].flatten);
+    CHECK_INT(lower(input, (const struct dt_layer_spec[]){END}, 2), DT_OK);
+    CHECK(model.graph == NULL);
+}
+
+static void test_wrong_graphs(void)
+{
+    const struct dt_shape input = {2, 4, 4};
+    EXPECT("model.layers[0] conv2d: input \"x\": no layer has this name", GRAPH_CONV(.input = "x"),
+           END);
+    EXPECT("model.layers[0] conv2d: input \"b\" is model.layers[1], not yet computed",
+           GRAPH_CONV(.input = "b"), GRAPH_CONV(.name = "b"), END);
+    EXPECT("input \"a\" is model.layers[0], not yet computed",
+           GRAPH_CONV(.name = "a", .input = "a"), END);
+    EXPECT("model.layers[1] conv2d: name \"a\" is model.layers[0]'s", GRAPH_CONV(.name = "a"),
+           GRAPH_CONV(.name = "a"), END);
+    EXPECT("name \"a b\": only letters", GRAPH_CONV(.name = "a b"), END);
+    EXPECT("two blocks have the name conv2", GRAPH_CONV(.name = "conv2"), GRAPH_CONV(.name = ""),
+           END);
+    EXPECT("model.layers[1] conv2d: nothing reads its output", GRAPH_CONV(.name = "a"),
+           GRAPH_CONV(.name = "b"), GRAPH_CONV(.input = "a"), END);
+    EXPECT("model.layers[1] add: has no second input", GRAPH_CONV(.name = "a"),
+           {.type = DT_LAYER_ADD}, END);
+    EXPECT("model.layers[3] add: its inputs are 2x4x4 and 2x2x2", GRAPH_CONV(.name = "a"),
+           {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2, .name = "b"},
+           GRAPH_CONV(.input = "a"), GRAPH_ADD("b"), END);
+    EXPECT("its inputs are 32x1x1 in a row and 32x1x1 in a row",
+           {.type = DT_LAYER_FLATTEN, .name = "a"}, {.type = DT_LAYER_DENSE, .size = 32},
+           GRAPH_ADD("a"), {.type = DT_LAYER_DENSE, .size = 3});
+    EXPECT("epsilon out of range", {.type = DT_LAYER_BATCH_NORM, .momentum = 0.1}, END);
+    EXPECT("momentum out of range", {.type = DT_LAYER_BATCH_NORM, .epsilon = 1}, END);
+}
+
 /* Sizes whose product would overflow are named, not multiplied. */
 static void test_sizes_cannot_overflow(void)
 {
@@ -280,6 +352,8 @@ int main(void)
     test_flatten_at_the_end_is_canonical();
     test_order_in_files();
     test_errors_name_the_layer();
+    test_graphs();
+    test_wrong_graphs();
     test_sizes_cannot_overflow();
     test_initial_weights();
     return 0;
