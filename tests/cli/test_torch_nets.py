@@ -20,8 +20,9 @@ import torch_nets
 
 DTRAIN, MPIEXEC = os.environ["DTRAIN"], os.environ["MPIEXEC"]
 N_STEPS, BATCH, EXTENT, N_CLASSES, N_TEST, LR, MOMENTUM = 12, 8, 12, 4, 40, 0.05, 0.9
-EXTENTS, STEPS = {}, {}
+EXTENTS, STEPS = {"resnet20": 32}, {"resnet20": 2}
 torch.set_num_threads(1)
+CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs")
 failures = []
 DEVICES = ["ref", "cpu"]
 if len(sys.argv) > 1 and sys.argv[1]:
@@ -66,6 +67,10 @@ NETS = {
                  layer("dense", units=9, input="e", name="g"), layer("add", inputs=["f"], activation="sigmoid"),
                  layer("dense", units=N_CLASSES)],
 }
+
+
+with open(os.path.join(CONFIGS, "cifar-resnet20.json")) as resnet:
+    NETS["resnet20"] = json.load(resnet)["model"]["layers"]
 
 
 def configuration(name, device):
