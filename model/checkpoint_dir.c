@@ -139,3 +139,61 @@ void dt_checkpoint_sweep(const char *dir)
 {
     dt_dir_sweep(dir, is_checkpoint);
 }
+
+/* ---- the newest one */
+
+/* True if damaged, unreadable, or no checkpoint despite its name: an older one may be usable. */
+static bool is_passed_over(enum dt_status status)
+{
+    return status == DT_BAD_DATA || status == DT_IO || status == DT_NO_INPUT;
+}
+
+static enum dt_status open_judged(const char *path, const struct dt_checkpoint_judge *judge,
+                                  struct dt_checkpoint_file *out)
+{
+    DT_TRY(dt_checkpoint_open(path, out));
+    const enum dt_status status =
+        judge->check != NULL ? judge->check(judge->context, path, out) : DT_OK;
+    if (status != DT_OK) {
+        dt_checkpoint_close(out);
+    }
+    return status;
+}
+
+enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge,
+                                    char path[DT_CHECKPOINT_PATH_SIZE],
+                                    struct dt_checkpoint_file *out)
+{
+    uint64_t *steps;
+    size_t n_steps;
+    path[0] = '\0';
+    memset(out, 0, sizeof *out);
+    DT_TRY(dt_checkpoint_list(dir, &steps, &n_steps));
+    enum dt_status status = DT_OK;
+    bool all_read = true;
+    for (size_t i = 0; i < n_steps; i++) {
+        status = dt_checkpoint_path(dir, steps[i], path);
+        if (status == DT_OK) {
+            status = open_judged(path, judge, out);
+        }
+        if (!is_passed_over(status)) {
+            break;
+        }
+        all_read = all_read && status == DT_BAD_DATA;
+        judge->on_damaged(judge->context, dt_error_text());
+        dt_error_clear();
+        path[0] = '\0';
+    }
+    free(steps);
+    if (is_passed_over(status) && all_read) {
+        status = dt_error(DT_BAD_DATA,
+                          "%s: all %zu checkpoints are damaged (remove them to start afresh)", dir,
+                          n_steps);
+    } else if (is_passed_over(status)) { /* it may be whole: nobody is to remove it */
+        status = dt_error(DT_IO,
+                          "%s: none of %zu checkpoints can be used, and not all can be read (mend "
+                          "what the warnings tell of, and resume again)",
+                          dir, n_steps);
+    }
+    return status;
+}

@@ -49,7 +49,7 @@ struct dt_config {
     int64_t accumulate;                   /* micro-batches per step: the batch is the sum of all */
     struct dt_optimizer_spec optimizer;
     enum dt_lr_scaling lr_scaling;
-    double warmup_epochs, ema; /* ema: decay of the weights' average (train/watch/ema.h), or 0 */
+    double warmup_epochs, ema; /* ema: decay of the weights' average, or 0 */
     enum dt_schedule_type schedule;
     double schedule_step_epochs, schedule_gamma, schedule_factor, schedule_min_lr;
     struct dt_monitor_spec plateau; /* of the schedule of that name: when the rate goes down */

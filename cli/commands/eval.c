@@ -34,20 +34,6 @@ enum dt_status dt_trained_weights(const struct dt_trained *from,
     return DT_OK;
 }
 
-static enum dt_status load_buffers(struct dt_inference *inference,
-                                   const struct dt_checkpoint_file *file)
-{
-    float *buffers = calloc(inference->model.buffer_elems + 1, sizeof *buffers);
-    if (buffers == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for running statistics");
-    }
-    dt_checkpoint_get_buffers(file, &inference->model, buffers);
-    enum dt_status s = dt_buffers_reorder(&inference->model, false, buffers);
-    s = s == DT_OK ? dt_buffers_set(inference->network, buffers) : s;
-    free(buffers);
-    return s;
-}
-
 static enum dt_status load_weights(const struct dt_trained *from, struct dt_inference *inference,
                                    const struct dt_checkpoint_file *file)
 {
@@ -63,7 +49,7 @@ static enum dt_status load_weights(const struct dt_trained *from, struct dt_infe
                 inference->backend->ops->copy_in(inference->backend, inference->network->params,
                                                  arena, n * sizeof *arena),
                 out);
-    s = load_buffers(inference, file);
+    s = dt_buffers_load(inference->network, file);
 out:
     free(arena);
     return s;

@@ -96,14 +96,17 @@
       when(!is_validated(r), real(accuracy_of(sinks, &r->test))), "share of 1", TESTED,            \
       "accuracy/test", "of the test samples; null without classes")                                \
     X(DT_EPOCH_TOP5, "test_top5_accuracy",                                                         \
-      when(!is_validated(r) && dt_learned_has_top5(r->learned), real(r->learned->n_top5 / r->test.n_samples)),         \
+      when(!is_validated(r) && dt_learned_has_top5(r->learned),                                    \
+          real(r->learned->n_top5 / r->test.n_samples)),                                           \
       "share of 1", NO, "accuracy/top5",                                                           \
       "of the test samples, whose class is among the five likeliest; only of more than 10 classes")\
     X(DT_EPOCH_EMA_LOSS, "ema_test_loss",                                                          \
-      when(!is_validated(r) && r->averaged != NULL, real(dt_metrics_loss(r->averaged))), "", NO, "loss/ema",           \
+      when(!is_validated(r) && r->averaged != NULL, real(dt_metrics_loss(r->averaged))),           \
+          "", NO, "loss/ema",                                                                      \
       "as test_loss, of the average of the weights; only with `train.ema`")                        \
     X(DT_EPOCH_EMA_ACCURACY, "ema_test_accuracy",                                                  \
-      when(!is_validated(r) && r->averaged != NULL, real(accuracy_of(sinks, r->averaged))), "share of 1", NO,          \
+      when(!is_validated(r) && r->averaged != NULL, real(accuracy_of(sinks, r->averaged))),        \
+          "share of 1", NO,                                                                        \
       "accuracy/ema", "likewise")                                                                  \
     X(DT_EPOCH_IMAGES, "images_per_s", real(r->images_per_s), "samples/s", YES,                    \
       "images_per_s/epoch", "of all ranks; null if this start took no step of the epoch")          \
@@ -152,12 +155,14 @@
     X("validation_accuracy", when(was_validated(r) && dt_sinks_classify(sinks),                    \
                                   number(dt_metrics_accuracy(&r->validation))), "share of 1",      \
       "of the validation samples")                                                                 \
-    X("test_top5_accuracy", when(!was_validated(r) && dt_learned_has_top5(r->learned),                                  \
+    X("test_top5_accuracy", when(!was_validated(r) && dt_learned_has_top5(r->learned),             \
                                  number(r->learned->n_top5 / r->test.n_samples)), "share of 1",    \
       "of the test samples, whose class is among the five likeliest; only of more than 10 classes")\
-    X("ema_test_loss", when(!was_validated(r) && r->averaged != NULL, number(dt_metrics_loss(r->averaged))), "",        \
+    X("ema_test_loss", when(!was_validated(r) && r->averaged != NULL,                              \
+          number(dt_metrics_loss(r->averaged))), "",                                               \
       "as test_loss, of the average of the weights; only with `train.ema`")                        \
-    X("ema_test_accuracy", when(!was_validated(r) && r->averaged != NULL && dt_sinks_classify(sinks),                   \
+    X("ema_test_accuracy",                                                                         \
+          when(!was_validated(r) && r->averaged != NULL && dt_sinks_classify(sinks),               \
                                 number(dt_metrics_accuracy(r->averaged))), "share of 1",           \
       "likewise")                                                                                  \
     X("lines", when(r->lines != NULL, list(sinks->folder.world_size, put_fitted)), "",             \

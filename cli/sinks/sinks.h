@@ -71,6 +71,9 @@ dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean somet
     return sinks->folder.config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
 }
 
+/* The first lines of a run, with that table. */
+void dt_banner_print(const struct dt_folder_event *folder, const struct dt_run_event *run);
+
 /* A table of the ranks: host, device, share of the data. In a `width` that has no room for all
  * columns it leaves out "local" and "threads"; 0: as wide as it is. */
 void dt_roster_print(FILE *out, const struct dt_folder_event *folder,

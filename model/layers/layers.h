@@ -43,6 +43,10 @@ extern const struct dt_graph_ops dt_layer_graph;
 enum dt_status dt_buffers_get(struct dt_network *network, float *host);
 enum dt_status dt_buffers_set(struct dt_network *network, const float *host);
 
+/* Those of a checked file become the network's. DT_NO_MEMORY. */
+struct dt_checkpoint_file;
+enum dt_status dt_buffers_load(struct dt_network *network, const struct dt_checkpoint_file *file);
+
 /* Device floats that the graph of a model has beside weights and their gradients: model/network.h's
  * dt_model_n_bytes. */
 size_t dt_graph_elems(const struct dt_model *model, int capacity);

@@ -390,7 +390,7 @@ static void check_random_tail(void)
 
 static void test_tail(void)
 {
-    for (int i = 0; i < 250; i++) {
+    for (int i = 0; i < 400; i++) {
         check_random_tail();
     }
     CHECK(seen.wide > 9 && seen.narrow > 9 && seen.overlapping > 9 && seen.gaps > 9 &&

@@ -75,7 +75,7 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
     const long double epoch = s->epoch, n_steps = s->step, n_samples = s->n_samples;
     const long double right_batch =
         c->batch_global > 0 ? c->batch_global : c->batch_per_rank * n_ranks;
-    const bool generated = c->data.whole->generated,
+    const bool generated = dt_validation_none(&c->data).row->generated,
                may_exceed = c->sharding == DT_SHARDING_REPLICATE,
                resized = c->sharding == DT_SHARDING_GLOBAL &&
                          step_in_epoch > 0; /* perhaps: the batch within this epoch */

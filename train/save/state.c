@@ -9,9 +9,10 @@
 #include "model/checkpoint.h"
 #include "model/layers/layers.h"
 #include "train/events.h"
+#include "train/save/fits.h"
 #include "train/save/saved.h"
-#include "train/watch/ema.h"
 #include "train/watch/monitor.h"
+#include "train/watch/weights/ema.h"
 
 /* The weights, their average, if the run has one, and the optimizer's state in the program's own
  * memory: the backend's itself, or copies. */
@@ -213,69 +214,6 @@ static enum dt_status check_saved(void *context, const char *path,
     return dt_saved_check(r->trainer->written.format, path, file, &config, &model);
 }
 
-struct difference {
-    const char *what, *consequence;
-    uint64_t in_checkpoint, now;
-};
-
-/* Whether no sample of the epoch is left: killed after its last step, and before its end. */
-static bool is_used_up(const struct dt_trainer *t, const struct dt_checkpoint_state *saved)
-{
-    const uint64_t n_times = t->config.sharding == DT_SHARDING_REPLICATE ? saved->world_size : 1;
-    return saved->n_samples >= (double)(n_times * saved->n_train);
-}
-
-/* A run goes on only where it would have gone: same seed, same data, and, inside an epoch, the same
- * order: of all samples together with "global", else of each rank's. */
-static enum dt_status check_fit(const struct dt_trainer *t, const char *path,
-                                const struct dt_checkpoint_state *saved)
-{
-    const bool mid_epoch = saved->step_in_epoch > 0 && !is_used_up(t, saved);
-    const bool mid_orders = mid_epoch && t->config.sharding != DT_SHARDING_GLOBAL;
-    const struct difference differences[] = {
-        {"train.seed", "use the checkpoint's", saved->seed, t->state.seed},
-        {"number of training samples", "use the same data", saved->n_train, t->state.n_train},
-        {"training data's fingerprint", "use the same data", saved->data_crc, t->state.data_crc},
-        {"number of ranks",
-         "inside an epoch it may differ only with data.sharding \"global\": use as many, or a "
-         "checkpoint of an epoch's end",
-         mid_orders ? saved->world_size : 0, mid_orders ? t->state.world_size : 0},
-        {"global batch", "inside an epoch it may differ only with data.sharding \"global\"",
-         mid_orders ? saved->global_batch : 0, mid_orders ? t->state.global_batch : 0},
-        {"number of rounds of the shuffle",
-         "an epoch begun in another order cannot go on: use the dtrain that saved it, or a "
-         "checkpoint of an epoch's end",
-         mid_epoch && t->config.shuffle ? saved->shuffle_rounds : 0,
-         mid_epoch && t->config.shuffle ? t->state.shuffle_rounds : 0},
-    };
-    for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++) {
-        const struct difference *d = &differences[i];
-        if (d->in_checkpoint != d->now) {
-            return dt_error(DT_CONFIG, "%s: %s was %llu, now it is %llu (%s)", path, d->what,
-                            (unsigned long long)d->in_checkpoint, (unsigned long long)d->now,
-                            d->consequence);
-        }
-    }
-    return DT_OK;
-}
-
-/* Nor with another model, or other rules; the learning rate, the number of epochs and what is
- * recorded may change. */
-static enum dt_status check_config(const struct dt_trainer *t, const char *path, const char *saved)
-{
-    static const char *const fixed[] = {"model",         "data.validation", "data.normalize",
-                                        "data.sharding", "data.shuffle",    "train.optimizer.type"};
-    char text[256];
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        DT_TRY(t->written.format->compare(saved, t->written.text, fixed[i], text, sizeof text));
-        if (text[0] != '\0') {
-            return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path,
-                            text);
-        }
-    }
-    return DT_OK;
-}
-
 /* The precision may change: weights are float everywhere. But the run then differs from an
  * uninterrupted one. */
 static void tell_precision(const struct restore *r, const char *path,
@@ -357,17 +295,6 @@ static void check_best(struct restore *r)
     state->best_value = 0;
 }
 
-static enum dt_status load_buffers(struct dt_trainer *t, const struct dt_checkpoint_file *file)
-{
-    float *buffers;
-    DT_TRY(alloc_buffers(t, &buffers));
-    dt_checkpoint_get_buffers(file, &t->model, buffers);
-    enum dt_status s = dt_buffers_reorder(&t->model, false, buffers);
-    s = s == DT_OK ? dt_buffers_set(t->network, buffers) : s;
-    free(buffers);
-    return s;
-}
-
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file,
                                   int n_states)
 {
@@ -386,7 +313,7 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
         s = copy_in(t, &host);
     }
     close_arenas(&host);
-    return s == DT_OK ? load_buffers(t, file) : s;
+    return s == DT_OK ? dt_buffers_load(t->network, file) : s;
 }
 
 /* Going back in time would leave two futures in one folder, and the next --resume would go on with
@@ -414,8 +341,8 @@ static enum dt_status check_all(const struct restore *r, const char *path, const
     const struct dt_trainer *t = r->trainer;
     struct dt_model model;
     DT_TRY(dt_saved_check(t->written.format, path_used, file, saved, &model));
-    DT_TRY(check_config(t, path_used, file->config));
-    DT_TRY(check_fit(t, path_used, &file->state));
+    DT_TRY(dt_saved_same(t, path_used, file->config));
+    DT_TRY(dt_saved_fits(t, path_used, &file->state));
     DT_TRY(dt_checkpoint_check(file, &t->model, t->strategy->optimizer.n_states));
     if (path != NULL) {
         DT_TRY(check_is_newest(r->run, path_used, file->state.step));
@@ -427,7 +354,7 @@ static enum dt_status check_all(const struct restore *r, const char *path, const
 /* The number of the next step, were all steps of this epoch like those to come. */
 static uint64_t next_step(const struct dt_trainer *t, const struct dt_checkpoint_state *saved)
 {
-    return is_used_up(t, saved) ? t->schedule.steps_per_epoch
+    return dt_saved_used_up(t, saved) ? t->schedule.steps_per_epoch
            : t->config.sharding == DT_SHARDING_GLOBAL
                ? (uint64_t)saved->n_samples / t->state.global_batch
                : saved->step_in_epoch;

@@ -1,17 +1,17 @@
 #include "train/watch/watch.h"
 
 #include "train/watch/audit.h"
-#include "train/watch/ema.h"
 #include "train/watch/inject.h"
 #include "train/watch/inspect.h"
 #include "train/watch/learned.h"
 #include "train/watch/line.h"
 #include "train/watch/measure.h"
 #include "train/watch/monitor.h"
-#include "train/watch/replicas.h"
-#include "train/watch/statistics.h"
 #include "train/watch/timeline.h"
-#include "train/watch/validation.h"
+#include "train/watch/weights/ema.h"
+#include "train/watch/weights/replicas.h"
+#include "train/watch/weights/statistics.h"
+#include "train/watch/weights/validation.h"
 
 enum dt_status dt_watch_all(const void *context, struct dt_trainer *t,
                             const struct dt_emitter *emitter)

@@ -2,12 +2,17 @@
  * it:
  *
  *   measure.c   the roster, and what a run costs
- *   replicas.c  are the replicas still equal?
  *   inject.c    puts faults into a run       learned.c  answers to the test samples
  *   timeline.c  what every rank did when     inspect.c  what the network looks like inside
  *   monitor.c   early stopping, plateaus     line.c     the line lab's slope and intercept
- *   audit.c     which samples steps use      statistics.c  running ones of rank 0 for all
- *   validation.c  a set for all that, and the test set once, at the end
+ *   audit.c     which samples steps use
+ *
+ * and, of the weights themselves, in weights/:
+ *
+ *   replicas.c    are the replicas still equal?
+ *   ema.c         their average over the steps
+ *   statistics.c  running statistics of rank 0, for all ranks
+ *   validation.c  the best ones, by validation samples; the test set once, at the end
  *
  * Beside them guard.c, which needs to be there before the trainer. */
 #ifndef DT_TRAIN_WATCH_WATCH_H

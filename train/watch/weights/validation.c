@@ -1,10 +1,12 @@
-#include "train/watch/validation.h"
+#include "train/watch/weights/validation.h"
 
 #include <stdlib.h>
 
 #include "data/validation.h"
 #include "model/checkpoint.h"
+#include "model/layers/layers.h"
 #include "train/events.h"
+#include "train/watch/weights/statistics.h"
 
 struct watcher {
     struct dt_watcher watcher; /* first */
@@ -42,7 +44,9 @@ static enum dt_status copy_weights(struct dt_trainer *t, const struct dt_checkpo
     enum dt_status s;
     DT_TRY_GOTO(s, dt_checkpoint_get(file, &t->model, arena, 0, NULL), out);
     DT_TRY_GOTO(s, dt_model_reorder(&t->model, false, arena), out);
-    s = t->backend->ops->copy_in(t->backend, t->network->params, arena, n * sizeof *arena);
+    DT_TRY_GOTO(
+        s, t->backend->ops->copy_in(t->backend, t->network->params, arena, n * sizeof *arena), out);
+    s = dt_buffers_load(t->network, file);
 out:
     free(arena);
     return s;
@@ -70,6 +74,7 @@ static enum dt_status take_best(struct dt_trainer *t, struct dt_end_event *end)
     }
     DT_TRY(dt_world_agree(t->world, reads ? read_weights(t, end->best_checkpoint) : DT_OK));
     end->tested_epoch = end->best.epoch;
+    DT_TRY(dt_statistics_share(t));
     return dt_strategy_broadcast(t->strategy);
 }
 

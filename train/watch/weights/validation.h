@@ -1,8 +1,8 @@
 /* A run with a validation set (data.validation): the evaluations of its epochs are of that set, and
  * the test set is evaluated once, when the run ends well: with the weights of the best checkpoint
  * where there is one, else with the last ones. */
-#ifndef DT_TRAIN_WATCH_VALIDATION_H
-#define DT_TRAIN_WATCH_VALIDATION_H
+#ifndef DT_TRAIN_WATCH_WEIGHTS_VALIDATION_H
+#define DT_TRAIN_WATCH_WEIGHTS_VALIDATION_H
 
 #include "train/trainer.h"
 

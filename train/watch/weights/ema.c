@@ -1,4 +1,4 @@
-#include "train/watch/ema.h"
+#include "train/watch/weights/ema.h"
 
 #include <stdlib.h>
 

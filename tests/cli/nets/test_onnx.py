@@ -7,11 +7,11 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import pypi
 
 DTRAIN, PRINT_LOGITS, NO_PROTOBUF = map(os.path.abspath, sys.argv[1:])
-CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs")
+CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "configs")
 MNIST = os.environ.get("DTRAIN_DATA", "")
 N = 64  # samples that are compared
 EVERY_LAYER = {

@@ -2,8 +2,8 @@
  * * average + (1 - decay) * weights, from the first step's weights on, as PyTorch's AveragedModel
  * with get_ema_multi_avg_fn has it (Polyak and Juditsky 1992). The end of an epoch tests it, and
  * checkpoints have it. Ranks with the same weights have the same average. */
-#ifndef DT_TRAIN_WATCH_EMA_H
-#define DT_TRAIN_WATCH_EMA_H
+#ifndef DT_TRAIN_WATCH_WEIGHTS_EMA_H
+#define DT_TRAIN_WATCH_WEIGHTS_EMA_H
 
 #include "train/trainer.h"
 

@@ -25,7 +25,7 @@ torch.set_num_threads(1)
 # An output near the kink of a ReLU, or two that a max pool compares, may fall on the other side, and then steps differ more and more, in
 # PyTorch's float32 too. Their first gradient is held as exactly as that of the others.
 KINKED = {"vgg": 0.1, "resnet20": 0.1}
-CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs")
+CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "configs")
 failures = []
 DEVICES = ["ref", "cpu"]
 if len(sys.argv) > 1 and sys.argv[1]:

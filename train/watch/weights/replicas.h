@@ -1,7 +1,7 @@
 /* Compares the replicas (dist/strategy/replica_check.h): every `distributed.check_every` steps, and
  * at the end, where the hash of the weights comes from. */
-#ifndef DT_TRAIN_WATCH_REPLICAS_H
-#define DT_TRAIN_WATCH_REPLICAS_H
+#ifndef DT_TRAIN_WATCH_WEIGHTS_REPLICAS_H
+#define DT_TRAIN_WATCH_WEIGHTS_REPLICAS_H
 
 #include "train/events.h"
 #include "train/trainer.h"

@@ -1,4 +1,4 @@
-#include "train/watch/replicas.h"
+#include "train/watch/weights/replicas.h"
 
 #include <stdlib.h>
 

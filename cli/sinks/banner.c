@@ -1,0 +1,206 @@
+/* The first lines of a run: the ranks, the arithmetic of batch and rate, how gradients are
+ * combined, and what is unusual. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "cli/sinks/fields.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/pipeline/pipeline_schedule.h"
+#include "dist/strategy/roles.h"
+#include "train/watch/inject.h"
+
+#define NAME(constant, name) name,
+static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(NAME)};
+static const char *const scaling_names[] = {DT_LR_SCALING_LIST(NAME)};
+static const char *const schedule_names[] = {DT_SCHEDULE_LIST(NAME)};
+
+/* "batch 128 × 4 = 512, lr 0.001 × 4 = 0.004 (linear)" */
+static void print_arithmetic(const struct dt_folder_event *folder, const struct dt_run_event *run)
+{
+    const struct dt_config *c = folder->config;
+    const int n = run->n_workers;
+    const char *times = dt_terminal_times();
+    if (c->batch_global > 0) {
+        fprintf(stderr, "  batch %lld over %d rank%s, lr %g", (long long)c->batch_global, n,
+                n == 1 ? "" : "s", run->lr);
+    } else {
+        fprintf(stderr, "  batch %lld %s %d = %zu, lr %g %s %g = %g (%s)",
+                (long long)c->batch_per_rank, times, n, run->global_batch, c->optimizer.lr, times,
+                run->lr_scale, run->lr, scaling_names[c->lr_scaling]);
+    }
+    if (c->accumulate > 1) {
+        fprintf(stderr, ", %lld micro-batches", (long long)c->accumulate);
+    }
+    fputc('\n', stderr);
+}
+
+/* "schedule cosine, warm-up 1 epoch; 118 steps/epoch, 12 epochs" */
+static void print_schedule(const struct dt_config *c, const struct dt_run_event *run)
+{
+    fprintf(stderr, "  schedule %s", schedule_names[c->schedule]);
+    if (c->warmup_epochs > 0) {
+        const bool grows =
+            run->lr_scale != 1; /* warm-up is the way from the unscaled to the scaled rate */
+        fprintf(stderr, ", %swarm-up %g epoch%s%s", grows ? "" : "no ", c->warmup_epochs,
+                c->warmup_epochs == 1 ? "" : "s", grows ? "" : " (the rate is not scaled)");
+    }
+    fprintf(stderr, "; %llu step%s/epoch, %lld epoch%s\n", (unsigned long long)run->steps_per_epoch,
+            run->steps_per_epoch == 1 ? "" : "s", (long long)c->epochs, c->epochs == 1 ? "" : "s");
+    if (c->schedule == DT_SCHEDULE_PLATEAU) {
+        fprintf(stderr, "  lr %s %g when the %s has not improved for %lld epoch%s\n",
+                dt_terminal_times(), c->schedule_factor, dt_metric_name(c->plateau.metric),
+                (long long)c->plateau.patience, c->plateau.patience == 1 ? "" : "s");
+    }
+    if (c->early_stopping.metric != DT_TEST_NONE) {
+        fprintf(stderr, "  ends early when the %s has not improved for %lld epoch%s\n",
+                dt_metric_name(c->early_stopping.metric), (long long)c->early_stopping.patience,
+                c->early_stopping.patience == 1 ? "" : "s");
+    }
+}
+
+/* For "auto": why it is not the GPU. For a GPU: whether it takes steps on its own. */
+static void print_device(const struct dt_config *c, const struct dt_run_event *run)
+{
+    if (c->device == DT_DEVICE_AUTO && !run->gpu) {
+        dt_text_print(stderr, "  device: cpu, because %s", run->device_why);
+    } else if (run->graph) {
+        fprintf(stderr, "  steps recorded as a CUDA graph\n");
+    } else if (run->gpu) {
+        fprintf(stderr, "  steps call by call: %s\n",
+                !c->cuda_graph ? "cuda.graph is off"
+                : c->ema > 0   ? "train.ema adds each step's weights"
+                               : "gradients pass through the host");
+    }
+}
+
+static int n_parts_of(const struct dt_config *config)
+{
+    return dt_pipeline_n_parts(&config->dist, config->batch_per_rank + config->batch_global);
+}
+
+static void print_averaging(const struct dt_folder_event *folder, const struct dt_run_event *run)
+{
+    const struct dt_strategy_facts *a = &run->averaging;
+    if (folder->world_size == 1 || !folder->config->dist.average) {
+        return;
+    }
+    if (a->n_stages > 0) {
+        const struct dt_dist_spec *dist = &folder->config->dist;
+        fprintf(stderr, "  pipeline of %d stages, %d micro-batches, %s", a->n_stages,
+                n_parts_of(folder->config), dt_pipeline_schedule_name(dist->schedule));
+        for (int i = 0; i < dist->cut.n; i++) {
+            fprintf(stderr, "%s%s", i == 0 ? ", cut at " : ", ", dist->cut.names[i]);
+        }
+        fputc('\n', stderr);
+        return;
+    }
+    if (a->n_servers > 0) {
+        fprintf(stderr, "  weights in %d piece%s with %d server%s: %s", a->n_buckets,
+                a->n_buckets == 1 ? "" : "s", a->n_servers, a->n_servers == 1 ? "" : "s",
+                a->allreduce);
+    } else {
+        fprintf(stderr, "  allreduce of gradients: %d bucket%s, %s", a->n_buckets,
+                a->n_buckets == 1 ? "" : "s", a->allreduce);
+    }
+    if (a->across != NULL) {
+        fprintf(stderr, " in each of %d hosts, %s between them", a->n_hosts, a->across);
+    }
+    fprintf(stderr, "%s",
+            folder->config->dist.order == DT_ORDER_PRIORITY ? ", by priority"
+            : folder->config->dist.deterministic            ? ", as integers"
+                                                            : "");
+    dt_text_print(stderr, "%s%s", a->why[0] != '\0' ? ", because " : "", a->why);
+    dt_compression_print(stderr, a->codec, run->n_parameters);
+    if (a->traffic.known && a->traffic.messages > 0) {
+        char text[120], gradients[DT_BYTES_TEXT_SIZE];
+        dt_traffic_text(&a->traffic, text, sizeof text);
+        fprintf(stderr, "  a step: %s (%s of gradients)\n", text,
+                dt_bytes_text((double)run->gradient_bytes, gradients));
+        dt_traffic_print_between(stderr, &a->traffic);
+    }
+}
+
+static void print_statistics(const struct dt_model_spec *model, const struct dt_run_event *run)
+{
+    bool normalizes = false;
+    for (int i = 0; i < model->n_layers; i++) {
+        normalizes = normalizes || model->layers[i].type == DT_LAYER_BATCH_NORM;
+    }
+    if (normalizes && run->n_workers > 1) {
+        fprintf(stderr, "  batch_norm: each rank normalizes by its own samples; rank 0's running "
+                        "statistics are kept\n");
+    }
+}
+
+static void print_switches(const struct dt_config *c)
+{
+    if (!c->dist.average) {
+        fprintf(
+            stderr,
+            "  averaging is off: each rank steps with its own gradient, so the replicas drift "
+            "apart,\n"
+            "  and the test result mixes them: each rank tests its share with its own weights\n");
+    }
+    if (!c->dist.broadcast) {
+        fprintf(stderr, "  broadcast is off: each rank keeps the weights it began with\n");
+    }
+    if (c->sharding == DT_SHARDING_REPLICATE) {
+        fprintf(stderr, "  sharding is \"replicate\": every rank goes through all samples, which "
+                        "is rarely what is wanted\n");
+    }
+}
+
+static void print_validation(const struct dt_run_event *run)
+{
+    char held[32];
+    if (run->n_validation > 0) {
+        fprintf(stderr, "  %s validation samples held out; the test set comes at the end\n",
+                dt_count_text((double)run->n_validation, held, sizeof held));
+    }
+}
+
+static void print_faults(const struct dt_faults *faults)
+{
+    for (int i = 0; faults != NULL && i < faults->n; i++) {
+        dt_text_print(stderr, "  INJECTED FAULT: %s", faults->faults[i].text);
+    }
+}
+
+static void print_origin(const struct dt_folder_event *folder, const struct dt_run_event *run)
+{
+    dt_text_print(stderr, "  run   %s", folder->dir->path);
+    if (run->weights != NULL) {
+        dt_text_print(stderr, "  weights from %s", run->weights);
+    }
+    if (run->resumed_from[0] != '\0') {
+        dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done",
+                      run->resumed_from, (unsigned long long)run->n_epochs,
+                      run->n_epochs == 1 ? "" : "s", (unsigned long long)run->step);
+    }
+}
+
+void dt_banner_print(const struct dt_folder_event *folder, const struct dt_run_event *run)
+{
+    const struct dt_config *c = folder->config;
+    const int n = folder->world_size;
+    char n_parameters[32];
+    dt_text_print(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s", dt_version, c->name,
+                  dt_count_text((double)run->n_parameters, n_parameters, sizeof n_parameters),
+                  optimizer_names[c->optimizer.type], n, n == 1 ? "" : "s");
+    dt_roster_print(stderr, folder, run, dt_terminal_width(STDERR_FILENO));
+    print_device(c, run);
+    print_arithmetic(folder, run);
+    print_schedule(c, run);
+    print_validation(run);
+    print_averaging(folder, run);
+    print_switches(c);
+    print_statistics(&c->model, run);
+    print_faults(run->faults);
+    print_origin(folder, run);
+}

@@ -1,0 +1,64 @@
+#include "train/watch/weights/statistics.h"
+
+#include <stdlib.h>
+
+#include "model/layers/layers.h"
+
+/* Rank 0 is a worker under every strategy. */
+enum dt_status dt_statistics_share(struct dt_trainer *t)
+{
+    float *host;
+    if (t->world->size == 1 || t->model.n_buffers == 0) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(t->world, t->model.buffer_elems, sizeof *host, "running statistics",
+                          (void **)&host));
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_world_agree(t->world, dt_buffers_get(t->network, host)), out);
+    DT_TRY_GOTO(s,
+                dt_comm_broadcast(t->world->comm, host, t->model.buffer_elems * sizeof *host, 0,
+                                  "broadcast of running statistics"),
+                out);
+    s = dt_world_agree(t->world, dt_buffers_set(t->network, host));
+out:
+    free(host);
+    return s;
+}
+
+/* A resumed run may have nothing left but to evaluate. */
+static enum dt_status begin_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_run_event *start)
+{
+    (void)watcher, (void)start;
+    return dt_statistics_share(t);
+}
+
+/* The last step before the test samples come. */
+static enum dt_status end_step(struct dt_watcher *watcher, struct dt_trainer *t, uint64_t first,
+                               uint64_t last)
+{
+    (void)watcher, (void)first;
+    const bool ends = t->state.step_in_epoch == t->schedule.steps_per_epoch ||
+                      last == (uint64_t)t->config.max_steps;
+    return ends ? dt_statistics_share(t) : DT_OK;
+}
+
+static void close_statistics(struct dt_watcher *watcher)
+{
+    free(watcher);
+}
+
+static const struct dt_watcher_ops statistics_ops = {
+    .run_begin = begin_run, .step_end = end_step, .close = close_statistics};
+
+enum dt_status dt_statistics_open(struct dt_trainer *t)
+{
+    struct dt_watcher *watcher;
+    if (t->model.n_buffers == 0) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "running statistics", (void **)&watcher));
+    watcher->ops = &statistics_ops;
+    dt_watcher_add(t, watcher);
+    return DT_OK;
+}
