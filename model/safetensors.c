@@ -78,6 +78,14 @@ static bool read_shape(const cJSON *shape, struct dt_tensor *tensor)
     return true;
 }
 
+/* PyTorch's number of batches that a batch norm has seen, which nothing here depends on. */
+static bool is_counter(const struct dt_tensor *tensor)
+{
+    static const char suffix[] = ".num_batches_tracked";
+    const size_t n = strlen(tensor->name), n_suffix = sizeof suffix - 1;
+    return n > n_suffix && strcmp(tensor->name + n - n_suffix, suffix) == 0;
+}
+
 /* One entry of the header. `data`: the n_data bytes after it. */
 static enum dt_status read_tensor(const char *name, const cJSON *entry, const uint8_t *data,
                                   size_t n_data, struct dt_tensor *tensor)
@@ -97,7 +105,8 @@ static enum dt_status read_tensor(const char *name, const cJSON *entry, const ui
             "%s: invalid header: tensor '%s' needs dtype, shape and data_offsets, once each", name,
             tensor->name);
     }
-    if (strcmp(dtype->valuestring, "F32") != 0) {
+    const bool counts = is_counter(tensor) && strcmp(dtype->valuestring, "I64") == 0;
+    if (!counts && strcmp(dtype->valuestring, "F32") != 0) {
         return dt_error(
             DT_BAD_DATA,
             "%s: tensor '%s' has dtype '%.20s', only F32 is supported (in PyTorch: .float())", name,
@@ -107,6 +116,7 @@ static enum dt_status read_tensor(const char *name, const cJSON *entry, const ui
         return dt_error(DT_BAD_DATA, "%s: invalid header: tensor '%s' has an impossible shape",
                         name, tensor->name);
     }
+    tensor->n_bytes *= counts ? 2 : 1;
     size_t begin, end;
     if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
         !read_size(cJSON_GetArrayItem(offsets, 0), &begin) ||
@@ -160,6 +170,17 @@ static enum dt_status check_places(const char *name, struct dt_safetensors *file
     return DT_OK;
 }
 
+static void drop_counters(struct dt_safetensors *file)
+{
+    int n = 0;
+    for (int i = 0; i < file->n_tensors; i++) {
+        if (!is_counter(&file->tensors[i])) {
+            file->tensors[n++] = file->tensors[i];
+        }
+    }
+    file->n_tensors = n;
+}
+
 static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t n_data,
                                    struct dt_safetensors *file)
 {
@@ -191,7 +212,9 @@ static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t
                             entry->string);
         }
     }
-    return check_places(name, file, data, n_data);
+    DT_TRY(check_places(name, file, data, n_data));
+    drop_counters(file);
+    return DT_OK;
 }
 
 /* Checks the metadata: strings only, each key once. They are few enough to compare all pairs. */

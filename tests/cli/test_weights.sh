@@ -53,6 +53,24 @@ check 'predict differs' cmp -s out expected
 works 1 eval "${torch[@]}" --set data.test_samples=50
 check '--set has no effect on eval' grep -q '/50)' out
 
+# A state of PyTorch's BatchNorm2d has the number of its batches, too, as integers.
+sed 's/"activation": "relu" },/"name": "stem" }, { "type": "batch_norm", "name": "norm", "activation": "relu" },/' config.json >norm.json
+works 1 --config norm.json --run norm
+works 1 export --checkpoint norm --safetensors norm.safetensors
+python3 - <<'PY'
+import json, struct
+data = open("norm.safetensors", "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+header, end = json.loads(data[8 : 8 + n]), len(data) - 8 - n
+header["norm.num_batches_tracked"] = {"dtype": "I64", "shape": [], "data_offsets": [end, end + 8]}
+text = json.dumps(header).encode()
+open("counted.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n :] + struct.pack("<q", 20))
+PY
+works 1 eval --checkpoint norm
+mv out normed
+works 1 eval --config norm.json --weights counted.safetensors
+check 'eval with a counter differs' cmp -s out normed
+
 # Trained from there: with a learning rate too small to change a weight, they are what is saved.
 standing=(--set train.optimizer.lr=1e-30 --set train.max_steps=1)
 for n in 1 2; do
@@ -80,7 +98,7 @@ with missing 65 "missing.safetensors: tensors missing: 'fc1.bias' ("
 with extra 65 "extra.safetensors: tensors unknown: 'fc2.bias' ("
 with flat 65 "tensor 'conv1.weight' has shape [36], the model has [4, 1, 3, 3]"
 with half 65 "has dtype 'F16', only F32 is supported (in PyTorch: .float())"
-with counted 65 "tensor 'bn.num_batches_tracked' has dtype 'I64'"
+with counted 65 "tensor 'bn.number' has dtype 'I64'"
 with nan 65 "tensor 'fc1.weight' contains 1 non-finite values"
 with nowhere 66 'nowhere.safetensors: No such file or directory'
 refused 65 'config.json: ' eval --config config.json --weights config.json

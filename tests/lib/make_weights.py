@@ -63,7 +63,7 @@ FILES = {
     "half": halved,
     "flat": lambda t: changed(t, "conv1.weight", [math.prod(t["conv1.weight"][1])]),
     "missing": lambda t: without(t, "fc1.bias"),
-    "counted": lambda t: {**t, "bn.num_batches_tracked": ("I64", [], struct.pack("<q", 7))},
+    "counted": lambda t: {**t, "bn.number": ("I64", [], struct.pack("<q", 7))},
     "extra": lambda t: {**t, "fc2.bias": ("F32", [2], b"\0" * 8)},
     "nan": lambda t: changed(t, "fc1.weight", first=math.nan),
 }
