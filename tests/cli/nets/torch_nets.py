@@ -2,10 +2,14 @@
 import json
 import os
 import struct
+import sys
 
 import numpy
 import torch
 import torch.nn.functional as F
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+import checkpoint
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "none": lambda x: x}
 
@@ -117,12 +121,9 @@ def write_weights(path, tensors):
 
 
 def read_weights(path):
-    with open(path, "rb") as file:
-        content = file.read()
-    (n,) = struct.unpack_from("<Q", content)
-    header = json.loads(content[8:8 + n])
+    header, data = checkpoint.split(checkpoint.read(path))
     header.pop("__metadata__", None)
-    return {name: numpy.frombuffer(content[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]], "<f4").reshape(t["shape"]).astype("float64")
+    return {name: numpy.frombuffer(data[slice(*t["data_offsets"])], "<f4").reshape(t["shape"]).astype("float64")
             for name, t in header.items()}
 
 
