@@ -1,11 +1,22 @@
-/* Files that are written, with full disks in mind; with file_read.h the only place that opens,
- * reads or writes data and checkpoints for dtrain. */
+/* Files that are read whole or in pieces, and files that are written, with full disks in mind; with
+ * file_open.h the only place that opens, reads or writes data and checkpoints for dtrain. */
 #ifndef DT_BASE_FILE_H
 #define DT_BASE_FILE_H
 
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
-#include "base/file_read.h"
+#include "base/file_open.h"
+
+/* Reads a whole regular file of 1 .. max_bytes bytes into memory from malloc, with a NUL behind it
+ * that does not count. Caller frees. Errors as dt_file_open. DT_BAD_DATA: empty, too large, or
+ * changed while it was read. DT_IO: a read error. DT_NO_MEMORY. */
+enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *n_bytes);
+
+/* Up to n_wanted bytes of a file that is open; fewer only at its end. DT_IO. */
+enum dt_status dt_file_read_piece(int fd, const char *path, uint8_t *bytes, size_t n_wanted,
+                                  size_t *n_read);
 
 struct dt_file_part {
     const void *bytes;

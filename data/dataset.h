@@ -3,7 +3,7 @@
 #define DT_DATA_DATASET_H
 
 #include "base/clock.h"
-#include "base/file_read.h"
+#include "base/file_open.h"
 #include "data/shard.h"
 
 /* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz

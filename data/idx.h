@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
-#include "base/file_read.h"
+#include "base/file_open.h"
 #include "base/samples.h"
 
 #define DT_IDX_U8 0x08 /* the third byte of a magic number: elements are unsigned bytes */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file_read.h"
+#include "base/file.h"
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/arithmetic.h"
-#include "base/file_read.h"
+#include "base/file_open.h"
 #include "data/idx.h"
 
 #define END_BYTES ((size_t)22) /* the end record, without its comment */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file_read.h"
+#include "base/file.h"
 #include "dist/strategy/strategies.h"
 #include "report/page/page.h"
 #include "report/run.h"
