@@ -14,36 +14,36 @@ dt_format_fn dt_error_format = format_plainly;
 static char error_text[DT_ERROR_TEXT_SIZE];
 static bool error_is_agreed;
 
-/* Whether an error that happens now is the first, whose text is kept. */
-static bool is_first(void)
+/* Keeps the text of the first error; false: it is not the first. */
+static bool keep(const char *format, va_list args)
 {
     const bool first = error_text[0] == '\0';
     error_is_agreed = error_is_agreed && !first;
+    if (first) {
+        dt_error_format(error_text, sizeof error_text, format, args);
+    }
     return first;
 }
 
 enum dt_status dt_error(enum dt_status status, const char *format, ...)
 {
-    if (is_first()) {
-        va_list args;
-        va_start(args, format);
-        dt_error_format(error_text, sizeof error_text, format, args);
-        va_end(args);
-    }
+    va_list args;
+    va_start(args, format);
+    keep(format, args);
+    va_end(args);
     return status;
 }
 
 enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
 {
     const int error = errno;
-    if (is_first()) {
-        va_list args;
-        va_start(args, format);
-        dt_error_format(error_text, sizeof error_text, format, args);
-        va_end(args);
+    va_list args;
+    va_start(args, format);
+    if (keep(format, args)) {
         const size_t used = strlen(error_text);
         snprintf(error_text + used, sizeof error_text - used, ": %s", strerror(error));
     }
+    va_end(args);
     return error == ENOMEM ? DT_NO_MEMORY : status;
 }
 
@@ -78,16 +78,4 @@ void dt_error_clear(void)
 {
     error_text[0] = '\0';
     error_is_agreed = false;
-}
-
-const char *dt_status_meaning(enum dt_status s)
-{
-    switch (s) {
-#define DT_STATUS_MEANING(name, code, meaning) \
-    case name:                                 \
-        return meaning;
-        DT_STATUS_LIST(DT_STATUS_MEANING)
-#undef DT_STATUS_MEANING
-    }
-    return "unknown status";
 }

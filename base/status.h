@@ -63,9 +63,8 @@ bool dt_error_is_agreed(void);
  * mend it. Returns `status`. */
 enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after);
 
-const char *dt_error_text(void);                 /* "" when there is none */
-void dt_error_clear(void);                       /* after an error that was handled */
-const char *dt_status_meaning(enum dt_status s); /* the third column above */
+const char *dt_error_text(void); /* "" when there is none */
+void dt_error_clear(void);       /* after an error that was handled */
 
 /* Hand a failure up; the second form first jumps to the cleanup at `label` with the status in
  * `status_variable`. */

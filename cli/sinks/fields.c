@@ -89,6 +89,17 @@ static struct dt_field_value text(const char *text)
     return (struct dt_field_value){.text = text};
 }
 
+static const char *status_meaning(enum dt_status status)
+{
+    switch (status) {
+#define STATUS_MEANING(name, code, meaning) \
+    case name:                              \
+        return meaning;
+        DT_STATUS_LIST(STATUS_MEANING)
+    }
+    return "unknown status";
+}
+
 static struct dt_field_value text_if(const char *text)
 {
     return (struct dt_field_value){.text = text != NULL && text[0] != '\0' ? text : NULL};

@@ -138,7 +138,7 @@
 /* summary.json: how the run ended, whatever the status. */
 #define DT_END_FIELD_LIST(X)                                                                       \
     X("exit_code", number(event->status), "", "of the program: `dtrain help` lists them")          \
-    X("outcome", text(dt_status_meaning(event->status)), "", "the exit code in words")             \
+    X("outcome", text(status_meaning(event->status)), "", "the exit code in words")                \
     X("error", text_if(dt_error_text()), "", "only of a run that failed")                          \
     X("epochs", number(r->epochs), "epochs", "whole ones, done")                                   \
     X("steps", number(r->steps), "steps", "done, over all starts")                                 \
