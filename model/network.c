@@ -19,26 +19,6 @@ enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, con
     return DT_OK;
 }
 
-void dt_floats_free(struct dt_backend *backend, float *floats)
-{
-    backend->ops->free(backend, floats);
-}
-
-enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model,
-                                      struct dt_network_memory *out)
-{
-    *out = (struct dt_network_memory){0};
-    DT_TRY(dt_floats_alloc(backend, "the weights", "", model->arena_elems, &out->params));
-    return dt_floats_alloc(backend, "their gradients", "", model->arena_elems, &out->grads);
-}
-
-void dt_network_memory_close(struct dt_backend *backend, struct dt_network_memory *memory)
-{
-    dt_floats_free(backend, memory->params);
-    dt_floats_free(backend, memory->grads);
-    *memory = (struct dt_network_memory){0};
-}
-
 /* Floats of a sample in outputs[index]. */
 static size_t sample_elems(const struct dt_model *model, int index)
 {
@@ -102,17 +82,6 @@ static enum dt_status open_outputs(struct dt_network *net)
     return open_deltas(net);
 }
 
-static enum dt_status open_parts(struct dt_network *net, const struct dt_network_memory *memory)
-{
-    if (memory == NULL) {
-        DT_TRY(dt_network_memory_open(net->backend, net->model, &net->own));
-        memory = &net->own;
-    }
-    net->params = memory->params;
-    net->grads = memory->grads;
-    return net->model->graph != NULL ? net->model->graph->open(net) : open_outputs(net);
-}
-
 static enum dt_status open_network(const struct dt_model *model, struct dt_backend *backend,
                                    int capacity, const struct dt_network_memory *memory,
                                    const struct dt_network_plan *plan, struct dt_network **out)
@@ -126,7 +95,9 @@ static enum dt_status open_network(const struct dt_model *model, struct dt_backe
     net->backend = backend;
     net->capacity = capacity;
     net->plan = *plan;
-    const enum dt_status s = open_parts(net, memory);
+    net->params = memory->params;
+    net->grads = memory->grads;
+    const enum dt_status s = model->graph != NULL ? model->graph->open(net) : open_outputs(net);
     if (s != DT_OK) {
         dt_network_close(net);
         return s;
@@ -171,7 +142,8 @@ void dt_network_close(struct dt_network *net)
     for (int i = 0; i < 4; i++) {
         ops->free(net->backend, net->turns[i / 2][i % 2]);
     }
-    dt_network_memory_close(net->backend, &net->own);
+    ops->free(net->backend, net->own.params);
+    ops->free(net->backend, net->own.grads);
     free(net);
 }
 

@@ -37,8 +37,8 @@ struct dt_network {
     int capacity;                 /* largest batch */
     float *params, *grads;        /* struct dt_network_memory */
     /* private */
-    struct dt_network_memory own;
-    struct dt_network_plan plan; /* the backend's */
+    struct dt_network_memory own; /* of dt_network_open_alone */
+    struct dt_network_plan plan;  /* the backend's */
     struct dt_block_state *states[DT_MAX_LAYERS];
     struct dt_network_floats outputs[DT_MAX_LAYERS + 1]; /* [0]: the input batch; [i + 1]: of block
                                                             i */
@@ -57,11 +57,13 @@ enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct d
 void dt_network_memory_close(struct dt_backend *backend,
                              struct dt_network_memory *memory); /* a zeroed one is fine */
 
-/* memory: borrowed; NULL: the network allocates its own, and its parameters start at zero. A failed
- * open owes nothing. */
+/* memory: borrowed. A failed open owes nothing. */
 enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend,
                                int capacity, const struct dt_network_memory *memory,
                                struct dt_network **out);
+/* The same in memory of its own; parameters start at zero. */
+enum dt_status dt_network_open_alone(const struct dt_model *model, struct dt_backend *backend,
+                                     int capacity, struct dt_network **out);
 void dt_network_close(struct dt_network *network); /* NULL is fine */
 
 /* The same for passes over a few blocks and a part of the batch at a time, in any order:

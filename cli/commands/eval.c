@@ -120,7 +120,7 @@ static enum dt_status open_network(const struct dt_world *world, const struct dt
         .deterministic = true, /* once through the images pays for no trials */
         .limit_s = world->comm != NULL ? world->comm->timeout_s : 0};
     DT_TRY(out->device.backend->open(&options, &out->backend));
-    DT_TRY(dt_network_open(&out->model, out->backend, capacity, NULL, &out->network));
+    DT_TRY(dt_network_open_alone(&out->model, out->backend, capacity, &out->network));
     return load_weights(from, out, file);
 }
 

@@ -97,7 +97,7 @@ void dt_mirrored_close(struct dt_strategy *strategy)
     if (self->host_step != NULL) {
         self->host_step->close(self->host_step);
     } else {
-        dt_floats_free(strategy->spec.backend, strategy->memory.params);
+        strategy->spec.backend->ops->free(strategy->spec.backend, strategy->memory.params);
     }
     free(self);
 }

@@ -48,7 +48,7 @@ enum dt_status dt_accept_network_open(struct dt_accept_network *n, const struct 
                                      .n_classes = n_classes_of(spec),
                                      .n_total = (size_t)n_rows,
                                      .id_stride = 1};
-    DT_TRY(dt_network_open(&n->model, n->backend, n_rows, NULL, &n->network));
+    DT_TRY(dt_network_open_alone(&n->model, n->backend, n_rows, &n->network));
     DT_TRY(ops->copy_in(n->backend, n->network->params, n->params,
                         n->model.arena_elems * sizeof(float)));
     DT_TRY(ops->samples_open(n->backend, &n->samples, &n->bound));

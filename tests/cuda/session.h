@@ -80,7 +80,7 @@ static inline enum dt_status session_open(const struct dt_backend_ops *ops,
     *out = (struct session){0};
     DT_TRY(ops->open(&options, &out->backend));
     DT_TRY(ops->samples_open(out->backend, samples, &out->bound));
-    DT_TRY(dt_network_open(model, out->backend, CAPACITY, NULL, &out->network));
+    DT_TRY(dt_network_open_alone(model, out->backend, CAPACITY, &out->network));
     return dt_optimizer_open(spec, out->backend, model->arena_elems, NULL, &out->optimizer);
 }
 

@@ -146,7 +146,7 @@ static struct result result_of(const struct run *run)
     running = run;
     ops.plan = plan;
     backend->ops = &ops;
-    CHECK_INT(dt_network_open(run->model, backend, CAPACITY, NULL, &net), DT_OK);
+    CHECK_INT(dt_network_open_alone(run->model, backend, CAPACITY, &net), DT_OK);
     CHECK_INT(ops.samples_open(backend, &samples, &bound), DT_OK);
     dt_model_init(run->model, 5, net->params);
     pass_over(run, net, bound, &out);

@@ -123,7 +123,7 @@ static struct result run(const struct dt_model *model, int n_threads)
     struct dt_optimizer optimizer;
     const struct dt_samples samples = make_samples(model->spec.input);
     CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(dt_network_open(model, backend, CAPACITY, NULL, &net), DT_OK);
+    CHECK_INT(dt_network_open_alone(model, backend, CAPACITY, &net), DT_OK);
     CHECK_INT(dt_optimizer_open(&adam, backend, model->arena_elems, NULL, &optimizer), DT_OK);
     CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
     float *initial = calloc(model->arena_elems, sizeof(float));

@@ -105,7 +105,7 @@ static void train(const struct dt_backend_ops *ops, const struct dt_samples *sam
         rows[i] = i;
     }
     CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(dt_network_open(&model, backend, (int)samples->n, NULL, &net), DT_OK);
+    CHECK_INT(dt_network_open_alone(&model, backend, (int)samples->n, &net), DT_OK);
     CHECK_INT(ops->samples_open(backend, samples, &bound), DT_OK);
     set_params(bias, net->params);
     for (int step = 0; step < n_steps; step++, grads += model.arena_elems) {

@@ -175,7 +175,7 @@ static void run_backend(const struct dt_backend_ops *ops, const struct golden *g
     struct dt_network *network = NULL;
     CHECK_INT(ops->open(&options, &backend), DT_OK);
     CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
-    CHECK_INT(dt_network_open(&model, backend, N_SAMPLES, NULL, &network), DT_OK);
+    CHECK_INT(dt_network_open_alone(&model, backend, N_SAMPLES, &network), DT_OK);
     set_weights(&model, network);
 
     FILE *file = fixture_open(golden->file);

@@ -112,7 +112,7 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
         CHECK_FAIL("%s: %s", what, dt_error_text());
     }
     CHECK(ops->open(&options, &p.backend) == DT_OK);
-    CHECK(dt_network_open(&p.model, p.backend, BATCH, NULL, &p.network) == DT_OK);
+    CHECK(dt_network_open_alone(&p.model, p.backend, BATCH, &p.network) == DT_OK);
     CHECK(ops->samples_open(p.backend, make_samples(input), &p.bound) == DT_OK);
     p.params = calloc(p.model.arena_elems, sizeof(float));
     p.grads = calloc(p.model.arena_elems, sizeof(float));
