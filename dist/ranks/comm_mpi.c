@@ -54,13 +54,21 @@ static MPI_Op mpi_op(enum dt_reduce op)
     return MPI_OP_NULL;
 }
 
-static enum dt_status mpi_started(struct dt_request *request, MPI_Request handle, int code)
+/* Keeps what was started, collective or message, as the handle of its request. */
+static enum dt_status started(int code, const char *name, MPI_Request handle, void **kept)
 {
-    if (code != MPI_SUCCESS) {
-        return dt_comm_mpi_error(code, request->name);
-    }
-    memcpy(&request->handle, &handle, sizeof handle);
-    return DT_OK;
+    memcpy(kept, &handle, sizeof handle);
+    return code == MPI_SUCCESS ? DT_OK : dt_comm_mpi_error(code, name);
+}
+
+static enum dt_status test(void **kept, const char *name, bool *done)
+{
+    MPI_Request handle;
+    int flag = 0;
+    memcpy(&handle, kept, sizeof handle);
+    const int code = MPI_Test(&handle, &flag, MPI_STATUS_IGNORE);
+    *done = flag != 0;
+    return started(code, name, handle, kept);
 }
 
 /* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker): their wait is dt_comm_wait */
@@ -71,7 +79,7 @@ static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, si
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_type(type), mpi_op(op),
                                     dt_mpi_comm_of(comm)->all, &handle);
-    return mpi_started(request, handle, code);
+    return started(code, request->name, handle, &request->handle);
 }
 
 static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, size_t n_bytes,
@@ -80,7 +88,7 @@ static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, si
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code =
         MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, dt_mpi_comm_of(comm)->all, &handle);
-    return mpi_started(request, handle, code);
+    return started(code, request->name, handle, &request->handle);
 }
 
 static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine, void *all,
@@ -90,7 +98,7 @@ static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine
     const int n = (int)n_bytes_each;
     const int code =
         MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, dt_mpi_comm_of(comm)->all, &handle);
-    return mpi_started(request, handle, code);
+    return started(code, request->name, handle, &request->handle);
 }
 
 /* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
@@ -98,16 +106,7 @@ static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine
 static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request, bool *done)
 {
     (void)comm;
-    MPI_Request handle;
-    memcpy(&handle, &request->handle, sizeof handle);
-    int flag = 0;
-    const int code = MPI_Test(&handle, &flag, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS) {
-        return dt_comm_mpi_error(code, request->name);
-    }
-    memcpy(&request->handle, &handle, sizeof handle);
-    *done = flag != 0;
-    return DT_OK;
+    return test(&request->handle, request->name, done);
 }
 
 /* ---- messages between two ranks; collectives on the same communicator never meet them */
@@ -117,35 +116,32 @@ struct mpi_wire {
     struct dt_mpi_comm *comm; /* borrowed */
 };
 
-static MPI_Comm all_of(const struct dt_wire *wire)
+static const struct dt_mpi_comm *comm_of(const struct dt_wire *wire)
 {
-    return ((const struct mpi_wire *)wire)->comm->all;
+    return ((const struct mpi_wire *)wire)->comm;
 }
 
-static enum dt_status message_started(int code, MPI_Request handle, struct dt_wire_request *request)
-{
-    memcpy(&request->handle, &handle, sizeof handle);
-    return code == MPI_SUCCESS ? DT_OK : dt_comm_mpi_error(code, "a message between two ranks");
-}
+static const char message[] = "a message between two ranks"; /* the name of each */
 
 /* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker): their wait is dt_comm_wait */
 static enum dt_status wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
                                 size_t n_bytes, struct dt_wire_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
-    if (((const struct mpi_wire *)wire)->comm->base.cut) {
-        return message_started(MPI_SUCCESS, handle, request);
-    }
-    const int code = MPI_Isend(bytes, (int)n_bytes, MPI_BYTE, peer, tag, all_of(wire), &handle);
-    return message_started(code, handle, request);
+    const struct dt_mpi_comm *comm = comm_of(wire);
+    const int code = comm->base.cut
+                         ? MPI_SUCCESS
+                         : MPI_Isend(bytes, (int)n_bytes, MPI_BYTE, peer, tag, comm->all, &handle);
+    return started(code, message, handle, &request->handle);
 }
 
 static enum dt_status wire_receive(struct dt_wire *wire, int peer, int tag, void *bytes,
                                    size_t n_bytes, struct dt_wire_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
-    const int code = MPI_Irecv(bytes, (int)n_bytes, MPI_BYTE, peer, tag, all_of(wire), &handle);
-    return message_started(code, handle, request);
+    const int code =
+        MPI_Irecv(bytes, (int)n_bytes, MPI_BYTE, peer, tag, comm_of(wire)->all, &handle);
+    return started(code, message, handle, &request->handle);
 }
 
 /* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
@@ -153,12 +149,7 @@ static enum dt_status wire_receive(struct dt_wire *wire, int peer, int tag, void
 static enum dt_status wire_test(struct dt_wire *wire, struct dt_wire_request *request, bool *done)
 {
     (void)wire;
-    MPI_Request handle;
-    int flag = 0;
-    memcpy(&handle, &request->handle, sizeof handle);
-    const int code = MPI_Test(&handle, &flag, MPI_STATUS_IGNORE);
-    *done = flag != 0;
-    return message_started(code, handle, request);
+    return test(&request->handle, message, done);
 }
 
 static void wire_close(struct dt_wire *wire)
@@ -182,10 +173,12 @@ enum dt_status dt_wire_open_mpi(struct dt_comm *comm, struct dt_wire **out)
         free(sent);
         return dt_error(DT_NO_MEMORY, "no memory for the wire");
     }
-    *wire = (struct mpi_wire){
-        .base = {.ops = &wire_ops, .rank = comm->rank, .size = comm->size, .sent = sent},
-        .comm = dt_mpi_comm_of(comm)};
-    wire->base.host_roots = comm->host_roots;
+    *wire = (struct mpi_wire){.base = {.ops = &wire_ops,
+                                       .rank = comm->rank,
+                                       .size = comm->size,
+                                       .host_roots = comm->host_roots,
+                                       .sent = sent},
+                              .comm = dt_mpi_comm_of(comm)};
     *out = &wire->base;
     return DT_OK;
 }
