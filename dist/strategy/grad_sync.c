@@ -2,46 +2,25 @@
 
 #include <stdio.h>
 
-static void add_bucket(struct dt_grad_sync *sync, size_t begin, size_t end)
-{
-    struct dt_bucket *bucket = &sync->buckets[sync->n_buckets];
-    bucket->begin = begin;
-    bucket->end = end;
-    snprintf(bucket->name, sizeof bucket->name, "allreduce of gradient bucket %d", sync->n_buckets);
-    sync->n_buckets++;
-}
+_Static_assert(DT_MAX_LAYERS <= DT_MAX_BUCKETS, "each block may have a bucket of its own");
 
-enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends,
-                                    size_t bucket_bytes, bool overlap, struct dt_grad_sync *out)
+void dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model,
+                       const struct dt_dist_spec *dist, struct dt_grad_sync *out)
 {
-    if (n_ends > DT_MAX_BUCKETS) {
-        return dt_error(DT_INTERNAL, "%d blocks with parameters, at most %d are possible", n_ends,
-                        DT_MAX_BUCKETS);
-    }
-    *out = (struct dt_grad_sync){.allreduce = allreduce, .overlap = overlap};
     size_t begin = 0;
-    for (int i = 0; i < n_ends; i++) {
-        const bool full = (ends[i] - begin) * sizeof(float) >= bucket_bytes;
-        if (ends[i] > begin && (full || i == n_ends - 1)) {
-            add_bucket(out, begin, ends[i]);
-            begin = ends[i];
+    *out = (struct dt_grad_sync){.allreduce = allreduce, .overlap = dist->overlap};
+    for (int b = model->n_blocks - 1; b >= 0; b--) { /* the arena's order: last block first */
+        const size_t end = model->blocks[b].grad_end;
+        const bool full = (end - begin) * sizeof(float) >= dist->bucket_bytes;
+        if (end > begin && (full || end == model->arena_elems)) {
+            struct dt_bucket *bucket = &out->buckets[out->n_buckets];
+            *bucket = (struct dt_bucket){.begin = begin, .end = end};
+            snprintf(bucket->name, sizeof bucket->name, "allreduce of gradient bucket %d",
+                     out->n_buckets);
+            out->n_buckets++;
+            begin = end;
         }
     }
-    return DT_OK;
-}
-
-enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model,
-                                 const struct dt_dist_spec *dist, struct dt_grad_sync *out)
-{
-    size_t ends[DT_MAX_LAYERS];
-    int n_ends = 0;
-    for (int i = model->n_blocks - 1; i >= 0; i--) { /* the arena's order: last block first */
-        const struct dt_block *block = &model->blocks[i];
-        if (block->grad_end > block->grad_begin) {
-            ends[n_ends++] = block->grad_end;
-        }
-    }
-    return dt_grad_sync_open_at(allreduce, ends, n_ends, dist->bucket_bytes, dist->overlap, out);
 }
 
 void dt_grad_sync_begin(struct dt_grad_sync *sync)

@@ -33,13 +33,9 @@ struct dt_grad_sync {
 };
 
 /* allreduce: adds the gradients, which are its part; bucket i is in its slot i. Buckets end where
- * blocks of the model do. */
-enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model,
-                                 const struct dt_dist_spec *dist, struct dt_grad_sync *out);
-/* The same, where n_ends blocks' gradients end at `ends` of the arena, front to back. bucket_bytes
- * 0: one bucket per block. */
-enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends,
-                                    size_t bucket_bytes, bool overlap, struct dt_grad_sync *out);
+ * blocks of the model do; bucket_bytes 0: one bucket per block. */
+void dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model,
+                       const struct dt_dist_spec *dist, struct dt_grad_sync *out);
 
 /* Before the backward pass of a step. */
 void dt_grad_sync_begin(struct dt_grad_sync *sync);

@@ -97,10 +97,23 @@ static void test_step(struct dt_grad_sync *sync, int step)
     check_sums(sync->allreduce->total, comm->size, step);
 }
 
+/* Buckets of a model whose blocks' gradients end at `ends`; n_blocks 0: it has no parameters. */
+static void open_sync(int n_blocks, size_t bucket_bytes, bool overlap, struct dt_grad_sync *out)
+{
+    static struct dt_model model;
+    const struct dt_dist_spec dist = {.bucket_bytes = bucket_bytes, .overlap = overlap};
+    model.n_blocks = n_blocks;
+    model.arena_elems = N_ELEMS;
+    for (int b = 0; b < n_blocks; b++) { /* the last block is first in the arena */
+        model.blocks[n_blocks - 1 - b].grad_end = ends[b];
+    }
+    dt_grad_sync_open(way, &model, &dist, out);
+}
+
 static void test_sync(size_t bucket_bytes, bool overlap)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, bucket_bytes, overlap, &sync));
+    open_sync(N_BLOCKS, bucket_bytes, overlap, &sync);
     check_buckets(&sync, bucket_bytes);
     for (int step = 0; step < 3; step++) {
         test_step(&sync, step);
@@ -110,15 +123,13 @@ static void test_sync(size_t bucket_bytes, bool overlap)
 static void test_numbers_of_buckets(void)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, 0, true, &sync));
+    open_sync(N_BLOCKS, 0, true, &sync);
     CHECK_INT(sync.n_buckets, N_BLOCKS);
-    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, (size_t)128 << 20, true, &sync));
+    open_sync(N_BLOCKS, (size_t)128 << 20, true, &sync);
     CHECK_INT(sync.n_buckets, 1);
-    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, 40000, true,
-                                  &sync)); /* 10000 floats: ends at 10048 and 29984 */
+    open_sync(N_BLOCKS, 40000, true, &sync); /* 10000 floats: ends at 10048 and 29984 */
     CHECK_INT(sync.n_buckets, 3);
-    CHECK_OK(
-        dt_grad_sync_open_at(way, NULL, 0, 40000, true, &sync)); /* a model without parameters */
+    open_sync(0, 40000, true, &sync); /* a model without parameters */
     CHECK_INT(sync.n_buckets, 0);
     dt_grad_sync_begin(&sync);
     CHECK_OK(dt_grad_sync_wait(&sync, NULL, NULL));
@@ -127,7 +138,7 @@ static void test_numbers_of_buckets(void)
 static void test_wrong_order(void)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, (size_t)1 << 30, true, &sync));
+    open_sync(N_BLOCKS, (size_t)1 << 30, true, &sync);
     dt_grad_sync_begin(&sync);
     CHECK_STATUS(dt_grad_sync_ready(&sync, 16, 48), DT_INTERNAL);
     CHECK_OK(dt_grad_sync_ready(&sync, 0, 16));
@@ -255,7 +266,7 @@ static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int
     grads = way->part;
     for (size_t i = 0; i < sizeof bucket_sizes / sizeof bucket_sizes[0]; i += 3) {
         struct dt_grad_sync sync;
-        CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, bucket_sizes[i], i == 0, &sync));
+        open_sync(N_BLOCKS, bucket_sizes[i], i == 0, &sync);
         for (int step = 0; step < 3; step++) {
             test_needs(&sync, step);
         }

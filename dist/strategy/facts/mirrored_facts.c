@@ -134,7 +134,7 @@ static enum dt_status plan(const struct dt_dist_spec *dist, const struct dt_mode
 {
     const bool hierarchical = dist->allreduce == DT_ALLREDUCE_HIERARCHICAL;
     struct dt_grad_sync sync;
-    DT_TRY(dt_grad_sync_open(NULL, model, dist, &sync));
+    dt_grad_sync_open(NULL, model, dist, &sync);
     dt_leaves_widen(dist->deterministic ? dt_fixed_n_digits(comm->size) : 1, &sync);
     out->allreduce = dt_allreduce_for_compression(dist->allreduce, &out->codec);
     out->n_buckets = sync.n_buckets;
