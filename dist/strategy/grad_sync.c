@@ -30,15 +30,6 @@ void dt_grad_sync_begin(struct dt_grad_sync *sync)
     sync->failed = DT_OK;
 }
 
-static enum dt_status start(struct dt_grad_sync *sync, int index)
-{
-    struct dt_bucket *bucket = &sync->buckets[index];
-    const struct dt_span span = {.kind = DT_SPAN_BUCKET, .block = index};
-    DT_TRY(dt_span_begin(sync->trace, &span));
-    return dt_allreduce_start(sync->allreduce, index, bucket->begin, bucket->end, bucket->name,
-                              &bucket->request);
-}
-
 /* Its sum is there. */
 static enum dt_status note_sum(struct dt_grad_sync *sync, int index)
 {
@@ -59,9 +50,13 @@ static enum dt_status test_bucket(struct dt_grad_sync *sync, int index)
 
 static enum dt_status start_ready(struct dt_grad_sync *sync)
 {
-    while (sync->n_started < sync->n_buckets &&
-           sync->buckets[sync->n_started].end <= sync->n_ready) {
-        DT_TRY(start(sync, sync->n_started));
+    for (int i = sync->n_started; i < sync->n_buckets && sync->buckets[i].end <= sync->n_ready;
+         i++) {
+        struct dt_bucket *bucket = &sync->buckets[i];
+        const struct dt_span span = {.kind = DT_SPAN_BUCKET, .block = i};
+        DT_TRY(dt_span_begin(sync->trace, &span));
+        DT_TRY(dt_allreduce_start(sync->allreduce, i, bucket->begin, bucket->end, bucket->name,
+                                  &bucket->request));
         sync->n_started++;
     }
     return DT_OK;
