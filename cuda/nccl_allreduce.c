@@ -333,7 +333,7 @@ static void end(struct nccl *self, bool orderly)
     if (self->stream != NULL) {
         cudaStreamDestroy(self->stream);
     }
-    dt_allreduce_free_memory(&self->cuda->base, self->base.part);
+    cuda->base.ops->free(&cuda->base, self->base.part);
     free(self->operations);
     free(self->starts);
     free(self);

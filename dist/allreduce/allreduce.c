@@ -1,11 +1,6 @@
 #include "dist/allreduce/allreduce.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "base/memory.h"
-
-#define BEHIND_BYTES ((size_t)256) /* readable behind an array, as a backend's have it */
 
 #define NAME(constant, name, ...) name,
 const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES] = {DT_ALLREDUCE_LIST(NAME)};
@@ -44,28 +39,10 @@ enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, stru
 
 enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part)
 {
-    const size_t n_bytes = spec->n_elems * sizeof **part;
     void *memory = NULL;
-    if (spec->backend != NULL) {
-        DT_TRY(spec->backend->ops->alloc(spec->backend, n_bytes, &memory));
-    } else {
-        memory = dt_memory_alloc(n_bytes + BEHIND_BYTES);
-        if (memory == NULL) {
-            return dt_error(DT_NO_MEMORY, "no memory for sums of %zu bytes", n_bytes);
-        }
-        memset(memory, 0, n_bytes + BEHIND_BYTES);
-    }
+    DT_TRY(spec->backend->ops->alloc(spec->backend, spec->n_elems * sizeof **part, &memory));
     *part = memory;
     return DT_OK;
-}
-
-void dt_allreduce_free_memory(struct dt_backend *backend, float *part)
-{
-    if (backend != NULL) {
-        backend->ops->free(backend, part);
-    } else {
-        free(part);
-    }
 }
 
 void dt_allreduce_close(struct dt_allreduce *a)

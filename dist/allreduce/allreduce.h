@@ -110,13 +110,15 @@ struct dt_allreduce {
     const float *total; /* the sums come here; with most implementations the same memory */
 };
 
+/* For gradients that no backend has: has nothing but memory. */
+extern struct dt_backend dt_program_memory;
+
 struct dt_allreduce_spec {
     struct dt_allreduce_rows rows;
     enum dt_allreduce_type type;
     int across; /* hierarchical: which of DT_ALGORITHM_LIST goes between the hosts; 0: a ring */
-    struct dt_comm *comm; /* the world's, borrowed */
-    struct dt_backend
-        *backend; /* borrowed: in whose memory gradients lie; NULL: the program's own */
+    struct dt_comm *comm;       /* the world's, borrowed */
+    struct dt_backend *backend; /* borrowed: in whose memory gradients lie */
     /* A module's sum between the backend's devices (model/device_module.h), where each rank has a
      * device of its own; or NULL. */
     dt_allreduce_open_fn device_open;
@@ -150,8 +152,7 @@ bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_sent
 /* For implementations: the wire between the ranks of `comm`. */
 enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm,
                                       struct dt_wire **out);
-/* For implementations: `part` in the memory of spec->backend, and back. */
+/* For implementations: `part` in the memory of spec->backend, which frees it. */
 enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part);
-void dt_allreduce_free_memory(struct dt_backend *backend, float *part); /* NULL is fine */
 
 #endif

@@ -25,7 +25,8 @@ static bool mpi_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 
 static void mpi_close(struct dt_allreduce *a)
 {
-    dt_allreduce_free_memory(((struct mpi *)a)->backend, a->part);
+    struct dt_backend *backend = ((struct mpi *)a)->backend;
+    backend->ops->free(backend, a->part);
     free(a);
 }
 

@@ -40,7 +40,7 @@ static void schedule_close(struct dt_allreduce *a)
     struct schedule *self = (struct schedule *)a;
     dt_executor_close(&self->executor);
     dt_wire_close(self->wire);
-    dt_allreduce_free_memory(self->backend, a->part);
+    self->backend->ops->free(self->backend, a->part);
     free(self);
 }
 

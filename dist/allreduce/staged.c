@@ -59,7 +59,7 @@ static void staged_close(struct dt_allreduce *a)
 {
     struct staged *self = (struct staged *)a;
     dt_allreduce_close(self->host);
-    dt_allreduce_free_memory(self->backend, a->part);
+    self->backend->ops->free(self->backend, a->part);
     free(self->ranges);
     free(self);
 }
@@ -108,14 +108,14 @@ static enum dt_status open_around(const struct dt_allreduce_spec *spec, struct d
 
 static bool serves(const struct dt_allreduce_spec *spec)
 {
-    return spec->comm->size > 1 && spec->backend != NULL && !spec->backend->host_memory;
+    return spec->comm->size > 1 && !spec->backend->host_memory;
 }
 
 static enum dt_status staged_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
     struct dt_allreduce *host = NULL;
     struct dt_allreduce_spec on_host = *spec;
-    on_host.backend = NULL;
+    on_host.backend = &dt_program_memory;
     on_host.type = dt_allreduce_is_for_gpus(spec->type) ? DT_ALLREDUCE_AUTO : spec->type;
     DT_TRY(dt_allreduce_open(&on_host, &host));
     return open_around(spec, host, out);

@@ -32,7 +32,7 @@ static enum dt_status try_impl(struct dt_acceptance *a, enum dt_allreduce_type t
         .rows = dt_all_rows.allreduce,
         .type = type,
         .comm = a->world->comm,
-        .backend = backend,
+        .backend = backend != NULL ? backend : &dt_program_memory,
         .device_open = type == DT_ALLREDUCE_NCCL ? a->device.allreduce_open : NULL,
         .n_elems = N_ELEMS,
         .n_slots = 1};

@@ -196,7 +196,7 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
         .type = type,
         .across = b->config.dist.across,
         .comm = b->world->comm,
-        .backend = backend,
+        .backend = backend != NULL ? backend : &dt_program_memory,
         .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
         .wrap = b->options.delayed ? slow_down : NULL,
         .wrap_context = &b->options.delay,
@@ -259,6 +259,7 @@ static enum dt_status find_auto(struct bench *b, enum dt_allreduce_type *out)
     const struct dt_allreduce_spec spec = {.rows = dt_all_rows.allreduce,
                                            .type = DT_ALLREDUCE_AUTO,
                                            .comm = b->world->comm,
+                                           .backend = &dt_program_memory,
                                            .n_elems = 1,
                                            .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &a)));

@@ -250,6 +250,7 @@ static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int
                                            .type = type,
                                            .across = across,
                                            .comm = comm,
+                                           .backend = &dt_program_memory,
                                            .n_elems = N_ELEMS + 16,
                                            .n_slots = N_BLOCKS,
                                            .by_priority = true,
@@ -280,6 +281,7 @@ static void test_way(struct dt_comm *comm, enum dt_allreduce_type type, int acro
                                            .type = type,
                                            .across = across,
                                            .comm = comm,
+                                           .backend = &dt_program_memory,
                                            .n_elems = N_ELEMS + 16,
                                            .n_slots = N_BLOCKS};
     const bool shares = comm->n_hosts < comm->size;
