@@ -57,7 +57,7 @@ static enum dt_status train(struct dt_comm *comm, struct run *run, double *sent)
     struct dt_strategy_facts facts;
     run->origin_s = dt_clock_s();
     DT_TRY(dt_comm_barrier(comm, "the start of the steps"));
-    dt_strategy_expect(strategy, (int)n_steps);
+    strategy->n_expected = (int)n_steps;
     for (uint64_t i = 0; i < n_steps; i++) {
         struct dt_lab_span further;
         DT_TRY(take_step(run, i, i < DT_LAB_MAX_SPANS ? &run->spans[i] : &further));

@@ -45,3 +45,26 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
     }
     return s;
 }
+
+/* ---- of strategy.h: slots that only some strategies fill */
+
+enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy)
+{
+    return strategy->ops->share != NULL ? strategy->ops->share(strategy, DT_SHARED_WEIGHTS) : DT_OK;
+}
+
+enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy)
+{
+    return strategy->ops->share != NULL ? strategy->ops->share(strategy, DT_SHARED_STATE) : DT_OK;
+}
+
+bool dt_strategy_splits(const struct dt_strategy *strategy)
+{
+    return strategy->ops->passes != NULL;
+}
+
+enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network,
+                                  struct dt_bound_samples *samples, const struct dt_pass *pass)
+{
+    return step->strategy->ops->passes(step, network, samples, pass);
+}

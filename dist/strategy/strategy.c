@@ -53,21 +53,6 @@ done:
     return status;
 }
 
-enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy)
-{
-    return strategy->ops->share != NULL ? strategy->ops->share(strategy, DT_SHARED_WEIGHTS) : DT_OK;
-}
-
-enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy)
-{
-    return strategy->ops->share != NULL ? strategy->ops->share(strategy, DT_SHARED_STATE) : DT_OK;
-}
-
-void dt_strategy_expect(struct dt_strategy *strategy, int n_steps)
-{
-    strategy->n_expected = n_steps;
-}
-
 struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
                                   size_t n_local)
 {
@@ -128,17 +113,6 @@ enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_net
     polled.poll = step->strategy->ops->poll != NULL ? poll : NULL;
     polled.context = step;
     return dt_network_backward(network, &polled, ready, step);
-}
-
-bool dt_strategy_splits(const struct dt_strategy *strategy)
-{
-    return strategy->ops->passes != NULL;
-}
-
-enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network,
-                                  struct dt_bound_samples *samples, const struct dt_pass *pass)
-{
-    return step->strategy->ops->passes(step, network, samples, pass);
 }
 
 enum dt_status dt_strategy_wait(struct dt_strategy_step *step)

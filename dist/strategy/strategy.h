@@ -79,9 +79,9 @@ struct dt_strategy {
     struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
     struct dt_error_feedback
         *feedback; /* around what this rank sends of its gradients; NULL: they are not encoded */
-    bool free_running; /* workers do not wait for each other in a step: they want several at once
-                          (dt_strategy_expect) */
-    int n_expected;    /* steps; the first of them to begin sets it to 0 */
+    bool free_running; /* workers do not wait for each other in a step: they want several at once */
+    int n_expected; /* free-running: so many steps follow before all ranks agree on anything, set on
+                       every rank; the first of them to begin sets it to 0 */
     struct dt_pass_times pass_times;
     float grad_scale; /* of the last step's update */
     double update_s;  /* spent on updates since the open; the rest of what dt_strategy_wait takes is
@@ -103,10 +103,6 @@ enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy);
 
 /* ---- a step: next, begin, forward, backward, wait; whoever has a struct dt_strategy_step is
  * between begin and wait */
-
-/* Before steps of a free-running strategy: so many follow before all ranks agree on anything. Every
- * rank calls it. */
-void dt_strategy_expect(struct dt_strategy *strategy, int n_steps);
 
 /* The update that a step makes of the sums: n_global samples over all ranks, n_local of this one. 0
  * samples: gradient zero. Counts the step. */
