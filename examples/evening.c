@@ -13,47 +13,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "dist/strategy/strategies.h"
 #include "train/evaluate.h"
 
 #define SEED 1
 #define BATCH 32 /* samples of a rank's step */
 
-/* Conv-Conv-Pool-Dense: 149,418 parameters for images of 28 x 28. */
+/* ---- the configuration */
+
 static const struct dt_model_spec layers = {
     .input = {1, 28, 28},
-    .n_layers = 6,
-    .layers = {{DT_LAYER_CONV2D, .size = 8, .kernel = 3, .stride = 1,
-                .activation = DT_ACTIVATION_RELU},
-               {DT_LAYER_CONV2D, .size = 16, .kernel = 3, .stride = 1,
-                .activation = DT_ACTIVATION_RELU},
+    .n_layers = 9,
+    .layers = {{DT_LAYER_CONV2D, .size = 8, .kernel = 3, .stride = 1},
+               {DT_LAYER_RELU},
+               {DT_LAYER_CONV2D, .size = 16, .kernel = 3, .stride = 1},
+               {DT_LAYER_RELU},
                {DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
                {DT_LAYER_FLATTEN},
-               {DT_LAYER_DENSE, .size = 64, .activation = DT_ACTIVATION_RELU},
+               {DT_LAYER_DENSE, .size = 64},
+               {DT_LAYER_RELU},
                {DT_LAYER_DENSE, .size = 10}},
     .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
-
 static const struct dt_optimizer_spec adam = {
     .type = DT_OPTIMIZER_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
-
-/* The parts of dist/ that the program links, and what it asks of them. */
-static const struct dt_strategy_row *const strategies[] = {&dt_mirrored_strategy, NULL};
-static const struct dt_allreduce_row *const allreduces[] = {&dt_schedule_allreduce, NULL};
-static const struct dt_algorithm ring[] = {
-    {"ring", .n_rounds = dt_ring_n_rounds, .round = dt_ring_round, .formula = dt_ring_formula}};
-static const struct dt_dist_rows rows = {.strategies = strategies,
-                                         .allreduce = {allreduces, ring, .n_algorithms = 1}};
-static const struct dt_dist_spec dist = {.rows = &rows,
-                                         .allreduce = DT_ALLREDUCE_RING,
-                                         .average = true,
-                                         .broadcast = true,
-                                         .overlap = true,
-                                         .bucket_bytes = 0}; /* a bucket for every block */
-
-static struct dt_world world;
 static struct dt_data_spec data = {
     .row = &dt_synthetic_data, .n_train = 2000, .n_test = 500, .noise = 0.1};
+
+/* The parts of dist/ that the program links. */
+static const struct dt_strategy_row *const strategies[] = {&dt_mirrored_strategy, NULL};
+static const struct dt_allreduce_row *const allreduces[] = {&dt_schedule_allreduce, NULL};
+static const struct dt_algorithm ring = {"ring", .n_rounds = dt_ring_n_rounds,
+                                         .round = dt_ring_round, .formula = dt_ring_formula};
+static const struct dt_dist_rows rows = {.strategies = strategies,
+                                         .allreduce = {allreduces, &ring, .n_algorithms = 1}};
+/* A bucket for every block, on its way while the backward pass goes on. */
+static const struct dt_dist_spec dist = {
+    .rows = &rows, .allreduce = DT_ALLREDUCE_RING, .average = true, .overlap = true};
+
+/* ---- the training */
+
+static struct dt_world world;
 static struct dt_model model;
 static struct dt_backend *backend;
 static struct dt_strategy *strategy; /* has weights, gradients and the optimizer */
@@ -61,37 +60,31 @@ static struct dt_network *network;   /* borrows them */
 static struct dt_sample_set set;     /* to train with: this rank's share */
 static struct dt_evaluator evaluator;
 
-static enum dt_status open_data(void)
+/* Rank 0 speaks for all. */
+#define TELL(...) (void)(world.rank == 0 && printf(__VA_ARGS__) > 0)
+
+/* What reads files is agreed on, so that all ranks end with one error. All begin with rank 0's
+ * weights. */
+static enum dt_status open_all(void)
 {
     const struct dt_backend_options options = {.n_threads = 1};
-    struct dt_shard shard = {.mode = DT_SHARDING_SHARD,
-                             .seed = SEED,
-                             .global_batch = BATCH * (size_t)world.size,
-                             .rank = world.rank,
-                             .size = world.size,
-                             .shuffle = true};
+    const struct dt_shard share = {.seed = SEED,
+                                   .global_batch = BATCH * (size_t)world.size,
+                                   .rank = world.rank,
+                                   .size = world.size,
+                                   .shuffle = true};
+    struct dt_strategy_spec spec = {
+        .dist = dist, .optimizer = adam, .model = &model, .comm = world.comm, .capacity = BATCH};
     DT_TRY(dt_model_lower(&layers, &model));
     data.shape = model.spec.input;
     data.n_classes = model.n_outputs;
-    DT_TRY(dt_dataset_count(&data, DT_SPLIT_TRAIN, &shard.n_total));
-    DT_TRY(dt_dataset_open(&data, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &set.data));
-    DT_TRY(dt_loader_open(&shard, &set.loader));
     DT_TRY(dt_ref_backend.open(&options, &backend));
-    return backend->ops->samples_open(backend, &set.data.samples, &set.samples);
-}
-
-/* All ranks begin with rank 0's weights. */
-static enum dt_status open_training(void)
-{
-    const struct dt_strategy_spec spec = {.dist = dist,
-                                          .optimizer = adam,
-                                          .model = &model,
-                                          .comm = world.comm,
-                                          .backend = backend,
-                                          .capacity = BATCH};
+    DT_TRY(
+        dt_world_agree(&world, dt_sample_set_open(&data, DT_SPLIT_TRAIN, &share, backend, &set)));
+    spec.backend = backend;
     DT_TRY(dt_strategy_open(&spec, &strategy));
     DT_TRY(dt_network_open(&model, backend, BATCH, &strategy->memory, &network));
-    DT_TRY(dt_evaluator_open(&world, &data, network, &evaluator));
+    DT_TRY(dt_world_agree(&world, dt_evaluator_open(&world, &data, network, &evaluator)));
     dt_model_init(&model, SEED, network->params);
     return dt_strategy_broadcast(strategy);
 }
@@ -102,10 +95,10 @@ static enum dt_status open_training(void)
 static enum dt_status take_step(uint64_t number, double *loss)
 {
     const struct dt_batch batch = dt_loader_batch(&set.loader, 0, number);
+    const struct dt_pass pass = {.batch = &batch, .training = true, .seed = SEED};
     const size_t n_global = dt_shard_step_samples(&set.loader.shard, number);
     const struct dt_update update =
         dt_strategy_next(strategy, adam.lr * world.size, n_global, (size_t)batch.n);
-    const struct dt_pass pass = {.batch = &batch, .training = true, .seed = SEED};
     struct dt_strategy_step step = dt_strategy_begin(strategy, &update);
     struct dt_metrics mine;
     DT_TRY(dt_network_gather(network, set.samples, &batch));
@@ -118,38 +111,32 @@ static enum dt_status take_step(uint64_t number, double *loss)
     return dt_comm_allreduce(world.comm, loss, 1, DT_TYPE_F64, DT_REDUCE_SUM, "loss");
 }
 
-static enum dt_status train_epoch(uint64_t n_steps)
+/* An epoch. Each bucket, here weight and bias of a block, takes a rank 2 (n - 1) messages around
+ * the ring in a step. */
+static enum dt_status train(void)
 {
-    const double start_s = dt_clock_s();
-    for (uint64_t step = 0; step < n_steps; step++) {
+    const int n = world.size, n_buckets = model.n_params / 2,
+              n_steps = (int)dt_shard_steps_per_epoch(&set.loader.shard);
+    struct dt_wire_sent sent;
+    struct dt_metrics test;
+    TELL("%d ranks x %d = %d images a step, %d steps for %zu images\n", n, BATCH, n * BATCH,
+         n_steps, set.loader.shard.n_total);
+    TELL("rate %g x %d = %g, because a step has %d times as many images\n", adam.lr, n, adam.lr * n,
+         n);
+    TELL("%zu parameters on every rank\n", model.n_parameters);
+    for (int step = 0; step < n_steps; step++) {
         double loss;
-        DT_TRY(take_step(step, &loss));
-        if (world.rank == 0 && (step % 100 == 0 || step == n_steps - 1)) {
-            printf("step %4llu of %llu  loss %.4f  %.0f s\n", (unsigned long long)step + 1,
-                   (unsigned long long)n_steps, loss, dt_clock_s() - start_s);
-            fflush(stdout);
+        DT_TRY(take_step((uint64_t)step, &loss));
+        if (step % 100 == 0 || step == n_steps - 1) {
+            TELL("step %4d of %d  loss %.4f\n", step + 1, n_steps, loss);
         }
     }
-    return DT_OK;
-}
-
-/* Each bucket (here the gradients of a block) takes a rank 2 (n - 1) messages around the ring. */
-static enum dt_status compare_messages(double n_steps)
-{
-    const double n = world.size;
-    struct dt_wire_sent sent;
-    int n_buckets = 0;
-    for (int b = 0; b < model.n_blocks; b++) {
-        n_buckets += model.blocks[b].grad_end > model.blocks[b].grad_begin;
-    }
+    DT_TRY(dt_evaluator_run(&evaluator, &test));
+    TELL("test accuracy %.2f %% (%.0f/%.0f)\n", 100 * test.n_correct / test.n_samples,
+         test.n_correct, test.n_samples);
     (void)dt_allreduce_sent(strategy->allreduce, &sent);
-    double counted = (double)sent.all.messages;
-    DT_TRY(dt_comm_allreduce(world.comm, &counted, 1, DT_TYPE_F64, DT_REDUCE_SUM, "messages"));
-    if (world.rank == 0) {
-        printf("messages %.0f, by the formula %.0f ranks x 2 (%.0f - 1) x %d buckets x %.0f steps"
-               " = %.0f\n",
-               counted, n, n, n_buckets, n_steps, n * 2 * (n - 1) * n_buckets * n_steps);
-    }
+    TELL("messages of rank 0: %.0f, by the formula 2 (%d - 1) x %d buckets x %d steps = %d\n",
+         (double)sent.all.messages, n, n_buckets, n_steps, 2 * (n - 1) * n_buckets * n_steps);
     return DT_OK;
 }
 
@@ -165,30 +152,6 @@ static enum dt_status write_weights(const char *path)
     return file != NULL && fclose(file) == 0 ? DT_OK : dt_error_errno(DT_IO, "%s", path);
 }
 
-static enum dt_status run(const char *weights)
-{
-    struct dt_metrics test;
-    DT_TRY(dt_world_agree(&world, open_data()));
-    DT_TRY(dt_world_agree(&world, open_training()));
-    const uint64_t n_steps = dt_shard_steps_per_epoch(&set.loader.shard);
-    if (world.rank == 0) {
-        printf("%d ranks x %d = %d images a step, %llu steps for %zu images\n", world.size, BATCH,
-               world.size * BATCH, (unsigned long long)n_steps, set.loader.shard.n_total);
-        printf("rate %g x %d = %g, because a step has %d times as many images\n", adam.lr,
-               world.size, adam.lr * world.size, world.size);
-        printf("%zu parameters on every rank\n", model.n_parameters);
-    }
-    DT_TRY(train_epoch(n_steps));
-    DT_TRY(dt_evaluator_run(&evaluator, &test));
-    if (world.rank == 0) {
-        printf("test accuracy %.2f %% (%.0f/%.0f)\n", 100 * test.n_correct / test.n_samples,
-               test.n_correct, test.n_samples);
-    }
-    DT_TRY(compare_messages((double)n_steps));
-    const bool writes = weights != NULL && world.rank == 0;
-    return dt_world_agree(&world, writes ? write_weights(weights) : DT_OK);
-}
-
 int main(int argc, char **argv)
 {
     const char *weights = NULL;
@@ -202,9 +165,12 @@ int main(int argc, char **argv)
             weights = argv[i + 1];
         }
     }
+    setvbuf(stdout, NULL, _IOLBF, 0); /* each line as it comes */
     MPI_Init(&argc, &argv);
     enum dt_status s = dt_world_join(&world, dt_comm_open_mpi);
-    s = s == DT_OK ? run(weights) : s;
+    s = s == DT_OK ? open_all() : s;
+    s = s == DT_OK ? train() : s;
+    s = s == DT_OK && world.rank == 0 && weights != NULL ? write_weights(weights) : s;
     if (s != DT_OK) {
         fprintf(stderr, "evening: %s\n", dt_error_text());
         MPI_Abort(MPI_COMM_WORLD, (int)s);

@@ -1,26 +1,42 @@
 #include "train/evaluate.h"
 
+enum dt_status dt_sample_set_open(const struct dt_data_spec *spec, enum dt_split split,
+                                  const struct dt_shard *shard, struct dt_backend *backend,
+                                  struct dt_sample_set *out)
+{
+    struct dt_shard counted = *shard;
+    enum dt_status s;
+    *out = (struct dt_sample_set){.samples = NULL};
+    DT_TRY_GOTO(s, dt_dataset_count(spec, split, &counted.n_total), fail);
+    DT_TRY_GOTO(s, dt_dataset_open(spec, split, dt_shard_owned(&counted), &out->data), fail);
+    DT_TRY_GOTO(s, dt_loader_open(&counted, &out->loader), fail);
+    DT_TRY_GOTO(s, backend->ops->samples_open(backend, &out->data.samples, &out->samples), fail);
+    return DT_OK;
+fail:
+    dt_sample_set_close(out, backend);
+    return s;
+}
+
+void dt_sample_set_close(struct dt_sample_set *set, struct dt_backend *backend)
+{
+    if (set->samples != NULL) {
+        backend->ops->samples_close(backend, set->samples);
+        set->samples = NULL;
+    }
+    dt_loader_close(&set->loader);
+    dt_dataset_close(&set->data);
+}
+
 enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec,
                                  struct dt_network *network, struct dt_evaluator *out)
 {
-    *out = (struct dt_evaluator){.world = world, .network = network};
-    struct dt_shard shard = {.mode = DT_SHARDING_SHARD,
-                             .global_batch = (size_t)network->capacity * (size_t)world->size,
-                             .rank = world->rank,
-                             .size = world->size};
+    const struct dt_shard shard = {.mode = DT_SHARDING_SHARD,
+                                   .global_batch = (size_t)network->capacity * (size_t)world->size,
+                                   .rank = world->rank,
+                                   .size = world->size};
     const enum dt_split split = spec->validation > 0 ? DT_SPLIT_VALIDATION : DT_SPLIT_TEST;
-    enum dt_status s;
-    DT_TRY_GOTO(s, dt_dataset_count(spec, split, &shard.n_total), fail);
-    DT_TRY_GOTO(s, dt_dataset_open(spec, split, dt_shard_owned(&shard), &out->set.data), fail);
-    DT_TRY_GOTO(s, dt_loader_open(&shard, &out->set.loader), fail);
-    DT_TRY_GOTO(s,
-                network->backend->ops->samples_open(network->backend, &out->set.data.samples,
-                                                    &out->set.samples),
-                fail);
-    return DT_OK;
-fail:
-    dt_evaluator_close(out);
-    return s;
+    *out = (struct dt_evaluator){.world = world, .network = network};
+    return dt_sample_set_open(spec, split, &shard, network->backend, &out->set);
 }
 
 void dt_evaluator_close(struct dt_evaluator *e)

@@ -1,5 +1,5 @@
-/* Samples that a model is judged by, shared out over all ranks; losses and hits are counted and the
- * counts added, never averages of averages. */
+/* Samples shared out over all ranks, and a model judged by some: losses and hits are counted and
+ * the counts added, never averages of averages. */
 #ifndef DT_TRAIN_EVALUATE_H
 #define DT_TRAIN_EVALUATE_H
 
@@ -17,15 +17,11 @@ struct dt_sample_set {
     struct dt_loader loader;
 };
 
-static inline void dt_sample_set_close(struct dt_sample_set *set, struct dt_backend *backend)
-{
-    if (set->samples != NULL) {
-        backend->ops->samples_close(backend, set->samples);
-        set->samples = NULL;
-    }
-    dt_loader_close(&set->loader);
-    dt_dataset_close(&set->data);
-}
+/* shard: this rank's, but for n_total. Local: the caller agrees. A failed open owes nothing. */
+enum dt_status dt_sample_set_open(const struct dt_data_spec *spec, enum dt_split split,
+                                  const struct dt_shard *shard, struct dt_backend *backend,
+                                  struct dt_sample_set *out);
+void dt_sample_set_close(struct dt_sample_set *set, struct dt_backend *backend);
 
 struct dt_evaluator;
 

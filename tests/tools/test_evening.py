@@ -113,7 +113,7 @@ def check_bits(binary, mpirun, n_ranks, folder):
     subprocess.run([*ranks, os.path.join(binary, "dtrain"), "--config", config, "--run", run], stdout=subprocess.PIPE,
                    stderr=subprocess.PIPE, check=True)
     told = subprocess.run([*ranks, os.path.join(binary, "evening"), "--images", "330", "--weights", weights], stdout=subprocess.PIPE, text=True, check=True)
-    counted, formula = re.search(r"messages (\d+), .* = (\d+)\n", told.stdout).groups()
+    counted, formula = re.search(r"messages of rank 0: (\d+), .* = (\d+)\n", told.stdout).groups()
     checkpoints = os.path.join(run, "checkpoints")
     theirs = tensors_of(os.path.join(checkpoints, max(os.listdir(checkpoints))))
     with open(weights, "rb") as file:
