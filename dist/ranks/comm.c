@@ -13,15 +13,9 @@
 
 size_t dt_type_bytes(enum dt_type type)
 {
-    switch (type) {
-    case DT_TYPE_F32:
-    case DT_TYPE_I32:
-        return 4;
-    case DT_TYPE_F64:
-    case DT_TYPE_U64:
-        return 8;
-    }
-    return 0;
+#define BYTES(constant, c_type, mpi_type) sizeof(c_type),
+    static const size_t bytes[] = {DT_TYPE_LIST(BYTES)};
+    return bytes[type];
 }
 
 void dt_comm_close(struct dt_comm *comm)

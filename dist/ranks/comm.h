@@ -13,9 +13,16 @@
 
 #include "base/status.h"
 
-/* Types that can be reduced. MPICH 4.0 compares unsigned numbers as if they had a sign: no bytes,
- * and max and min of DT_TYPE_U64 only below 2^63. Its sums wrap around. */
-enum dt_type { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_U64 };
+/* X(constant, C's type, MPI's) of those that can be reduced. MPICH 4.0 compares unsigned numbers as
+ * if they had a sign: no bytes, and max and min of DT_TYPE_U64 only below 2^63. Its sums wrap
+ * around. */
+#define DT_TYPE_LIST(X)                  \
+    X(DT_TYPE_F32, float, MPI_FLOAT)     \
+    X(DT_TYPE_F64, double, MPI_DOUBLE)   \
+    X(DT_TYPE_I32, int32_t, MPI_INT32_T) \
+    X(DT_TYPE_U64, uint64_t, MPI_UINT64_T)
+#define DT_TYPE_ENUM(constant, ...) constant,
+enum dt_type { DT_TYPE_LIST(DT_TYPE_ENUM) };
 size_t dt_type_bytes(enum dt_type type);
 enum dt_reduce { DT_REDUCE_SUM, DT_REDUCE_MAX, DT_REDUCE_MIN };
 

@@ -26,33 +26,10 @@ enum dt_status dt_comm_mpi_error(int code, const char *name)
     return dt_error(ours ? DT_INTERNAL : DT_STALLED, "%s: %s", name, text);
 }
 
-static MPI_Datatype mpi_type(enum dt_type type)
-{
-    switch (type) {
-    case DT_TYPE_F32:
-        return MPI_FLOAT;
-    case DT_TYPE_F64:
-        return MPI_DOUBLE;
-    case DT_TYPE_I32:
-        return MPI_INT32_T;
-    case DT_TYPE_U64:
-        return MPI_UINT64_T;
-    }
-    return MPI_DATATYPE_NULL;
-}
-
-static MPI_Op mpi_op(enum dt_reduce op)
-{
-    switch (op) {
-    case DT_REDUCE_SUM:
-        return MPI_SUM;
-    case DT_REDUCE_MAX:
-        return MPI_MAX;
-    case DT_REDUCE_MIN:
-        return MPI_MIN;
-    }
-    return MPI_OP_NULL;
-}
+#define MPI_TYPE(constant, c_type, mpi_type) mpi_type,
+static const MPI_Datatype mpi_types[] = {DT_TYPE_LIST(MPI_TYPE)};
+static const MPI_Op mpi_operations[] = {
+    [DT_REDUCE_SUM] = MPI_SUM, [DT_REDUCE_MAX] = MPI_MAX, [DT_REDUCE_MIN] = MPI_MIN};
 
 /* Keeps what was started, collective or message, as the handle of its request. */
 static enum dt_status started(int code, const char *name, MPI_Request handle, void **kept)
@@ -77,8 +54,8 @@ static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, si
                                           struct dt_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
-    const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_type(type), mpi_op(op),
-                                    dt_mpi_comm_of(comm)->all, &handle);
+    const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_types[type],
+                                    mpi_operations[op], dt_mpi_comm_of(comm)->all, &handle);
     return started(code, request->name, handle, &request->handle);
 }
 
