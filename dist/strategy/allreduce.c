@@ -14,10 +14,8 @@ void dt_mirrored_begin(struct dt_strategy_step *step)
 {
     struct dt_mirrored *self = dt_mirrored_of(step->strategy);
     self->sync.trace = self->base.trace;
+    self->update = step->update;
     self->n_stepped = 0;
-    if (self->host_step != NULL) {
-        self->host_step->update = step->update;
-    }
     dt_grad_sync_begin(&self->sync);
 }
 
@@ -45,21 +43,14 @@ static bool steps_early(const struct dt_strategy_step *step)
 enum dt_status dt_mirrored_ready(struct dt_strategy_step *step, size_t begin, size_t end)
 {
     struct dt_mirrored *self = dt_mirrored_of(step->strategy);
-    const double update_s = self->base.update_s;
     DT_TRY(dt_grad_sync_ready(&self->sync, begin, end));
+    const double update_s = self->base.update_s;
     while (steps_early(step) && self->n_stepped < self->sync.n_started) {
         const struct dt_bucket *bucket = &self->sync.buckets[self->n_stepped++];
         DT_TRY(dt_mirrored_step_bucket(step, bucket->begin, bucket->end));
     }
     self->base.update_s = update_s; /* what it took to enqueue them is part of the backward pass */
     return DT_OK;
-}
-
-void dt_mirrored_count_update(struct dt_mirrored *self)
-{
-    if (self->host_step != NULL) {
-        self->base.update_s = self->host_step->seconds;
-    }
 }
 
 static enum dt_status mirrored_wait(struct dt_strategy_step *step)
@@ -69,7 +60,6 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
     const bool by_bucket =
         own && step->update.clip_norm == 0 && self->base.spec.backend->host_memory;
     DT_TRY(dt_grad_sync_wait(&self->sync, by_bucket ? dt_mirrored_step_bucket : NULL, step));
-    dt_mirrored_count_update(self);
     const size_t begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0;
     const size_t n_elems = self->base.optimizer.n_elems;
     return !own || by_bucket || begin == n_elems ? DT_OK

@@ -22,7 +22,7 @@
 
 struct host_step {
     struct dt_host_step base;
-    struct dt_strategy *strategy; /* borrowed, with all that it has */
+    struct dt_strategy *strategy; /* borrowed, with all that it has: mirrored weights */
     struct dt_host_memory memory; /* the ranks' weights, then the optimizer's state */
 };
 
@@ -42,14 +42,14 @@ static void step_piece(void *context, size_t begin, size_t end, const float *sum
     float *params = strategy->memory.params;
     const double start_s = dt_clock_s();
     /* No error: the backend is one whose memory is the host's. */
-    (void)dt_optimizer_apply_range(&strategy->optimizer, &self->base.update, begin, end, params,
-                                   sums);
+    (void)dt_optimizer_apply_range(&strategy->optimizer, &dt_mirrored_of(strategy)->update, begin,
+                                   end, params, sums);
     for (int rank = 0; rank < comm->local_size; rank++) {
         if (rank != comm->local_rank) {
             memcpy(array_of(self, rank) + begin, params + begin, (end - begin) * sizeof *params);
         }
     }
-    self->base.seconds += dt_clock_s() - start_s;
+    strategy->update_s += dt_clock_s() - start_s;
 }
 
 /* Sums that were used piece by piece are formed once more. */

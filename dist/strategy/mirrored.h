@@ -9,8 +9,6 @@ struct dt_mirrored;
 
 /* Takes one step for all ranks of a host (host_step.c). */
 struct dt_host_step {
-    double seconds;          /* that this rank has spent on it, since the open */
-    struct dt_update update; /* the step's, set before its first sum is begun */
     /* dt_strategy_each_sum of elements [begin, end). */
     enum dt_status (*each_sum)(struct dt_host_step *step, size_t begin, size_t end, dt_sums_fn fn,
                                void *context);
@@ -24,7 +22,8 @@ struct dt_mirrored {
     struct dt_strategy base;
     struct dt_grad_sync sync;
     struct dt_host_step *host_step; /* NULL: every rank takes its own steps */
-    int n_stepped;                  /* buckets, of the step under way */
+    struct dt_update update;        /* of the step whose sums are under way */
+    int n_stepped;                  /* buckets, of that step */
     /* The wrap of struct dt_allreduce_spec, with this struct as its context, where sums may
      * overtake; else NULL. */
     enum dt_status (*wrap)(struct dt_wire *below, void *context, struct dt_wire **out);
@@ -50,8 +49,5 @@ void dt_mirrored_close(struct dt_strategy *strategy);
 
 /* A dt_grad_ready_fn of a struct dt_strategy_step: the sums of a bucket are there. */
 enum dt_status dt_mirrored_step_bucket(void *context, size_t begin, size_t end);
-
-/* After a wait: the time that shared steps took is the strategy's update_s. */
-void dt_mirrored_count_update(struct dt_mirrored *self);
 
 #endif

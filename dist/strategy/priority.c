@@ -76,7 +76,6 @@ static enum dt_status need(struct priority *self, size_t begin)
     }
     DT_TRY(dt_span_begin(base->trace, &span));
     DT_TRY(wait_for(self, begin));
-    dt_mirrored_count_update(&self->mirrored);
     base->pass_times.waiting_s += dt_clock_s() - start_s;
     return dt_span_end(base->trace, &span);
 }
