@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dist/allreduce/types.h"
+
 /* ---- the module ---- */
 
 #define DRIVER "libcuda.so.1"

@@ -11,6 +11,7 @@
 #include "cli/commands/model_table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "dist/allreduce/types.h"
 #include "dist/strategy/facts/plan.h"
 #include "dist/strategy/leaves.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"

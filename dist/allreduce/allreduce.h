@@ -41,11 +41,8 @@ enum dt_allreduce_type { DT_ALLREDUCE_LIST(DT_NAMED_ENUM) DT_N_ALLREDUCE_TYPES }
 #define DT_ALLREDUCE_OF_ALGORITHM(i) \
     ((enum dt_allreduce_type)(DT_N_ALLREDUCE_TYPES - DT_N_ALGORITHMS + (i)))
 extern const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES];
-const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words */
 
 #define DT_ALLREDUCE_MAX_SLOTS 256
-
-bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type); /* and for them alone */
 
 struct dt_allreduce;
 struct dt_host_sum;
@@ -75,15 +72,6 @@ extern const struct dt_allreduce_row dt_priority_allreduce, dt_compressed_allred
 /* The program's algorithm that has the type's name; NULL: none. */
 const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
                                                   enum dt_allreduce_type type);
-
-/* Compression applies to what the executor sends: sums of encoded numbers by any algorithm,
- * encodings that cannot be added by one that gathers. across: of struct dt_allreduce_spec; what
- * ranks of a host add in shared memory then is not encoded. auto becomes the best of these; all
- * others, and no compression, stay what they are. */
-bool dt_allreduce_compresses(const struct dt_allreduce_rows *rows, enum dt_allreduce_type type,
-                             int across, const struct dt_codec *codec);
-enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type,
-                                                    const struct dt_codec *codec);
 
 /* All slots are mandatory. */
 struct dt_allreduce_ops {

@@ -2,7 +2,7 @@
  * floats alone. Chooses the algorithm and leaves the sum to the implementations behind. */
 #include <stdio.h>
 
-#include "dist/allreduce/allreduce.h"
+#include "dist/allreduce/types.h"
 #include "dist/compression/codec.h"
 
 static bool serves(const struct dt_allreduce_spec *spec)

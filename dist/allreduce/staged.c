@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dist/allreduce/allreduce.h"
+#include "dist/allreduce/types.h"
 
 struct range {
     size_t begin, end;

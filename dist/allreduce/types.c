@@ -1,6 +1,5 @@
-/* The meanings of the configuration's `distributed.allreduce`, and the compressions that go with
- * them. */
-#include "dist/allreduce/allreduce.h"
+#include "dist/allreduce/types.h"
+
 #include "dist/compression/codec.h"
 
 #define MEANING(constant, name, meaning) meaning,

@@ -1,5 +1,6 @@
 /* Checks every allreduce implementation, in host memory and, if the training uses GPUs, in theirs,
  * on integers, whose sums do not depend on the order of addition. */
+#include "dist/allreduce/types.h"
 #include "dist/strategy/strategies.h"
 #include "ops/accept/rows.h"
 #include "ops/bench/bench.h"

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/output.h"
 #include "dist/allreduce/formula.h"
+#include "dist/allreduce/types.h"
 #include "dist/ranks/launch/stop.h"
 #include "dist/ranks/liveness/start_watch.h"
 #include "dist/strategy/strategies.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "dist/allreduce/types.h"
 #include "ops/bench/allreduce.h"
 
 void dt_sum_print_delay(const struct dt_wire_delay *delay)

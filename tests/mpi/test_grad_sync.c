@@ -5,6 +5,7 @@
 
 #include "dist/allreduce/formula.h"
 #include "dist/allreduce/host_sum.h"
+#include "dist/allreduce/types.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/ranks/wire_credit.h"
 #include "dist/strategy/grad_sync.h"

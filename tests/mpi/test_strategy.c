@@ -4,6 +4,7 @@
 #include "tests/lib/classifier.h"
 #include "tests/lib/codec_of.h"
 
+#include "dist/allreduce/types.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/strategy/mirrored.h"
 

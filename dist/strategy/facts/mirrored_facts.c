@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "dist/allreduce/formula.h"
+#include "dist/allreduce/types.h"
 #include "dist/strategy/facts/plan.h"
 #include "dist/strategy/leaves.h"
 #include "dist/strategy/mirrored.h"
