@@ -39,13 +39,11 @@ static const struct dt_optimizer_spec adam = {
 static struct dt_data_spec data = {
     .row = &dt_synthetic_data, .n_train = 2000, .n_test = 500, .noise = 0.1};
 
-/* The parts of dist/ that the program links. */
-static const struct dt_strategy_row *const strategies[] = {&dt_mirrored_strategy, NULL};
+/* Gradients are added by a schedule of messages, which is the ring's. */
 static const struct dt_allreduce_row *const allreduces[] = {&dt_schedule_allreduce, NULL};
 static const struct dt_algorithm ring = {"ring", .n_rounds = dt_ring_n_rounds,
                                          .round = dt_ring_round, .formula = dt_ring_formula};
-static const struct dt_dist_rows rows = {.strategies = strategies,
-                                         .allreduce = {allreduces, &ring, .n_algorithms = 1}};
+static const struct dt_dist_rows rows = {.allreduce = {allreduces, &ring, .n_algorithms = 1}};
 /* A bucket for every block, on its way while the backward pass goes on. */
 static const struct dt_dist_spec dist = {
     .rows = &rows, .allreduce = DT_ALLREDUCE_RING, .average = true, .overlap = true};
@@ -82,7 +80,7 @@ static enum dt_status open_all(void)
     DT_TRY(
         dt_world_agree(&world, dt_sample_set_open(&data, DT_SPLIT_TRAIN, &share, backend, &set)));
     spec.backend = backend;
-    DT_TRY(dt_strategy_open(&spec, &strategy));
+    DT_TRY(dt_mirrored_strategy.open(&spec, &strategy));
     DT_TRY(dt_network_open(&model, backend, BATCH, &strategy->memory, &network));
     DT_TRY(dt_world_agree(&world, dt_evaluator_open(&world, &data, network, &evaluator)));
     dt_model_init(&model, SEED, network->params);
