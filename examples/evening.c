@@ -81,7 +81,7 @@ static enum dt_status open_all(void)
         dt_world_agree(&world, dt_sample_set_open(&data, DT_SPLIT_TRAIN, &share, backend, &set)));
     spec.backend = backend;
     DT_TRY(dt_mirrored_strategy.open(&spec, &strategy));
-    DT_TRY(dt_network_open(&model, backend, BATCH, &strategy->memory, &network));
+    DT_TRY(dt_network_open(&model, backend, BATCH, &strategy->memory, false, &network));
     DT_TRY(dt_world_agree(&world, dt_evaluator_open(&world, &data, network, &evaluator)));
     dt_model_init(&model, SEED, network->params);
     return dt_strategy_broadcast(strategy);

@@ -31,7 +31,7 @@ static enum dt_status open_parts(const struct dt_lab_network_spec *spec, struct 
     if (out->strategy == NULL) {
         return DT_OK;
     }
-    DT_TRY(dt_network_open(&out->model, out->backend, spec->capacity, &out->strategy->memory,
+    DT_TRY(dt_network_open(&out->model, out->backend, spec->capacity, &out->strategy->memory, false,
                            &out->network));
     return out->backend->ops->samples_open(out->backend, spec->samples, &out->bound);
 }

@@ -82,9 +82,9 @@ static enum dt_status open_outputs(struct dt_network *net)
     return open_deltas(net);
 }
 
-static enum dt_status open_network(const struct dt_model *model, struct dt_backend *backend,
-                                   int capacity, const struct dt_network_memory *memory,
-                                   const struct dt_network_plan *plan, struct dt_network **out)
+enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend,
+                               int capacity, const struct dt_network_memory *memory, bool by_stages,
+                               struct dt_network **out)
 {
     *out = NULL;
     struct dt_network *net = calloc(1, sizeof *net);
@@ -94,7 +94,8 @@ static enum dt_status open_network(const struct dt_model *model, struct dt_backe
     net->model = model;
     net->backend = backend;
     net->capacity = capacity;
-    net->plan = *plan;
+    net->plan = by_stages ? (struct dt_network_plan){.chunk = capacity}
+                          : backend->ops->plan(backend, model, capacity);
     net->params = memory->params;
     net->grads = memory->grads;
     const enum dt_status s = model->graph != NULL ? model->graph->open(net) : open_outputs(net);
@@ -104,22 +105,6 @@ static enum dt_status open_network(const struct dt_model *model, struct dt_backe
     }
     *out = net;
     return DT_OK;
-}
-
-enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend,
-                               int capacity, const struct dt_network_memory *memory,
-                               struct dt_network **out)
-{
-    const struct dt_network_plan plan = backend->ops->plan(backend, model, capacity);
-    return open_network(model, backend, capacity, memory, &plan, out);
-}
-
-enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend,
-                                          int capacity, const struct dt_network_memory *memory,
-                                          struct dt_network **out)
-{
-    const struct dt_network_plan plan = {.chunk = capacity};
-    return open_network(model, backend, capacity, memory, &plan, out);
 }
 
 void dt_network_close(struct dt_network *net)

@@ -57,20 +57,16 @@ enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct d
 void dt_network_memory_close(struct dt_backend *backend,
                              struct dt_network_memory *memory); /* a zeroed one is fine */
 
-/* memory: borrowed. A failed open owes nothing. */
+/* memory: borrowed. by_stages: for passes over a few blocks and a part of the batch at a time, in
+ * any order (model/stages.h); it keeps each block's output for the whole batch, and has no chunks.
+ * A failed open owes nothing. */
 enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend,
-                               int capacity, const struct dt_network_memory *memory,
+                               int capacity, const struct dt_network_memory *memory, bool by_stages,
                                struct dt_network **out);
 /* The same in memory of its own; parameters start at zero. */
 enum dt_status dt_network_open_alone(const struct dt_model *model, struct dt_backend *backend,
                                      int capacity, struct dt_network **out);
 void dt_network_close(struct dt_network *network); /* NULL is fine */
-
-/* The same for passes over a few blocks and a part of the batch at a time, in any order:
- * it keeps each block's output for the whole batch, and has no chunks. */
-enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend,
-                                          int capacity, const struct dt_network_memory *memory,
-                                          struct dt_network **out);
 
 /* Reads the input batch from the bound samples. batch->n <= capacity. */
 enum dt_status dt_network_gather(struct dt_network *network, struct dt_bound_samples *samples,

@@ -58,7 +58,7 @@ enum dt_status dt_network_open_alone(const struct dt_model *model, struct dt_bac
     struct dt_network_memory own;
     *out = NULL;
     enum dt_status s = dt_network_memory_open(backend, model, &own);
-    s = s == DT_OK ? dt_network_open(model, backend, capacity, &own, out) : s;
+    s = s == DT_OK ? dt_network_open(model, backend, capacity, &own, false, out) : s;
     if (s != DT_OK) {
         dt_network_memory_close(backend, &own);
         return s;

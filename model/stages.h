@@ -5,7 +5,7 @@
 
 #include "model/network.h"
 
-/* Run blocks [begin, end) of a network opened for stages, over the part of the batch that begins at
+/* Run blocks [begin, end) of a network opened by stages, over the part of the batch that begins at
  * pass->first. Forward reads dt_network_activation(begin) and writes dt_network_activation(end).
  * Backward reads dy, which it destroys (NULL: the gradient that this part's loss has just left),
  * and writes dx (NULL: no gradient of the input). Parts go backward in their order. */

@@ -148,8 +148,8 @@ static enum dt_status advise(struct dt_trainer *t, enum dt_status opened, bool s
 enum dt_status dt_trainer_open_network(struct dt_trainer *t, int capacity)
 {
     DT_TRY(t->backend->ops->samples_open(t->backend, &t->set.data.samples, &t->set.samples));
-    DT_TRY((t->roles.whole ? dt_network_open_for_stages : dt_network_open)(
-        &t->model, t->backend, capacity, &t->strategy->memory, &t->network));
+    DT_TRY(dt_network_open(&t->model, t->backend, capacity, &t->strategy->memory, t->roles.whole,
+                           &t->network));
     DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
     return init_weights(t);
 }

@@ -94,7 +94,7 @@ static void open_training(struct training *t, const struct dt_config *config,
                                           .capacity = n,
                                           .recorded = true};
     CHECK_OK(dt_strategy_open(&spec, &t->strategy));
-    CHECK_OK(dt_network_open(&t->model, t->gpu, n, &t->strategy->memory, &t->network));
+    CHECK_OK(dt_network_open(&t->model, t->gpu, n, &t->strategy->memory, false, &t->network));
     bind_samples(t, n);
     CHECK_OK(dt_step_graph.open(t->gpu, NULL, n, take_step, t, &t->graph));
 }

@@ -93,7 +93,7 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
     strategy.dist.rows = &dt_all_rows;
     CHECK_OK(dt_strategy_open(&strategy, &rig->strategy));
     CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->strategy->memory,
-                             &rig->network));
+                             false, &rig->network));
     CHECK_OK(rig->backend->ops->samples_open(rig->backend, samples, &rig->bound));
 }
 
