@@ -90,7 +90,7 @@ static enum dt_status open_all(void)
 /* Forward, loss, backward; each bucket of gradients is on its way around the ring as soon as the
  * backward pass has made it. The step is taken with the mean over all ranks' samples, at a rate for
  * that many. */
-static enum dt_status take_step(uint64_t number, double *loss)
+static enum dt_status take_step(uint64_t number, struct dt_metrics *train)
 {
     const struct dt_batch batch = dt_loader_batch(&set.loader, 0, number);
     const struct dt_pass pass = {.batch = &batch, .training = true, .seed = SEED};
@@ -98,35 +98,33 @@ static enum dt_status take_step(uint64_t number, double *loss)
     const struct dt_update update =
         dt_strategy_next(strategy, adam.lr * world.size, n_global, (size_t)batch.n);
     struct dt_strategy_step step = dt_strategy_begin(strategy, &update);
-    struct dt_metrics mine;
     DT_TRY(dt_network_gather(network, set.samples, &batch));
     DT_TRY(dt_strategy_forward(&step, network, &pass));
     DT_TRY(dt_network_loss(network, set.samples, &pass));
     DT_TRY(dt_strategy_backward(&step, network, &pass));
     DT_TRY(dt_strategy_wait(&step));
-    DT_TRY(backend->ops->metrics_take(backend, &mine));
-    *loss = mine.loss_sum / (double)n_global;
-    return dt_comm_allreduce(world.comm, loss, 1, DT_TYPE_F64, DT_REDUCE_SUM, "loss");
+    DT_TRY(backend->ops->metrics_take(backend, train));
+    return dt_comm_allreduce(world.comm, train, 3, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the loss");
 }
 
-/* An epoch. Each bucket, here weight and bias of a block, takes a rank 2 (n - 1) messages around
+/* Each bucket, here weight and bias of a block, takes a rank 2 (n - 1) messages around
  * the ring in a step. */
-static enum dt_status train(void)
+static enum dt_status train_epoch(void)
 {
     const int n = world.size, n_buckets = model.n_params / 2,
               n_steps = (int)dt_shard_steps_per_epoch(&set.loader.shard);
     struct dt_wire_sent sent;
-    struct dt_metrics test;
+    struct dt_metrics train, test;
     TELL("%d ranks x %d = %d images a step, %d steps for %zu images\n", n, BATCH, n * BATCH,
          n_steps, set.loader.shard.n_total);
     TELL("rate %g x %d = %g, because a step has %d times as many images\n", adam.lr, n, adam.lr * n,
          n);
     TELL("%zu parameters on every rank\n", model.n_parameters);
     for (int step = 0; step < n_steps; step++) {
-        double loss;
-        DT_TRY(take_step((uint64_t)step, &loss));
+        DT_TRY(take_step((uint64_t)step, &train));
         if (step % 100 == 0 || step == n_steps - 1) {
-            TELL("step %4d of %d  loss %.4f\n", step + 1, n_steps, loss);
+            TELL("step %4d of %d  loss %.4f\n", step + 1, n_steps,
+                 train.loss_sum / train.n_samples);
         }
     }
     DT_TRY(dt_evaluator_run(&evaluator, &test));
@@ -167,7 +165,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     enum dt_status s = dt_world_join(&world, dt_comm_open_mpi);
     s = s == DT_OK ? open_all() : s;
-    s = s == DT_OK ? train() : s;
+    s = s == DT_OK ? train_epoch() : s;
     s = s == DT_OK && world.rank == 0 && weights != NULL ? write_weights(weights) : s;
     if (s != DT_OK) {
         fprintf(stderr, "evening: %s\n", dt_error_text());

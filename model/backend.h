@@ -107,7 +107,7 @@ struct dt_network_plan {
     bool dx_over_x[DT_MAX_LAYERS];
 };
 
-/* Sums over samples: batches and ranks can add them. */
+/* Sums over samples: batches and ranks can add them, as three doubles. */
 struct dt_metrics {
     double loss_sum;  /* cross-entropy in nats, or squared error averaged over a sample's outputs */
     double n_correct; /* classification: samples whose largest logit is the label's; a tie goes to

@@ -63,9 +63,7 @@ enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
         DT_TRY(e->answers != NULL ? e->answers->take(e->answers, e, &batch) : DT_OK);
     }
     DT_TRY(backend->ops->metrics_take(backend, out));
-    double sums[] = {out->loss_sum, out->n_correct, out->n_samples};
-    DT_TRY(dt_comm_allreduce(e->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM,
-                             "sum of the results"));
-    *out = (struct dt_metrics){sums[0], sums[1], sums[2]};
+    DT_TRY(dt_comm_allreduce(e->world->comm, out, sizeof *out / sizeof(double), DT_TYPE_F64,
+                             DT_REDUCE_SUM, "sum of the results"));
     return e->answers != NULL ? e->answers->end(e->answers, e) : DT_OK;
 }

@@ -127,7 +127,7 @@ enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_netw
 enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network,
                                     const struct dt_pass *pass);
 
-/* Whether the network is split over the ranks: opened for stages, and a step's passes are the
+/* Whether the network is split over the ranks: opened by stages, and a step's passes are the
  * strategy's. */
 bool dt_strategy_splits(const struct dt_strategy *strategy);
 
