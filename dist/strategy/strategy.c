@@ -36,21 +36,15 @@ enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy)
     if (host == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory to broadcast the weights");
     }
-    enum dt_status status;
-    DT_TRY_GOTO(status,
-                broadcast_floats(strategy, strategy->memory.params, host, "broadcast of weights"),
-                done);
-    for (int i = 0; i < optimizer->n_states; i++) {
-        DT_TRY_GOTO(
-            status,
-            broadcast_floats(strategy, optimizer->states[i], host, "broadcast of optimizer state"),
-            done);
+    enum dt_status s =
+        broadcast_floats(strategy, strategy->memory.params, host, "broadcast of weights");
+    for (int i = 0; s == DT_OK && i < optimizer->n_states; i++) {
+        s = broadcast_floats(strategy, optimizer->states[i], host, "broadcast of optimizer state");
     }
-    status = dt_comm_broadcast(strategy->spec.comm, &optimizer->n_steps, sizeof optimizer->n_steps,
-                               0, "broadcast of the step count");
-done:
     free(host);
-    return status;
+    DT_TRY(s);
+    return dt_comm_broadcast(strategy->spec.comm, &optimizer->n_steps, sizeof optimizer->n_steps, 0,
+                             "broadcast of the step count");
 }
 
 struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
