@@ -17,31 +17,25 @@ int dt_optimizer_n_states(const struct dt_optimizer_spec *spec)
     return 0;
 }
 
-static enum dt_status alloc_states(struct dt_optimizer *optimizer)
-{
-    optimizer->owns_states = true;
-    for (int i = 0; i < optimizer->n_states; i++) {
-        const enum dt_status s = dt_floats_alloc(optimizer->backend, "the optimizer's state", "",
-                                                 optimizer->n_elems, &optimizer->states[i]);
-        if (s != DT_OK) {
-            dt_optimizer_close(optimizer);
-            return s;
-        }
-    }
-    return DT_OK;
-}
-
 enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend,
                                  size_t n_elems, float *const *states, struct dt_optimizer *out)
 {
     *out = (struct dt_optimizer){.spec = *spec,
                                  .backend = backend,
                                  .n_elems = n_elems,
-                                 .n_states = dt_optimizer_n_states(spec)};
-    if (states == NULL) {
-        return alloc_states(out);
+                                 .n_states = dt_optimizer_n_states(spec),
+                                 .owns_states = states == NULL};
+    for (int i = 0; i < out->n_states && states != NULL; i++) {
+        out->states[i] = states[i];
     }
-    memcpy(out->states, states, (size_t)out->n_states * sizeof *states);
+    for (int i = 0; i < out->n_states && states == NULL; i++) {
+        const enum dt_status s =
+            dt_floats_alloc(backend, "the optimizer's state", "", n_elems, &out->states[i]);
+        if (s != DT_OK) {
+            dt_optimizer_close(out);
+            return s;
+        }
+    }
     return DT_OK;
 }
 
