@@ -57,7 +57,7 @@ set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 set(DTRAIN_CUDA TRUE)
-set(DTRAIN_CUDA_KERNELS kernels/first_conv.cu kernels/head.cu kernels/linear.cu kernels/norm.cu kernels/step.cu kernels/tail.cu)
+file(GLOB DTRAIN_CUDA_KERNELS CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}/cuda" cuda/kernels/*.cu cuda/layers/*.cu)
 set(DTRAIN_CUDA_SOURCES
   block_conv.c
   block_dense.c

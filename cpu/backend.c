@@ -10,7 +10,6 @@
 #include "cpu/isa.h"
 #include "cpu/subnormals.h"
 #include "cpu/transform.h"
-#include "model/layers/layers.h"
 
 #define CACHE_BYTES \
     ((size_t)1 << 20) /* private to a core: the second level of today's servers has 1 or 2 MB */
@@ -78,8 +77,6 @@ static void squared_error(const float *target, int n, const float *z, float *dz,
 
 /* ---- the backend */
 
-static const struct dt_layer_ops *const layers[] = {&dt_cpu_batch_norm, &dt_cpu_add, NULL};
-
 struct dt_bound_samples {
     const struct dt_samples *samples;
 };
@@ -121,7 +118,7 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
     cpu->base = (struct dt_backend){.ops = &dt_cpu_backend,
                                     .description = cpu->description,
                                     .host_memory = true,
-                                    .layers = layers};
+                                    .layers = kernels->layers};
     *out = &cpu->base;
     return DT_OK;
 }

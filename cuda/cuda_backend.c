@@ -7,6 +7,7 @@
 #include "base/transform.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
+#include "model/layers/layers.h"
 
 struct dt_bound_samples {
     struct dt_gpu_samples gpu;
@@ -85,6 +86,10 @@ static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, cons
 
 /* ---- open and close */
 
+#define DT_OPERATION(symbol) dt_cuda_##symbol
+DT_OPERATION_LIST(DT_OPERATION_DECLARATION)
+static const struct dt_layer_ops *const layers[] = {DT_OPERATION_LIST(DT_OPERATION_ENTRY)};
+
 static const char *precision_name(enum dt_precision precision)
 {
     static const char *const names[] = {
@@ -148,7 +153,7 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
     snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name,
              precision_name(options->precision));
     cuda->base = (struct dt_backend){
-        .ops = &dt_cuda_backend, .description = cuda->description, .layers = dt_cuda_layers};
+        .ops = &dt_cuda_backend, .description = cuda->description, .layers = layers};
     const enum dt_status s = open_parts(cuda);
     if (s != DT_OK) {
         cuda_close(&cuda->base);

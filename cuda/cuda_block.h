@@ -81,9 +81,6 @@ void dt_cuda_drop(struct dt_cuda *cuda);
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model,
                                   int index, int capacity, struct dt_block_state **out);
 void dt_cuda_block_close(struct dt_block_state *state);
-/* Of struct dt_backend: norm.c. */
-extern const struct dt_layer_ops *const dt_cuda_layers[];
-
 int dt_cuda_block_engines(const struct dt_block_state *state,
                           struct dt_device_engine out[DT_DEVICE_MAX_ENGINES]);
 enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params,

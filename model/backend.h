@@ -123,8 +123,7 @@ struct dt_backend {
     const struct dt_backend_ops *ops;
     const char *description; /* for the banner: "x86-64-v4, 2 threads" */
     bool host_memory;        /* the program itself can read and write memory from `alloc` */
-    const struct dt_layer_ops *const
-        *layers; /* with rows of their own (model/layers/layers.h); or NULL */
+    const struct dt_layer_ops *const *layers; /* by type (model/layers/layers.h); NULL: ref's */
 };
 
 struct dt_backend_ops {

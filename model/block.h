@@ -29,9 +29,8 @@ struct dt_param {
     size_t dims[4];
     size_t offset; /* into the arena, in floats */
     size_t n_elems;
-    struct dt_shape
-        image; /* weight of a dense layer whose inputs are this image, H W C; all 0 for others */
-    enum dt_init init; /* weights: never DT_INIT_AUTO; biases are zero whatever its value */
+    struct dt_shape image; /* of a weight whose inputs are this image, H W C; all 0 for others */
+    enum dt_init init;     /* weights: never DT_INIT_AUTO; biases are zero whatever its value */
     size_t fan_in, fan_out;
     bool is_bias; /* or of a normalization: begins with `initial` */
     float initial;
@@ -66,7 +65,7 @@ struct dt_block {
      * that takes the linear operation's place, 1 + that of its first buffer, and 1 + the outputs
      * that the block reads, where they are not the last block's: 0 are the samples, i + 1 block
      * i's. */
-    int row, buffer, inputs[2];
+    int row, buffer, inputs[DT_MAX_INPUTS];
     size_t grad_begin, grad_end; /* its range of the arena; empty without parameters */
 };
 
@@ -102,7 +101,7 @@ struct dt_layer_rows {
     /* Fills the block that a layer has opened. */
     enum dt_status (*lower)(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
     enum dt_status (*finish)(struct dt_lowering *lowering); /* after the last layer */
-    const struct dt_layer_ops *const *ref; /* on the reference backend; NULL ends them */
+    const struct dt_layer_ops *const *ref;                  /* on the reference backend, by type */
 };
 
 /* Fills `model` from `spec` (copied). DT_CONFIG names the layer: "model.layers[2] conv2d: kernel 7

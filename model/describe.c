@@ -3,7 +3,7 @@
 #include "model/layers/layers.h"
 
 const char *const dt_activation_names[] = {
-#define DT_NAME(constant, name) [constant] = name,
+#define DT_NAME(constant, name, ...) [constant] = name,
     DT_ACTIVATION_LIST(DT_NAME)};
 
 double dt_block_flops(const struct dt_block *block)

@@ -9,7 +9,7 @@
 #define MAX_KERNEL 1024
 
 const char *const dt_layer_names[] = {
-#define DT_NAME(constant, name) [constant] = name,
+#define DT_NAME(constant, name, ...) [constant] = name,
     DT_LAYER_LIST(DT_NAME)};
 
 /* The parts of a block in execution order; a layer that must run before the block's last part opens
@@ -93,7 +93,7 @@ static enum dt_status add_params(struct dt_lowering *l, int n_dims, const size_t
                : dt_error(DT_CONFIG, "more than 2^31 weights (make it smaller)");
 }
 
-static enum dt_status lower_activation(struct dt_lowering *l, enum dt_activation activation)
+static enum dt_status add_activation(struct dt_lowering *l, enum dt_activation activation)
 {
     if (activation != DT_ACTIVATION_NONE) {
         block_for(l, STAGE_ACTIVATION)->activation = activation;
@@ -115,7 +115,7 @@ static int conv_extent(int in, int kernel, int stride, enum dt_padding padding, 
     return out;
 }
 
-static enum dt_status lower_conv(struct dt_lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_conv2d(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     DT_TRY(check_range("size", layer->size, DT_MAX_EXTENT));
     DT_TRY(check_range("stride", layer->stride, DT_MAX_EXTENT));
@@ -142,7 +142,7 @@ static enum dt_status lower_conv(struct dt_lowering *l, const struct dt_layer_sp
                            (size_t)layer->kernel};
     DT_TRY(add_params(l, 4, dims));
     l->shape = *out;
-    return lower_activation(l, layer->activation);
+    return add_activation(l, layer->activation);
 }
 
 static enum dt_status lower_dense(struct dt_lowering *l, const struct dt_layer_spec *layer)
@@ -160,9 +160,10 @@ static enum dt_status lower_dense(struct dt_lowering *l, const struct dt_layer_s
     l->model->params[block->weight].image = l->image;
     l->image = (struct dt_shape){0};
     l->shape = block->linear_out;
-    return lower_activation(l, layer->activation);
+    return add_activation(l, layer->activation);
 }
 
+#define lower_global_pool lower_pool /* of the whole image */
 static enum dt_status lower_pool(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     const bool whole = layer->type == DT_LAYER_GLOBAL_AVG_POOL;
@@ -200,8 +201,9 @@ static enum dt_status lower_dropout(struct dt_lowering *l, const struct dt_layer
 }
 
 /* A flatten that only renames its input needs no block. */
-static enum dt_status lower_flatten(struct dt_lowering *l)
+static enum dt_status lower_flatten(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
+    (void)layer;
     if (l->flat) {
         return DT_OK;
     }
@@ -216,38 +218,29 @@ static enum dt_status lower_flatten(struct dt_lowering *l)
     return DT_OK;
 }
 
-/* Checks every field from outside before it is used, so that no caller can overflow an int. */
-static enum dt_status lower_by_type(struct dt_lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status lower_nonlinear(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
-    switch (layer->type) {
-    case DT_LAYER_CONV2D:
-        return lower_conv(l, layer);
-    case DT_LAYER_DENSE:
-        return lower_dense(l, layer);
-    case DT_LAYER_MAX_POOL2D:
-    case DT_LAYER_AVG_POOL2D:
-    case DT_LAYER_GLOBAL_AVG_POOL:
-        return lower_pool(l, layer);
-    case DT_LAYER_DROPOUT:
-        return lower_dropout(l, layer);
-    case DT_LAYER_FLATTEN:
-        return lower_flatten(l);
-    case DT_LAYER_RELU ... DT_LAYER_GELU: /* in the order of activations */
-        return lower_activation(
-            l, (enum dt_activation)(DT_ACTIVATION_RELU + (layer->type - DT_LAYER_RELU)));
-    case DT_LAYER_BATCH_NORM:
-    case DT_LAYER_ADD:
-        break;
-    }
+    const int index = (int)layer->type - DT_LAYER_RELU; /* in the order of activations */
+    return add_activation(l, (enum dt_activation)(DT_ACTIVATION_RELU + index));
+}
+
+static enum dt_status lower_operation(struct dt_lowering *l, const struct dt_layer_spec *layer)
+{
     block_for(l, STAGE_LINEAR);
     return l->model->spec.rows->lower(l, layer);
 }
+
+/* Each checks every field from outside before it is used, so that no caller can overflow an int. */
+#define DT_LOWER(constant, name, symbol) [constant] = lower_##symbol,
+#define DT_LOWER_OPERATION(constant, ...) [constant] = lower_operation,
+static enum dt_status (*const lower[])(struct dt_lowering *, const struct dt_layer_spec *) = {
+    DT_BLOCK_LAYER_LIST(DT_LOWER) DT_OPERATION_LIST(DT_LOWER_OPERATION)};
 
 /* Its errors do not name the layer. */
 static enum dt_status lower_layer(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     DT_TRY(l->model->spec.rows != NULL ? l->model->spec.rows->enter(l) : DT_OK);
-    DT_TRY(lower_by_type(l, layer));
+    DT_TRY(lower[layer->type](l, layer));
     if (dt_shape_elems(l->shape) > (size_t)1 << 28) {
         return dt_error(DT_CONFIG, "more than 2^28 activations per sample (make it smaller)");
     }

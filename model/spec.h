@@ -6,28 +6,33 @@
 #include "base/samples.h"
 
 #define DT_MAX_LAYERS 64
+#define DT_MAX_INPUTS 4 /* of a layer */
 #define DT_LAYER_NAME_SIZE 24
 #define DT_MAX_EXTENT 65536  /* of any channel count, size, filters or units */
 #define DT_LEAKY_SLOPE 0.01f /* PyTorch's default */
 
-/* X(constant, config name). Those of the first list are layers, and activations of other layers. */
-#define DT_NONLINEAR_LIST(X, kind)     \
-    X(kind##_RELU, "relu")             \
-    X(kind##_TANH, "tanh")             \
-    X(kind##_SIGMOID, "sigmoid")       \
-    X(kind##_LEAKY_RELU, "leaky_relu") \
-    X(kind##_GELU, "gelu") /* x times the normal distribution's integral up to x */
-#define DT_LAYER_LIST(X)                           \
-    X(DT_LAYER_CONV2D, "conv2d")                   \
-    X(DT_LAYER_DENSE, "dense")                     \
-    X(DT_LAYER_MAX_POOL2D, "max_pool2d")           \
-    X(DT_LAYER_AVG_POOL2D, "avg_pool2d")           \
-    X(DT_LAYER_GLOBAL_AVG_POOL, "global_avg_pool") \
-    X(DT_LAYER_DROPOUT, "dropout")                 \
-    X(DT_LAYER_FLATTEN, "flatten")                 \
-    DT_NONLINEAR_LIST(X, DT_LAYER)                 \
-    X(DT_LAYER_BATCH_NORM, "batch_norm")           \
-    X(DT_LAYER_ADD, "add")
+/* X(constant, config name, symbol of its keys and functions). Those of the first list are layers,
+ * and activations of other layers; those of the last have operations of their own
+ * (model/layers/layers.h). */
+#define DT_NONLINEAR_LIST(X, kind)                \
+    X(kind##_RELU, "relu", nonlinear)             \
+    X(kind##_TANH, "tanh", nonlinear)             \
+    X(kind##_SIGMOID, "sigmoid", nonlinear)       \
+    X(kind##_LEAKY_RELU, "leaky_relu", nonlinear) \
+    X(kind##_GELU, "gelu", nonlinear) /* x times the normal distribution's integral up to x */
+#define DT_BLOCK_LAYER_LIST(X)                                  \
+    X(DT_LAYER_CONV2D, "conv2d", conv2d)                        \
+    X(DT_LAYER_DENSE, "dense", dense)                           \
+    X(DT_LAYER_MAX_POOL2D, "max_pool2d", pool)                  \
+    X(DT_LAYER_AVG_POOL2D, "avg_pool2d", pool)                  \
+    X(DT_LAYER_GLOBAL_AVG_POOL, "global_avg_pool", global_pool) \
+    X(DT_LAYER_DROPOUT, "dropout", dropout)                     \
+    X(DT_LAYER_FLATTEN, "flatten", flatten)                     \
+    DT_NONLINEAR_LIST(X, DT_LAYER)
+#define DT_OPERATION_LIST(X)                         \
+    X(DT_LAYER_BATCH_NORM, "batch_norm", batch_norm) \
+    X(DT_LAYER_ADD, "add", add)
+#define DT_LAYER_LIST(X) DT_BLOCK_LAYER_LIST(X) DT_OPERATION_LIST(X)
 
 #define DT_ACTIVATION_LIST(X) X(DT_ACTIVATION_NONE, "none") DT_NONLINEAR_LIST(X, DT_ACTIVATION)
 
@@ -59,16 +64,16 @@ struct dt_layer_spec {
         input[DT_LAYER_NAME_SIZE]; /* ""; input: an earlier layer's name */
     struct dt_layer_inputs {
         int n;
-        char names[2][DT_LAYER_NAME_SIZE];
-    } inputs;                      /* add: one to be added to the last layer's output, or two */
+        char names[DT_MAX_INPUTS][DT_LAYER_NAME_SIZE];
+    } inputs;                      /* of several: one to go with the last layer's output, or all */
     int size;                      /* conv2d: filters; dense: units; pools: window size */
     int kernel;                    /* conv2d */
     int stride;                    /* conv2d: default 1; pools: default = size */
     enum dt_padding padding;       /* conv2d */
-    enum dt_activation activation; /* conv2d, dense, batch_norm, add */
+    enum dt_activation activation; /* conv2d, dense, operations */
     enum dt_init init;             /* conv2d, dense */
     double rate;                   /* dropout: share dropped, 0 <= rate < 1 */
-    double epsilon, momentum;      /* batch_norm, as in PyTorch */
+    double epsilon, momentum;      /* normalizations, as in PyTorch */
 };
 
 struct dt_model_spec {

@@ -157,8 +157,9 @@ const struct dt_command dt_command_export = {
                 "  dtrain export --safetensors model.safetensors \\\n"
                 "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
     .more = "The input is floats N C H W with any N, pixels from 0 to 1; the output is logits, "
-            "whose softmax is the probabilities. ONNX is of opset 13, or 20 with gelu. The "
-            "safetensors file has the weights alone, with the names, shapes and order of PyTorch: "
+            "whose softmax is the probabilities. ONNX is of the oldest opset, from 13 on, that has "
+            "the model's operators. The safetensors file has the weights alone, with the names, "
+            "shapes and order of PyTorch: "
             "`model.load_state_dict(load_file(FILE))` takes it for a module with members `conv1`, "
             "`fc1` and so on, numbered in the order of the layers. Its input is normalized "
             "already, where `data.normalize` is set.",

@@ -15,28 +15,16 @@ static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
 /* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
 static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
 {
-    const char *name = dt_layer_names[l->type];
-    switch (l->type) {
-    case DT_LAYER_CONV2D:
-        snprintf(text, size, "%s %d %dx%d%s", name, l->size, l->kernel, l->kernel,
+    char numbers[48] = "";
+    if (l->kernel > 0) {
+        snprintf(numbers, sizeof numbers, " %d %dx%d%s", l->size, l->kernel, l->kernel,
                  l->padding == DT_PADDING_SAME ? " same" : "");
-        break;
-    case DT_LAYER_DENSE:
-    case DT_LAYER_MAX_POOL2D:
-    case DT_LAYER_AVG_POOL2D:
-        snprintf(text, size, "%s %d", name, l->size);
-        break;
-    case DT_LAYER_DROPOUT:
-        snprintf(text, size, "%s %g", name, l->rate);
-        break;
-    case DT_LAYER_GLOBAL_AVG_POOL:
-    case DT_LAYER_FLATTEN:
-    case DT_LAYER_RELU ... DT_LAYER_GELU:
-    case DT_LAYER_BATCH_NORM:
-    case DT_LAYER_ADD:
-        snprintf(text, size, "%s", name);
-        break;
+    } else if (l->size > 0) {
+        snprintf(numbers, sizeof numbers, " %d", l->size);
+    } else if (l->rate > 0) {
+        snprintf(numbers, sizeof numbers, " %g", l->rate);
     }
+    snprintf(text, size, "%s%s", dt_layer_names[l->type], numbers);
 }
 
 /* "conv2d 64, 3x3, relu": the layers that a block was made of. */

@@ -112,11 +112,15 @@ static void add_pair(struct node *node, char *name, int64_t both)
     add_numbers(node, name, 2, (const int64_t[]){both, both});
 }
 
+static void take_input(struct node *node, char *name)
+{
+    node->inputs[node->proto.n_input++] = name;
+}
+
 static void take_weights(struct builder *b, struct node *node, const struct dt_block *block)
 {
-    node->inputs[1] = b->model.params[block->weight].name;
-    node->inputs[2] = b->model.params[block->bias].name;
-    node->proto.n_input = 3;
+    take_input(node, b->model.params[block->weight].name);
+    take_input(node, b->model.params[block->bias].name);
 }
 
 static void add_flatten(struct builder *b, const char *block)
@@ -154,23 +158,30 @@ static void add_dense(struct builder *b, const struct dt_block *block)
     add_number(node, "transB", 1);
 }
 
-/* Scale, shift, mean and variance. */
-static void add_norm(struct builder *b, const struct dt_block *block)
+/* Its inputs, weights, buffers and epsilon. */
+static void add_own(struct builder *b, int i)
 {
-    struct node *node = add_node(b, "BatchNormalization", block->name, "");
-    take_weights(b, node, block);
-    node->inputs[3] = b->model.buffers[block->buffer - 1].name;
-    node->inputs[4] = b->model.buffers[block->buffer].name;
-    node->proto.n_input = 5;
-    add_attribute(node, "epsilon", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT)->f =
-        (float)b->model.spec.layers[block->row - 1].epsilon;
-}
-
-static void add_sum(struct builder *b, int block)
-{
-    struct node *node = add_node(b, "Add", b->model.blocks[block].name, "");
-    node->inputs[1] = b->outputs[dt_block_input(&b->model, block, 1)];
-    node->proto.n_input = 2;
+    const struct dt_block *block = &b->model.blocks[i];
+    const struct dt_layer_spec *layer = &b->model.spec.layers[block->row - 1];
+    const struct dt_operation *operation = dt_operation_of(layer->type);
+    struct node *node = add_node(b, (char *)operation->onnx, block->name, "");
+    if (block->weight != DT_NO_PARAM) {
+        take_weights(b, node, block);
+    }
+    if (block->buffer > 0) {
+        take_input(node, b->model.buffers[block->buffer - 1].name);
+        take_input(node, b->model.buffers[block->buffer].name);
+    }
+    for (int k = 1; k < DT_MAX_INPUTS && dt_block_input(&b->model, i, k) >= 0; k++) {
+        take_input(node, b->outputs[dt_block_input(&b->model, i, k)]);
+    }
+    if (layer->epsilon > 0) {
+        add_attribute(node, "epsilon", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT)->f =
+            (float)layer->epsilon;
+    }
+    if (operation->onnx_axis) {
+        add_number(node, "axis", 1);
+    }
 }
 
 static void add_activation(struct builder *b, const struct dt_block *block)
@@ -209,10 +220,8 @@ static void add_operation(struct builder *b, int i)
     const struct dt_block *block = &b->model.blocks[i];
     if (block->linear != DT_LINEAR_NONE) {
         (block->linear == DT_LINEAR_CONV ? add_conv : add_dense)(b, block);
-    } else if (block->buffer > 0) {
-        add_norm(b, block);
     } else if (block->row > 0) {
-        add_sum(b, i);
+        add_own(b, i);
     }
 }
 
@@ -272,8 +281,7 @@ static void add_per_channel(struct builder *b, char *type, char *name, const flo
     struct tensor *t =
         add_tensor(b, strcmp(type, "Mul") == 0 ? "normalize.factor" : "normalize.summand", numbers,
                    (size_t)b->normalize.n);
-    node->inputs[1] = t->proto.name;
-    node->proto.n_input = 2;
+    take_input(node, t->proto.name);
     t->proto.n_dims = b->flat ? 2 : 4;
     t->dims[0] = t->dims[2] = t->dims[3] = 1;
     t->dims[1] = b->normalize.n;
@@ -369,7 +377,9 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, uint
     graph.input = b->input_list;
     graph.output = b->output_list;
     b->input.proto.doc_string = (char *)input_text;
-    proto.ir_version = opset.version < 20 ? 7 : 9; /* the format's, of the time of the opset */
+    proto.ir_version = opset.version < 17   ? 7
+                       : opset.version < 20 ? 8
+                                            : 9; /* the format's, of the time of the opset */
     proto.producer_name = "dtrain";
     proto.producer_version = (char *)dt_version;
     proto.graph = &graph;

@@ -10,14 +10,19 @@
 #include <stdint.h>
 
 #include "data/dataset.h"
-#include "model/block.h"
+#include "model/layers/layers.h"
 
-/* The oldest version of the operators that has all of the model's: 13, with gelu 20. */
+/* The oldest version of the operators, from 13 on, that has all of the model's: gelu is of 20. */
 static inline int dt_onnx_opset(const struct dt_model *model)
 {
     int opset = 13;
     for (int b = 0; b < model->n_blocks; b++) {
-        opset = model->blocks[b].activation == DT_ACTIVATION_GELU ? 20 : opset;
+        const struct dt_block *block = &model->blocks[b];
+        const int needed =
+            block->activation == DT_ACTIVATION_GELU ? 20
+            : block->row > 0 ? dt_operation_of(model->spec.layers[block->row - 1].type)->onnx_opset
+                             : 0;
+        opset = needed > opset ? needed : opset;
     }
     return opset;
 }

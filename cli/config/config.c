@@ -243,6 +243,12 @@ static enum dt_status check_layers(const struct dt_config_source *source, const 
                                    "through it (use allreduce)",
                                    i, name);
         }
+        if (roles.whole && dt_operation_of(layer->type) != NULL) {
+            return dt_config_error(source, "distributed.strategy",
+                                   "model.layers[%d] %s is no part of a plain chain, and a "
+                                   "pipeline passes through nothing else (use allreduce)",
+                                   i, name);
+        }
     }
     return DT_OK;
 }

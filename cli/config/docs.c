@@ -239,9 +239,10 @@ static void schema_key(FILE *out, const struct dt_key *key)
         break;
     case DT_KEY_NAMES:
         fprintf(out,
-                "\"type\": \"array\", \"maxItems\": %d, \"items\": { \"type\": \"string\", "
-                "\"minLength\": 1, \"maxLength\": %d }",
-                DT_MAX_LAYERS - 1, DT_BLOCK_NAME_SIZE - 1);
+                "\"type\": \"array\", \"minItems\": %.0f, \"maxItems\": %.0f, \"items\": { "
+                "\"type\": \"string\", \"minLength\": 1, \"maxLength\": %d }",
+                dt_range_parse(key->values).low, dt_range_parse(key->values).high,
+                DT_BLOCK_NAME_SIZE - 1);
         break;
     case DT_KEY_AUTO:
         fputs("\"oneOf\": [{ \"const\": \"auto\" }, { \"type\": \"integer\"", out);

@@ -17,44 +17,26 @@
 #define LAYER_ROW(...) FIELD_ROW(struct dt_layer_spec, __VA_ARGS__)
 
 static const struct dt_key config_keys[] = {DT_CONFIG_KEYS(CONFIG_ROW)};
-static const struct dt_key conv2d_keys[] = {DT_CONV2D_KEYS(LAYER_ROW) DT_PLACE_KEYS(LAYER_ROW)};
-static const struct dt_key dense_keys[] = {DT_DENSE_KEYS(LAYER_ROW) DT_PLACE_KEYS(LAYER_ROW)};
-static const struct dt_key pool_keys[] = {DT_POOL_KEYS(LAYER_ROW) DT_PLACE_KEYS(LAYER_ROW)};
-static const struct dt_key dropout_keys[] = {DT_DROPOUT_KEYS(LAYER_ROW) DT_PLACE_KEYS(LAYER_ROW)};
-static const struct dt_key place_keys[] = {DT_PLACE_KEYS(LAYER_ROW)};
-static const struct dt_key add_keys[] = {DT_ADD_KEYS(LAYER_ROW) DT_PLACE_KEYS(LAYER_ROW)};
-static const struct dt_key batch_norm_keys[] = {DT_BATCH_NORM_KEYS(LAYER_ROW)
-                                                    DT_PLACE_KEYS(LAYER_ROW)};
+#define LAYER_KEYS(constant, name, symbol)                                      \
+    static const struct dt_key constant##_keys[] = {DT_KEYS_##symbol(LAYER_ROW) \
+                                                        DT_PLACE_KEYS(LAYER_ROW)};
+DT_LAYER_LIST(LAYER_KEYS)
 
-#define KEY_LIST(array) ((struct dt_key_list){array, (int)(sizeof(array) / sizeof((array)[0]))})
+#define KEY_LIST(array)                                  \
+    {                                                    \
+        array, (int)(sizeof(array) / sizeof((array)[0])) \
+    }
+#define LAYER_LIST_ROW(constant, ...) [constant] = KEY_LIST(constant##_keys),
 
 struct dt_key_list dt_config_keys(void)
 {
-    return KEY_LIST(config_keys);
+    return (struct dt_key_list)KEY_LIST(config_keys);
 }
 
 struct dt_key_list dt_layer_keys(enum dt_layer_type type)
 {
-    switch (type) {
-    case DT_LAYER_CONV2D:
-        return KEY_LIST(conv2d_keys);
-    case DT_LAYER_DENSE:
-        return KEY_LIST(dense_keys);
-    case DT_LAYER_MAX_POOL2D:
-    case DT_LAYER_AVG_POOL2D:
-        return KEY_LIST(pool_keys);
-    case DT_LAYER_DROPOUT:
-        return KEY_LIST(dropout_keys);
-    case DT_LAYER_BATCH_NORM:
-        return KEY_LIST(batch_norm_keys);
-    case DT_LAYER_ADD:
-        return KEY_LIST(add_keys);
-    case DT_LAYER_GLOBAL_AVG_POOL:
-    case DT_LAYER_FLATTEN:
-    case DT_LAYER_RELU ... DT_LAYER_GELU:
-        break;
-    }
-    return KEY_LIST(place_keys);
+    static const struct dt_key_list lists[] = {DT_LAYER_LIST(LAYER_LIST_ROW)};
+    return lists[type];
 }
 
 const char *dt_key_name(const char *path)

@@ -245,45 +245,48 @@
     X("threads", INT, threads, "[0, 1024]", "0", "",                                               \
       "threads per rank; 0: the cores it may use, shared among the ranks of the host")
 
-/* Keys of one layer, beside "type"; field is of struct dt_layer_spec. */
+/* Keys of one layer, beside "type" and those of all, by the symbol in DT_LAYER_LIST; field is of
+ * struct dt_layer_spec. */
 #define DT_EXTENT "[1, 65536]"
 #define DT_PLACE_KEYS(X)                                             \
     X("name", TEXT, name, "", "", "",                                \
       "for later layers to read; its tensors have it in files, too") \
     X("input", TEXT, input, "", "", "", "name of the layer that it reads; default: the one before")
-#define DT_ADD_KEYS(X)                                                             \
-    X("inputs", NAMES, inputs, "[1, 2]", "", "",                                   \
-      "names of two layers, or of one, which is added to the layer before")        \
+#define DT_ACTIVATION_KEY(X)                                                       \
     X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", \
       "function applied to the outputs")
-#define DT_WEIGHTS_KEYS(X)                                                         \
-    X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", \
-      "function applied to the outputs")                                           \
-    X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "",                   \
+#define DT_WEIGHTS_KEYS(X)                                       \
+    DT_ACTIVATION_KEY(X)                                         \
+    X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "", \
       "initial weights; auto: he_uniform before relu, else glorot_uniform")
-#define DT_CONV2D_KEYS(X)                                                             \
+#define DT_KEYS_conv2d(X)                                                             \
     X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                   \
     X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window") \
     X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                \
     X("padding", ENUM, padding, DT_PADDING_LIST(DT_BAR_NAME), "valid", "",            \
       "valid: no padding; same: zeros, so that stride 1 keeps the size")              \
     DT_WEIGHTS_KEYS(X)
-#define DT_DENSE_KEYS(X)                                  \
+#define DT_KEYS_dense(X)                                  \
     X("units", INT, size, DT_EXTENT, NULL, "", "outputs") \
     DT_WEIGHTS_KEYS(X)
-#define DT_POOL_KEYS(X)                                                              \
+#define DT_KEYS_pool(X)                                                              \
     X("size", INT, size, DT_EXTENT, NULL, "",                                        \
       "height and width of the window; of max_pool2d at most 255 on the device cpu") \
     X("stride", INT, stride, DT_EXTENT, "", "", "step of the window; default: its size")
-#define DT_DROPOUT_KEYS(X) \
+#define DT_KEYS_dropout(X) \
     X("rate", REAL, rate, "[0, 1)", NULL, "", "share of the units set to 0 in training")
-
-#define DT_BATCH_NORM_KEYS(X)                                                                \
+#define DT_KEYS_global_pool(X)
+#define DT_KEYS_flatten(X)
+#define DT_KEYS_nonlinear(X)
+#define DT_KEYS_batch_norm(X)                                                                \
     X("momentum", REAL, momentum, "(0, 1]", "0.1", "",                                       \
       "share of a batch in the running statistics, which replace the batch's in evaluation") \
     X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance")               \
-    X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "",           \
-      "function applied to the outputs")
+    DT_ACTIVATION_KEY(X)
+#define DT_KEYS_add(X)                                                      \
+    X("inputs", NAMES, inputs, "[1, 2]", "", "",                            \
+      "names of two layers, or of one, which is added to the layer before") \
+    DT_ACTIVATION_KEY(X)
 
 enum dt_key_kind {
     DT_KEY_BOOL,

@@ -290,14 +290,6 @@ void DT_KERNEL(transpose)(size_t n_rows, size_t n_cols, float scale, const float
     }
 }
 
-void DT_KERNEL(add)(size_t n_elems, const float *a, const float *b, bool relu, float *y)
-{
-    for (size_t i = 0; i < n_elems; i++) {
-        const float sum = a[i] + b[i];
-        y[i] = relu && sum < 0 ? 0.0f : sum; /* written so that NaN stays NaN */
-    }
-}
-
 /* ---- normalization of rows of channels: an image's places, or samples */
 
 /* The last lanes of a vector of channels hold other numbers, which are not stored. */

@@ -146,7 +146,6 @@ struct dt_dropout_key {
  * scale_pixels: x = pixels * scale.
  * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, to measure the core's
  * peak.
- * add: y = a + b, then ReLU if `relu`; y may be a.
  * norm_measure: mean and sum of squared distances from it, per channel, of few rows (n_rows, n_c).
  * norm_sum: sums of dy and of dy (x - mean).
  * sum_squares: of at most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
@@ -204,7 +203,6 @@ struct dt_dropout_key {
     X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to))  \
     X(void, scale_pixels, (size_t n_elems, const uint8_t *pixels, float scale, float *x))          \
     X(void, fma_loop, (size_t n_rounds, float *out))                                               \
-    X(void, add, (size_t n_elems, const float *a, const float *b, bool relu, float *y))            \
     X(void, norm_measure, (size_t n_rows, int n_c, const float *x, float *mean, float *squares))   \
     X(void, norm_apply, (const struct dt_norm *norm))                                              \
     X(void, norm_sum, (const struct dt_norm *norm, float *sums, float *products))                  \
@@ -219,7 +217,8 @@ struct dt_dropout_key {
 
 struct dt_cpu_kernels {
     const char *isa;
-    int vector; /* floats per vector */
+    int vector;                               /* floats per vector */
+    const struct dt_layer_ops *const *layers; /* cpu/layers/, of the same instruction set */
 #define DT_KERNEL_MEMBER(result, name, arguments) result(*name) arguments;
     DT_CPU_KERNEL_LIST(DT_KERNEL_MEMBER)
 #undef DT_KERNEL_MEMBER

@@ -29,5 +29,4 @@ static enum dt_status backward(struct dt_backend *backend, const struct dt_layer
     return DT_OK;
 }
 
-const struct dt_layer_ops dt_ref_add = {
-    .type = DT_LAYER_ADD, .forward = forward, .backward = backward};
+const struct dt_layer_ops dt_ref_add = {.forward = forward, .backward = backward};

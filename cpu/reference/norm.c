@@ -127,4 +127,4 @@ static enum dt_status backward(struct dt_backend *backend, const struct dt_layer
 }
 
 const struct dt_layer_ops dt_ref_batch_norm = {
-    .type = DT_LAYER_BATCH_NORM, .n_bytes = n_bytes, .forward = forward, .backward = backward};
+    .n_bytes = n_bytes, .forward = forward, .backward = backward};

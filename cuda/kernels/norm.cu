@@ -1,4 +1,4 @@
-/* Batch normalization, and the sum of two outputs. */
+/* Batch normalization. */
 #include "cuda/kernels/kernels.cuh"
 #include "cuda/kernels/norm.h"
 
@@ -287,61 +287,4 @@ cudaError_t dt_gpu_norm_backward(cudaStream_t stream, const struct dt_gpu_norm *
     return dy_type == DT_GPU_F32
                ? backward(stream, norm, (const bf16 *)x, (const float *)dy, (bf16 *)dx)
                : backward(stream, norm, (const bf16 *)x, (const bf16 *)dy, (bf16 *)dx);
-}
-
-/* ---- sums: a thread per element */
-
-template <typename T, typename Y>
-static __global__ void add_kernel(size_t n, const T *a, const T *b, bool relu, Y *y)
-{
-    const size_t i = thread_index();
-    if (i < n) {
-        const float sum = (float)a[i] + (float)b[i];
-        y[i] = (Y)(relu && sum < 0 ? 0.0f : sum); /* written so that NaN stays NaN */
-    }
-}
-
-template <typename T, typename Y>
-static __global__ void add_backward_kernel(size_t n, const Y *y, const Y *dy, bool adds, T *dx)
-{
-    const size_t i = thread_index();
-    if (i < n) {
-        const float d = y != NULL && !((float)y[i] > 0) ? 0.0f : (float)dy[i];
-        dx[i] = (T)(adds ? (float)dx[i] + d : d);
-    }
-}
-
-cudaError_t dt_gpu_add(cudaStream_t stream, size_t n, enum dt_gpu_type type, const void *a,
-                       const void *b, bool relu, enum dt_gpu_type y_type, void *y)
-{
-    const unsigned blocks = blocks_for(n, THREADS);
-    if (n == 0) {
-        return cudaSuccess;
-    }
-    if (type == DT_GPU_F32) {
-        return DT_LAUNCH(add_kernel, blocks, THREADS, 0, stream, n, (const float *)a,
-                         (const float *)b, relu, (float *)y);
-    }
-    return y_type == DT_GPU_F32 ? DT_LAUNCH(add_kernel, blocks, THREADS, 0, stream, n,
-                                            (const bf16 *)a, (const bf16 *)b, relu, (float *)y)
-                                : DT_LAUNCH(add_kernel, blocks, THREADS, 0, stream, n,
-                                            (const bf16 *)a, (const bf16 *)b, relu, (bf16 *)y);
-}
-
-cudaError_t dt_gpu_add_backward(cudaStream_t stream, size_t n, enum dt_gpu_type dy_type,
-                                const void *y, const void *dy, bool adds, enum dt_gpu_type type,
-                                void *dx)
-{
-    const unsigned blocks = blocks_for(n, THREADS);
-    if (n == 0) {
-        return cudaSuccess;
-    }
-    if (type == DT_GPU_F32) {
-        return DT_LAUNCH(add_backward_kernel, blocks, THREADS, 0, stream, n, (const float *)y,
-                         (const float *)dy, adds, (float *)dx);
-    }
-    return dy_type == DT_GPU_F32 ? DT_LAUNCH(add_backward_kernel, blocks, THREADS, 0, stream, n,
-                                             (const float *)y, (const float *)dy, adds, (bf16 *)dx)
-                                 : DT_LAUNCH(add_backward_kernel, blocks, THREADS, 0, stream, n,
-                                             (const bf16 *)y, (const bf16 *)dy, adds, (bf16 *)dx);
 }

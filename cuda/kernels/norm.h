@@ -1,4 +1,4 @@
-/* Kernels of layers beyond a plain chain (model/layers/layers.h); conventions as in kernels.h. */
+/* Kernels of batch_norm (cuda/layers/norm.c); conventions as in kernels.h. */
 #ifndef DT_CUDA_KERNELS_NORM_H
 #define DT_CUDA_KERNELS_NORM_H
 
@@ -36,15 +36,6 @@ cudaError_t dt_gpu_norm_forward(cudaStream_t stream, const struct dt_gpu_norm *n
 cudaError_t dt_gpu_norm_backward(cudaStream_t stream, const struct dt_gpu_norm *norm,
                                  enum dt_gpu_type type, const void *x, enum dt_gpu_type dy_type,
                                  const void *dy, void *dx);
-
-/* y = a + b, then ReLU if `relu`; y may be a. Of n elements. */
-cudaError_t dt_gpu_add(cudaStream_t stream, size_t n, enum dt_gpu_type type, const void *a,
-                       const void *b, bool relu, enum dt_gpu_type y_type, void *y);
-
-/* dx = dy, or dx += dy if `adds`; of dy where y > 0, unless y is NULL. */
-cudaError_t dt_gpu_add_backward(cudaStream_t stream, size_t n, enum dt_gpu_type dy_type,
-                                const void *y, const void *dy, bool adds, enum dt_gpu_type type,
-                                void *dx);
 
 #ifdef __cplusplus
 }

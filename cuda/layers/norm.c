@@ -1,4 +1,4 @@
-/* Layers beyond a plain chain on the cuda backend. */
+/* batch_norm on the cuda backend. */
 #include "cuda/kernels/norm.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
@@ -56,39 +56,5 @@ static enum dt_status backward(struct dt_backend *backend, const struct dt_layer
     return DT_OK;
 }
 
-static size_t count(const struct dt_layer_call *call)
-{
-    return (size_t)call->pass->batch->n * call->n_elems;
-}
-
-static enum dt_status add_forward(struct dt_backend *backend, const struct dt_layer_call *call)
-{
-    struct dt_cuda *cuda = (struct dt_cuda *)backend;
-    DT_TRY(call->block != NULL ? dt_cuda_settle(cuda)
-                               : DT_OK); /* NULL: gradients, on the main stream */
-    DT_CUDA(dt_gpu_add(cuda->stream, count(call), cuda->type, call->x[0], call->x[1], call->relu,
-                       y_type(cuda, call), call->y));
-    return DT_OK;
-}
-
-static enum dt_status add_backward(struct dt_backend *backend, const struct dt_layer_call *call)
-{
-    struct dt_cuda *cuda = (struct dt_cuda *)backend;
-    DT_TRY(dt_cuda_enqueue_waiting(cuda));
-    for (int k = 0; k < 2; k++) {
-        if (call->dx[k] != NULL) {
-            DT_CUDA(dt_gpu_add_backward(cuda->stream, count(call), y_type(cuda, call),
-                                        call->relu ? call->y : NULL, call->dy, call->adds_dx[k],
-                                        cuda->type, call->dx[k]));
-        }
-    }
-    return DT_OK;
-}
-
-static const struct dt_layer_ops batch_norm = {
-    .type = DT_LAYER_BATCH_NORM, .n_bytes = n_bytes, .forward = forward, .backward = backward};
-
-static const struct dt_layer_ops add = {
-    .type = DT_LAYER_ADD, .forward = add_forward, .backward = add_backward};
-
-const struct dt_layer_ops *const dt_cuda_layers[] = {&batch_norm, &add, NULL};
+const struct dt_layer_ops dt_cuda_batch_norm = {
+    .n_bytes = n_bytes, .forward = forward, .backward = backward};

@@ -23,8 +23,8 @@ struct layout {
 struct dt_graph {
     struct layout layout;
     const struct dt_layer_ops *ops[DT_MAX_LAYERS]; /* of blocks with a row */
-    const struct dt_layer_ops *add; /* of the backend; NULL: no output is read twice */
-    void *memory[DT_MAX_LAYERS];    /* of struct dt_layer_call */
+    const struct dt_layer_ops *add;                /* of the backend */
+    void *memory[DT_MAX_LAYERS];                   /* of struct dt_layer_call */
     float *between[DT_MAX_LAYERS]; /* outputs of rows that the rest of their block reads, or NULL */
     float *dbetween;               /* gradient of one of them */
     float *spare;                  /* a second gradient of an output, before it is added */
@@ -50,9 +50,9 @@ static int last_reader(const struct dt_model *model, int block)
 {
     int last = block == model->n_blocks - 1 ? model->n_blocks : block;
     for (int b = block + 1; b < model->n_blocks; b++) {
-        const bool reads =
-            dt_block_input(model, b, 0) == block + 1 || dt_block_input(model, b, 1) == block + 1;
-        last = reads ? b : last;
+        for (int i = 0; i < DT_MAX_INPUTS; i++) {
+            last = dt_block_input(model, b, i) == block + 1 ? b : last;
+        }
     }
     return last;
 }
@@ -82,7 +82,7 @@ static void lay_out(const struct dt_model *model, struct layout *layout)
         if (block->row > 0 && has_rest(block)) {
             layout->between = dt_max_size(layout->between, dt_shape_elems(block->linear_out));
         }
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < DT_MAX_INPUTS; i++) {
             const int input = dt_block_input(model, b, i);
             const bool again = input > 0 && last_reader(model, input - 1) > b;
             layout->spare =
@@ -113,12 +113,7 @@ size_t dt_graph_elems(const struct dt_model *model, int capacity)
 
 static const struct dt_layer_ops *find_ops(const struct dt_network *net, enum dt_layer_type type)
 {
-    const struct dt_layer_ops *const *ops =
-        net->backend->layers != NULL ? net->backend->layers : net->model->spec.rows->ref;
-    while (*ops != NULL && (*ops)->type != type) {
-        ops++;
-    }
-    return *ops;
+    return (net->backend->layers != NULL ? net->backend->layers : net->model->spec.rows->ref)[type];
 }
 
 static enum dt_status alloc(struct dt_network *net, const char *what, const char *of,
@@ -131,13 +126,7 @@ static enum dt_status open_row(struct dt_network *net, int b)
 {
     struct dt_graph *graph = net->graph;
     const struct dt_block *block = &net->model->blocks[b];
-    const enum dt_layer_type type = net->model->spec.layers[block->row - 1].type;
-    graph->ops[b] = find_ops(net, type);
-    if (graph->ops[b] == NULL) {
-        return dt_error(DT_CONFIG,
-                        "model.layers[%d] %s: device \"%s\" does not have it (use another)",
-                        block->row - 1, dt_layer_names[type], net->backend->ops->name);
-    }
+    graph->ops[b] = find_ops(net, net->model->spec.layers[block->row - 1].type);
     if (graph->ops[b]->n_bytes != NULL) {
         DT_TRY(net->backend->ops->alloc(net->backend, graph->ops[b]->n_bytes(block, net->capacity),
                                         &graph->memory[b]));
@@ -155,7 +144,7 @@ static enum dt_status open_block(struct dt_network *net, int b)
     DT_TRY(alloc(net, "the output of ", block->name, net->outputs[b + 1].step,
                  &net->outputs[b + 1].floats));
     graph->wanted[b] = block->grad_end > block->grad_begin;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < DT_MAX_INPUTS; i++) {
         const int input = dt_block_input(net->model, b, i);
         graph->wanted[b] = graph->wanted[b] || (input > 0 && graph->wanted[input - 1]);
     }
@@ -213,10 +202,6 @@ static enum dt_status open_graph(struct dt_network *net)
     }
     lay_out(model, &net->graph->layout);
     net->graph->add = find_ops(net, DT_LAYER_ADD);
-    if (net->graph->layout.spare > 0 && net->graph->add == NULL) {
-        return dt_error(DT_CONFIG, "device \"%s\" cannot add gradients (use another)",
-                        net->backend->ops->name);
-    }
     net->outputs[0].step = out_elems(model, 0);
     DT_TRY(alloc(net, "the input", "", net->outputs[0].step, &net->outputs[0].floats));
     for (int b = 0; b < model->n_blocks; b++) {
@@ -263,12 +248,13 @@ static struct dt_layer_call call_of(struct dt_network *net, int b, const struct 
         call.relu = block->activation == DT_ACTIVATION_RELU;
         call.last = b == model->n_blocks - 1;
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < DT_MAX_INPUTS && dt_block_input(model, b, i) >= 0; i++) {
         const int input = dt_block_input(model, b, i);
-        call.x[i] = input >= 0 ? net->outputs[input].floats : NULL;
-        if (block->buffer > 0) {
-            call.running[i] = graph->buffers + model->buffers[block->buffer - 1 + i].offset;
-        }
+        call.x[i] = net->outputs[input].floats;
+        call.n_x[i] = out_elems(model, input);
+    }
+    for (int i = 0; i < 2 && block->buffer > 0; i++) {
+        call.running[i] = graph->buffers + model->buffers[block->buffer - 1 + i].offset;
     }
     if (block->weight != DT_NO_PARAM) {
         call.weight = net->params + model->params[block->weight].offset;
@@ -350,7 +336,7 @@ static enum dt_status row_backward(struct dt_network *net, int b, const struct d
                                                  graph->between[b], net->outputs[b + 1].floats,
                                                  net->deltas[b].floats, graph->dbetween, pass));
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < DT_MAX_INPUTS; i++) {
         call.dx[i] = gradient_of(net, dt_block_input(net->model, b, i), &call.adds_dx[i]);
     }
     return graph->ops[b]->backward(net->backend, &call);

@@ -1,10 +1,20 @@
 /* Layers beyond a plain chain: operations in the place of a block's linear one, which look at a
- * whole batch or at two inputs, and the graph that passes through them. A program names them in its
- * model's spec, as dt_all_layers, and links them so. */
+ * whole batch or at several inputs, and the graph that passes through them. A program names them in
+ * its model's spec, as dt_all_layers, and links them so. */
 #ifndef DT_MODEL_LAYERS_LAYERS_H
 #define DT_MODEL_LAYERS_LAYERS_H
 
 #include "model/network.h"
+
+/* A layer with an operation of its own, beside that operation. */
+struct dt_operation {
+    const char *block; /* "bn": its blocks are bn1, bn2 and so on */
+    const char *onnx;  /* ONNX's operator, of the same inputs, weights, buffers and epsilon */
+    int onnx_opset;    /* the first that has it; 0: any */
+    bool onnx_axis;    /* it wants to be told that features begin at axis 1 */
+    enum dt_status (*lower)(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
+};
+const struct dt_operation *dt_operation_of(enum dt_layer_type type); /* NULL: it has none */
 
 /* One call of an operation. Pointers are device memory; elements lie as the backend has them. */
 struct dt_layer_call {
@@ -14,21 +24,22 @@ struct dt_layer_call {
     bool relu; /* ReLU follows, and is part of it */
     bool last; /* y and dy are the network's */
     const float *weight, *bias;
-    float *running[2]; /* its buffers */
-    void *memory;      /* kept from forward to backward */
-    size_t n_elems;    /* of a sample of x and y */
-    const float *x[2]; /* inputs; [1] NULL: one */
+    float *running[2];             /* its buffers */
+    void *memory;                  /* kept from forward to backward */
+    size_t n_elems;                /* of a sample of y */
+    const float *x[DT_MAX_INPUTS]; /* NULL ends them */
+    size_t n_x[DT_MAX_INPUTS];     /* elements of a sample of each */
     float *y;
     /* backward */
-    float *dy;       /* may be destroyed */
-    float *dx[2];    /* NULL: not wanted */
-    bool adds_dx[2]; /* adds to what is there */
+    float *dy;                   /* may be destroyed */
+    float *dx[DT_MAX_INPUTS];    /* NULL: not wanted */
+    bool adds_dx[DT_MAX_INPUTS]; /* adds to what is there */
     float *dweight, *dbias;
 };
 
-/* An operation on a backend. */
+/* An operation on a backend: dt_ref_add in cpu/reference/add.c, DT_KERNEL(add) in cpu/layers/,
+ * dt_cuda_add in cuda/layers/. */
 struct dt_layer_ops {
-    enum dt_layer_type type;
     size_t (*n_bytes)(const struct dt_block *block, int capacity); /* of `memory`; NULL: none */
     enum dt_status (*forward)(struct dt_backend *backend, const struct dt_layer_call *call);
     enum dt_status (*backward)(struct dt_backend *backend, const struct dt_layer_call *call);
@@ -63,8 +74,12 @@ enum dt_status dt_layers_enter(struct dt_lowering *lowering);
 enum dt_status dt_layer_lower(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
 enum dt_status dt_layers_finish(struct dt_lowering *lowering);
 
-extern const struct dt_layer_rows dt_all_layers;                /* cpu/layers.c; of the backends: */
-extern const struct dt_layer_ops dt_ref_batch_norm, dt_ref_add; /* cpu/reference/ */
-extern const struct dt_layer_ops dt_cpu_batch_norm, dt_cpu_add; /* cpu/ */
+extern const struct dt_layer_rows dt_all_layers; /* cpu/layers.c */
+
+/* Of DT_OPERATION_LIST: declarations of a backend's operations, and entries of its table, which is
+ * by type. It defines DT_OPERATION(symbol), their names: dt_ref_add. */
+#define DT_OPERATION_DECLARATION(constant, name, symbol) \
+    extern const struct dt_layer_ops DT_OPERATION(symbol);
+#define DT_OPERATION_ENTRY(constant, name, symbol) [constant] = &DT_OPERATION(symbol),
 
 #endif

@@ -125,7 +125,7 @@ static void go_to(struct dt_lowering *l, int output)
 enum dt_status dt_layers_enter(struct dt_lowering *l)
 {
     const struct dt_layer_spec *layer = &l->model->spec.layers[l->layer];
-    const char *first = layer->inputs.n == 2 ? layer->inputs.names[0] : layer->input;
+    const char *first = layer->inputs.n >= 2 ? layer->inputs.names[0] : layer->input;
     int output;
     DT_TRY(check_name(l, layer->name));
     if (l->layer > 0 && l->block != NULL && is_read(&l->model->spec, layer[-1].name)) {
@@ -157,10 +157,13 @@ static struct dt_param *add_tensor(struct dt_lowering *l, struct dt_param *list,
     return param;
 }
 
-static int add_param(struct dt_lowering *l, const char *kind, float initial)
+static void add_params(struct dt_lowering *l)
 {
-    (void)add_tensor(l, l->model->params, &l->model->n_params, kind, initial);
-    return l->model->n_params - 1;
+    struct dt_model *model = l->model;
+    l->block->weight = model->n_params;
+    (void)add_tensor(l, model->params, &model->n_params, "weight", 1);
+    l->block->bias = model->n_params;
+    (void)add_tensor(l, model->params, &model->n_params, "bias", 0);
 }
 
 static void add_buffer(struct dt_lowering *l, const char *kind, float initial)
@@ -192,44 +195,76 @@ static enum dt_status lower_batch_norm(struct dt_lowering *l, const struct dt_la
     if (!(layer->momentum > 0 && layer->momentum <= 1)) {
         return dt_error(DT_CONFIG, "momentum out of range (use above 0 to 1)");
     }
-    snprintf(block->name, sizeof block->name, "bn%d", count_rows(l->model, layer->type));
-    block->weight = add_param(l, "weight", 1);
-    block->bias = add_param(l, "bias", 0);
+    add_params(l);
     block->buffer = 1 + l->model->n_buffers;
     add_buffer(l, "running_mean", 0);
     add_buffer(l, "running_var", 1);
     return DT_OK;
 }
 
+static const struct dt_operation batch_norm = {
+    .block = "bn", .onnx = "BatchNormalization", .lower = lower_batch_norm};
+
+/* The inputs of a layer behind its first. */
+static enum dt_status find_inputs(struct dt_lowering *l, const struct dt_layer_spec *layer)
+{
+    const int begin = layer->inputs.n == 1 ? 0 : 1;
+    int output;
+    if (layer->inputs.n == 0) {
+        return dt_error(DT_CONFIG, "has no second input (give \"inputs\": names of layers, or one "
+                                   "that goes with the last layer's output)");
+    }
+    if (begin > 0 && layer->input[0] != '\0') {
+        return dt_error(DT_CONFIG, "inputs and input both name its first input (leave input out)");
+    }
+    for (int i = begin; i < layer->inputs.n; i++) {
+        DT_TRY(find_output(l, layer->inputs.names[i], &output));
+        l->block->inputs[1 + i - begin] = 1 + output;
+    }
+    return DT_OK;
+}
+
+static enum dt_status unlike(const struct dt_lowering *l, const struct output *other,
+                             const char *cure)
+{
+    const struct dt_shape a = l->shape, b = other->shape;
+    return dt_error(DT_CONFIG, "its inputs are %dx%dx%d%s and %dx%dx%d%s (%s)", a.c, a.h, a.w,
+                    l->flat ? " in a row" : "", b.c, b.h, b.w, other->flat ? " in a row" : "",
+                    cure);
+}
+
 static enum dt_status lower_add(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
-    struct dt_block *block = l->block;
-    int output;
-    if (layer->inputs.n == 0 || (layer->inputs.n == 2 && layer->input[0] != '\0')) {
-        return dt_error(DT_CONFIG, "has no second input (give \"inputs\": one name, which is added "
-                                   "to the last layer's output, or two)");
-    }
-    DT_TRY(find_output(l, layer->inputs.names[layer->inputs.n - 1], &output));
-    const struct output other = describe(l->model, output);
-    const struct dt_shape a = l->shape, b = other.shape;
-    if (!same_shape(a, b) || l->flat != other.flat || !same_shape(l->image, other.image)) {
-        return dt_error(DT_CONFIG,
-                        "its inputs are %dx%dx%d%s and %dx%dx%d%s (make them alike: a 1x1 "
-                        "conv2d changes channels and, with a stride, the size)",
-                        a.c, a.h, a.w, l->flat ? " in a row" : "", b.c, b.h, b.w,
-                        other.flat ? " in a row" : "");
-    }
-    block->inputs[1] = 1 + output;
-    snprintf(block->name, sizeof block->name, "add%d", count_rows(l->model, layer->type));
-    return DT_OK;
+    DT_TRY(find_inputs(l, layer));
+    const struct output other = describe(l->model, l->block->inputs[1] - 1);
+    return same_shape(l->shape, other.shape) && l->flat == other.flat &&
+                   same_shape(l->image, other.image)
+               ? DT_OK
+               : unlike(l, &other,
+                        "make them alike: a 1x1 conv2d changes channels and, with a stride, the "
+                        "size");
+}
+
+static const struct dt_operation add = {.block = "add", .onnx = "Add", .lower = lower_add};
+
+#define DT_OPERATION_ROW(constant, name, symbol) [constant] = &symbol,
+static const struct dt_operation *const operations[] = {DT_OPERATION_LIST(DT_OPERATION_ROW)};
+
+const struct dt_operation *dt_operation_of(enum dt_layer_type type)
+{
+    return (size_t)type < sizeof operations / sizeof operations[0] ? operations[type] : NULL;
 }
 
 enum dt_status dt_layer_lower(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
-    l->block->row = 1 + l->layer;
-    DT_TRY((layer->type == DT_LAYER_ADD ? lower_add : lower_batch_norm)(l, layer));
-    l->shape = l->block->linear_out;
-    l->block->activation = layer->activation;
+    const struct dt_operation *operation = operations[layer->type];
+    struct dt_block *block = l->block;
+    block->row = 1 + l->layer;
+    snprintf(block->name, sizeof block->name, "%s%d", operation->block,
+             count_rows(l->model, layer->type));
+    DT_TRY(operation->lower(l, layer));
+    l->shape = block->linear_out;
+    block->activation = layer->activation;
     l->next_stage += layer->activation != DT_ACTIVATION_NONE;
     return DT_OK;
 }
@@ -260,8 +295,7 @@ static void name_block(struct dt_model *model, struct dt_block *block, const cha
 
 static bool makes_block(enum dt_layer_type type)
 {
-    return type == DT_LAYER_CONV2D || type == DT_LAYER_DENSE || type == DT_LAYER_BATCH_NORM ||
-           type == DT_LAYER_ADD;
+    return type == DT_LAYER_CONV2D || type == DT_LAYER_DENSE || dt_operation_of(type) != NULL;
 }
 
 static enum dt_status name_blocks(struct dt_model *model)
@@ -290,8 +324,9 @@ static enum dt_status check_used(const struct dt_model *model)
     for (int b = 0; b < model->n_blocks - 1; b++) {
         bool used = false;
         for (int r = b + 1; r < model->n_blocks; r++) {
-            used = used || dt_block_input(model, r, 0) == b + 1 ||
-                   dt_block_input(model, r, 1) == b + 1;
+            for (int i = 0; i < DT_MAX_INPUTS; i++) {
+                used = used || dt_block_input(model, r, i) == b + 1;
+            }
         }
         if (!used) {
             const int layer = model->blocks[b + 1].first_layer - 1;

@@ -9,6 +9,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import pypi
+import torch_nets
 
 DTRAIN, PRINT_LOGITS, NO_PROTOBUF = map(os.path.abspath, sys.argv[1:])
 CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "configs")
@@ -40,15 +41,9 @@ ONLY_POOL = {
     "model": {"input": [2, 9, 9], "layers": [{"type": "max_pool2d", "size": 2}, {"type": "conv2d", "filters": 10, "kernel": 3, "stride": 5},
                                              {"type": "flatten"}]},
     "train": {"epochs": 1}}
-GRAPH = {
-    "data": {"format": "synthetic", "train_samples": 256, "test_samples": N},
-    "model": {"input": [3, 12, 12], "layers": [
-        {"type": "conv2d", "filters": 6, "kernel": 3, "name": "stem"}, {"type": "batch_norm", "epsilon": 0.01, "activation": "relu", "name": "a"},
-        {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same"}, {"type": "batch_norm", "name": "b"},
-        {"type": "conv2d", "filters": 6, "kernel": 1, "input": "a"}, {"type": "add", "inputs": ["b"], "activation": "tanh"},
-        {"type": "max_pool2d", "size": 2}, {"type": "flatten"}, {"type": "batch_norm"}, {"type": "dense", "units": 7, "name": "c"},
-        {"type": "tanh"}, {"type": "dense", "units": 7}, {"type": "add", "inputs": ["c"]}, {"type": "dense", "units": 4}]},
-    "train": {"epochs": 1}}
+GRAPHS = {name: {"data": ONLY_POOL["data"], "train": {"epochs": 1},
+                 "model": {"input": [1, torch_nets.EXTENT, torch_nets.EXTENT], "layers": layers}}
+          for name, layers in torch_nets.NETS.items() if name != "resnet20"}  # its images are larger
 failures = []
 
 
@@ -100,7 +95,7 @@ def test_models():
     for name, arguments, output in (("mnist", data, "logits"), ("mnist-mlp", data, "logits"), ("synthetic", [], "logits"), ("linear", [], "output")):
         checkpoint = train(name, os.path.join(CONFIGS, name + ".json"), *arguments)
         check(compare(name, checkpoint) == [output], f"{name}: the output's name")
-    for name, config in (("layers", EVERY_LAYER), ("gelu", GELU), ("global", GLOBAL_POOL), ("pool", ONLY_POOL), ("graph", GRAPH)):
+    for name, config in (("layers", EVERY_LAYER), ("gelu", GELU), ("global", GLOBAL_POOL), ("pool", ONLY_POOL), *GRAPHS.items()):
         with open(f"{name}.json", "w") as file:
             json.dump(config, file)
         checkpoint = train(name, f"{name}.json")

@@ -17,63 +17,20 @@ import torch
 import torch.nn.functional as F
 
 import torch_nets
+from torch_nets import EXTENT, N_CLASSES, NETS
 
 DTRAIN, MPIEXEC = os.environ["DTRAIN"], os.environ["MPIEXEC"]
-N_STEPS, BATCH, EXTENT, N_CLASSES, N_TEST, LR, MOMENTUM = 12, 8, 12, 4, 40, 0.05, 0.9
+N_STEPS, BATCH, N_TEST, LR, MOMENTUM = 12, 8, 40, 0.05, 0.9
 EXTENTS, STEPS = {"resnet20": 32}, {"resnet20": 2}
 torch.set_num_threads(1)
 # An output near the kink of a ReLU, or two that a max pool compares, may fall on the other side, and then steps differ more and more, in
 # PyTorch's float32 too. Their first gradient is held as exactly as that of the others.
 KINKED = {"vgg": 0.1, "resnet20": 0.1}
-CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "configs")
 failures = []
 DEVICES = ["ref", "cpu"]
 if len(sys.argv) > 1 and sys.argv[1]:
     os.environ["DTRAIN_CUDA_MODULE"] = os.path.abspath(sys.argv[1])
     DEVICES.append("cuda")
-
-
-def conv(filters, kernel=3, **more):
-    return {"type": "conv2d", "filters": filters, "kernel": kernel, **more}
-
-
-def norm(**more):
-    return {"type": "batch_norm", **more}
-
-
-def layer(kind, **more):
-    return {"type": kind, **more}
-
-
-END = [layer("flatten"), layer("dense", units=N_CLASSES)]
-NETS = {
-    "norm": [conv(5), norm(), *END],
-    "relu": [conv(16, padding="same"), norm(activation="relu", momentum=0.3, epsilon=1e-3), layer("avg_pool2d", size=2), *END],
-    "tails": [norm(), conv(6), norm(), layer("tanh"), layer("max_pool2d", size=2), conv(20), norm(), layer("relu"),
-              layer("max_pool2d", size=3, stride=1), layer("flatten"), norm(activation="sigmoid"), layer("dense", units=7), norm(),
-              layer("relu"), layer("dense", units=N_CLASSES)],
-    "dense": [layer("flatten"), layer("dense", units=33), norm(activation="relu"), layer("dense", units=N_CLASSES), norm()],
-    "vgg": [conv(8, padding="same"), norm(activation="relu"), conv(8, padding="same"), norm(activation="relu"), layer("max_pool2d", size=2),
-            conv(16, padding="same"), norm(activation="relu"), conv(16, padding="same"), norm(activation="relu"),
-            layer("max_pool2d", size=2), layer("flatten"), layer("dense", units=24), norm(activation="relu"),
-            layer("dense", units=N_CLASSES)],
-    # A shortcut that is the output itself, one by a projection, an output with three readers, and one that is added to itself.
-    "residual": [conv(8, padding="same"), norm(activation="relu", name="stem"),
-                 conv(8, padding="same"), norm(activation="relu"), conv(8, padding="same"), norm(),
-                 layer("add", inputs=["stem"], activation="relu", name="one"),
-                 conv(12, padding="same", stride=2, name="deep.conv"), norm(activation="tanh", name="deep.bn"), conv(12, padding="same"),
-                 norm(name="two"), conv(12, 1, stride=2, input="one"), norm(name="shortcut"),
-                 layer("add", inputs=["two", "shortcut"], activation="tanh"), layer("avg_pool2d", size=2), *END],
-    "branches": [conv(6, activation="tanh", name="a"), conv(6, padding="same", name="b"), layer("add", inputs=["a"], name="c"),
-                 layer("add", inputs=["a", "c"]), layer("tanh"), layer("max_pool2d", size=2), layer("dropout", rate=0, name="d"),
-                 layer("add", inputs=["d"]), layer("flatten", name="e"), layer("dense", units=9, activation="tanh", name="f"),
-                 layer("dense", units=9, input="e", name="g"), layer("add", inputs=["f"], activation="sigmoid"),
-                 layer("dense", units=N_CLASSES)],
-}
-
-
-with open(os.path.join(CONFIGS, "cifar-resnet20.json")) as resnet:
-    NETS["resnet20"] = json.load(resnet)["model"]["layers"]
 
 
 def configuration(name, device):
@@ -177,7 +134,7 @@ def test_resume(name, device):
     config = configuration(name, device)
     with open("resume.json", "w") as file:
         json.dump(config, file)
-    whole, parts = f"whole-{device}", f"parts-{device}"
+    whole, parts = f"whole-{name}-{device}", f"parts-{name}-{device}"
     run(DTRAIN, "--config", "resume.json", "--run", whole)
     run(DTRAIN, "--config", "resume.json", "--run", parts, "--set", "train.max_steps=5")
     run(DTRAIN, "--config", "resume.json", "--run", parts, "--resume")

@@ -1,17 +1,78 @@
-"""Networks of a configuration as PyTorch modules in float64, and files in and out, for tests that compare with PyTorch."""
+"""Networks with layers beyond a plain chain, for the tests of each such layer: as configurations, and as PyTorch modules in float64;
+files in and out."""
+import collections
 import json
 import os
 import struct
 import sys
 
 import numpy
-import torch
-import torch.nn.functional as F
+
+try:
+    import torch
+    import torch.nn.functional as F
+    Module = torch.nn.Module
+except ImportError:  # test_onnx.py wants NETS alone
+    Module = object
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import checkpoint
 
-ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "none": lambda x: x}
+EXTENT, N_CLASSES = 12, 4
+
+
+def conv(filters, kernel=3, **more):
+    return {"type": "conv2d", "filters": filters, "kernel": kernel, **more}
+
+
+def norm(**more):
+    return {"type": "batch_norm", **more}
+
+
+def layer(kind, **more):
+    return {"type": kind, **more}
+
+
+END = [layer("flatten"), layer("dense", units=N_CLASSES)]
+NETS = {
+    "norm": [conv(5), norm(), *END],
+    "relu": [conv(16, padding="same"), norm(activation="relu", momentum=0.3, epsilon=1e-3), layer("avg_pool2d", size=2), *END],
+    "tails": [norm(), conv(6), norm(), layer("tanh"), layer("max_pool2d", size=2), conv(20), norm(), layer("relu"),
+              layer("max_pool2d", size=3, stride=1), layer("flatten"), norm(activation="sigmoid"), layer("dense", units=7), norm(),
+              layer("relu"), layer("dense", units=N_CLASSES)],
+    "dense": [layer("flatten"), layer("dense", units=33), norm(activation="relu"), layer("dense", units=N_CLASSES), norm()],
+    "vgg": [conv(8, padding="same"), norm(activation="relu"), conv(8, padding="same"), norm(activation="relu"), layer("max_pool2d", size=2),
+            conv(16, padding="same"), norm(activation="relu"), conv(16, padding="same"), norm(activation="relu"),
+            layer("max_pool2d", size=2), layer("flatten"), layer("dense", units=24), norm(activation="relu"),
+            layer("dense", units=N_CLASSES)],
+    # A shortcut that is the output itself, one by a projection, an output with three readers, and one that is added to itself.
+    "residual": [conv(8, padding="same"), norm(activation="relu", name="stem"),
+                 conv(8, padding="same"), norm(activation="relu"), conv(8, padding="same"), norm(),
+                 layer("add", inputs=["stem"], activation="relu", name="one"),
+                 conv(12, padding="same", stride=2, name="deep.conv"), norm(activation="tanh", name="deep.bn"), conv(12, padding="same"),
+                 norm(name="two"), conv(12, 1, stride=2, input="one"), norm(name="shortcut"),
+                 layer("add", inputs=["two", "shortcut"], activation="tanh"), layer("avg_pool2d", size=2), *END],
+    "branches": [conv(6, activation="tanh", name="a"), conv(6, padding="same", name="b"), layer("add", inputs=["a"], name="c"),
+                 layer("add", inputs=["a", "c"]), layer("tanh"), layer("max_pool2d", size=2), layer("dropout", rate=0, name="d"),
+                 layer("add", inputs=["d"]), layer("flatten", name="e"), layer("dense", units=9, activation="tanh", name="f"),
+                 layer("dense", units=9, input="e", name="g"), layer("add", inputs=["f"], activation="sigmoid"),
+                 layer("dense", units=N_CLASSES)],
+}
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "configs", "cifar-resnet20.json")) as resnet:
+    NETS["resnet20"] = json.load(resnet)["model"]["layers"]
+
+# A layer in PyTorch: of one with weights the name of its blocks, and the module for an input x; of one with several inputs the function.
+MODULES = {
+    "conv2d": ("conv", lambda layer, x: torch.nn.Conv2d(x.shape[1], layer["filters"], layer["kernel"], layer.get("stride", 1))),
+    "dense": ("fc", lambda layer, x: torch.nn.Linear(x.shape[1], layer["units"])),
+    "batch_norm": ("bn", lambda layer, x: (torch.nn.BatchNorm2d if x.dim() == 4 else torch.nn.BatchNorm1d)(
+        x.shape[1], eps=layer.get("epsilon", 1e-5), momentum=layer.get("momentum", 0.1))),
+}
+JOINTS = {"add": lambda inputs: inputs[0] + inputs[1]}
+
+
+def activation(name, x):
+    return x if name == "none" else getattr(torch, name)(x)
 
 
 def same(x, kernel, stride):
@@ -23,17 +84,17 @@ def same(x, kernel, stride):
     return F.pad(x, pads)
 
 
-class Net(torch.nn.Module):
+class Net(Module):
     """The layers of a configuration, with dtrain's names."""
 
     def __init__(self, model):
         super().__init__()
         self.layers, self.names = model["layers"], []
-        count = {"conv": 0, "fc": 0, "bn": 0}
+        count = collections.Counter()
         shape = torch.zeros(2, *model["input"], dtype=torch.float64)
         self.double()
         for layer in self.layers:
-            kind = {"conv2d": "conv", "dense": "fc", "batch_norm": "bn"}.get(layer["type"])
+            kind = MODULES.get(layer["type"], (None,))[0]
             self.names.append(None)
             if kind:
                 count[kind] += 1
@@ -49,41 +110,37 @@ class Net(torch.nn.Module):
     def module(self, i, x):
         layer, name = self.layers[i], self.names[i]
         if self.making:
-            if layer["type"] == "conv2d":
-                module = torch.nn.Conv2d(x.shape[1], layer["filters"], layer["kernel"], layer.get("stride", 1))
-            elif layer["type"] == "dense":
-                module = torch.nn.Linear(x.shape[1], layer["units"])
-            else:
-                of = torch.nn.BatchNorm2d if x.dim() == 4 else torch.nn.BatchNorm1d
-                module = of(x.shape[1], eps=layer.get("epsilon", 1e-5), momentum=layer.get("momentum", 0.1))
+            module = MODULES[layer["type"]][1](layer, x)
+            if layer["type"].endswith("_norm"):
                 module.weight.data.uniform_(0.5, 1.5)
                 module.bias.data.uniform_(-0.3, 0.3)
             self.add_module(name.replace(".", "_"), module.double())
         return getattr(self, name.replace(".", "_"))
 
-    def layer(self, i, inputs, previous):
+    def layer(self, i, inputs):
         layer, x = self.layers[i], inputs[0]
         kind = layer["type"]
-        if kind in ("conv2d", "dense", "batch_norm"):
+        if kind in MODULES:
             module = self.module(i, x)
             if layer.get("padding") == "same" and layer["kernel"] > 1:
                 x = same(x, layer["kernel"], layer.get("stride", 1))
-            return ACTIVATIONS[layer.get("activation", "none")](module(x))
-        if kind == "add":
-            first, second = inputs if len(inputs) == 2 else (previous, inputs[0])
-            return ACTIVATIONS[layer.get("activation", "none")](first + second)
+            return activation(layer.get("activation", "none"), module(x))
+        if kind in JOINTS:
+            return activation(layer.get("activation", "none"), JOINTS[kind](inputs))
         if kind in ("max_pool2d", "avg_pool2d"):
             pool = F.max_pool2d if kind == "max_pool2d" else F.avg_pool2d
             return pool(x, layer["size"], layer.get("stride", layer["size"]))
         if kind in ("flatten", "dropout"):
             return torch.flatten(x, 1) if kind == "flatten" else x
-        return ACTIVATIONS[kind](x)
+        return activation(kind, x)
 
     def forward(self, x):
         named = {}
         for i, layer in enumerate(self.layers):
-            inputs = [named[name] for name in layer.get("inputs", [layer["input"]] if "input" in layer else [])] or [x]
-            x = self.layer(i, inputs, x)
+            inputs = [named[name] for name in layer.get("inputs", [])]
+            if len(inputs) < 2:  # behind the last layer's output, or another one
+                inputs.insert(0, named[layer["input"]] if "input" in layer else x)
+            x = self.layer(i, inputs)
             if "name" in layer:
                 named[layer["name"]] = x
         return x

@@ -225,5 +225,5 @@ static enum dt_status backward(struct dt_backend *backend, const struct dt_layer
     return DT_OK;
 }
 
-const struct dt_layer_ops dt_cpu_batch_norm = {
-    .type = DT_LAYER_BATCH_NORM, .n_bytes = n_bytes, .forward = forward, .backward = backward};
+const struct dt_layer_ops DT_KERNEL(batch_norm) = {
+    .n_bytes = n_bytes, .forward = forward, .backward = backward};

@@ -1,0 +1,148 @@
+/* Layers with an operation of their own, at sizes of several parts: the cpu backend, with every
+ * instruction set, has the gradients of the reference, which sums in double, and the same bits with
+ * one thread and with three. A second, smaller batch is added to the first one's gradients. */
+#include "tests/lib/check.h"
+
+#include "base/rng.h"
+#include "cpu/isa.h"
+#include "model/layers/layers.h"
+
+enum { N_SAMPLES = 7, N_CLASSES = 5 };
+
+#define CONV(f, ...)                                                                              \
+    {                                                                                             \
+        .type = DT_LAYER_CONV2D, .size = f, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME, \
+        __VA_ARGS__                                                                               \
+    }
+#define NORM(type_, ...)                                                        \
+    {                                                                           \
+        .type = DT_LAYER_##type_, .epsilon = 1e-5, .momentum = 0.1, __VA_ARGS__ \
+    }
+#define END                                       \
+    {.type = DT_LAYER_FLATTEN},                   \
+    {                                             \
+        .type = DT_LAYER_DENSE, .size = N_CLASSES \
+    }
+
+/* A ReLU is the operation's own where another block follows. */
+static const struct dt_model_spec specs[] = {
+    {.input = {1, 61, 35},
+     .n_layers = 5,
+     .layers = {CONV(19, .activation = DT_ACTIVATION_TANH),
+                NORM(BATCH_NORM, .activation = DT_ACTIVATION_RELU),
+                CONV(7, .activation = DT_ACTIVATION_TANH), END}},
+    {.input = {2, 41, 31},
+     .n_layers = 6,
+     .layers = {CONV(33, .activation = DT_ACTIVATION_TANH, .name = "b"),
+                CONV(33),
+                {.type = DT_LAYER_ADD, .activation = DT_ACTIVATION_RELU, .inputs = {1, {"b"}}},
+                NORM(BATCH_NORM),
+                END}}};
+enum { N_SPECS = sizeof specs / sizeof *specs };
+
+static struct dt_model model;
+
+static float number(uint32_t i)
+{
+    return 2 * dt_rng_uniform(dt_rng_words(9, DT_RNG_SYNTHETIC, 0, 0, 0, i).v[0]) - 1;
+}
+
+static struct dt_samples make_samples(struct dt_shape shape)
+{
+    static float values[N_SAMPLES * 4096];
+    static uint16_t labels[N_SAMPLES];
+    CHECK(dt_shape_elems(shape) <= 4096);
+    for (uint32_t i = 0; i < N_SAMPLES * (uint32_t)dt_shape_elems(shape); i++) {
+        values[i] = number(i);
+    }
+    for (int i = 0; i < N_SAMPLES; i++) {
+        labels[i] = (uint16_t)(i % N_CLASSES);
+    }
+    return (struct dt_samples){.n = N_SAMPLES,
+                               .shape = shape,
+                               .values = values,
+                               .scale = 1,
+                               .labels = labels,
+                               .n_classes = N_CLASSES};
+}
+
+static void set_params(float *params)
+{
+    dt_model_init(&model, 5, params);
+    for (uint32_t p = 0; p < (uint32_t)model.n_params; p++) {
+        for (uint32_t i = 0; i < model.params[p].n_elems && model.params[p].is_bias; i++) {
+            params[model.params[p].offset + i] += 0.3f * number(100000 * (p + 1) + i);
+        }
+    }
+}
+
+/* Gradients of all samples and, again, of the first three. */
+static float *gradients(const struct dt_backend_ops *ops, int n_threads)
+{
+    const struct dt_backend_options options = {.n_threads = n_threads};
+    const struct dt_samples samples = make_samples(model.spec.input);
+    static const uint32_t rows[N_SAMPLES] = {0, 1, 2, 3, 4, 5, 6};
+    struct dt_backend *backend;
+    struct dt_network *net;
+    struct dt_bound_samples *bound;
+    float *grads = calloc(model.arena_elems, sizeof *grads);
+    CHECK(grads != NULL);
+    CHECK_INT(ops->open(&options, &backend), DT_OK);
+    CHECK_INT(dt_network_open_alone(&model, backend, N_SAMPLES, &net), DT_OK);
+    CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
+    set_params(net->params);
+    for (int part = 0; part < 2; part++) {
+        const struct dt_batch batch = {.n = part == 0 ? N_SAMPLES : 3, .rows = rows, .ids = rows};
+        const struct dt_pass pass = {.batch = &batch, .training = true, .accumulate = part == 1};
+        CHECK_INT(dt_network_gather(net, bound, &batch), DT_OK);
+        CHECK_INT(dt_network_forward(net, &pass), DT_OK);
+        CHECK_INT(dt_network_loss(net, bound, &pass), DT_OK);
+        CHECK_INT(dt_network_backward(net, &pass, NULL, NULL), DT_OK);
+    }
+    memcpy(grads, net->grads, model.arena_elems * sizeof *grads);
+    ops->samples_close(backend, bound);
+    dt_network_close(net);
+    ops->close(backend);
+    return grads;
+}
+
+/* Relative to the largest of each tensor. */
+static void compare(const char *isa, int spec, const float *actual, const float *expected)
+{
+    for (int p = 0; p < model.n_params; p++) {
+        const struct dt_param *param = &model.params[p];
+        double largest = 0, error = 0;
+        for (size_t i = param->offset; i < param->offset + param->n_elems; i++) {
+            largest = fmax(largest, (double)fabsf(expected[i]));
+            error = fmax(error, fabs((double)actual[i] - (double)expected[i]));
+        }
+        if (!(largest > 0 && error <= 2e-5 * fmax(largest, 1e-3))) {
+            CHECK_FAIL("%s, model %d: the gradient of %s is off by %.2g of its largest, %g", isa,
+                       spec, param->name, error / largest, largest);
+        }
+    }
+}
+
+int main(void)
+{
+    const char *isas[DT_CPU_MAX_ISAS];
+    const int n_isas = dt_cpu_isa_list(isas);
+    for (int spec = 0; spec < N_SPECS; spec++) {
+        struct dt_model_spec named = specs[spec];
+        named.rows = &dt_all_layers;
+        if (dt_model_lower(&named, &model) != DT_OK) {
+            CHECK_FAIL("model %d: %s", spec, dt_error_text());
+        }
+        float *expected = gradients(&dt_ref_backend, 1);
+        for (int i = 0; i < n_isas; i++) {
+            setenv("DTRAIN_ISA", isas[i], 1);
+            float *one = gradients(&dt_cpu_backend, 1), *three = gradients(&dt_cpu_backend, 3);
+            compare(isas[i], spec, one, expected);
+            CHECK(memcmp(one, three, model.arena_elems * sizeof *one) == 0);
+            free(one);
+            free(three);
+        }
+        free(expected);
+    }
+    return 0;
+}
