@@ -141,35 +141,37 @@ enum dt_status dt_layers_enter(struct dt_lowering *l)
 
 /* ---- layers */
 
-/* The next tensor of a list: one number per channel or unit. */
+/* The next tensor of a list: one number per channel or unit, or with 3 dimensions per pixel, H W C
+ * in the arena. */
 static struct dt_param *add_tensor(struct dt_lowering *l, struct dt_param *list, int *n,
-                                   const char *kind, float initial)
+                                   const char *kind, float initial, int n_dims)
 {
     const struct dt_block *block = l->block;
+    const struct dt_shape in = block->in;
     struct dt_param *param = &list[(*n)++];
-    *param = (struct dt_param){.n_dims = 1,
-                               .dims = {(size_t)block->in.c},
-                               .n_elems = (size_t)block->in.c,
-                               .image = l->image,
+    *param = (struct dt_param){.n_dims = n_dims,
+                               .dims = {(size_t)in.c, (size_t)in.h, (size_t)in.w},
+                               .n_elems = n_dims == 1 ? (size_t)in.c : dt_shape_elems(in),
+                               .image = n_dims == 1 ? l->image : in,
                                .is_bias = true,
                                .initial = initial};
     snprintf(param->name, sizeof param->name, "%s.%s", block->name, kind);
     return param;
 }
 
-static void add_params(struct dt_lowering *l)
+static void add_params(struct dt_lowering *l, int n_dims)
 {
     struct dt_model *model = l->model;
     l->block->weight = model->n_params;
-    (void)add_tensor(l, model->params, &model->n_params, "weight", 1);
+    (void)add_tensor(l, model->params, &model->n_params, "weight", 1, n_dims);
     l->block->bias = model->n_params;
-    (void)add_tensor(l, model->params, &model->n_params, "bias", 0);
+    (void)add_tensor(l, model->params, &model->n_params, "bias", 0, n_dims);
 }
 
 static void add_buffer(struct dt_lowering *l, const char *kind, float initial)
 {
     struct dt_model *model = l->model;
-    struct dt_param *buffer = add_tensor(l, model->buffers, &model->n_buffers, kind, initial);
+    struct dt_param *buffer = add_tensor(l, model->buffers, &model->n_buffers, kind, initial, 1);
     buffer->offset = model->buffer_elems;
     model->buffer_elems += dt_round_up(buffer->n_elems, DT_PARAM_ALIGN);
 }
@@ -184,18 +186,23 @@ static int count_rows(const struct dt_model *model, enum dt_layer_type type)
     return n;
 }
 
+static enum dt_status check_epsilon(const struct dt_layer_spec *layer)
+{
+    return layer->epsilon > 0 && layer->epsilon <= 1
+               ? DT_OK
+               : dt_error(DT_CONFIG, "epsilon out of range (use above 0 to 1)");
+}
+
 /* Units after a flatten are in H W C order, and in a file in PyTorch's, as the inputs of a dense
  * layer. */
 static enum dt_status lower_batch_norm(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     struct dt_block *block = l->block;
-    if (!(layer->epsilon > 0 && layer->epsilon <= 1)) {
-        return dt_error(DT_CONFIG, "epsilon out of range (use above 0 to 1)");
-    }
+    DT_TRY(check_epsilon(layer));
     if (!(layer->momentum > 0 && layer->momentum <= 1)) {
         return dt_error(DT_CONFIG, "momentum out of range (use above 0 to 1)");
     }
-    add_params(l);
+    add_params(l, 1);
     block->buffer = 1 + l->model->n_buffers;
     add_buffer(l, "running_mean", 0);
     add_buffer(l, "running_var", 1);
@@ -204,6 +211,19 @@ static enum dt_status lower_batch_norm(struct dt_lowering *l, const struct dt_la
 
 static const struct dt_operation batch_norm = {
     .block = "bn", .onnx = "BatchNormalization", .lower = lower_batch_norm};
+
+static enum dt_status lower_layer_norm(struct dt_lowering *l, const struct dt_layer_spec *layer)
+{
+    DT_TRY(check_epsilon(layer));
+    add_params(l, l->flat ? 1 : 3);
+    return DT_OK;
+}
+
+static const struct dt_operation layer_norm = {.block = "ln",
+                                               .onnx = "LayerNormalization",
+                                               .onnx_opset = 17,
+                                               .onnx_axis = true,
+                                               .lower = lower_layer_norm};
 
 /* The inputs of a layer behind its first. */
 static enum dt_status find_inputs(struct dt_lowering *l, const struct dt_layer_spec *layer)
@@ -272,7 +292,7 @@ enum dt_status dt_layer_lower(struct dt_lowering *l, const struct dt_layer_spec 
 static void forget_images(int n, struct dt_param *params)
 {
     for (int i = 0; i < n; i++) {
-        params[i].image = (struct dt_shape){0};
+        params[i].image = params[i].n_dims == 1 ? (struct dt_shape){0} : params[i].image;
     }
 }
 

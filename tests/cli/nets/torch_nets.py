@@ -29,6 +29,10 @@ def norm(**more):
     return {"type": "batch_norm", **more}
 
 
+def layer_norm(**more):
+    return {"type": "layer_norm", **more}
+
+
 def layer(kind, **more):
     return {"type": kind, **more}
 
@@ -57,6 +61,9 @@ NETS = {
                  layer("add", inputs=["d"]), layer("flatten", name="e"), layer("dense", units=9, activation="tanh", name="f"),
                  layer("dense", units=9, input="e", name="g"), layer("add", inputs=["f"], activation="sigmoid"),
                  layer("dense", units=N_CLASSES)],
+    "layer_norm": [layer_norm(), conv(5), layer_norm(name="a"), conv(5, padding="same"), layer_norm(activation="relu", epsilon=1e-3),
+                   layer("add", inputs=["a"]), layer("avg_pool2d", size=2), layer_norm(activation="tanh"), layer("flatten"), layer_norm(),
+                   layer("dense", units=9), layer_norm(activation="tanh"), layer("dense", units=N_CLASSES)],
 }
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "configs", "cifar-resnet20.json")) as resnet:
     NETS["resnet20"] = json.load(resnet)["model"]["layers"]
@@ -67,6 +74,7 @@ MODULES = {
     "dense": ("fc", lambda layer, x: torch.nn.Linear(x.shape[1], layer["units"])),
     "batch_norm": ("bn", lambda layer, x: (torch.nn.BatchNorm2d if x.dim() == 4 else torch.nn.BatchNorm1d)(
         x.shape[1], eps=layer.get("epsilon", 1e-5), momentum=layer.get("momentum", 0.1))),
+    "layer_norm": ("ln", lambda layer, x: torch.nn.LayerNorm(x.shape[1:], eps=layer.get("epsilon", 1e-5))),
 }
 JOINTS = {"add": lambda inputs: inputs[0] + inputs[1]}
 

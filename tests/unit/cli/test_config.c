@@ -202,6 +202,10 @@ static const struct {
      "model.layers[0] batch_norm takes statistics over a rank's batch"},
     {SPLIT("{\"type\": \"relu\", \"input\": \"a\"}", "\"strategy\": \"pipeline\""),
      "model.layers[0] relu reads a branch, and a pipeline would cut through it"},
+    {SPLIT("{\"type\": \"layer_norm\"}", "\"strategy\": \"pipeline\""),
+     "model.layers[0] layer_norm is no part of a plain chain, and a pipeline passes through "
+     "nothing "
+     "else (use allreduce)"},
     {SPLIT("{\"type\": \"add\", \"inputs\": [\"a\", \"b\", \"c\"]}", "\"average\": true"),
      "model.layers[0].inputs: expected a list of 1..2 names"},
     {LAYER("{\"type\": \"flatten\", \"filters\": 1}"),

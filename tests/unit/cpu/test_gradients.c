@@ -162,6 +162,10 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
         .type = DT_LAYER_BATCH_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3, \
         .momentum = 0.1                                                                \
     }
+#define LAYER_NORM(a)                                                                 \
+    {                                                                                 \
+        .type = DT_LAYER_LAYER_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3 \
+    }
 #define LAYER(t)             \
     {                        \
         .type = DT_LAYER_##t \
@@ -220,6 +224,12 @@ static void check_backend(const struct dt_backend_ops *ops)
           DENSE(N_CLASSES, NONE));
     MODEL("norm, then everything", CONV(4, 3, 1, VALID, TANH), NORM(SIGMOID), AVG_POOL(2, 2),
           DROPOUT(0.25), LAYER(FLATTEN), NORM(TANH), DENSE(N_CLASSES, NONE));
+    MODEL("layer norm", CONV(3, 3, 1, VALID, TANH), LAYER_NORM(NONE), CONV(5, 3, 1, VALID, TANH),
+          LAYER_NORM(SIGMOID), LAYER(FLATTEN), LAYER_NORM(TANH), DENSE(N_CLASSES, NONE));
+    MODEL("layer norm relu", CONV(17, 3, 1, SAME, TANH), LAYER_NORM(RELU), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("layer norm of few units", LAYER(FLATTEN), DENSE(7, TANH), LAYER_NORM(NONE),
+          DENSE(N_CLASSES, NONE));
     MODEL("flatten alone at the end", CONV(N_CLASSES, 9, 1, SAME, TANH), AVG_POOL(8, 8),
           LAYER(SIGMOID), LAYER(FLATTEN));
 }

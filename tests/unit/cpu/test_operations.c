@@ -29,15 +29,21 @@ static const struct dt_model_spec specs[] = {
     {.input = {1, 61, 35},
      .n_layers = 5,
      .layers = {CONV(19, .activation = DT_ACTIVATION_TANH),
-                NORM(BATCH_NORM, .activation = DT_ACTIVATION_RELU),
-                CONV(7, .activation = DT_ACTIVATION_TANH), END}},
+                NORM(LAYER_NORM, .activation = DT_ACTIVATION_RELU), NORM(BATCH_NORM), END}},
     {.input = {2, 41, 31},
-     .n_layers = 6,
-     .layers = {CONV(33, .activation = DT_ACTIVATION_TANH, .name = "b"),
-                CONV(33),
+     .n_layers = 7,
+     .layers = {CONV(33, .name = "a"),
+                NORM(LAYER_NORM, .activation = DT_ACTIVATION_TANH, .name = "b"),
+                CONV(33, .input = "a"),
                 {.type = DT_LAYER_ADD, .activation = DT_ACTIVATION_RELU, .inputs = {1, {"b"}}},
                 NORM(BATCH_NORM),
-                END}}};
+                END}},
+    {.input = {2100, 1, 1},
+     .n_layers = 4,
+     .layers = {NORM(LAYER_NORM),
+                {.type = DT_LAYER_DENSE, .size = 29},
+                NORM(LAYER_NORM, .activation = DT_ACTIVATION_RELU),
+                {.type = DT_LAYER_DENSE, .size = N_CLASSES}}}};
 enum { N_SPECS = sizeof specs / sizeof *specs };
 
 static struct dt_model model;

@@ -272,6 +272,35 @@ static void test_graphs(void)
     CHECK(model.graph == NULL);
 }
 
+/* PyTorch's shapes; the order in the arena is H W C. */
+static void test_layer_norm(void)
+{
+    const struct dt_shape input = {2, 4, 3};
+    const struct dt_layer_spec norm = {.type = DT_LAYER_LAYER_NORM, .epsilon = 1e-5},
+                               layers[] = {norm,
+                                           {.type = DT_LAYER_FLATTEN},
+                                           norm,
+                                           {.type = DT_LAYER_DENSE, .size = 3},
+                                           norm};
+    CHECK_INT(lower(input, layers, 5), DT_OK);
+    CHECK_TEXT(model.params[0].name, "ln1.weight");
+    CHECK_TEXT(model.params[3].name, "ln2.bias");
+    CHECK(model.params[0].n_dims == 3 && model.params[1].n_dims == 3);
+    CHECK(model.params[0].dims[0] == 2 && model.params[0].dims[1] == 4 &&
+          model.params[0].dims[2] == 3);
+    CHECK_INT(model.params[1].n_elems, 24);
+    CHECK_INT(dt_param_at(&model.params[0], 1), 2); /* the next place of the first channel */
+    CHECK(model.params[2].n_dims == 1 && model.params[2].dims[0] == 24);
+    CHECK_INT(dt_param_at(&model.params[2], 1), 2);
+    CHECK(model.params[6].n_dims == 1 && model.params[6].dims[0] == 3);
+    CHECK_INT(model.n_buffers, 0);
+    /* Where no dense layer follows, the row is C H W; an image stays as it is. */
+    const struct dt_layer_spec row[] = {norm, {.type = DT_LAYER_FLATTEN}, norm};
+    CHECK_INT(lower(input, row, 3), DT_OK);
+    CHECK_INT(dt_param_at(&model.params[0], 1), 2);
+    CHECK_INT(dt_param_at(&model.params[2], 1), 1);
+}
+
 static void test_wrong_graphs(void)
 {
     const struct dt_shape input = {2, 4, 4};
@@ -296,6 +325,7 @@ static void test_wrong_graphs(void)
     EXPECT("its inputs are 32x1x1 in a row and 32x1x1 in a row",
            {.type = DT_LAYER_FLATTEN, .name = "a"}, {.type = DT_LAYER_DENSE, .size = 32},
            GRAPH_ADD("a"), {.type = DT_LAYER_DENSE, .size = 3});
+    EXPECT("model.layers[0] layer_norm: epsilon out of range", {.type = DT_LAYER_LAYER_NORM}, END);
     EXPECT("epsilon out of range", {.type = DT_LAYER_BATCH_NORM, .momentum = 0.1}, END);
     EXPECT("momentum out of range", {.type = DT_LAYER_BATCH_NORM, .epsilon = 1}, END);
 }
@@ -353,6 +383,7 @@ int main(void)
     test_order_in_files();
     test_errors_name_the_layer();
     test_graphs();
+    test_layer_norm();
     test_wrong_graphs();
     test_sizes_cannot_overflow();
     test_initial_weights();
