@@ -32,6 +32,7 @@
 #define DT_OPERATION_LIST(X)                         \
     X(DT_LAYER_BATCH_NORM, "batch_norm", batch_norm) \
     X(DT_LAYER_ADD, "add", add)                      \
+    X(DT_LAYER_CONCAT, "concat", concat)             \
     X(DT_LAYER_LAYER_NORM, "layer_norm", layer_norm)
 #define DT_LAYER_LIST(X) DT_BLOCK_LAYER_LIST(X) DT_OPERATION_LIST(X)
 

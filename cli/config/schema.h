@@ -287,6 +287,11 @@
     X("inputs", NAMES, inputs, "[1, 2]", "", "",                            \
       "names of two layers, or of one, which is added to the layer before") \
     DT_ACTIVATION_KEY(X)
+#define DT_KEYS_concat(X)                                                               \
+    X("inputs", NAMES, inputs, "[1, 4]", "", "",                                        \
+      "names of layers whose channels, or units, stand side by side; of one: behind those " \
+      "of the layer before")                                                            \
+    DT_ACTIVATION_KEY(X)
 #define DT_KEYS_layer_norm(X)                                                  \
     X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance") \
     DT_ACTIVATION_KEY(X)

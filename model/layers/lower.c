@@ -267,6 +267,30 @@ static enum dt_status lower_add(struct dt_lowering *l, const struct dt_layer_spe
 
 static const struct dt_operation add = {.block = "add", .onnx = "Add", .lower = lower_add};
 
+/* Rows of flattened images would be H W C one by one, which no weight behind them could be. */
+static enum dt_status lower_concat(struct dt_lowering *l, const struct dt_layer_spec *layer)
+{
+    struct dt_block *block = l->block;
+    bool in_order = l->image.c == 0;
+    DT_TRY(find_inputs(l, layer));
+    for (int i = 1; i < DT_MAX_INPUTS && block->inputs[i] > 0; i++) {
+        const struct output other = describe(l->model, block->inputs[i] - 1);
+        if (l->shape.h != other.shape.h || l->shape.w != other.shape.w || l->flat != other.flat) {
+            return unlike(l, &other,
+                          "give them one height and width, by strides or pools, or flatten all");
+        }
+        in_order = in_order && other.image.c == 0;
+        block->linear_out.c += other.shape.c;
+    }
+    block->in = block->linear_out;
+    return in_order ? DT_OK
+                    : dt_error(DT_CONFIG, "its inputs are flattened images (put the flatten behind "
+                                          "the concat, or a dense layer between them)");
+}
+
+static const struct dt_operation concat = {
+    .block = "concat", .onnx = "Concat", .onnx_axis = true, .lower = lower_concat};
+
 #define DT_OPERATION_ROW(constant, name, symbol) [constant] = &symbol,
 static const struct dt_operation *const operations[] = {DT_OPERATION_LIST(DT_OPERATION_ROW)};
 

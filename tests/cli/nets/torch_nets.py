@@ -61,6 +61,14 @@ NETS = {
                  layer("add", inputs=["d"]), layer("flatten", name="e"), layer("dense", units=9, activation="tanh", name="f"),
                  layer("dense", units=9, input="e", name="g"), layer("add", inputs=["f"], activation="sigmoid"),
                  layer("dense", units=N_CLASSES)],
+    # Three branches side by side, an output behind another, and one beside itself; rows, too.
+    "concat": [conv(6, activation="tanh", name="stem"), conv(3, 1, name="a"), conv(17, padding="same", input="stem", name="b"),
+               conv(4, 5, padding="same", input="stem"), layer("tanh", name="c"), layer("concat", inputs=["a", "b", "c"], name="d"),
+               norm(activation="tanh"), conv(5, padding="same"), layer("concat", inputs=["d"], activation="relu"),
+               conv(7, 1, activation="tanh"), layer("avg_pool2d", size=2, name="e"), layer("concat", inputs=["e", "e"]), layer("tanh"),
+               layer("flatten", name="g"), layer("dense", units=9, activation="tanh", name="h"),
+               layer("dense", units=7, input="g", name="i"), layer("concat", inputs=["h"], activation="sigmoid"),
+               layer("dense", units=N_CLASSES)],
     "layer_norm": [layer_norm(), conv(5), layer_norm(name="a"), conv(5, padding="same"), layer_norm(activation="relu", epsilon=1e-3),
                    layer("add", inputs=["a"]), layer("avg_pool2d", size=2), layer_norm(activation="tanh"), layer("flatten"), layer_norm(),
                    layer("dense", units=9), layer_norm(activation="tanh"), layer("dense", units=N_CLASSES)],
@@ -76,7 +84,7 @@ MODULES = {
         x.shape[1], eps=layer.get("epsilon", 1e-5), momentum=layer.get("momentum", 0.1))),
     "layer_norm": ("ln", lambda layer, x: torch.nn.LayerNorm(x.shape[1:], eps=layer.get("epsilon", 1e-5))),
 }
-JOINTS = {"add": lambda inputs: inputs[0] + inputs[1]}
+JOINTS = {"add": lambda inputs: inputs[0] + inputs[1], "concat": lambda inputs: torch.cat(inputs, 1)}
 
 
 def activation(name, x):

@@ -166,6 +166,14 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
     {                                                                                 \
         .type = DT_LAYER_LAYER_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3 \
     }
+#define CONCAT(a, n, ...)                                                                        \
+    {                                                                                            \
+        .type = DT_LAYER_CONCAT, .activation = DT_ACTIVATION_##a, .inputs = { n, {__VA_ARGS__} } \
+    }
+#define NAMED(name_, ...)          \
+    {                              \
+        .name = name_, __VA_ARGS__ \
+    }
 #define LAYER(t)             \
     {                        \
         .type = DT_LAYER_##t \
@@ -230,6 +238,16 @@ static void check_backend(const struct dt_backend_ops *ops)
           DENSE(N_CLASSES, NONE));
     MODEL("layer norm of few units", LAYER(FLATTEN), DENSE(7, TANH), LAYER_NORM(NONE),
           DENSE(N_CLASSES, NONE));
+    MODEL("concat of three",
+          NAMED("a", .type = DT_LAYER_CONV2D, .size = 3, .kernel = 3, .stride = 1,
+                .activation = DT_ACTIVATION_TANH),
+          NAMED("b", .type = DT_LAYER_CONV2D, .size = 17, .kernel = 1, .stride = 1, .input = "a"),
+          NAMED("c", .type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1, .input = "a",
+                .padding = DT_PADDING_SAME),
+          CONCAT(RELU, 3, "b", "a", "c"), AVG_POOL(2, 2), LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+    MODEL("concat of rows with itself", LAYER(FLATTEN),
+          NAMED("a", .type = DT_LAYER_DENSE, .size = 5, .activation = DT_ACTIVATION_TANH),
+          CONCAT(TANH, 2, "a", "a"), DENSE(N_CLASSES, NONE));
     MODEL("flatten alone at the end", CONV(N_CLASSES, 9, 1, SAME, TANH), AVG_POOL(8, 8),
           LAYER(SIGMOID), LAYER(FLATTEN));
 }

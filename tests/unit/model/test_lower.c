@@ -240,6 +240,10 @@ static void test_errors_name_the_layer(void)
     {                                                        \
         .type = DT_LAYER_ADD, .inputs = { 1, {__VA_ARGS__} } \
     }
+#define GRAPH_CONCAT(n, ...)                                     \
+    {                                                            \
+        .type = DT_LAYER_CONCAT, .inputs = {(n), {__VA_ARGS__} } \
+    }
 #define END                               \
     {.type = DT_LAYER_FLATTEN},           \
     {                                     \
@@ -270,6 +274,33 @@ static void test_graphs(void)
     CHECK(model.blocks[3].activation == DT_ACTIVATION_RELU && model.blocks[3].flatten);
     CHECK_INT(lower(input, (const struct dt_layer_spec[]){END}, 2), DT_OK);
     CHECK(model.graph == NULL);
+}
+
+static void test_concat(void)
+{
+    const struct dt_shape input = {2, 4, 4};
+    const struct dt_layer_spec layers[] = {
+        GRAPH_CONV(.name = "a"),
+        {.type = DT_LAYER_CONV2D, .size = 5, .kernel = 1, .stride = 1, .input = "a", .name = "b"},
+        GRAPH_CONV(.input = "a", .name = "c"),
+        GRAPH_CONCAT(3, "b", "a", "c"),
+        GRAPH_CONCAT(1, "a"),
+        {.type = DT_LAYER_RELU},
+        END};
+    CHECK_INT(lower(input, layers, 8), DT_OK);
+    const struct dt_block *concat = &model.blocks[3];
+    CHECK_TEXT(concat->name, "concat1");
+    CHECK_INT(concat->out.c, 9);
+    CHECK(concat->out.h == 4 && concat->out.w == 4);
+    CHECK_INT(dt_block_input(&model, 3, 0), 2);
+    CHECK_INT(dt_block_input(&model, 3, 1), 1);
+    CHECK_INT(dt_block_input(&model, 3, 2), 3);
+    CHECK_INT(dt_block_input(&model, 3, 3), -1);
+    CHECK_INT(dt_block_input(&model, 4, 0), 4); /* the layer before, and then the named one */
+    CHECK_INT(dt_block_input(&model, 4, 1), 1);
+    CHECK_INT(model.blocks[4].linear_out.c, 11);
+    CHECK(model.blocks[4].activation == DT_ACTIVATION_RELU && model.blocks[4].flatten);
+    CHECK_INT(model.params[model.blocks[5].weight].dims[1], 11 * 16);
 }
 
 /* PyTorch's shapes; the order in the arena is H W C. */
@@ -325,6 +356,24 @@ static void test_wrong_graphs(void)
     EXPECT("its inputs are 32x1x1 in a row and 32x1x1 in a row",
            {.type = DT_LAYER_FLATTEN, .name = "a"}, {.type = DT_LAYER_DENSE, .size = 32},
            GRAPH_ADD("a"), {.type = DT_LAYER_DENSE, .size = 3});
+    EXPECT("model.layers[1] concat: has no second input (give \"inputs\": names of layers, or one "
+           "that goes with the last layer's output)",
+           GRAPH_CONV(.name = "a"), {.type = DT_LAYER_CONCAT}, END);
+    EXPECT("model.layers[2] concat: its inputs are 2x2x2 and 2x4x4 (give them one height and "
+           "width, by strides or pools, or flatten all)",
+           GRAPH_CONV(.name = "a"), {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+           GRAPH_CONCAT(1, "a"), END);
+    EXPECT("model.layers[2] concat: its inputs are 32x1x1 in a row and 2x4x4",
+           GRAPH_CONV(.name = "a"), {.type = DT_LAYER_FLATTEN}, GRAPH_CONCAT(1, "a"), END);
+    EXPECT("model.layers[2] concat: its inputs are flattened images (put the flatten behind the "
+           "concat, or a dense layer between them)",
+           {.type = DT_LAYER_FLATTEN, .name = "a"}, {.type = DT_LAYER_DENSE, .size = 5},
+           GRAPH_CONCAT(1, "a"), {.type = DT_LAYER_DENSE, .size = 3});
+    EXPECT("model.layers[1] concat: input \"b\": no layer has this name", GRAPH_CONV(.name = "a"),
+           GRAPH_CONCAT(3, "a", "a", "b"), END);
+    EXPECT("model.layers[1] concat: inputs and input both name its first input (leave input out)",
+           GRAPH_CONV(.name = "a"),
+           {.type = DT_LAYER_CONCAT, .input = "a", .inputs = {2, {"a", "a"}}}, END);
     EXPECT("model.layers[0] layer_norm: epsilon out of range", {.type = DT_LAYER_LAYER_NORM}, END);
     EXPECT("epsilon out of range", {.type = DT_LAYER_BATCH_NORM, .momentum = 0.1}, END);
     EXPECT("momentum out of range", {.type = DT_LAYER_BATCH_NORM, .epsilon = 1}, END);
@@ -383,6 +432,7 @@ int main(void)
     test_order_in_files();
     test_errors_name_the_layer();
     test_graphs();
+    test_concat();
     test_layer_norm();
     test_wrong_graphs();
     test_sizes_cannot_overflow();
