@@ -3,6 +3,8 @@
 #ifndef DT_MODEL_SPEC_H
 #define DT_MODEL_SPEC_H
 
+#include <stdbool.h>
+
 #include "base/samples.h"
 
 #define DT_MAX_LAYERS 64
@@ -69,13 +71,13 @@ struct dt_layer_spec {
         char names[DT_MAX_INPUTS][DT_LAYER_NAME_SIZE];
     } inputs;                      /* of several: one to go with the last layer's output, or all */
     int size;                      /* conv2d: filters; dense: units; pools: window size */
-    int kernel;                    /* conv2d */
-    int stride;                    /* conv2d: default 1; pools: default = size */
+    int kernel, stride;            /* conv2d; stride also of pools: default = size */
     enum dt_padding padding;       /* conv2d */
     enum dt_activation activation; /* conv2d, dense, operations */
     enum dt_init init;             /* conv2d, dense */
     double rate;                   /* dropout: share dropped, 0 <= rate < 1 */
     double epsilon, momentum;      /* normalizations, as in PyTorch */
+    bool sync;                     /* batch_norm: statistics of all ranks' samples */
 };
 
 struct dt_model_spec {

@@ -31,6 +31,8 @@ struct dt_driver {
 
 /* A step at a time, on which the ranks agree while the gradients travel. */
 extern const struct dt_driver_ops dt_host_driver;
+/* The same, with layers whose statistics are of all ranks' samples. */
+extern const struct dt_driver_ops dt_synced_driver;
 /* A GPU takes several, recorded once (model/device_module.h): cuda.graph. */
 extern const struct dt_driver_ops dt_recorded_driver;
 /* Workers that do not wait for each other within steps (struct dt_strategy). */

@@ -216,25 +216,39 @@ static enum dt_status check_strategy(const struct dt_config_source *source,
     return dt_config_error(source, key, "%s", text);
 }
 
-/* Statistics of a batch are one rank's, and a graph's passes are of all layers at once. */
+/* Statistics are of a whole batch, `sync` wants all ranks in each pass, and a graph's passes are of
+ * all layers at once. */
 static enum dt_status check_layers(const struct dt_config_source *source, const struct dt_config *c)
 {
     struct dt_roles roles;
-    DT_TRY(dt_roles_find(&c->dist, 0, 2048, &roles)); /* of enough ranks for any strategy */
+    const int n_ranks = 2048; /* enough for any strategy */
+    DT_TRY(dt_roles_find(&c->dist, 0, n_ranks, &roles));
     for (int i = 0; i < c->model.n_layers; i++) {
         const struct dt_layer_spec *layer = &c->model.layers[i];
         const char *name = dt_layer_names[layer->type];
         const bool normalizes = layer->type == DT_LAYER_BATCH_NORM;
         if (normalizes && c->dist.deterministic) {
             return dt_config_error(source, "distributed.deterministic",
-                                   "model.layers[%d] %s takes statistics over a rank's batch, "
-                                   "which depends on their number (leave one of them out)",
+                                   "model.layers[%d] %s takes statistics over a batch, and its "
+                                   "leaves pass one by one (leave one of them out)",
                                    i, name);
         }
         if (normalizes && roles.whole) {
             return dt_config_error(source, "distributed.strategy",
                                    "model.layers[%d] %s takes statistics over the whole batch, "
                                    "and a pipeline cuts it (use allreduce)",
+                                   i, name);
+        }
+        if (layer->sync && roles.n_workers < n_ranks) {
+            return dt_config_error(source, "distributed.strategy",
+                                   "model.layers[%d] %s with sync adds statistics over all ranks, "
+                                   "and servers compute none (use allreduce or central)",
+                                   i, name);
+        }
+        if (layer->sync && !c->dist.average) {
+            return dt_config_error(source, "distributed.average",
+                                   "model.layers[%d] %s with sync adds statistics over ranks that "
+                                   "then step alone (leave one of them out)",
                                    i, name);
         }
         if (roles.whole && (layer->input[0] != '\0' || layer->inputs.n > 0)) {

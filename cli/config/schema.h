@@ -282,6 +282,8 @@
     X("momentum", REAL, momentum, "(0, 1]", "0.1", "",                                       \
       "share of a batch in the running statistics, which replace the batch's in evaluation") \
     X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance")               \
+    X("sync", BOOL, sync, "", "false", "",                                                   \
+      "statistics of all ranks' samples in training, not of each rank's own")                \
     DT_ACTIVATION_KEY(X)
 #define DT_KEYS_add(X)                                                      \
     X("inputs", NAMES, inputs, "[1, 2]", "", "",                            \

@@ -126,15 +126,23 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     }
 }
 
-static void print_statistics(const struct dt_model_spec *model, const struct dt_run_event *run)
+static void print_statistics(const struct dt_config *c, const struct dt_run_event *run)
 {
-    bool normalizes = false;
-    for (int i = 0; i < model->n_layers; i++) {
-        normalizes = normalizes || model->layers[i].type == DT_LAYER_BATCH_NORM;
+    int n_own = 0, n_synced = 0;
+    for (int i = 0; i < c->model.n_layers && run->n_workers > 1; i++) {
+        const struct dt_layer_spec *layer = &c->model.layers[i];
+        n_synced += layer->sync;
+        n_own += layer->type == DT_LAYER_BATCH_NORM && !layer->sync;
     }
-    if (normalizes && run->n_workers > 1) {
+    if (n_own > 0) {
         fprintf(stderr, "  batch_norm: each rank normalizes by its own samples; rank 0's running "
                         "statistics are kept\n");
+    }
+    if (n_synced > 0) {
+        fprintf(stderr,
+                "  batch_norm with sync: normalizes by all ranks' samples, which takes "
+                "%lld more small allreduces a step\n",
+                2LL * n_synced * (long long)c->accumulate);
     }
 }
 
@@ -200,7 +208,7 @@ void dt_banner_print(const struct dt_folder_event *folder, const struct dt_run_e
     print_validation(run);
     print_averaging(folder, run);
     print_switches(c);
-    print_statistics(&c->model, run);
+    print_statistics(c, run);
     print_faults(run->faults);
     print_origin(folder, run);
 }

@@ -18,6 +18,8 @@ struct norm {
     size_t n_per_part, n_parts, n_c;                      /* n_c: whole vectors */
     float *mean, *inverse, *scale, *bias, *per_x, *fixed; /* (n_c); inverse: of the deviation */
     float *parts[2];                                      /* (n_parts, n_c) sums */
+    double *sums; /* (channels, 2), of all parts and ranks; behind them the number of rows, from
+                     forward to backward */
 };
 
 static size_t vectors_of(const struct dt_block *block)
@@ -41,9 +43,16 @@ static size_t parts_of(const struct dt_block *block, int n)
     return (rows_of(block, n) + most - 1) / most;
 }
 
+/* Whole vectors of them. */
+static size_t sums_of(const struct dt_block *block)
+{
+    return dt_round_up(2 * (size_t)block->in.c + 1, DT_MAX_VECTOR);
+}
+
 static size_t n_bytes(const struct dt_block *block, int capacity)
 {
-    return (6 + 2 * parts_of(block, capacity)) * vectors_of(block) * sizeof(float);
+    return (6 + 2 * parts_of(block, capacity)) * vectors_of(block) * sizeof(float) +
+           sums_of(block) * sizeof(double);
 }
 
 static struct norm norm_of(struct dt_backend *backend, const struct dt_layer_call *call)
@@ -51,7 +60,8 @@ static struct norm norm_of(struct dt_backend *backend, const struct dt_layer_cal
     const struct dt_block *b = call->block;
     const int n = call->pass->batch->n;
     const size_t n_c = vectors_of(b);
-    float *memory = call->memory;
+    double *sums = call->memory;
+    float *memory = (float *)(sums + sums_of(b));
     struct norm norm = {.cpu = (const struct dt_cpu *)backend,
                         .call = call,
                         .n_per_part = rows_per_part(b),
@@ -62,7 +72,8 @@ static struct norm norm_of(struct dt_backend *backend, const struct dt_layer_cal
                         .scale = memory + 2 * n_c,
                         .bias = memory + 3 * n_c,
                         .per_x = memory + 4 * n_c,
-                        .fixed = memory + 5 * n_c};
+                        .fixed = memory + 5 * n_c,
+                        .sums = sums};
     norm.parts[0] = memory + 6 * n_c;
     norm.parts[1] = norm.parts[0] + norm.n_parts * n_c;
     norm.rows = (struct dt_norm){.n_rows = rows_of(b, n),
@@ -164,19 +175,31 @@ static void follow(float *running, double momentum, double value)
     *running = (float)((1.0 - momentum) * (double)*running + momentum * value);
 }
 
+/* Mean and biased variance of each channel as sums. */
+static enum dt_status measure(const struct norm *norm)
+{
+    const size_t n_c = (size_t)norm->rows.n_c;
+    if (!norm->call->pass->training) {
+        return DT_OK;
+    }
+    run(norm, measure_part);
+    for (size_t c = 0; c < n_c; c++) {
+        add_parts(norm, c, &norm->sums[2 * c], &norm->sums[2 * c + 1]);
+    }
+    norm->sums[2 * n_c] = (double)norm->rows.n_rows;
+    return dt_moments_join(norm->call, norm->sums);
+}
+
 /* The running variance is unbiased, the one that normalizes is not: as in PyTorch. */
-static void measure(const struct norm *norm)
+static void prepare(const struct norm *norm)
 {
     const struct dt_layer_call *call = norm->call;
-    const double n = (double)norm->rows.n_rows, momentum = call->layer->momentum;
-    const bool trains = call->pass->training && n > 0;
-    if (trains) {
-        run(norm, measure_part);
-    }
+    const double n = norm->sums[2 * norm->rows.n_c], momentum = call->layer->momentum;
     for (size_t c = 0; c < (size_t)norm->rows.n_c; c++) {
         double mean = (double)call->running[0][c], var = (double)call->running[1][c];
-        if (trains) {
-            add_parts(norm, c, &mean, &var);
+        if (call->pass->training && n > 0) {
+            mean = norm->sums[2 * c];
+            var = norm->sums[2 * c + 1];
             follow(&call->running[0][c], momentum, mean);
             follow(&call->running[1][c], momentum, n > 1 ? var * n / (n - 1) : var);
         }
@@ -190,27 +213,38 @@ static void measure(const struct norm *norm)
 static enum dt_status forward(struct dt_backend *backend, const struct dt_layer_call *call)
 {
     const struct norm norm = norm_of(backend, call);
-    measure(&norm);
+    DT_TRY(measure(&norm));
+    prepare(&norm);
     run(&norm, apply_part);
     return DT_OK;
 }
 
+/* This rank's gradients. */
 static void add_gradients(const struct norm *norm)
 {
     const struct dt_layer_call *call = norm->call;
-    const double n = (double)norm->rows.n_rows;
     for (size_t c = 0; c < (size_t)norm->rows.n_c; c++) {
-        const double inverse = (double)norm->inverse[c], scale = (double)norm->scale[c];
         double sum = 0, product = 0;
         for (size_t p = 0; p < norm->n_parts; p++) {
             sum += (double)norm->parts[0][p * norm->n_c + c];
             product += (double)norm->parts[1][p * norm->n_c + c];
         }
-        norm->per_x[c] = (float)(-scale * inverse * inverse * product / n);
-        norm->fixed[c] = (float)(-scale * sum / n);
         call->dbias[c] = (call->pass->accumulate ? call->dbias[c] : 0.0f) + (float)sum;
-        call->dweight[c] =
-            (call->pass->accumulate ? call->dweight[c] : 0.0f) + (float)(product * inverse);
+        call->dweight[c] = (call->pass->accumulate ? call->dweight[c] : 0.0f) +
+                           (float)(product * (double)norm->inverse[c]);
+        norm->sums[2 * c] = sum;
+        norm->sums[2 * c + 1] = product;
+    }
+}
+
+/* dx = dy scale + (x - mean) per_x + fixed */
+static void prepare_backward(const struct norm *norm)
+{
+    const double n = norm->sums[2 * norm->rows.n_c];
+    for (size_t c = 0; c < (size_t)norm->rows.n_c; c++) {
+        const double inverse = (double)norm->inverse[c], scale = (double)norm->scale[c];
+        norm->per_x[c] = (float)(-scale * inverse * inverse * norm->sums[2 * c + 1] / n);
+        norm->fixed[c] = (float)(-scale * norm->sums[2 * c] / n);
     }
 }
 
@@ -219,6 +253,8 @@ static enum dt_status backward(struct dt_backend *backend, const struct dt_layer
     const struct norm norm = norm_of(backend, call);
     run(&norm, sum_part);
     add_gradients(&norm);
+    DT_TRY(dt_sums_join(call, norm.sums));
+    prepare_backward(&norm);
     if (call->dx[0] != NULL) {
         run(&norm, backward_part);
     }

@@ -44,9 +44,9 @@ static void measure(const struct channel *ch, double *mean, double *var)
 }
 
 /* running = (1 - momentum) running + momentum new */
-static void follow(const struct channel *ch, double mean, double var)
+static void follow(const struct channel *ch, double n, double mean, double var)
 {
-    const double n = (double)count(ch), keep = 1.0 - ch->call->layer->momentum;
+    const double keep = 1.0 - ch->call->layer->momentum;
     float *const *running = ch->call->running;
     const double unbiased = n > 1 ? var * n / (n - 1) : var;
     running[0][ch->c] =
@@ -58,27 +58,42 @@ static void follow(const struct channel *ch, double mean, double var)
 static size_t n_bytes(const struct dt_block *block, int capacity)
 {
     (void)capacity;
-    return 2 * (size_t)block->in.c * sizeof(double);
+    return (4 * (size_t)block->in.c + 1) * sizeof(double);
 }
 
+static void normalize(const struct channel *ch, const double *kept)
+{
+    const struct dt_layer_call *call = ch->call;
+    for (size_t i = 0; i < count(ch); i++) {
+        const double x = ((double)call->x[0][at(ch, i)] - kept[0]) * kept[1],
+                     y = x * (double)call->weight[ch->c] + (double)call->bias[ch->c];
+        call->y[at(ch, i)] = call->relu && y < 0 ? 0.0f : (float)y; /* a NaN stays one */
+    }
+}
+
+/* kept: (n_c, 2) mean and variance, of which the second becomes 1 / deviation; then the number of
+ * values; then room for the sums of the backward pass. */
 static enum dt_status forward(struct dt_backend *backend, const struct dt_layer_call *call)
 {
+    const size_t n_c = (size_t)call->block->in.c;
+    double *kept = call->memory, *n = &kept[2 * n_c];
     (void)backend;
-    double *kept = call->memory;
-    for (size_t c = 0; c < (size_t)call->block->in.c; c++, kept += 2) {
+    for (size_t c = 0; c < n_c && call->pass->training; c++) {
         const struct channel ch = channel_of(call, c);
-        double mean = (double)call->running[0][c], var = (double)call->running[1][c];
-        if (call->pass->training && count(&ch) > 0) {
-            measure(&ch, &mean, &var);
-            follow(&ch, mean, var);
+        *n = (double)count(&ch);
+        measure(&ch, &kept[2 * c], &kept[2 * c + 1]);
+    }
+    DT_TRY(dt_moments_join(call, kept));
+    for (size_t c = 0; c < n_c; c++, kept += 2) {
+        const struct channel ch = channel_of(call, c);
+        if (call->pass->training && *n > 0) {
+            follow(&ch, *n, kept[0], kept[1]);
+        } else {
+            kept[0] = (double)call->running[0][c];
+            kept[1] = (double)call->running[1][c];
         }
-        kept[0] = mean;
-        kept[1] = 1.0 / sqrt(var + call->layer->epsilon);
-        for (size_t i = 0; i < count(&ch); i++) {
-            const double x = ((double)call->x[0][at(&ch, i)] - mean) * kept[1],
-                         y = x * (double)call->weight[c] + (double)call->bias[c];
-            call->y[at(&ch, i)] = call->relu && y < 0 ? 0.0f : (float)y; /* a NaN stays one */
-        }
+        kept[1] = 1.0 / sqrt(kept[1] + call->layer->epsilon);
+        normalize(&ch, kept);
     }
     return DT_OK;
 }
@@ -92,10 +107,10 @@ static double gradient(const struct channel *ch, size_t i, const double *kept, d
 }
 
 /* dx = weight / deviation (dy - mean of dy - x mean of dy x) */
-static void pass_back(const struct channel *ch, const double *kept, double db, double dw)
+static void pass_back(const struct channel *ch, const double *kept, double n, double db, double dw)
 {
     const struct dt_layer_call *call = ch->call;
-    const double n = (double)count(ch), scale = kept[1] * (double)call->weight[ch->c];
+    const double scale = kept[1] * (double)call->weight[ch->c];
     for (size_t i = 0; i < count(ch); i++) {
         double x;
         const double dy = gradient(ch, i, kept, &x), dx = scale * (dy - db / n - x * dw / n);
@@ -106,22 +121,28 @@ static void pass_back(const struct channel *ch, const double *kept, double db, d
 
 static enum dt_status backward(struct dt_backend *backend, const struct dt_layer_call *call)
 {
+    const size_t n_c = (size_t)call->block->in.c;
+    const double *kept = call->memory, n = kept[2 * n_c];
+    double *sums = (double *)call->memory + 2 * n_c + 1;
     (void)backend;
-    const double *kept = call->memory;
-    for (size_t c = 0; c < (size_t)call->block->in.c; c++, kept += 2) {
+    for (size_t c = 0; c < n_c; c++) {
         const struct channel ch = channel_of(call, c);
         double db = 0, dw = 0;
         for (size_t i = 0; i < count(&ch); i++) {
             double x;
-            const double dy = gradient(&ch, i, kept, &x);
+            const double dy = gradient(&ch, i, &kept[2 * c], &x);
             db += dy;
             dw += dy * x;
         }
         call->dbias[c] = (float)((call->pass->accumulate ? (double)call->dbias[c] : 0) + db);
         call->dweight[c] = (float)((call->pass->accumulate ? (double)call->dweight[c] : 0) + dw);
-        if (call->dx[0] != NULL) {
-            pass_back(&ch, kept, db, dw);
-        }
+        sums[2 * c] = db;
+        sums[2 * c + 1] = dw;
+    }
+    DT_TRY(dt_sums_join(call, sums));
+    for (size_t c = 0; c < n_c && call->dx[0] != NULL; c++) {
+        const struct channel ch = channel_of(call, c);
+        pass_back(&ch, &kept[2 * c], n, sums[2 * c], sums[2 * c + 1]);
     }
     return DT_OK;
 }

@@ -16,6 +16,7 @@ struct norm {
     const float *weight, *bias;
     float *running_mean, *running_var, *dweight, *dbias;
     float *mean, *inverse, *per_x, *fixed, *sums, *products;
+    double *shared;
 };
 
 size_t dt_gpu_norm_floats(int n_c)
@@ -51,6 +52,7 @@ static struct norm norm_of(const struct dt_gpu_norm *n)
     norm.fixed = norm.per_x + n_c;
     norm.sums = norm.fixed + n_c;
     norm.products = norm.sums + MOST_PARTS * n_c;
+    norm.shared = n->shared;
     return norm;
 }
 
@@ -118,25 +120,51 @@ static inline __device__ float followed(float running, double momentum, double v
     return (float)((1.0 - momentum) * (double)running + momentum * value);
 }
 
-/* A thread per channel adds the parts (Chan, Golub and LeVeque 1979). The running variance is
- * unbiased, the one that normalizes is not, as in PyTorch. */
+/* The mean of a channel's parts and the squares of distances from it (Chan, Golub and LeVeque
+ * 1979). */
+static inline __device__ double add_parts(const struct norm &norm, size_t c, double *squares)
+{
+    double sum = 0;
+    for (unsigned p = 0; p < norm.n_parts; p++) {
+        sum += rows_in(norm, p) * (double)norm.sums[(size_t)p * norm.n_c + c];
+    }
+    const double mean = sum / (double)norm.n_rows;
+    *squares = 0;
+    for (unsigned p = 0; p < norm.n_parts; p++) {
+        const double d = (double)norm.sums[(size_t)p * norm.n_c + c] - mean;
+        *squares += (double)norm.products[(size_t)p * norm.n_c + c] + rows_in(norm, p) * d * d;
+    }
+    return mean;
+}
+
+/* A thread per channel, as in the next ones. */
+static __global__ void moments_kernel(struct norm norm)
+{
+    const size_t c = thread_index();
+    if (c < norm.n_c) {
+        double squares;
+        norm.shared[2 * c] = add_parts(norm, c, &squares);
+        norm.shared[2 * c + 1] = squares / (double)norm.n_rows;
+        norm.shared[2 * norm.n_c] = (double)norm.n_rows; /* the same from each thread */
+    }
+}
+
+/* The running variance is unbiased, the one that normalizes is not, as in PyTorch. */
 static __global__ void statistics_kernel(struct norm norm)
 {
     const size_t c = thread_index();
     if (c >= norm.n_c) {
         return;
     }
-    const double n = (double)norm.n_rows;
+    const double n = norm.shared != NULL ? norm.shared[2 * norm.n_c] : (double)norm.n_rows;
     double mean = (double)norm.running_mean[c], var = (double)norm.running_var[c];
-    if (norm.training) {
-        double sum = 0, squares = 0;
-        for (unsigned p = 0; p < norm.n_parts; p++) {
-            sum += rows_in(norm, p) * (double)norm.sums[(size_t)p * norm.n_c + c];
-        }
-        mean = sum / n;
-        for (unsigned p = 0; p < norm.n_parts; p++) {
-            const double d = (double)norm.sums[(size_t)p * norm.n_c + c] - mean;
-            squares += (double)norm.products[(size_t)p * norm.n_c + c] + rows_in(norm, p) * d * d;
+    if (norm.training && n > 0) {
+        double squares;
+        if (norm.shared != NULL) {
+            mean = norm.shared[2 * c];
+            squares = n * norm.shared[2 * c + 1];
+        } else {
+            mean = add_parts(norm, c, &squares);
         }
         var = squares / n;
         norm.running_mean[c] = followed(norm.running_mean[c], (double)norm.momentum, mean);
@@ -188,6 +216,23 @@ static __global__ void sum_kernel(struct norm norm, const T *x, const Y *dy)
     }
 }
 
+/* dx = dy scale + (x - mean) per_x + fixed */
+static inline __device__ void prepare_dx(const struct norm &norm, size_t c, double n, double sum,
+                                         double product)
+{
+    const double inverse = (double)norm.inverse[c], scale = inverse * (double)norm.weight[c];
+    norm.per_x[c] = (float)(-scale * inverse * inverse * product / n);
+    norm.fixed[c] = (float)(-scale * sum / n);
+}
+
+static __global__ void shared_dx_kernel(struct norm norm)
+{
+    const size_t c = thread_index();
+    if (c < norm.n_c) {
+        prepare_dx(norm, c, norm.shared[2 * norm.n_c], norm.shared[2 * c], norm.shared[2 * c + 1]);
+    }
+}
+
 /* A thread per channel adds the parts. */
 static __global__ void gradients_kernel(struct norm norm)
 {
@@ -195,17 +240,20 @@ static __global__ void gradients_kernel(struct norm norm)
     if (c >= norm.n_c) {
         return;
     }
-    const double n = (double)norm.n_rows, inverse = (double)norm.inverse[c],
-                 scale = inverse * (double)norm.weight[c];
     double sum = 0, product = 0;
     for (unsigned p = 0; p < norm.n_parts; p++) {
         sum += (double)norm.sums[(size_t)p * norm.n_c + c];
         product += (double)norm.products[(size_t)p * norm.n_c + c];
     }
-    norm.per_x[c] = (float)(-scale * inverse * inverse * product / n);
-    norm.fixed[c] = (float)(-scale * sum / n);
     norm.dbias[c] = (norm.accumulate ? norm.dbias[c] : 0.0f) + (float)sum;
-    norm.dweight[c] = (norm.accumulate ? norm.dweight[c] : 0.0f) + (float)(product * inverse);
+    norm.dweight[c] =
+        (norm.accumulate ? norm.dweight[c] : 0.0f) + (float)(product * (double)norm.inverse[c]);
+    if (norm.shared != NULL) {
+        norm.shared[2 * c] = sum;
+        norm.shared[2 * c + 1] = product;
+    } else {
+        prepare_dx(norm, c, (double)norm.n_rows, sum, product);
+    }
 }
 
 template <typename T, typename Y>
@@ -230,17 +278,36 @@ static unsigned blocks_of(const struct norm *norm)
     return blocks_for(norm->n_rows * norm->n_c, THREADS);
 }
 
+template <typename T>
+static cudaError_t measure(cudaStream_t stream, const struct norm &norm, const T *x)
+{
+    return norm.n_rows == 0
+               ? cudaSuccess
+               : DT_LAUNCH(measure_kernel, pieces_of(&norm), THREADS, 0, stream, norm, x);
+}
+
+cudaError_t dt_gpu_norm_measure(cudaStream_t stream, const struct dt_gpu_norm *n,
+                                enum dt_gpu_type type, const void *x)
+{
+    const struct norm norm = norm_of(n);
+    const cudaError_t e = type == DT_GPU_F32 ? measure(stream, norm, (const float *)x)
+                                             : measure(stream, norm, (const bf16 *)x);
+    return e != cudaSuccess
+               ? e
+               : DT_LAUNCH(moments_kernel, blocks_for(norm.n_c, THREADS), THREADS, 0, stream, norm);
+}
+
 template <typename T, typename Y>
 static cudaError_t forward(cudaStream_t stream, const struct norm norm, const T *x, Y *y)
 {
     cudaError_t e = cudaSuccess;
-    if (norm.training) {
-        e = DT_LAUNCH(measure_kernel, pieces_of(&norm), THREADS, 0, stream, norm, x);
+    if (norm.training && norm.shared == NULL) {
+        e = measure(stream, norm, x);
     }
     if (e == cudaSuccess) {
         e = DT_LAUNCH(statistics_kernel, blocks_for(norm.n_c, THREADS), THREADS, 0, stream, norm);
     }
-    return e != cudaSuccess
+    return e != cudaSuccess || norm.n_rows == 0
                ? e
                : DT_LAUNCH(apply_kernel, blocks_of(&norm), THREADS, 0, stream, norm, x, y);
 }
@@ -250,9 +317,6 @@ cudaError_t dt_gpu_norm_forward(cudaStream_t stream, const struct dt_gpu_norm *n
                                 void *y)
 {
     const struct norm norm = norm_of(n);
-    if (norm.n_rows == 0) {
-        return cudaSuccess;
-    }
     if (type == DT_GPU_F32) {
         return forward(stream, norm, (const float *)x, (float *)y);
     }
@@ -261,16 +325,36 @@ cudaError_t dt_gpu_norm_forward(cudaStream_t stream, const struct dt_gpu_norm *n
 }
 
 template <typename T, typename Y>
-static cudaError_t backward(cudaStream_t stream, const struct norm norm, const T *x, const Y *dy,
-                            T *dx)
+static cudaError_t sum(cudaStream_t stream, const struct norm &norm, const T *x, const Y *dy)
 {
     cudaError_t e = cudaSuccess;
     if (norm.n_rows > 0) {
         e = DT_LAUNCH(sum_kernel, pieces_of(&norm), THREADS, 0, stream, norm, x, dy);
     }
-    if (e == cudaSuccess) {
-        e = DT_LAUNCH(gradients_kernel, blocks_for(norm.n_c, THREADS), THREADS, 0, stream, norm);
+    return e != cudaSuccess ? e
+                            : DT_LAUNCH(gradients_kernel, blocks_for(norm.n_c, THREADS), THREADS, 0,
+                                        stream, norm);
+}
+
+cudaError_t dt_gpu_norm_sum(cudaStream_t stream, const struct dt_gpu_norm *n, enum dt_gpu_type type,
+                            const void *x, enum dt_gpu_type dy_type, const void *dy)
+{
+    const struct norm norm = norm_of(n);
+    if (type == DT_GPU_F32) {
+        return sum(stream, norm, (const float *)x, (const float *)dy);
     }
+    return dy_type == DT_GPU_F32 ? sum(stream, norm, (const bf16 *)x, (const float *)dy)
+                                 : sum(stream, norm, (const bf16 *)x, (const bf16 *)dy);
+}
+
+template <typename T, typename Y>
+static cudaError_t backward(cudaStream_t stream, const struct norm norm, const T *x, const Y *dy,
+                            T *dx)
+{
+    const cudaError_t e =
+        norm.shared == NULL
+            ? sum(stream, norm, x, dy)
+            : DT_LAUNCH(shared_dx_kernel, blocks_for(norm.n_c, THREADS), THREADS, 0, stream, norm);
     return e != cudaSuccess || dx == NULL || norm.n_rows == 0
                ? e
                : DT_LAUNCH(backward_kernel, blocks_of(&norm), THREADS, 0, stream, norm, x, dy, dx);

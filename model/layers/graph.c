@@ -29,6 +29,7 @@ struct dt_graph {
     float *dbetween;               /* gradient of one of them */
     float *spare;                  /* a second gradient of an output, before it is added */
     float *buffers;
+    struct dt_rank_sum *ranks;  /* borrowed, or NULL */
     bool wanted[DT_MAX_LAYERS]; /* some block at or before it has parameters */
     bool begun[DT_MAX_LAYERS];  /* the output's gradient has its first part */
 };
@@ -227,6 +228,11 @@ static void close_graph(struct dt_network *net)
     free(graph);
 }
 
+void dt_graph_join(struct dt_network *net, struct dt_rank_sum *sum)
+{
+    net->graph->ranks = sum;
+}
+
 /* ---- passes */
 
 static struct dt_layer_call call_of(struct dt_network *net, int b, const struct dt_pass *pass)
@@ -234,13 +240,15 @@ static struct dt_layer_call call_of(struct dt_network *net, int b, const struct 
     const struct dt_model *model = net->model;
     const struct dt_block *block = &model->blocks[b];
     const struct dt_graph *graph = net->graph;
-    struct dt_layer_call call = {.layer = &model->spec.layers[block->row - 1],
-                                 .block = block,
-                                 .pass = pass,
-                                 .n_elems = dt_shape_elems(block->linear_out),
-                                 .memory = graph->memory[b],
-                                 .y = net->outputs[b + 1].floats,
-                                 .dy = net->deltas[b].floats};
+    struct dt_layer_call call = {
+        .layer = &model->spec.layers[block->row - 1],
+        .block = block,
+        .pass = pass,
+        .n_elems = dt_shape_elems(block->linear_out),
+        .memory = graph->memory[b],
+        .ranks = model->spec.layers[block->row - 1].sync && pass->training ? graph->ranks : NULL,
+        .y = net->outputs[b + 1].floats,
+        .dy = net->deltas[b].floats};
     if (graph->between[b] != NULL) {
         call.y = graph->between[b];
         call.dy = graph->dbetween;

@@ -16,6 +16,17 @@ struct dt_operation {
 };
 const struct dt_operation *dt_operation_of(enum dt_layer_type type); /* NULL: it has none */
 
+/* Sums over the ranks that train together, for layers with `sync`: every rank calls `add` as often,
+ * in the same order, with as many values, also where it has no samples. `name` as of dt_comm_wait.
+ */
+struct dt_rank_sum {
+    enum dt_status (*add)(struct dt_rank_sum *sum, double *values, size_t n, const char *name);
+    double *values; /* dt_rank_sum_values: room in host memory, for devices */
+};
+
+/* Values of a call of `add` at most; 0: no layer has `sync`. */
+size_t dt_rank_sum_values(const struct dt_model *model);
+
 /* One call of an operation. Pointers are device memory; elements lie as the backend has them. */
 struct dt_layer_call {
     const struct dt_layer_spec *layer;
@@ -26,6 +37,8 @@ struct dt_layer_call {
     const float *weight, *bias;
     float *running[2];             /* its buffers */
     void *memory;                  /* kept from forward to backward */
+    struct dt_rank_sum *ranks;     /* in training, over whose samples to take statistics; NULL: over
+                                      this rank's */
     size_t n_elems;                /* of a sample of y */
     const float *x[DT_MAX_INPUTS]; /* NULL ends them */
     size_t n_x[DT_MAX_INPUTS];     /* elements of a sample of each */
@@ -48,6 +61,16 @@ struct dt_layer_ops {
 /* Passes of the whole batch at once through all blocks; every output is kept until the backward
  * pass has read it, and the gradients of an output that several blocks read are added. */
 extern const struct dt_graph_ops dt_layer_graph;
+
+/* Layers with `sync` add by `sum` (borrowed) from now on; NULL: each rank is by itself, as before.
+ */
+void dt_graph_join(struct dt_network *network, struct dt_rank_sum *sum);
+
+/* For backends: what each rank has becomes what all have together; nothing changes without `ranks`.
+ * moments: (n_c, 2) mean and biased variance of a channel's values, then the number of these, of
+ * which a rank may have none. sums: (n_c, 2). */
+enum dt_status dt_moments_join(const struct dt_layer_call *call, double *moments);
+enum dt_status dt_sums_join(const struct dt_layer_call *call, double *sums);
 
 /* Host floats of the network's buffers (model.buffer_elems); a model without any has nothing to
  * copy. */

@@ -60,11 +60,15 @@ ended launcher 'mpirun killed'
 
 # A rank that stands still is named, and the job ends with 76, in whatever way gradients are added.
 export DTRAIN_TIMEOUT=2
-for comm in auto mpi ring hierarchical; do
-  run=stalled-$comm
-  start "$run" 4 --set distributed.allreduce=$comm
+statistics='model.layers=[{"type":"flatten"},{"type":"batch_norm","sync":true},{"type":"dense","units":4}]'
+for comm in auto mpi ring hierarchical statistics; do
+  run=stalled-$comm set=distributed.allreduce=$comm way=", ${comm/auto/shared_memory}\$"
+  if [[ $comm == statistics ]]; then # which are all ranks', in the middle of a step's passes
+    set=$statistics way='^  batch_norm with sync: .* 2 more '
+  fi
+  start "$run" 4 --set "$set"
   check "$run: makes no steps" wait_for 30 has_steps "$run"
-  check "$run: takes another way" grep -q "allreduce of gradients: .*, ${comm/auto/shared_memory}\$" "$run.err"
+  check "$run: takes another way" grep -q "$way" "$run.err"
   has_ranks "$run" 4
   kill -STOP "${ranks[2]}"
   check "$run: does not end" wait_for 20 gone "$work/$run"

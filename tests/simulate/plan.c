@@ -6,6 +6,7 @@
 #include "dist/allreduce/types.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
+#include "model/layers/layers.h"
 
 static const struct dt_config base = {
     .name = "simulated",
@@ -206,6 +207,25 @@ static void choose_flip(struct sim_random *random, struct sim_plan *plan)
     plan->exact = false;
 }
 
+/* In some seeds a layer takes statistics over all ranks, where these pass through it together: none
+ * of those that stand for what was mended. */
+static void choose_norm(struct sim_random *random, struct sim_plan *plan)
+{
+    struct dt_model_spec *model = &plan->config.model;
+    struct dt_roles roles;
+    const bool together = dt_roles_find(&plan->config.dist, 0, plan->n_ranks, &roles) == DT_OK &&
+                          roles.n_workers == plan->n_ranks && !roles.whole &&
+                          !plan->config.dist.deterministic;
+    if (!together || !sim_chance(random, 25)) {
+        return;
+    }
+    memmove(&model->layers[3], &model->layers[2], 2 * sizeof *model->layers);
+    model->layers[2] = (struct dt_layer_spec){
+        .type = DT_LAYER_BATCH_NORM, .epsilon = 1e-5, .momentum = 0.1, .sync = true};
+    model->n_layers = 5;
+    model->rows = &dt_all_layers;
+}
+
 /* A fault that no weights survive. It strikes early, so the rest of the run is shorter. */
 static void choose_again(struct sim_random *random, struct sim_plan *plan)
 {
@@ -221,7 +241,7 @@ static void choose_again(struct sim_random *random, struct sim_plan *plan)
 
 void sim_plan_make(uint64_t seed, struct sim_plan *plan)
 {
-    struct sim_random random = {seed}, apart = {~seed};
+    struct sim_random random = {seed}, apart = {~seed}, norm = {65 * seed};
     *plan = (struct sim_plan){.seed = seed};
     choose_ranks(&random, plan);
     plan->eager = sim_chance(&random, 50);
@@ -236,6 +256,7 @@ void sim_plan_make(uint64_t seed, struct sim_plan *plan)
     plan->exact = plan->exact && n_flips < 2; /* or the same bit of all replicas turns over */
     choose_flip(&apart, plan);
     choose_again(&apart, plan);
+    choose_norm(&norm, plan);
 }
 
 const char *sim_fault_text(const struct sim_fault *fault, char *text, size_t n_text)
@@ -266,10 +287,11 @@ void sim_plan_print(const struct sim_plan *plan)
            (long long)c->checkpoint_every_steps, (long long)c->checkpoint_every_epochs,
            (unsigned long long)c->dist.check_every);
     printf("  %s compression, order %d, %s, deterministic %d, %d ranks go on, best %d, servers "
-           "%lld, mode %d\n",
+           "%lld, mode %d, %d layers\n",
            dt_compression_names[c->dist.compression.type], (int)c->dist.order,
            c->optimizer.type == DT_OPTIMIZER_SGD ? "sgd" : "adam", c->dist.deterministic,
-           plan->n_resumed, (int)c->checkpoint_best, (long long)c->dist.servers, (int)c->dist.mode);
+           plan->n_resumed, (int)c->checkpoint_best, (long long)c->dist.servers, (int)c->dist.mode,
+           c->model.n_layers);
     for (int i = 0; i < plan->n_faults + plan->n_again; i++) {
         printf("  %s at %.4f of its run%s%s\n", sim_fault_text(&plan->faults[i], text, sizeof text),
                plan->faults[i].at, i == plan->n_faults ? ", resumed" : "",

@@ -196,10 +196,22 @@ static const struct {
     "28], "                                                                                       \
     "\"layers\": [" layer                                                                         \
     "]}, \"train\": {\"batch\": {\"global\": 32}}, \"distributed\": {" distributed "}}"
+#define SYNC "{\"type\": \"batch_norm\", \"sync\": true}"
     {SPLIT("{\"type\": \"batch_norm\"}", "\"strategy\": \"pipeline\""),
      "model.layers[0] batch_norm takes statistics over the whole batch, and a pipeline cuts it"},
     {SPLIT("{\"type\": \"batch_norm\"}", "\"deterministic\": true"),
-     "model.layers[0] batch_norm takes statistics over a rank's batch"},
+     "model.layers[0] batch_norm takes statistics over a batch, and its leaves pass one by one"},
+    {SPLIT(SYNC, "\"deterministic\": true"), "and its leaves pass one by one"},
+    {SPLIT(SYNC, "\"strategy\": \"pipeline\""), "and a pipeline cuts it"},
+    {SPLIT(SYNC, "\"strategy\": \"parameter_server\""),
+     "distributed.strategy: model.layers[0] batch_norm with sync adds statistics over all ranks, "
+     "and servers compute none (use allreduce or central)"},
+    {SPLIT(SYNC, "\"strategy\": \"parameter_server\", \"parameter_server\": {\"mode\": "
+                 "\"async\"}"),
+     "batch_norm with sync adds statistics over all ranks, and servers compute none"},
+    {SPLIT(SYNC, "\"average\": false"),
+     "distributed.average: model.layers[0] batch_norm with sync adds statistics over ranks that "
+     "then step alone"},
     {SPLIT("{\"type\": \"relu\", \"input\": \"a\"}", "\"strategy\": \"pipeline\""),
      "model.layers[0] relu reads a branch, and a pipeline would cut through it"},
     {SPLIT("{\"type\": \"layer_norm\"}", "\"strategy\": \"pipeline\""),
