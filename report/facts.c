@@ -55,6 +55,22 @@ static void tell_verdict(const struct dt_record *r, struct dt_facts *out)
     }
 }
 
+/* Of the weights (train.ema). */
+static void tell_average(const char *set, const struct dt_record_result *result,
+                         struct dt_facts *out)
+{
+    const char *behind = out->texts[DT_FACT_AVERAGE][0] != '\0' ? "; " : "";
+    if (isfinite(result->ema_loss)) {
+        tell(out, DT_FACT_AVERAGE, "%s%s ", behind, set);
+    }
+    if (isfinite(result->ema_accuracy)) {
+        tell(out, DT_FACT_AVERAGE, "accuracy %.2f %%, ", 100 * result->ema_accuracy);
+    }
+    if (isfinite(result->ema_loss)) {
+        tell(out, DT_FACT_AVERAGE, "loss %.6g", result->ema_loss);
+    }
+}
+
 static void tell_result(const struct dt_record *r, struct dt_facts *out)
 {
     const struct dt_record_result result = dt_record_result(r);
@@ -66,6 +82,9 @@ static void tell_result(const struct dt_record *r, struct dt_facts *out)
                  result.n_samples);
         }
     }
+    if (isfinite(result.top5)) {
+        tell(out, DT_FACT_ACCURACY, ", top 5 %.2f %%", 100 * result.top5);
+    }
     if (isfinite(result.loss)) {
         tell(out, DT_FACT_LOSS, "%.6g", result.loss);
     }
@@ -73,6 +92,7 @@ static void tell_result(const struct dt_record *r, struct dt_facts *out)
         tell(out, isfinite(result.accuracy) ? DT_FACT_ACCURACY : DT_FACT_LOSS,
              ", by the weights of epoch %.0f", epoch);
     }
+    tell_average("test", &result, out);
 }
 
 static void tell_validation(const struct dt_record *r, struct dt_facts *out)
@@ -81,9 +101,13 @@ static void tell_validation(const struct dt_record *r, struct dt_facts *out)
     if (isfinite(result.accuracy)) {
         tell(out, DT_FACT_VALIDATION, "accuracy %.2f %%, ", 100 * result.accuracy);
     }
+    if (isfinite(result.top5)) {
+        tell(out, DT_FACT_VALIDATION, "top 5 %.2f %%, ", 100 * result.top5);
+    }
     if (isfinite(result.loss)) {
         tell(out, DT_FACT_VALIDATION, "loss %.6g, of %.0f samples", result.loss, result.n_samples);
     }
+    tell_average("validation", &result, out);
 }
 
 static void tell_progress(const struct dt_record *r, struct dt_facts *out)
@@ -203,8 +227,7 @@ static void tell_best(const struct dt_record *r, struct dt_facts *out)
                *metric = dt_record_text(r->summary, "best_metric");
     const double value = dt_record_number(r->summary, "best_value"),
                  epoch = dt_record_number(r->summary, "best_epoch");
-    const bool share = strcmp(metric, dt_metric_name(DT_TEST_ACCURACY)) == 0 ||
-                       strcmp(metric, dt_metric_name(DT_VALIDATION_ACCURACY)) == 0;
+    const bool share = strstr(metric, "accuracy") != NULL;
     if (path[0] != '\0' && isfinite(value) && isfinite(epoch)) {
         tell(out, DT_FACT_BEST,
              share ? "%.800s (%.40s %.2f %%, epoch %.0f)" : "%.800s (%.40s %.4g, epoch %.0f)", path,

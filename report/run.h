@@ -70,6 +70,7 @@ void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n);
     X(DT_FACT_ACCURACY, "test accuracy") \
     X(DT_FACT_LOSS, "test loss")         \
     X(DT_FACT_VALIDATION, "validation")  \
+    X(DT_FACT_AVERAGE, "EMA")            \
     X(DT_FACT_PROGRESS, "progress")      \
     X(DT_FACT_SPEED, "speed")            \
     X(DT_FACT_TIME, "time")              \

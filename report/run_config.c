@@ -157,7 +157,9 @@ static void find_differences(struct comparison *c)
 #define COLUMN_LIST(X)                      \
     X(COLUMN_STATE, "verdict", 10)          \
     X(COLUMN_ACCURACY, "test accuracy", 17) \
+    X(COLUMN_TOP5, "top 5", 10)             \
     X(COLUMN_LOSS, "test loss", 11)         \
+    X(COLUMN_AVERAGE, "EMA", 10)            \
     X(COLUMN_VALIDATION, "validation", 12)  \
     X(COLUMN_STEPS, "steps", 9)             \
     X(COLUMN_SPEED, "a second", 10)         \
@@ -185,30 +187,21 @@ static void put_number(char *cell, int digits, double value)
     }
 }
 
-/* A column that no run has anything for is left out: the validation's. */
-static bool is_shown(const struct dt_record *records, int n, int column)
+/* A share of 1, or else a loss. */
+static void put_share(char *cell, double share, double loss)
 {
-    bool validates = false;
-    for (int i = 0; i < n; i++) {
-        validates = validates || records[i].config.data.validation > 0;
-    }
-    return column != COLUMN_VALIDATION || validates;
-}
-
-static void put_validation(char *cell, const struct dt_record *r)
-{
-    const struct dt_record_result result = dt_record_validation(r);
-    if (isfinite(result.accuracy)) {
-        snprintf(cell, CELL_SIZE, "%.2f %%", 100 * result.accuracy);
+    if (isfinite(share)) {
+        snprintf(cell, CELL_SIZE, "%.2f %%", 100 * share);
     } else {
-        put_number(cell, 4, result.loss);
+        put_number(cell, 4, loss);
     }
 }
 
 static struct row row_of(const struct dt_record *r)
 {
     struct row row = {.cells = {""}};
-    const struct dt_record_result result = dt_record_result(r);
+    const struct dt_record_result result = dt_record_result(r),
+                                  validation = dt_record_validation(r);
     const double seconds = dt_record_seconds(r);
     snprintf(row.cells[COLUMN_STATE], CELL_SIZE, "%s", dt_run_state_word(r->state));
     if (isfinite(result.margin)) {
@@ -218,7 +211,9 @@ static struct row row_of(const struct dt_record *r)
         put_number(row.cells[COLUMN_ACCURACY], 4, 100 * result.accuracy);
     }
     put_number(row.cells[COLUMN_LOSS], 4, result.loss);
-    put_validation(row.cells[COLUMN_VALIDATION], r);
+    put_share(row.cells[COLUMN_TOP5], result.top5, (double)NAN);
+    put_share(row.cells[COLUMN_AVERAGE], result.ema_accuracy, result.ema_loss);
+    put_share(row.cells[COLUMN_VALIDATION], validation.accuracy, validation.loss);
     put_number(row.cells[COLUMN_STEPS], 15, dt_record_progress(r).step);
     put_number(row.cells[COLUMN_SPEED], 15, round(dt_record_last(&r->epochs, DT_EPOCH_IMAGES)));
     if (isfinite(seconds)) {
@@ -226,6 +221,20 @@ static struct row row_of(const struct dt_record *r)
     }
     put_number(row.cells[COLUMN_RANKS], 15, dt_record_number(r->start, "world_size"));
     return row;
+}
+
+/* What few runs have is left out where none has it. */
+static bool is_shown(const struct dt_record *records, int n, int column)
+{
+    if (column != COLUMN_TOP5 && column != COLUMN_AVERAGE && column != COLUMN_VALIDATION) {
+        return true;
+    }
+    for (int i = 0; i < n; i++) {
+        if (row_of(&records[i]).cells[column][0] != '\0') {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* How much of their paths all runs have in common: whole folders. */

@@ -1,21 +1,49 @@
 #include "report/run.h"
 
+#include <math.h>
+
 #include "report/page/curve.h"
+
+/* The results after an epoch. X(constant, of a run, of several) */
+#define RESULT_LIST(X)                                                      \
+    X(RESULT, "", "")                                                       \
+    X(RESULT_AVERAGE, "EMA of the weights, ", " of the EMA of the weights") \
+    X(RESULT_TOP5, "top 5, ", ", top 5,")
+#define RESULT_ENUM(constant, name, title) constant,
+#define RESULT_NAME(constant, name, title) name,
+#define RESULT_TITLE(constant, name, title) title,
+enum result { RESULT_LIST(RESULT_ENUM) N_RESULTS };
+static const char *const result_names[] = {RESULT_LIST(RESULT_NAME)};
+static const char *const result_titles[] = {RESULT_LIST(RESULT_TITLE)};
 
 /* A run's columns for a figure: one of the steps, and of the epochs; -1: none. */
 struct quantity {
     const char *title;
     bool log;
-    int steps, epochs, test, validation;
+    int steps, epochs, test[N_RESULTS], validation[N_RESULTS];
 };
 
 static const struct quantity quantities[] = {
-    {"Loss", true, DT_STEP_LOSS, DT_EPOCH_TRAIN_LOSS, DT_EPOCH_TEST_LOSS, DT_EPOCH_VALIDATION_LOSS},
-    {"Accuracy", false, DT_STEP_ACCURACY, DT_EPOCH_TRAIN_ACCURACY, DT_EPOCH_TEST_ACCURACY,
-     DT_EPOCH_VALIDATION_ACCURACY},
-    {"Gradient norm", true, DT_STEP_GRAD_NORM, -1, -1, -1},
-    {"Learning rate", false, DT_STEP_LR, DT_EPOCH_LR, -1, -1},
-    {"Throughput, samples a second", false, DT_STEP_IMAGES, DT_EPOCH_IMAGES, -1, -1},
+    {"Loss",
+     true,
+     DT_STEP_LOSS,
+     DT_EPOCH_TRAIN_LOSS,
+     {DT_EPOCH_TEST_LOSS, DT_EPOCH_EMA_TEST_LOSS, -1},
+     {DT_EPOCH_VALIDATION_LOSS, DT_EPOCH_EMA_VALIDATION_LOSS, -1}},
+    {"Accuracy",
+     false,
+     DT_STEP_ACCURACY,
+     DT_EPOCH_TRAIN_ACCURACY,
+     {DT_EPOCH_TEST_ACCURACY, DT_EPOCH_EMA_TEST_ACCURACY, DT_EPOCH_TEST_TOP5},
+     {DT_EPOCH_VALIDATION_ACCURACY, DT_EPOCH_EMA_VALIDATION_ACCURACY, DT_EPOCH_VALIDATION_TOP5}},
+    {"Gradient norm", true, DT_STEP_GRAD_NORM, -1, {-1, -1, -1}, {-1, -1, -1}},
+    {"Learning rate", false, DT_STEP_LR, DT_EPOCH_LR, {-1, -1, -1}, {-1, -1, -1}},
+    {"Throughput, samples a second",
+     false,
+     DT_STEP_IMAGES,
+     DT_EPOCH_IMAGES,
+     {-1, -1, -1},
+     {-1, -1, -1}},
 };
 
 /* `dots`: the table is that of the epochs. */
@@ -45,6 +73,17 @@ static bool validates(const struct dt_record *r)
     return r->config.data.validation > 0;
 }
 
+static int column_of(const struct dt_record *r, const struct quantity *q, enum result result)
+{
+    return validates(r) ? q->validation[result] : q->test[result];
+}
+
+static bool has(const struct dt_record *r, const struct quantity *q, enum result result)
+{
+    const int column = column_of(r, q, result);
+    return column >= 0 && isfinite(dt_record_last(&r->epochs, column));
+}
+
 /* A rate that never changes is among the facts of the run. */
 static bool is_constant(const struct dt_record *r, const struct quantity *q)
 {
@@ -61,15 +100,21 @@ static bool is_constant(const struct dt_record *r, const struct quantity *q)
 static void draw_one(FILE *out, const struct dt_record *r, const struct quantity *q)
 {
     struct dt_curves c = begin(q, q->title);
+    const bool results = q->test[RESULT] >= 0;
+    char names[N_RESULTS][64];
     c.marks = r->restarts.cells;
     c.n_marks = r->restarts.n;
-    add(&c, q->test >= 0 ? "train, a step" : "a step", &r->steps, q->steps, 0, false);
-    if (q->test >= 0 || r->steps.n == 0) {
-        add(&c, q->test >= 0 ? "train, mean of an epoch" : "an epoch", &r->epochs, q->epochs, 2,
-            true);
+    add(&c, results ? "train, a step" : "a step", &r->steps, q->steps, 0, false);
+    if (results || r->steps.n == 0) {
+        add(&c, results ? "train, mean of an epoch" : "an epoch", &r->epochs, q->epochs, 2, true);
     }
-    add(&c, validates(r) ? "validation, after an epoch" : "test, after an epoch", &r->epochs,
-        validates(r) ? q->validation : q->test, 1, true);
+    for (int i = 0; i < N_RESULTS; i++) {
+        snprintf(names[i], sizeof names[i], "%s, %safter an epoch",
+                 validates(r) ? "validation" : "test", result_names[i]);
+        if (i == RESULT || has(r, q, i)) {
+            add(&c, names[i], &r->epochs, column_of(r, q, i), i == RESULT ? 1 : 2 + i, true);
+        }
+    }
     dt_curves_draw(out, &c);
 }
 
@@ -84,24 +129,32 @@ static const char *sets_of(const struct dt_record *records, int n)
                              : " on the test samples or, where there are some, validation samples";
 }
 
-/* The training, by steps where there are any, or else by epochs; or the results after epochs. */
-static void draw_runs(FILE *out, const struct dt_record *records, const char *const *names, int n,
-                      const struct quantity *q, bool test)
+/* The training, by steps where there are any, or else by epochs. */
+static void draw_training(FILE *out, const struct dt_record *records, const char *const *names,
+                          int n, const struct quantity *q)
 {
     char title[128];
-    snprintf(title, sizeof title, "%s%s", q->title,
-             test           ? sets_of(records, n)
-             : q->test >= 0 ? " in training"
-                            : "");
+    snprintf(title, sizeof title, "%s%s", q->title, q->test[RESULT] >= 0 ? " in training" : "");
     struct dt_curves c = begin(q, title);
     for (int i = 0; i < n; i++) {
-        const struct dt_record *r = &records[i];
-        const bool steps = r->steps.n > 0 && !test;
-        add(&c, names[i], steps ? &r->steps : &r->epochs,
-            test    ? (validates(r) ? q->validation : q->test)
-            : steps ? q->steps
-                    : q->epochs,
-            i, !steps);
+        const bool steps = records[i].steps.n > 0;
+        add(&c, names[i], steps ? &records[i].steps : &records[i].epochs,
+            steps ? q->steps : q->epochs, i, !steps);
+    }
+    dt_curves_draw(out, &c);
+}
+
+/* What some runs alone have, where one has it. */
+static void draw_results(FILE *out, const struct dt_record *records, const char *const *names,
+                         int n, const struct quantity *q, enum result result)
+{
+    char title[192];
+    snprintf(title, sizeof title, "%s%s%s", q->title, result_titles[result], sets_of(records, n));
+    struct dt_curves c = begin(q, title);
+    for (int i = 0; i < n; i++) {
+        if (result == RESULT || has(&records[i], q, result)) {
+            add(&c, names[i], &records[i].epochs, column_of(&records[i], q, result), i, true);
+        }
     }
     dt_curves_draw(out, &c);
 }
@@ -128,10 +181,10 @@ void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *
             draw_one(out, records, q);
             continue;
         }
-        if (q->test >= 0) {
-            draw_runs(out, records, names, n, q, true);
+        for (int result = 0; q->test[RESULT] >= 0 && result < N_RESULTS; result++) {
+            draw_results(out, records, names, n, q, result);
         }
-        draw_runs(out, records, names, n, q, false);
+        draw_training(out, records, names, n, q);
     }
     fputs("</div>\n", out);
 }

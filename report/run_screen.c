@@ -156,6 +156,19 @@ static void put_progress(struct painter *p, const struct dt_record *r)
     put_line(p, "%s%s%s", done, bar, left);
 }
 
+/* Below the result of the weights. */
+static void put_average(struct painter *p, const struct dt_record_result *result)
+{
+    char loss[32];
+    dt_loss_text(result->ema_loss, loss, sizeof loss);
+    if (isfinite(result->ema_accuracy)) {
+        put_line(p, "%-*s accuracy %.2f %%, loss %s", NAME_WIDTH, "  EMA",
+                 100 * result->ema_accuracy, loss);
+    } else if (isfinite(result->ema_loss)) {
+        put_line(p, "%-*s loss %s", NAME_WIDTH, "  EMA", loss);
+    }
+}
+
 static void put_result(struct painter *p, const struct dt_record *r, const char *set,
                        struct dt_record_result result)
 {
@@ -172,6 +185,10 @@ static void put_result(struct painter *p, const struct dt_record *r, const char 
         put_line(p, "%-*s loss %s, after %.0f steps", NAME_WIDTH, set, loss,
                  dt_record_last(&r->epochs, DT_EPOCH_STEP));
     }
+    if (isfinite(result.top5)) {
+        put_line(p, "%-*s %.2f %%", NAME_WIDTH, "  top 5", 100 * result.top5);
+    }
+    put_average(p, &result);
 }
 
 /* A column of the steps' table: its last number, and all of them. */

@@ -15,13 +15,18 @@
     X(DT_DEVICE_CUDA, "cuda")
 enum dt_device { DT_DEVICE_LIST(DT_NAMED_ENUM) };
 
-/* The metrics of an evaluation. X(constant, config name, name) */
-#define DT_TEST_METRIC_LIST(X)                                  \
-    X(DT_TEST_NONE, "none", "")                                 \
-    X(DT_TEST_LOSS, "test_loss", "test loss")                   \
-    X(DT_TEST_ACCURACY, "test_accuracy", "test accuracy")       \
-    X(DT_VALIDATION_LOSS, "validation_loss", "validation loss") \
-    X(DT_VALIDATION_ACCURACY, "validation_accuracy", "validation accuracy")
+/* The metrics of an evaluation; of the average: of the weights (`ema`). X(constant, config name,
+ * name) */
+#define DT_TEST_METRIC_LIST(X)                                                         \
+    X(DT_TEST_NONE, "none", "")                                                        \
+    X(DT_TEST_LOSS, "test_loss", "test loss")                                          \
+    X(DT_TEST_ACCURACY, "test_accuracy", "test accuracy")                              \
+    X(DT_VALIDATION_LOSS, "validation_loss", "validation loss")                        \
+    X(DT_VALIDATION_ACCURACY, "validation_accuracy", "validation accuracy")            \
+    X(DT_EMA_TEST_LOSS, "ema_test_loss", "test loss of the average")                   \
+    X(DT_EMA_TEST_ACCURACY, "ema_test_accuracy", "test accuracy of the average")       \
+    X(DT_EMA_VALIDATION_LOSS, "ema_validation_loss", "validation loss of the average") \
+    X(DT_EMA_VALIDATION_ACCURACY, "ema_validation_accuracy", "validation accuracy of the average")
 enum dt_test_metric { DT_TEST_METRIC_LIST(DT_NAMED_ENUM) };
 
 /* When something follows from a metric (train/watch/monitor.h). */

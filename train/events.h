@@ -68,8 +68,8 @@ struct dt_epoch_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train, test,
         validation; /* with a validation set test is of no samples, else validation is */
-    const struct dt_metrics *averaged; /* test of the weights' average, or NULL */
-    const struct dt_learned *learned;  /* that was tested, or NULL */
+    struct dt_metrics averaged;       /* of the weights' average on the same samples, or of none */
+    const struct dt_learned *learned; /* that was tested, or NULL */
     double lr, images_per_s;     /* images_per_s is NAN if this process took no step of the epoch */
     double seconds;              /* of its steps */
     struct dt_phase_times rank0; /* of all steps of this process */
@@ -109,10 +109,11 @@ struct dt_memory_use {
 
 /* The end of a run, well or not. */
 struct dt_end_event {
-    struct dt_metrics test, validation;
-    uint64_t tested_epoch; /* whose weights these are of: the best, from 1; 0: the last ones */
-    const struct dt_metrics *averaged; /* as of an epoch */
-    const struct dt_learned *learned;  /* likewise; NULL also if the run was stopped or failed */
+    struct dt_metrics test, validation, averaged,
+        averaged_validation; /* averaged: of the weights' average on the test samples */
+    uint64_t tested_epoch;   /* whose weights these are of: the best, from 1; 0: the last ones */
+    double validation_top5;  /* validation samples that are among the top five; of many classes */
+    const struct dt_learned *learned; /* of the test; NULL also if the run was stopped or failed */
     uint64_t steps, epochs;
     bool within_epoch; /* the last epoch is not whole */
     int signal;        /* stopped by it, or 0 */

@@ -146,6 +146,10 @@ static enum dt_status check_monitor(const struct dt_config_source *source,
     if (metric == DT_TEST_NONE) {
         return DT_OK;
     }
+    if (dt_metric_is_of_average(metric) && c->ema == 0) {
+        return dt_config_error(source, key,
+                               "there is no average of the weights (set train.ema, such as 0.999)");
+    }
     if (validates && dt_metric_is_of_test(metric)) {
         return dt_config_error(source, key,
                                "with data.validation the test set is for the end alone (take "

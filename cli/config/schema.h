@@ -110,8 +110,8 @@
       "share of each label that is spread over all classes, as in PyTorch; of the training loss "  \
       "alone: the test loss is plain cross-entropy")                                               \
     X("train.ema", REAL, ema, "[0, 1)", "0", "",                                                   \
-      "decay of an average of the weights, such as 0.999, which is tested and saved beside them; " \
-      "0: none")                                                                                   \
+      "decay of an average of the weights, such as 0.999, which is evaluated and saved beside "    \
+      "them; 0: none. Metrics are of the weights; those that begin with ema_ are of the average")  \
     X("train.early_stopping.metric", ENUM, early_stopping.metric,                                  \
       DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                                                \
       "stop when this no longer improves from epoch to epoch; none: never")                        \

@@ -17,6 +17,7 @@
 #include "dist/strategy/roles.h"
 #include "train/watch/inject.h"
 #include "train/watch/learned.h"
+#include "train/watch/monitor.h"
 #include "train/watch/timeline.h"
 
 /* `room`: 2 for all, 1 without the words for loss and accuracy, 0 without the throughput, too. */
@@ -53,6 +54,20 @@ static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_eve
                     accuracy, r->lr, speed, time);
 }
 
+static void print_average(const struct dt_sinks *sinks, const char *set, const struct dt_metrics *m)
+{
+    char loss[32], accuracy[40] = "";
+    if (m->n_samples == 0) {
+        return;
+    }
+    if (dt_sinks_classify(sinks)) {
+        snprintf(accuracy, sizeof accuracy, "  %s accuracy %5.2f %%", set,
+                 100.0 * dt_metrics_accuracy(m));
+    }
+    fprintf(stderr, "  average of the weights: %s loss %s%s\n", set,
+            dt_loss_text(dt_metrics_loss(m), loss, sizeof loss), accuracy);
+}
+
 static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r)
 {
     char line[256];
@@ -62,16 +77,7 @@ static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_even
         room--;
     }
     fprintf(stderr, "%s\n", line);
-    if (r->averaged != NULL) {
-        const char *set = r->validation.n_samples > 0 ? "validation" : "test";
-        char loss[32], accuracy[40] = "";
-        if (dt_sinks_classify(sinks)) {
-            snprintf(accuracy, sizeof accuracy, "  %s accuracy %5.2f %%", set,
-                     100.0 * dt_metrics_accuracy(r->averaged));
-        }
-        fprintf(stderr, "  average of the weights: %s loss %s%s\n", set,
-                dt_loss_text(dt_metrics_loss(r->averaged), loss, sizeof loss), accuracy);
-    }
+    print_average(sinks, r->validation.n_samples > 0 ? "validation" : "test", &r->averaged);
     if (r->reduced_lr > 0) {
         fprintf(stderr, "  lr %.3g -> %.3g: a plateau of the %s\n", r->lr, r->reduced_lr,
                 dt_metric_name(sinks->folder.config->plateau.metric));
@@ -190,14 +196,29 @@ static void print_monitored(const struct dt_end_event *end)
         fprintf(stderr, "stopped early: %s\n", dt_stopping_text(&end->stopping, text, sizeof text));
     }
     if (end->best.epoch > 0) {
-        dt_text_print(stderr, "best  %s: %s", end->best_checkpoint,
-                      dt_best_text(&end->best, text, sizeof text));
+        dt_text_print(stderr, "best  %s: %s%s", end->best_checkpoint,
+                      dt_best_text(&end->best, text, sizeof text),
+                      dt_metric_is_of_average(end->best.metric) ? " (--ema takes it)" : "");
     }
+}
+
+/* Where no epoch told of the test samples. */
+static void print_test(const struct dt_sinks *sinks, const struct dt_end_event *end)
+{
+    if (end->validation.n_samples == 0 || end->test.n_samples == 0) {
+        return;
+    }
+    if (dt_learned_has_top5(end->learned)) {
+        fprintf(stderr, "test accuracy, top 5 %.2f %%\n",
+                100 * end->learned->n_top5 / end->test.n_samples);
+    }
+    print_average(sinks, "test", &end->averaged);
 }
 
 static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
     print_monitored(end);
+    print_test(sinks, end);
     if (end->signal == 0) {
         dt_text_print(
             stderr, end->checkpoint[0] != '\0' ? "saved %s" : "nothing to do: the run had ended%s",

@@ -146,6 +146,11 @@ static bool was_validated(const struct dt_end_event *r)
     return r->signal == 0 && r->validation.n_samples > 0;
 }
 
+static bool is_averaged(const struct dt_metrics *m)
+{
+    return m->n_samples > 0;
+}
+
 static const char *stopping_text(const struct dt_end_event *r)
 {
     static char why[128];

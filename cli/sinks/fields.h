@@ -95,19 +95,27 @@
     X(DT_EPOCH_TEST_ACCURACY, "test_accuracy",                                                     \
       when(!is_validated(r), real(accuracy_of(sinks, &r->test))), "share of 1", TESTED,            \
       "accuracy/test", "of the test samples; null without classes")                                \
-    X(DT_EPOCH_TOP5, "test_top5_accuracy",                                                         \
+    X(DT_EPOCH_VALIDATION_TOP5, "validation_top5_accuracy",                                        \
+      when(is_validated(r) && dt_learned_has_top5(r->learned),                                     \
+           real(r->learned->n_top5 / r->validation.n_samples)), "share of 1", NO,                  \
+      "accuracy/top5_validation", "as test_top5_accuracy, of the validation samples")              \
+    X(DT_EPOCH_TEST_TOP5, "test_top5_accuracy",                                                    \
       when(!is_validated(r) && dt_learned_has_top5(r->learned),                                    \
-          real(r->learned->n_top5 / r->test.n_samples)),                                           \
-      "share of 1", NO, "accuracy/top5",                                                           \
+           real(r->learned->n_top5 / r->test.n_samples)), "share of 1", NO, "accuracy/top5",       \
       "of the test samples, whose class is among the five likeliest; only of more than 10 classes")\
-    X(DT_EPOCH_EMA_LOSS, "ema_test_loss",                                                          \
-      when(!is_validated(r) && r->averaged != NULL, real(dt_metrics_loss(r->averaged))),           \
-          "", NO, "loss/ema",                                                                      \
-      "as test_loss, of the average of the weights; only with `train.ema`")                        \
-    X(DT_EPOCH_EMA_ACCURACY, "ema_test_accuracy",                                                  \
-      when(!is_validated(r) && r->averaged != NULL, real(accuracy_of(sinks, r->averaged))),        \
-          "share of 1", NO,                                                                        \
-      "accuracy/ema", "likewise")                                                                  \
+    X(DT_EPOCH_EMA_VALIDATION_LOSS, "ema_validation_loss",                                         \
+      when(is_validated(r) && is_averaged(&r->averaged), real(dt_metrics_loss(&r->averaged))), "", \
+      NO, "loss/ema_validation",                                                                   \
+      "as validation_loss, of the average of the weights; only with `train.ema`")                  \
+    X(DT_EPOCH_EMA_VALIDATION_ACCURACY, "ema_validation_accuracy",                                 \
+      when(is_validated(r) && is_averaged(&r->averaged), real(accuracy_of(sinks, &r->averaged))),  \
+      "share of 1", NO, "accuracy/ema_validation", "likewise")                                     \
+    X(DT_EPOCH_EMA_TEST_LOSS, "ema_test_loss",                                                     \
+      when(!is_validated(r) && is_averaged(&r->averaged), real(dt_metrics_loss(&r->averaged))), "",\
+      NO, "loss/ema", "as test_loss, of the average of the weights; only with `train.ema`")        \
+    X(DT_EPOCH_EMA_TEST_ACCURACY, "ema_test_accuracy",                                             \
+      when(!is_validated(r) && is_averaged(&r->averaged), real(accuracy_of(sinks, &r->averaged))), \
+      "share of 1", NO, "accuracy/ema", "likewise")                                                \
     X(DT_EPOCH_IMAGES, "images_per_s", real(r->images_per_s), "samples/s", YES,                    \
       "images_per_s/epoch", "of all ranks; null if this start took no step of the epoch")          \
     X(DT_EPOCH_LR, "lr", real(r->lr), "", YES, "learning_rate/epoch", "at the epoch's end")        \
@@ -155,15 +163,22 @@
     X("validation_accuracy", when(was_validated(r) && dt_sinks_classify(sinks),                    \
                                   number(dt_metrics_accuracy(&r->validation))), "share of 1",      \
       "of the validation samples")                                                                 \
-    X("test_top5_accuracy", when(!was_validated(r) && dt_learned_has_top5(r->learned),             \
+    X("validation_top5_accuracy", when(was_validated(r) && dt_learned_has_top5(r->learned),        \
+                                       number(r->validation_top5 / r->validation.n_samples)),      \
+      "share of 1", "as test_top5_accuracy, of the validation samples")                            \
+    X("test_top5_accuracy", when(is_tested(r) && dt_learned_has_top5(r->learned),                  \
                                  number(r->learned->n_top5 / r->test.n_samples)), "share of 1",    \
       "of the test samples, whose class is among the five likeliest; only of more than 10 classes")\
-    X("ema_test_loss", when(!was_validated(r) && r->averaged != NULL,                              \
-          number(dt_metrics_loss(r->averaged))), "",                                               \
+    X("ema_validation_loss", when(is_averaged(&r->averaged_validation),                            \
+                                  number(dt_metrics_loss(&r->averaged_validation))), "",           \
+      "as validation_loss, of the average of the weights; only with `train.ema`")                  \
+    X("ema_validation_accuracy",                                                                   \
+      when(is_averaged(&r->averaged_validation) && dt_sinks_classify(sinks),                       \
+           number(dt_metrics_accuracy(&r->averaged_validation))), "share of 1", "likewise")        \
+    X("ema_test_loss", when(is_averaged(&r->averaged), number(dt_metrics_loss(&r->averaged))), "", \
       "as test_loss, of the average of the weights; only with `train.ema`")                        \
-    X("ema_test_accuracy",                                                                         \
-          when(!was_validated(r) && r->averaged != NULL && dt_sinks_classify(sinks),               \
-                                number(dt_metrics_accuracy(r->averaged))), "share of 1",           \
+    X("ema_test_accuracy", when(is_averaged(&r->averaged) && dt_sinks_classify(sinks),             \
+                                number(dt_metrics_accuracy(&r->averaged))), "share of 1",          \
       "likewise")                                                                                  \
     X("lines", when(r->lines != NULL, list(sinks->folder.world_size, put_fitted)), "",             \
       "list, a rank each: `slope` and `intercept`; only of the format `linear`")                   \
@@ -251,7 +266,7 @@ struct dt_field_value {
     int n;
 };
 
-#define DT_MAX_FIELDS 40 /* of one kind of record */
+#define DT_MAX_FIELDS 44 /* of one kind of record */
 
 /* A kind of record. */
 struct dt_fields {

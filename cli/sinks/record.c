@@ -340,17 +340,27 @@ const char *dt_record_name(const struct dt_record *r)
     return name[0] != '\0' ? name : r->config.name;
 }
 
-static struct dt_record_result result_on(const struct dt_record *r, int loss, int accuracy,
-                                         const char *samples)
+/* Of the summary, whose fields have the names of an epoch's, or of the last epoch. */
+static double result_in(const struct dt_record *r, bool summary, enum dt_epoch_field field)
 {
-    struct dt_record_result out = {
-        .loss = dt_record_number(r->summary, dt_epoch_fields.rows[loss].name),
-        .accuracy = dt_record_number(r->summary, dt_epoch_fields.rows[accuracy].name),
-        .n_samples = dt_record_number(r->start, samples)};
-    if (isnan(out.loss)) {
-        out.loss = dt_record_last(&r->epochs, loss);
-        out.accuracy = dt_record_last(&r->epochs, accuracy);
-    }
+    return summary ? dt_record_number(r->summary, dt_epoch_fields.rows[field].name)
+                   : dt_record_last(&r->epochs, (int)field);
+}
+
+struct set {
+    enum dt_epoch_field loss, accuracy, top5, ema_loss, ema_accuracy;
+    const char *samples;
+};
+
+static struct dt_record_result result_on(const struct dt_record *r, const struct set *set)
+{
+    const bool summary = !isnan(result_in(r, true, set->loss));
+    struct dt_record_result out = {.loss = result_in(r, summary, set->loss),
+                                   .accuracy = result_in(r, summary, set->accuracy),
+                                   .n_samples = dt_record_number(r->start, set->samples),
+                                   .top5 = result_in(r, summary, set->top5),
+                                   .ema_loss = result_in(r, summary, set->ema_loss),
+                                   .ema_accuracy = result_in(r, summary, set->ema_accuracy)};
     const double p = out.accuracy;
     out.margin = p >= 0 && p <= 1 && out.n_samples > 0 ? 1.96 * sqrt(p * (1 - p) / out.n_samples)
                                                        : (double)NAN;
@@ -359,13 +369,18 @@ static struct dt_record_result result_on(const struct dt_record *r, int loss, in
 
 struct dt_record_result dt_record_result(const struct dt_record *r)
 {
-    return result_on(r, DT_EPOCH_TEST_LOSS, DT_EPOCH_TEST_ACCURACY, "test_samples");
+    static const struct set test = {DT_EPOCH_TEST_LOSS,         DT_EPOCH_TEST_ACCURACY,
+                                    DT_EPOCH_TEST_TOP5,         DT_EPOCH_EMA_TEST_LOSS,
+                                    DT_EPOCH_EMA_TEST_ACCURACY, "test_samples"};
+    return result_on(r, &test);
 }
 
 struct dt_record_result dt_record_validation(const struct dt_record *r)
 {
-    return result_on(r, DT_EPOCH_VALIDATION_LOSS, DT_EPOCH_VALIDATION_ACCURACY,
-                     "validation_samples");
+    static const struct set validation = {
+        DT_EPOCH_VALIDATION_LOSS,     DT_EPOCH_VALIDATION_ACCURACY,     DT_EPOCH_VALIDATION_TOP5,
+        DT_EPOCH_EMA_VALIDATION_LOSS, DT_EPOCH_EMA_VALIDATION_ACCURACY, "validation_samples"};
+    return result_on(r, &validation);
 }
 
 /* The epoch that the run has come to; epochs are recorded when they end. */

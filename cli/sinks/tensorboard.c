@@ -367,17 +367,32 @@ static void put_epoch(struct dt_sinks *sinks, const struct dt_event *event)
     }
 }
 
-/* Of a run with a validation set, which is tested but once; under the tags of other runs. */
-static void put_test(struct dt_sinks *sinks, const struct dt_end_event *end)
+/* Of an epoch's field of that name; NULL: there is none, or it is not of the test samples. */
+static const char *tag_of_test(const char *name)
 {
+    for (int i = 0; i < dt_epoch_fields.n; i++) {
+        if (strcmp(dt_epoch_fields.rows[i].name, name) == 0 && strstr(name, "test_") != NULL) {
+            return dt_epoch_fields.rows[i].tag;
+        }
+    }
+    return NULL;
+}
+
+/* Of a run with a validation set, which is tested but once; under the tags of other runs. */
+static void put_test(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    const struct dt_end_event *end = event->end;
+    struct dt_field_value values[DT_MAX_FIELDS];
     struct scalars s = {0};
     if (sinks->events == NULL || end->validation.n_samples == 0 || end->test.n_samples == 0) {
         return;
     }
-    add_scalar(&s, dt_epoch_fields.rows[DT_EPOCH_TEST_LOSS].tag, dt_metrics_loss(&end->test));
-    if (dt_sinks_classify(sinks)) {
-        add_scalar(&s, dt_epoch_fields.rows[DT_EPOCH_TEST_ACCURACY].tag,
-                   dt_metrics_accuracy(&end->test));
+    dt_end_fields.read(sinks, event, values);
+    for (int i = 0; i < dt_end_fields.n; i++) {
+        const char *tag = tag_of_test(dt_end_fields.rows[i].name);
+        if (tag != NULL && values[i].is_number) {
+            add_scalar(&s, tag, values[i].number);
+        }
     }
     put_values(sinks, s.list, s.n, end->steps);
 }
@@ -399,7 +414,7 @@ enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event
         return begin(sinks, event);
     }
     if (event->kind == DT_EVENT_END) {
-        put_test(sinks, event->end);
+        put_test(sinks, event);
         return check_events(sinks, event->status);
     }
     if (event->kind == DT_EVENT_STEP && sinks->events != NULL && event->step->recorded) {

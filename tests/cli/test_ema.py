@@ -139,6 +139,44 @@ def test_records():
     check(len(epochs) == 2 and abs(summary["ema_test_loss"] - epochs[-1]["ema_test_loss"]) < 1e-6, f"{summary} {epochs}")
 
 
+def test_validation():
+    """With a validation set: the epochs have the average's result on it, the best epoch is the average's where the metric is, and the
+    end tests the best weights and their average, as eval does."""
+    arguments = [word for setting in ("data.validation=0.25", "train.epochs=4", "train.optimizer.lr=0.6",
+                                      "checkpoint.best=ema_validation_loss") for word in ("--set", setting)]
+    for n_ranks in (1, 2):
+        folder = f"validated-{n_ranks}"
+        told = train(folder, n_ranks, *arguments).stderr.splitlines()
+        with open(f"{folder}/metrics.jsonl") as file:
+            epochs = [record for record in map(json.loads, file) if record["type"] == "epoch"]
+        with open(f"{folder}/summary.json") as file:
+            summary = json.load(file)
+        losses = [epoch["ema_validation_loss"] for epoch in epochs]
+        best = min(range(4), key=lambda i: losses[i])
+        check(best < 3, f"{folder}: the last epoch is the best, whose average needs no checkpoint: {losses}")
+        check(not any("ema_test_loss" in epoch for epoch in epochs), f"{folder}: an epoch tells of the test set")
+        check(len(set(losses)) == 4 and all(epoch["validation_loss"] != loss for epoch, loss in zip(epochs, losses)), f"{losses}")
+        check(summary["best_epoch"] == summary["tested_epoch"] == best + 1, f"{folder}: {summary} {losses}")
+        check(abs(summary["best_value"] - losses[best]) < 1e-6, f"{folder}: {summary} {losses}")
+        for kind in ("loss", "accuracy"):
+            check(abs(summary[f"ema_validation_{kind}"] - epochs[best][f"ema_validation_{kind}"]) < 1e-6, f"{folder}: {summary}")
+        for option, name in ((["--ema"], "ema_test"), ([], "test")):
+            done = run(DTRAIN, "eval", "--checkpoint", folder, *option)
+            check(done.stderr.split()[-1] == f"{summary[name + '_loss']:.4f}", f"{folder}: {done.stderr} {summary}")
+        line = f"  average of the weights: test loss {summary['ema_test_loss']:.4f}  "
+        check(any(text.startswith(line) for text in told), f"{folder}: {line} is not in {told}")
+
+
+def test_resumed_at_its_end():
+    """There is nothing left but to tell the result, the average's too."""
+    with open("alone/summary.json") as file:
+        before = json.load(file)
+    train("alone", 1, "--resume")
+    with open("alone/summary.json") as file:
+        after = json.load(file)
+    check(all(abs(before[name] - after[name]) < 1e-6 for name in ("ema_test_loss", "ema_test_accuracy")), f"{before} {after}")
+
+
 def refused(code, text, *command):
     done = run(*command)
     lines = done.stderr.splitlines()
@@ -149,6 +187,10 @@ def test_errors():
     asynchronous = ["--set", "distributed.strategy=parameter_server", "--set", 'distributed.parameter_server={"mode":"async"}']
     refused(78, "train.ema", MPIEXEC, "-n", "2", DTRAIN, "--config", "ema.json", "--run", "never", *asynchronous)
     refused(64, "train.ema: expected a number >= 0 and < 1", DTRAIN, "--config", "ema.json", "--run", "never", "--set", "train.ema=1")
+    refused(64, "checkpoint.best: there is no average of the weights (set train.ema", DTRAIN, "--config", "ema.json", "--run", "never",
+            "--set", "train.ema=0", "--set", "checkpoint.best=ema_test_loss")
+    refused(64, "with data.validation the test set is for the end", DTRAIN, "--config", "ema.json", "--run", "never",
+            "--set", "data.validation=0.25", "--set", "checkpoint.best=ema_test_loss")
     refused(78, "no average of the weights (leave --ema out", DTRAIN, "eval", "--ema", "--checkpoint", path_of("from-0.5", N_STEPS))
 
 
@@ -160,5 +202,7 @@ with tempfile.TemporaryDirectory() as work:
     test_resume()
     test_turned_on_and_off()
     test_records()
+    test_validation()
+    test_resumed_at_its_end()
     test_errors()
 sys.exit(len(failures) > 0)

@@ -59,6 +59,44 @@ def test_many_classes():
         check(told.splitlines()[-1] == f"test accuracy, top 5 {100 * right[1] / N:.2f} %", told)
 
 
+def test_validation():
+    """Epochs have it of the validation samples, the summary of these and of the test samples, by the weights of the best epoch."""
+    for folder, more in (("last", []), ("best", ["--set", "checkpoint.best=validation_loss"])):
+        epoch, summary = train(folder, 20, 2, "--set", "data.validation=0.3", "--set", "train.epochs=2", *more)
+        n_best = 120 * epoch["validation_top5_accuracy"]
+        check(abs(n_best - round(n_best)) < 1e-6 and epoch["validation_accuracy"] < epoch["validation_top5_accuracy"] < 1, f"{epoch}")
+        check("test_top5_accuracy" not in epoch, f"{epoch}")
+        check(abs(summary["validation_top5_accuracy"] - epoch["validation_top5_accuracy"]) < 1e-6, f"{epoch} {summary}")
+        told = run(DTRAIN, "eval", "--checkpoint", folder).stderr.decode()
+        check(told.splitlines()[-1] == f"test accuracy, top 5 {100 * summary['test_top5_accuracy']:.2f} %", f"{told} {summary}")
+
+
+def test_shown():
+    """The page has a curve of it and of the average's results; report, watch and the comparison tell the last ones."""
+    _, summary = train("shown", 20, 1, "--set", "data.validation=0.3", "--set", "train.ema=0.9")
+    told = run(DTRAIN, "report", "shown").stdout.decode()
+    watched = run(DTRAIN, "watch", "shown").stdout.decode()
+    compared = run(DTRAIN, "compare", "shown", "few").stdout.decode()
+    percent = {name: f"{100 * value:.2f} %" for name, value in summary.items() if name.endswith("accuracy")}
+    for text in (f"top 5 {percent['test_top5_accuracy']}", f"accuracy {percent['validation_accuracy']}, top 5 "
+                 f"{percent['validation_top5_accuracy']}", f"EMA test accuracy {percent['ema_test_accuracy']}, loss "
+                 f"{summary['ema_test_loss']:.6g}; validation accuracy {percent['ema_validation_accuracy']}, loss "
+                 f"{summary['ema_validation_loss']:.6g}"):
+        check(text in " ".join(told.split()), f"report: {text} is not in {told}")
+    for name in ("test", "validation"):
+        lines = watched[watched.index(f"\n{name} "):].splitlines()[2:4]
+        check(lines[0].split() == ["top", "5", *percent[name + "_top5_accuracy"].split()], f"watch: {lines}")
+        check(lines[1].startswith("  EMA ") and f"accuracy {percent['ema_' + name + '_accuracy']}," in lines[1], f"watch: {lines}")
+    columns = compared.splitlines()[3].split()
+    check(columns[:8] == ["verdict", "test", "accuracy", "top", "5", "test", "loss", "EMA"], f"{columns}")
+    with open("shown/report.html") as file:
+        page = file.read()
+    for text in ("validation, EMA of the weights, after an epoch", "validation, top 5, after an epoch"):
+        check(text in page, f"the page has no curve '{text}'")
+    with open("few/report.html") as file:
+        check("EMA" not in file.read(), "the page of a run without an average tells of one")
+
+
 def test_few_classes():
     epoch, summary = train("few", 10, 1)
     check("test_top5_accuracy" not in epoch and "test_top5_accuracy" not in summary, f"{epoch} {summary}")
@@ -67,5 +105,7 @@ def test_few_classes():
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
     test_many_classes()
+    test_validation()
     test_few_classes()
+    test_shown()
 sys.exit(len(failures) > 0)

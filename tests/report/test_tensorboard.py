@@ -191,6 +191,25 @@ def test_regression():
     check(found.Histograms("weights/fc1.weight")[-1].histogram_value.num == 1, "line: its one weight")
 
 
+def test_validation():
+    """With validation samples, an average and many classes: each epoch has their results, and the end those of the test samples, once."""
+    layers = [*CONFIG["model"]["layers"][:-1], {"type": "dense", "units": 20}]
+    with open("many.json", "w") as file:
+        json.dump(CONFIG | {"model": CONFIG["model"] | {"layers": layers}}, file)
+    done = train("many", 2, "--set", "data.validation=40", "--set", "train.ema=0.9", config="many.json")
+    check(done.returncode == 0, f"many: {done.stderr}")
+    found, epochs = events("many"), records("many", "epoch")
+    with open("many/summary.json") as file:
+        summary = json.load(file)
+    for kind, told in (("validation", epochs), ("test", [{"step": epochs[-1]["step"]} | summary])):
+        end = "_validation" if kind == "validation" else ""
+        for tag, key in ((f"loss/{kind}", f"{kind}_loss"), (f"accuracy/{kind}", f"{kind}_accuracy"), (f"loss/ema{end}", f"ema_{kind}_loss"),
+                         (f"accuracy/ema{end}", f"ema_{kind}_accuracy"), (f"accuracy/top5{end}", f"{kind}_top5_accuracy")):
+            got = [(event.step, event.value) for event in found.Scalars(tag)]
+            same = len(got) == len(told) and all(s == r["step"] and abs(v - r[key]) <= 1e-6 * abs(v) for (s, v), r in zip(got, told))
+            check(same, f"many: {tag}: {got}, {told}")
+
+
 def test_killed():
     """A torn record at the end is passed over; what was done again counts once, as the second time had it."""
     done = train("killed", 1, "--inject", "kill:rank=0,step=17", "--set", "checkpoint.every_steps=4")
@@ -265,6 +284,7 @@ with tempfile.TemporaryDirectory() as work:
     if DOUBLE:
         test_fake_gpu()
     test_regression()
+    test_validation()
     test_killed()
     test_back_in_time()
 sys.exit(len(failures) > 0)

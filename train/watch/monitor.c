@@ -24,14 +24,15 @@ static double rounded(double value)
 static double value_of(enum dt_test_metric metric, const struct dt_metrics *m)
 {
     const double value = (dt_metric_is_loss(metric) ? m->loss_sum : m->n_correct) / m->n_samples;
-    return metric == DT_VALIDATION_LOSS ? rounded(value) : value;
+    return dt_metric_is_loss(metric) && metric != DT_TEST_LOSS ? rounded(value) : value;
 }
 
 /* Keeps the value if it is better than the best so far, or the first; says whether it was. */
-static bool improve(const struct dt_monitor_spec *spec, const struct dt_metrics *test,
+static bool improve(const struct dt_monitor_spec *spec, const struct dt_epoch_event *event,
                     uint64_t epoch, double *best, uint64_t *best_epoch)
 {
-    const double value = value_of(spec->metric, test);
+    const double value = value_of(
+        spec->metric, dt_metric_is_of_average(spec->metric) ? &event->averaged : &event->test);
     const bool better = dt_metric_is_loss(spec->metric) ? value < *best - spec->min_delta
                                                         : value > *best + spec->min_delta;
     if (!better && *best_epoch > 0) {
@@ -43,12 +44,12 @@ static bool improve(const struct dt_monitor_spec *spec, const struct dt_metrics 
 }
 
 /* Says whether the rate goes down. */
-static bool watch_plateau(struct dt_trainer *t, const struct dt_metrics *test, uint64_t epoch)
+static bool watch_plateau(struct dt_trainer *t, const struct dt_epoch_event *event, uint64_t epoch)
 {
     struct dt_checkpoint_state *s = &t->state;
     const struct dt_monitor_spec *spec = &t->config.plateau;
     if (t->config.schedule != DT_SCHEDULE_PLATEAU ||
-        improve(spec, test, epoch, &s->plateau_value, &s->plateau_epoch)) {
+        improve(spec, event, epoch, &s->plateau_value, &s->plateau_epoch)) {
         return false;
     }
     const uint64_t from =
@@ -118,12 +119,12 @@ static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t
         return DT_OK;
     }
     if (stopping->metric != DT_TEST_NONE) {
-        improve(stopping, &event->test, epoch, &s->stop_value, &s->stop_epoch);
+        improve(stopping, event, epoch, &s->stop_value, &s->stop_epoch);
     }
     if (best.metric != DT_TEST_NONE) {
-        improve(&best, &event->test, epoch, &s->best_value, &s->best_epoch);
+        improve(&best, event, epoch, &s->best_value, &s->best_epoch);
     }
-    if (watch_plateau(t, &event->test, epoch)) {
+    if (watch_plateau(t, event, epoch)) {
         event->reduced_lr = dt_schedule_lr(&t->schedule, epoch * t->schedule.steps_per_epoch);
     }
     t->watchers.enough = stops(t, epoch);

@@ -18,12 +18,20 @@ enum dt_status dt_monitor_open(struct dt_trainer *trainer, const struct dt_emitt
 
 static inline bool dt_metric_is_loss(enum dt_test_metric metric)
 {
-    return metric == DT_TEST_LOSS || metric == DT_VALIDATION_LOSS;
+    return metric == DT_TEST_LOSS || metric == DT_VALIDATION_LOSS || metric == DT_EMA_TEST_LOSS ||
+           metric == DT_EMA_VALIDATION_LOSS;
 }
 
 static inline bool dt_metric_is_of_test(enum dt_test_metric metric)
 {
-    return metric == DT_TEST_LOSS || metric == DT_TEST_ACCURACY;
+    return metric == DT_TEST_LOSS || metric == DT_TEST_ACCURACY || metric == DT_EMA_TEST_LOSS ||
+           metric == DT_EMA_TEST_ACCURACY;
+}
+
+/* Of the average of the weights (train/watch/weights/ema.h): the last ones of the list. */
+static inline bool dt_metric_is_of_average(enum dt_test_metric metric)
+{
+    return metric >= DT_EMA_TEST_LOSS;
 }
 
 /* Removes metrics from a state that `before` used and the trainer's configuration does not. */

@@ -65,6 +65,27 @@ static struct dt_end_event end_of(void)
     return end;
 }
 
+/* The weights get worse, their average better: metrics of the average go by it, others do not. */
+static void test_average(void)
+{
+    static const enum dt_test_metric metrics[] = {DT_EMA_TEST_LOSS, DT_EMA_TEST_ACCURACY,
+                                                  DT_EMA_VALIDATION_LOSS,
+                                                  DT_EMA_VALIDATION_ACCURACY, DT_TEST_LOSS};
+    for (int i = 0; i < 5; i++) {
+        begin(&(struct dt_config){.checkpoint_best = metrics[i],
+                                  .early_stopping = {.metric = metrics[i], .patience = 2}});
+        for (int e = 1; e <= 3; e++) {
+            struct dt_epoch_event event = {
+                .test = {.loss_sum = e, .n_correct = 4 - e, .n_samples = 4},
+                .averaged = {.loss_sum = 4 - e, .n_correct = e, .n_samples = 4}};
+            CHECK_INT(dt_watchers_epoch_end(&t, &event), DT_OK);
+            t.state.epoch++;
+        }
+        CHECK_INT(t.state.best_epoch, i < 4 ? 3 : 1);
+        CHECK(t.watchers.enough == (i == 4));
+    }
+}
+
 static void test_nothing_is_asked(void)
 {
     begin(&(struct dt_config){.epochs = 9});
@@ -205,6 +226,7 @@ int main(void)
 {
     test_warning();
     test_rounding();
+    test_average();
     test_nothing_is_asked();
     test_stops();
     test_min_delta();

@@ -31,15 +31,21 @@ static enum dt_status end_step(struct dt_watcher *watcher, struct dt_trainer *t,
 }
 
 /* With the average in the network's place of the weights, and nobody else looking on. */
-static enum dt_status test_average(struct dt_ema *ema, struct dt_trainer *t)
+enum dt_status dt_ema_evaluate(struct dt_trainer *t, struct dt_evaluator *evaluator,
+                               struct dt_metrics *out)
 {
+    const struct dt_ema *ema = dt_ema_of(t);
     float *weights = t->network->params;
-    struct dt_answers *answers = t->evaluator.answers;
+    struct dt_answers *answers = evaluator->answers;
+    *out = (struct dt_metrics){0};
+    if (ema == NULL || !ema->begun) {
+        return DT_OK;
+    }
     t->network->params = ema->average;
-    t->evaluator.answers = NULL;
-    const enum dt_status s = dt_evaluator_run(&t->evaluator, &ema->test);
+    evaluator->answers = NULL;
+    const enum dt_status s = dt_evaluator_run(evaluator, out);
     t->network->params = weights;
-    t->evaluator.answers = answers;
+    evaluator->answers = answers;
     return s;
 }
 
@@ -47,17 +53,21 @@ static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t
                                 struct dt_epoch_event *epoch)
 {
     struct dt_ema *ema = (struct dt_ema *)watcher;
-    DT_TRY(ema->begun ? test_average(ema, t) : DT_OK);
-    epoch->averaged = ema->begun ? &ema->test : NULL;
+    DT_TRY(dt_ema_evaluate(t, &t->evaluator, &ema->last));
+    epoch->averaged = ema->last;
     return DT_OK;
 }
 
+/* A run that was resumed at its end has had no epoch. */
 static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
                               enum dt_status status, struct dt_end_event *end)
 {
-    const struct dt_ema *ema = (const struct dt_ema *)watcher;
-    (void)t;
-    end->averaged = status == DT_OK && ema->test.n_samples > 0 ? &ema->test : NULL;
+    struct dt_ema *ema = (struct dt_ema *)watcher;
+    if (status != DT_OK) {
+        return DT_OK;
+    }
+    DT_TRY(ema->last.n_samples > 0 ? DT_OK : dt_ema_evaluate(t, &t->evaluator, &ema->last));
+    end->averaged = ema->last;
     return DT_OK;
 }
 

@@ -12,7 +12,7 @@ struct dt_ema {
     struct dt_backend *backend;
     float *average;         /* device; as the model's arena */
     bool begun;             /* it has seen weights */
-    struct dt_metrics test; /* its last result */
+    struct dt_metrics last; /* its result of the last epoch */
 };
 
 /* A watcher, where `train.ema` asks for it. Every rank calls it; agreed. */
@@ -20,6 +20,11 @@ enum dt_status dt_ema_open(struct dt_trainer *trainer);
 
 /* The trainer's, or NULL. */
 struct dt_ema *dt_ema_of(const struct dt_trainer *trainer);
+
+/* Evaluates the average in place of the weights; of no samples where there is none. Every rank
+ * calls it. */
+enum dt_status dt_ema_evaluate(struct dt_trainer *trainer, struct dt_evaluator *evaluator,
+                               struct dt_metrics *out);
 
 /* After a restore: the average of every rank becomes rank 0's. Every rank calls it. */
 enum dt_status dt_ema_broadcast(struct dt_trainer *trainer);

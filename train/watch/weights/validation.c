@@ -6,6 +6,8 @@
 #include "model/checkpoint.h"
 #include "model/layers/layers.h"
 #include "train/events.h"
+#include "train/watch/learned.h"
+#include "train/watch/weights/ema.h"
 #include "train/watch/weights/statistics.h"
 
 struct watcher {
@@ -34,19 +36,31 @@ static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t
 
 /* ---- the end */
 
+static enum dt_status copy_arena(struct dt_trainer *t, float *arena, float *to)
+{
+    DT_TRY(dt_model_reorder(&t->model, false, arena));
+    return t->backend->ops->copy_in(t->backend, to, arena, t->model.arena_elems * sizeof *arena);
+}
+
+/* And their average, where the file has it. */
 static enum dt_status copy_weights(struct dt_trainer *t, const struct dt_checkpoint_file *file)
 {
-    const size_t n = t->model.arena_elems;
-    float *arena = calloc(n, sizeof *arena);
+    struct dt_ema *ema = dt_ema_of(t);
+    float *arena = calloc(t->model.arena_elems, sizeof *arena);
     if (arena == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the weights of the best epoch");
     }
     enum dt_status s;
     DT_TRY_GOTO(s, dt_checkpoint_get(file, &t->model, arena, 0, NULL), out);
-    DT_TRY_GOTO(s, dt_model_reorder(&t->model, false, arena), out);
-    DT_TRY_GOTO(
-        s, t->backend->ops->copy_in(t->backend, t->network->params, arena, n * sizeof *arena), out);
-    s = dt_buffers_load(t->network, file);
+    DT_TRY_GOTO(s, copy_arena(t, arena, t->network->params), out);
+    DT_TRY_GOTO(s, dt_buffers_load(t->network, file), out);
+    if (ema != NULL) {
+        ema->begun = dt_checkpoint_has_ema(file, &t->model);
+    }
+    if (ema != NULL && ema->begun) {
+        dt_checkpoint_get_ema(file, &t->model, arena);
+        s = copy_arena(t, arena, ema->average);
+    }
 out:
     free(arena);
     return s;
@@ -75,20 +89,19 @@ static enum dt_status take_best(struct dt_trainer *t, struct dt_end_event *end)
     DT_TRY(dt_world_agree(t->world, reads ? read_weights(t, end->best_checkpoint) : DT_OK));
     end->tested_epoch = end->best.epoch;
     DT_TRY(dt_statistics_share(t));
+    DT_TRY(dt_ema_broadcast(t));
     return dt_strategy_broadcast(t->strategy);
 }
 
 /* The same weights on the validation set, too: both results then belong together. */
 static enum dt_status validate(struct dt_trainer *t, struct dt_end_event *end)
 {
-    struct dt_answers *answers = t->evaluator.answers;
-    if (end->tested_epoch == 0) {
-        return DT_OK;
+    if (end->tested_epoch > 0) {
+        DT_TRY(dt_evaluator_run(&t->evaluator, &end->validation));
+        DT_TRY(dt_ema_evaluate(t, &t->evaluator, &end->averaged_validation));
     }
-    t->evaluator.answers = NULL;
-    const enum dt_status s = dt_evaluator_run(&t->evaluator, &end->validation);
-    t->evaluator.answers = answers;
-    return s;
+    end->validation_top5 = dt_learned_has_top5(end->learned) ? end->learned->n_top5 : 0;
+    return DT_OK;
 }
 
 /* Who notes the answers has those of the test set in the end. */
@@ -102,6 +115,7 @@ static enum dt_status test(struct dt_trainer *t, struct dt_end_event *end)
     if (s == DT_OK) {
         evaluator.answers = t->evaluator.answers;
         s = dt_evaluator_run(&evaluator, &end->test);
+        s = s == DT_OK ? dt_ema_evaluate(t, &evaluator, &end->averaged) : s;
     }
     if (opened == DT_OK) {
         dt_evaluator_close(&evaluator);
@@ -116,7 +130,8 @@ static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
     if (end->test.n_samples > 0) { /* there was no step left, and so no epoch to tell of */
         end->validation = end->test;
     }
-    end->test = (struct dt_metrics){0};
+    end->averaged_validation = end->averaged;
+    end->test = end->averaged = (struct dt_metrics){0};
     if (status != DT_OK) {
         return DT_OK;
     }
