@@ -30,8 +30,8 @@ static enum dt_status find_file(const char *dir, enum dt_split split, int images
     DT_TRY(dt_file_exists(dir, &exists));
     if (!exists) {
         return dt_error(DT_NO_INPUT,
-                        "%s: no such folder (name the folder with the four IDX files in data.dir "
-                        "or with --data)",
+                        "%s: no such folder (scripts/get-data fetches MNIST; or name the folder "
+                        "with the four IDX files: --data DIR)",
                         dir);
     }
     return dt_error(DT_NO_INPUT,

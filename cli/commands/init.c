@@ -70,7 +70,8 @@ const struct dt_command dt_command_init = {
     .examples = "  dtrain init\n"
                 "  dtrain init cifar mine.json\n",
     .more = "Writes a new file, `mnist.json` where none is named, and says how to train with it. "
-            "`mnist` and `mlp` are those of `configs/`; `cifar` is for colour images of 32x32.",
+            "`mnist` and `mlp` are those of `configs/`; `cifar` is a ResNet-20 for CIFAR-10, which "
+            "`scripts/get-data cifar10` fetches.",
     .options = {[DT_PATHS] = {DT_TAKEN}},
     .check = check,
     .alone = init,

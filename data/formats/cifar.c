@@ -46,8 +46,8 @@ static enum dt_status nothing_there(const char *dir, enum dt_split split)
     DT_TRY(dt_file_exists(dir, &there));
     if (!there) {
         return dt_error(DT_NO_INPUT,
-                        "%s: no such folder (name the folder with CIFAR's binary files in data.dir "
-                        "or with --data)",
+                        "%s: no such folder (scripts/get-data cifar10 fetches it; or name the "
+                        "folder with CIFAR's binary files: --data DIR)",
                         dir);
     }
     DT_TRY(dt_labelled_path(dir, split == DT_SPLIT_TRAIN ? "data_batch_1" : "test_batch", path));

@@ -32,13 +32,27 @@ is 'without a name: a file of this name is there' 73 "$got"
 rm mnist.json && init
 is 'without a name: mnist' 'wrote mnist.json; next: mpirun -np 2 dtrain --config mnist.json' "$(cat out)"
 
-# The next command works, with a few small steps.
+# cifar has the model of configs/; without its data the error tells how to get them, and with images in their place it trains.
+model_of() { # model_of CONFIG
+  "$DTRAIN" --print-config --config "$1" | sed -n '/"model"/,/^  }/p'
+}
 init cifar mine.json
 is 'cifar: exit code' 0 "$got"
-dtrain 2 --config mine.json --run run --set train.max_steps=2 --set 'data={"format":"synthetic","train_samples":64,"test_samples":32}' \
-  --set train.batch.global=32 --set report=false
+check 'cifar: has no model' test "$(model_of mine.json | wc -l)" -gt 50
+check 'cifar: another model' cmp <(model_of mine.json) <(model_of "$configs/cifar-resnet20.json")
+for ranks in 1 2; do
+  dtrain "$ranks" --config mine.json --run never
+  is "cifar without data, ranks: $ranks" "66 dtrain: data/cifar10: no such folder (scripts/get-data cifar10 fetches it; or name the folder \
+with CIFAR's binary files: --data DIR)" "$got $(cat err)"
+done
+mkdir cifar
+for name in data_batch_{1..5} test_batch; do
+  for label in 1 2 3 4 5 6 7 8; do
+    printf "\\x0$label" && head -c 3072 "$DTRAIN"
+  done >"cifar/$name.bin"
+done
+dtrain 2 --config mine.json --data cifar --run run --set train.max_steps=2 --set train.batch.global=16 --set report=false
 is 'cifar: training' 0 "$got"
-check 'cifar: another model' grep -q '3x32x32\|model' run/config.json
 
 # A child of a file that was written: fewer epochs, the rest as it is.
 mkdir below && printf '{ "extends": "../mnist.json", // mine\n  "train": { "epochs": 3 } }\n' >below/short.json

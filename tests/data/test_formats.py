@@ -164,7 +164,7 @@ def test_grey(sets):
 
 def test_cifar_faults(sets):
     images, labels = sets["train"]
-    refuse("absent", "cifar", "nowhere", "nowhere: no such folder (name the folder with CIFAR's binary files", 66)
+    refuse("absent", "cifar", "nowhere", "nowhere: no such folder (scripts/get-data cifar10 fetches it; or name the", 66)
     write("empty/data_batch_1", b"pickle")
     refuse("python", "cifar", "empty", "neither data_batch_1.bin nor train.bin is there, raw or .gz (the version for Python is: fetch", 66)
     write_cifar10("missing", sets)
