@@ -3,9 +3,11 @@
 A row is a contender, or one aspect of it, under one name; its speeds are images per second over all its ranks, one per round.
 """
 import collections
+import json
+import os
 import statistics
 
-GROUPS = ("cnn", "isa", "fashion", "mlp", "ranks", "shapes")
+GROUPS = ("cnn", "isa", "fashion", "mlp", "ranks", "shapes", "resnet")
 FIRST = 100  # steps
 CNN = ("dtrain", "dtrain, first %d steps" % FIRST)
 ROOFLINE = "dense f32 at FMA peak"
@@ -41,6 +43,8 @@ SHAPES = (  # name, input, epochs of 50 steps, layers
       dense(10)]),
     ("wide MLP", [1, 28, 28], 4, [FLAT, dense(2048, **RELU), dense(2048, **RELU), dense(10)]),
 )
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "configs", "cifar-resnet20.json")) as config:
+    RESNET = ("ResNet-20", [3, 32, 32], 1, json.load(config)["model"]["layers"])  # as a row of SHAPES
 # mine / (times x the fastest of others) must be at_least this; None: no goal
 Goal = collections.namedtuple("Goal", "group mine others at_least times", defaults=(None, 1))
 
@@ -62,6 +66,8 @@ def all_goals():
                   Goal("ranks", row, ("Horovod, %d ranks" % n,), horovod)]
     found += [Goal("ranks", "dtrain, 2 ranks", ("dtrain, half of it alone",), 0.97, 2),
               Goal("ranks", "dtrain, 2 ranks", ("dtrain, two halves apart",), 0.97)]
+    resnet = tuple("%s, %s" % (variant, RESNET[0]) for variant in TORCH_F32)
+    found += [Goal("resnet", "dtrain, " + RESNET[0], others, goal) for others, goal in ((resnet[:1], 2), (resnet, None))]
     for name, _, _, layers in SHAPES:
         found.append(Goal("shapes", "dtrain, " + name, tuple("%s, %s" % (v, name) for v in torch_f32_variants(layers)), 1))
     return found

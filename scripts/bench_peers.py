@@ -44,9 +44,27 @@ def torch_net(model):
     import torch
     from torch import nn
 
+    class Graph(nn.Module):
+        """Layers in order; one of a name is kept for those that take it as "input" or add it as "inputs"."""
+        def __init__(self, modules, layers):
+            super().__init__()
+            self.stages = nn.ModuleList(modules)
+            self.layers = layers
+
+        def forward(self, x):
+            kept = {}
+            for stage, layer in zip(self.stages, self.layers):
+                x = kept[layer["input"]] if "input" in layer else x
+                for name in layer.get("inputs", ()):
+                    x = x + kept[name]
+                x = stage(x)
+                if "name" in layer:
+                    kept[layer["name"]] = x
+            return x
+
     activations = {"relu": lambda: nn.ReLU(inplace=True), "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
     pools = {"max_pool2d": nn.MaxPool2d, "avg_pool2d": nn.AvgPool2d}
-    modules, x = [], torch.zeros(1, *model["input"])
+    stages, kept, x = [], {}, torch.zeros(2, *model["input"])
 
     def add(module):
         nonlocal x
@@ -54,20 +72,30 @@ def torch_net(model):
         x = module(x)
 
     for layer in model["layers"]:
-        kind = layer["type"]
+        kind, modules = layer["type"], []
+        x = kept[layer["input"]] if "input" in layer else x
         if kind == "conv2d":
-            add(nn.Conv2d(x.shape[1], layer["filters"], layer["kernel"], layer.get("stride", 1), layer.get("padding", "valid")))
+            stride, padding = layer.get("stride", 1), layer.get("padding", "valid")
+            if stride > 1 and padding == "same":  # of the same size; PyTorch knows the word for a stride of 1 alone
+                padding = layer["kernel"] // 2
+            add(nn.Conv2d(x.shape[1], layer["filters"], layer["kernel"], stride, padding))
         elif kind == "dense":
             add(nn.Linear(x.shape[1], layer["units"]))
         elif kind == "dropout":
             add(nn.Dropout(layer["rate"]))
         elif kind == "flatten":
             add(nn.Flatten())
-        else:
+        elif kind == "batch_norm":
+            add(nn.BatchNorm2d(x.shape[1]))
+        elif kind != "add":
             add(pools[kind](layer["size"]))
         if "activation" in layer:
             add(activations[layer["activation"]]())
-    return nn.Sequential(*modules)
+        kept[layer.get("name")] = x
+        stages.append(nn.Sequential(*modules))
+    if kept.keys() == {None}:
+        return nn.Sequential(*(module for stage in stages for module in stage))
+    return Graph(stages, model["layers"])
 
 
 def torch_step(config, variant, n_ranks):

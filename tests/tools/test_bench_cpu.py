@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,31 @@ def test_records():
     expect("speeds", bench.speeds_of([{"type": t, "images_per_s": s} for t, s in records]), (150, 90))
 
 
+def test_torch_net():
+    """PyTorch's network has dtrain's parameters, and its branches: of an image x twice x, x, and 0 for what is negative."""
+    try:
+        import torch
+    except ImportError:
+        print("test_bench_cpu: without PyTorch, its networks are not compared")
+        return
+    import bench_peers as peers
+    branches = [{"type": "batch_norm", "name": "a"}, {"type": "batch_norm", "name": "b"}, {"type": "add", "inputs": ["a"], "name": "c"},
+                {"type": "batch_norm", "input": "b"}, {"type": "add", "inputs": ["c"], "activation": "relu"}]
+    net = peers.torch_net({"input": [1, 1, 2], "layers": branches}).eval()
+    for module in net.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.reset_running_stats()  # it then changes nothing
+    expect("a sum of branches", [round(y, 3) for y in net(torch.tensor([[[[1.0, -1.0]]]])).flatten().tolist()], [3, 0])
+    for name in ("mnist.json", "cifar-resnet20.json"):
+        plan = subprocess.check_output([dtrain, "plan", "--config", os.path.join(source, "configs", name), "--set",
+                                        'data={"format":"synthetic"}'], text=True)
+        model = bench.load(name)["model"]
+        net = peers.torch_net(model)
+        expect(name + ": outputs", net(torch.zeros(2, *model["input"])).shape, (2, 10))
+        n = sum(p.numel() for p in net.parameters())
+        expect(name + ": parameters", f"{n:,}", re.search(r"^  total +([\d,]+)", plan, re.M)[1])
+
+
 def test_rows():
     """Every row of a ratio has a contender; those of dtrain run; what fails is named and costs only its own rows."""
     with tempfile.TemporaryDirectory() as folder:
@@ -87,5 +113,6 @@ def test_rows():
 test_flops()
 test_ratios()
 test_records()
+test_torch_net()
 test_rows()
 print("test_bench_cpu: ok")
