@@ -22,6 +22,7 @@ class Dtrain(CMakePackage, CudaPackage):
     depends_on("mpich@3.4:")
     depends_on("cjson@1.7:")
     depends_on("libpng")
+    depends_on("libjpeg-turbo")
     depends_on("zlib-api")
     depends_on("xxhash@0.8:")
     depends_on("hwloc@2:", when="+hwloc")

@@ -17,7 +17,8 @@ SOURCE, BUILD, CMAKE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]
 NAMES = {
     "gcc": ("c", None), "libc6-dev": (None, None), "cmake": ("cmake", "CMake"), "ninja-build": ("ninja", "Ninja"),
     "mpich": ("mpich", None), "libmpich-dev": ("mpich", None), "libcjson-dev": ("cjson", "cJSON"), "zlib1g-dev": ("zlib-api", "zlib"),
-    "libpng-dev": ("libpng", "libpng"), "libxxhash-dev": ("xxhash", "xxHash"), "libhwloc-dev": ("hwloc", "hwloc"),
+    "libpng-dev": ("libpng", "libpng"), "libjpeg-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libxxhash-dev": ("xxhash", "xxHash"),
+    "libhwloc-dev": ("hwloc", "hwloc"),
     "libprotobuf-c-dev": ("protobuf-c", None), "protobuf-c-compiler": ("protobuf-c", None),  # EasyBuild has none: an optional one
 }
 LMOD = "/usr/share/lmod/lmod/init/bash"
