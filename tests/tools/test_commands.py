@@ -6,7 +6,8 @@ many images as MNIST, so that steps and the names of checkpoints are as on the p
 models are small. Nothing else is changed but what EXCEPTIONS says, and each of its rows must be of use.
 
 A command is a line of a block marked `sh`, of the man page's examples or of an "Examples" of the help, and what stands `so` in the
-text if it begins with a program and has options. What has a word in capitals, such as FILE, is a form and not a command.
+text if it begins with a program and has options. A block marked `json` behind "save it as" a name is that file. What has
+a word in capitals, such as FILE, is a form and not a command.
 
 usage: test_commands.py SOURCE_DIR BUILD_DIR MPIEXEC pages|program: those of the Markdown pages, or of the man page and --help
 """
@@ -65,6 +66,9 @@ def of_markdown(path):
             if re.match(PROGRAMS + " (.* )?-|(python3|sbatch|apt-get) ", span) and not re.search(FORM, span):
                 yield span
         yield from joined(block.splitlines()) if kind == "sh" else ()
+        saved = re.search(r"save it as\s+`([a-z]+\.json)`:\s*$", prose)
+        if kind == "json" and saved:
+            yield "cat >%s <<'END'\n%sEND" % (saved[1], block)
 
 
 def of_man_page(folder):
