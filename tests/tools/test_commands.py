@@ -139,6 +139,7 @@ def prepare(top):
     for name in ("dtrain", "libdtrain_cuda.so"):
         if os.path.exists(os.path.join(BUILD, name)):
             shutil.copy(os.path.join(BUILD, name), build)
+    subprocess.run(["cmake", "--preset", "release"], cwd=top, check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(bin, "mpirun"), "w") as file:  # another MPI's may be the first on the PATH
         file.write('#!/bin/sh\nexec "%s" "$@"\n' % MPIEXEC)
     os.chmod(file.name, 0o755)
