@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/permutation.h"
 #include "data/formats/labelled.h"
@@ -74,10 +75,29 @@ static enum dt_status list_folder(const char *path, struct names *out)
         s = entry->d_name[0] != '.' ? add_name(path, entry->d_name, &room, out) : DT_OK;
     }
     closedir(folder);
-    if (out->n > 1) {
+    if (s == DT_OK && out->n > 1) {
         qsort(out->at, out->n, sizeof *out->at, by_name);
     }
     return s;
+}
+
+/* The folders in it: a file beside them is no class. */
+static enum dt_status list_folders(const char *path, struct names *out)
+{
+    DT_TRY(list_folder(path, out));
+    const size_t n_there = out->n;
+    out->n = 0;
+    for (size_t i = 0; i < n_there; i++) {
+        char below[DT_PATH_SIZE];
+        struct stat info;
+        const int n = snprintf(below, sizeof below, "%s/%s", path, out->at[i]);
+        if (n < DT_PATH_SIZE && stat(below, &info) == 0 && S_ISDIR(info.st_mode)) {
+            out->at[out->n++] = out->at[i];
+        } else {
+            free(out->at[i]);
+        }
+    }
+    return DT_OK;
 }
 
 /* The images of a split, class by class. */
@@ -103,16 +123,16 @@ static enum dt_status list_classes(const struct dt_data_spec *spec, enum dt_spli
 {
     char path[DT_PATH_SIZE];
     DT_TRY(dt_labelled_path(spec->dir, "train", path));
-    DT_TRY(list_folder(path, &l->classes));
+    DT_TRY(list_folders(path, &l->classes));
     if (l->classes.n != (size_t)spec->n_classes) {
         return dt_error(DT_BAD_DATA,
-                        "%s: %zu folders of classes, model has %d classes (let the last layer have "
-                        "as many units)",
-                        path, l->classes.n, spec->n_classes);
+                        "%s: %zu class folder%s, model has %d classes (let the last layer have as "
+                        "many units)",
+                        path, l->classes.n, l->classes.n == 1 ? "" : "s", spec->n_classes);
     }
     DT_TRY(dt_labelled_path(spec->dir, split == DT_SPLIT_TRAIN ? "train" : "test", l->folder));
     struct names there;
-    enum dt_status s = list_folder(l->folder, &there);
+    enum dt_status s = list_folders(l->folder, &there);
     for (size_t i = 0; s == DT_OK && i < there.n; i++) {
         if (bsearch(&there.at[i], l->classes.at, l->classes.n, sizeof *there.at, by_name) == NULL) {
             s = dt_error(DT_BAD_DATA, "%s/%s: no class of that name in train/", l->folder,
@@ -186,12 +206,23 @@ struct bad {
     char text[BAD_TEXT_SIZE];
 };
 
-/* Takes the waiting error, without what mends it. */
+/* The text without the brackets at its end, which say how to mend it: a name may have others. */
+static int length_without_mend(const char *text)
+{
+    const size_t n = strlen(text);
+    size_t at = n > 0 && text[n - 1] == ')' ? n : 0;
+    while (at > 0 && strncmp(text + at, " (", 2) != 0) {
+        at--;
+    }
+    return (int)(at > 0 ? at : n);
+}
+
+/* Takes the waiting error. */
 static void note_bad(struct bad *bad, const char *folder)
 {
-    const char *text = dt_error_text(), *mend = strstr(text, " (");
+    const char *text = dt_error_text();
     const size_t n_folder = strlen(folder) + 1;
-    const int n = mend != NULL ? (int)(mend - text) : (int)strlen(text);
+    const int n = length_without_mend(text);
     const bool within = strncmp(text, folder, n_folder - 1) == 0 && (size_t)n > n_folder;
     if (bad->n_text < sizeof bad->text) {
         const size_t skipped = within ? n_folder : 0;

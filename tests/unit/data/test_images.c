@@ -181,7 +181,7 @@ static void test_wrong_folders(void)
     write_all(3);
     command("mkdir", "train/yak");
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
-                 "/train: 4 folders of classes, model has 3 classes (let");
+                 "/train: 4 class folders, model has 3 classes (let");
     command("rmdir", "train/yak");
     command("mkdir", "test/yak");
     expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA, "/test/yak: no class of that name in train/");
@@ -257,12 +257,45 @@ static void test_wrong_files(void)
     dt_dataset_close(&data);
 }
 
+/* Brackets in names, as of copies: the message has them whole, and leaves out the cure alone. */
+static void test_brackets_in_names(void)
+{
+    struct dt_data_spec spec = spec_of(3);
+    write_all(3);
+    strcat(spec.dir, "/here (copy)");
+    CHECK_INT(symlink(".", spec.dir), 0);
+    write_text("train/dog/bad (1)", "readme");
+    expect_fault(
+        &spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
+        "here (copy)/train: 1 bad image: dog/bad (1): no PNG, JPEG, PPM or PGM file (mend");
+    command("rm", "train/dog/bad*");
+    command("mkdir", "train/dog/sub\\ \\(2\\)");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
+                 "/train: 1 bad image: dog/sub (2): is a directory (mend or remove it)");
+}
+
+/* They are no classes. */
+static void test_files_beside_classes(void)
+{
+    const struct dt_data_spec spec = spec_of(3);
+    size_t n_total = 0;
+    write_all(3);
+    write_text("train/README.txt", "of the images");
+    write_text("test/labels.csv", "");
+    for (int split = DT_SPLIT_TRAIN; split <= DT_SPLIT_TEST; split++) {
+        CHECK_INT(dt_dataset_count(&spec, (enum dt_split)split, &n_total), DT_OK);
+        CHECK_INT(n_total, N_CLASSES * PER_CLASS);
+    }
+}
+
 int main(void)
 {
     CHECK(mkdtemp(folder) != NULL);
     test_rows_of_each_rank();
     test_wrong_folders();
     test_wrong_files();
+    test_brackets_in_names();
+    test_files_beside_classes();
     command("rm -rf", "");
     return 0;
 }
