@@ -136,10 +136,17 @@ differ differ-sharding 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config good
 differ differ-model 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config good.json --set model.layers.0.filters=4
 differ differ-batch 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config good.json --set train.batch.per_rank=2
 differ differ-config 66 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config nowhere.json
-mkdir -p node1/data/good node2/data # the same names, other files there
+mkdir -p node1/data/good node2/data node3/data # the same names, other files there
 cp good.json node1 && cp good.json node2 && cp -r data/label node2/data/good
+cp good.json node3 && cp -r data/good node3/data/good
+python3 -c 'import sys
+labels = bytearray(open(sys.argv[1], "rb").read())
+labels[-1] ^= 1
+open(sys.argv[1], "wb").write(labels)' node3/data/good/train-labels-idx1-ubyte
 differ differ-data 66 'rank 3 (' "${both[@]}" : -n 1 -wdir "$work/node1" "$DTRAIN" --config good.json --run differ
 differ differ-bad-data 65 'rank 0 (' -n 1 -wdir "$work/node2" "$DTRAIN" --config good.json --run differ : "${both[@]}"
+differ differ-labels 78 'has a different data set (number of samples, or labels): crc ' \
+  "${both[@]}" : -n 1 -wdir "$work/node3" "$DTRAIN" --config good.json --run differ
 differ differ-option 64 'rank 1 (' -n 1 "$DTRAIN" --config good.json : -n 1 "$DTRAIN" --confg good.json
 differ differ-resume 78 'rank 3 (' "${both[@]}" : -n 1 "$DTRAIN" --config good.json --run differ --resume
 differ differ-command 78 'rank 1 (' -n 1 "$DTRAIN" --config good.json : -n 1 "$DTRAIN" plan --config good.json

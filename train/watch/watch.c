@@ -1,5 +1,8 @@
 #include "train/watch/watch.h"
 
+#include <stdio.h>
+
+#include "train/ranks.h"
 #include "train/watch/audit.h"
 #include "train/watch/inject.h"
 #include "train/watch/inspect.h"
@@ -13,10 +16,21 @@
 #include "train/watch/weights/statistics.h"
 #include "train/watch/weights/validation.h"
 
+/* Hosts may have copies of the data that differ, each of them good. */
+static enum dt_status compare_data(struct dt_trainer *t)
+{
+    char text[96];
+    snprintf(text, sizeof text, "%llu %llu %zu %u", (unsigned long long)t->state.n_train,
+             (unsigned long long)t->state.data_crc, t->evaluator.set.data.samples.n_total,
+             (unsigned)t->evaluator.set.data.crc);
+    return dt_ranks_same(t->world, "data set (number of samples, or labels)", text);
+}
+
 enum dt_status dt_watch_all(const void *context, struct dt_trainer *t,
                             const struct dt_emitter *emitter)
 {
     const struct dt_learned *learned = NULL;
+    DT_TRY(compare_data(t));
     DT_TRY(dt_measure_open(t));
     DT_TRY(dt_inject_open(t, context));
     DT_TRY(dt_timeline_open(t, emitter));
