@@ -39,9 +39,13 @@ static double last_written(const char *folder)
 
 static enum dt_status add(struct dt_run_list *list, const char *path, double written)
 {
+    if (list->n == MOST_RUNS) {
+        return dt_error(DT_USAGE, "runs: %s and %d more (name a folder with fewer)", path,
+                        MOST_RUNS);
+    }
     if (list->n % 64 == 0) {
         struct dt_run_entry *more = realloc(list->runs, (list->n + 64) * sizeof *more);
-        if (more == NULL || list->n >= MOST_RUNS) {
+        if (more == NULL) {
             return dt_error(DT_NO_MEMORY, "out of memory for the list of runs");
         }
         list->runs = more;

@@ -93,6 +93,12 @@ def test_newest():
 
 
 def test_refused():
+    many = ["runs/named", "many/a", "many/b", "many/c"]  # 47 links to 47 links to 47 links to one run
+    for below, folder in zip(many, many[1:]):
+        os.makedirs(folder)
+        for i in range(47):
+            os.symlink(os.path.abspath(below), f"{folder}/{i}")
+    refused(64, "runs: many/c/", "runs", "many/c")
     refused(64, "runs: one folder at a time", "runs", "a", "b")
     refused(64, "watch: one run at a time", "watch", "a", "b")
     refused(66, "nowhere: no such folder", "runs", "nowhere/")
