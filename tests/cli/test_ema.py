@@ -124,6 +124,13 @@ def test_turned_on_and_off():
     check(weights == average, "an average that begins in the fifth step is not its weights")
 
 
+def test_weights_of_another_run():
+    """Its average is not where this one's begins."""
+    train("on", 2, "--weights", path_of("alone", N_STEPS), "--set", "train.max_steps=1")
+    weights, average = tensors_of(path_of("on", 1))
+    check(weights == average, "the average of the first step is not its weights")
+
+
 def test_records():
     with open("alone/metrics.jsonl") as file:
         epochs = [record for record in map(json.loads, file) if record["type"] == "epoch"]
@@ -201,6 +208,7 @@ with tempfile.TemporaryDirectory() as work:
     test_averages()
     test_resume()
     test_turned_on_and_off()
+    test_weights_of_another_run()
     test_records()
     test_validation()
     test_resumed_at_its_end()

@@ -295,14 +295,16 @@ static void check_best(struct restore *r)
     state->best_value = 0;
 }
 
+/* `resumes`: also what goes on from step to step, which weights for another run do not bring. */
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file,
-                                  int n_states)
+                                  bool resumes)
 {
     struct host_arenas host;
     struct dt_ema *ema = dt_ema_of(t);
     DT_TRY(open_arenas(t, &host));
-    enum dt_status s = dt_checkpoint_get(file, &t->model, host.params, n_states, host.states);
-    if (s == DT_OK && ema != NULL && dt_checkpoint_has_ema(file, &t->model)) {
+    enum dt_status s = dt_checkpoint_get(
+        file, &t->model, host.params, resumes ? t->strategy->optimizer.n_states : 0, host.states);
+    if (s == DT_OK && resumes && ema != NULL && dt_checkpoint_has_ema(file, &t->model)) {
         dt_checkpoint_get_ema(file, &t->model, host.average);
         ema->begun = true;
     }
@@ -378,7 +380,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
     }
     enum dt_status s = check_all(r, path, path_used, &file, &saved);
     if (s == DT_OK) {
-        s = load_arenas(t, &file, t->strategy->optimizer.n_states);
+        s = load_arenas(t, &file, true);
     }
     if (s == DT_OK) {
         const struct dt_checkpoint_state now = t->state;
@@ -439,10 +441,7 @@ static enum dt_status read_weights(struct dt_trainer *t, const char *path)
 {
     struct dt_checkpoint_file file;
     DT_TRY(dt_saved_weights(path, &t->model, &file));
-    const enum dt_status s = load_arenas(t, &file, 0);
-    if (dt_ema_of(t) != NULL) {
-        dt_ema_of(t)->begun = false; /* another run's */
-    }
+    const enum dt_status s = load_arenas(t, &file, false);
     dt_checkpoint_close(&file);
     return s;
 }
