@@ -12,10 +12,10 @@ bool dt_saved_used_up(const struct dt_trainer *t, const struct dt_checkpoint_sta
     return saved->n_samples >= (double)(n_times * saved->n_train);
 }
 
-/* A run goes on only where it would have gone: same seed, same data, and, inside an epoch, the same
- * order: of all samples together with "global", else of each rank's. */
-enum dt_status dt_saved_fits(const struct dt_trainer *t, const char *path,
-                             const struct dt_checkpoint_state *saved)
+/* Same seed, same data, and, inside an epoch, the same order: of all samples together with
+ * "global", else of each rank's. */
+static enum dt_status check_state(const struct dt_trainer *t, const char *path,
+                                  const struct dt_checkpoint_state *saved)
 {
     const bool mid_epoch = saved->step_in_epoch > 0 && !dt_saved_used_up(t, saved);
     const bool mid_orders = mid_epoch && t->config.sharding != DT_SHARDING_GLOBAL;
@@ -46,19 +46,27 @@ enum dt_status dt_saved_fits(const struct dt_trainer *t, const char *path,
     return DT_OK;
 }
 
-/* Nor with another model, or other rules; the learning rate, the number of epochs and what is
- * recorded may change. */
-enum dt_status dt_saved_same(const struct dt_trainer *t, const char *path, const char *saved)
+static enum dt_status check_same(const struct dt_trainer *t, const char *path, const char *saved,
+                                 const char *key)
 {
-    static const char *const fixed[] = {"model",         "data.validation", "data.normalize",
-                                        "data.sharding", "data.shuffle",    "train.optimizer.type"};
     char text[256];
+    DT_TRY(t->written.format->compare(saved, t->written.text, key, text, sizeof text));
+    return text[0] == '\0'
+               ? DT_OK
+               : dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path,
+                          text);
+}
+
+/* The learning rate, the number of epochs and what is recorded may change. Normalization comes
+ * last: its numbers follow from the samples, of which another number is the fault to name. */
+enum dt_status dt_saved_fits(const struct dt_trainer *t, const char *path,
+                             const struct dt_checkpoint_file *file)
+{
+    static const char *const fixed[] = {"model", "data.validation", "data.sharding", "data.shuffle",
+                                        "train.optimizer.type"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        DT_TRY(t->written.format->compare(saved, t->written.text, fixed[i], text, sizeof text));
-        if (text[0] != '\0') {
-            return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path,
-                            text);
-        }
+        DT_TRY(check_same(t, path, file->config, fixed[i]));
     }
-    return DT_OK;
+    DT_TRY(check_state(t, path, &file->state));
+    return check_same(t, path, file->config, "data.normalize");
 }
