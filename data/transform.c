@@ -35,10 +35,11 @@ static enum dt_status check(const struct dt_data_spec *spec)
     }
     for (int i = 0; i < spec->augment.n; i++) {
         if (spec->augment.size[i] >= side) {
-            return dt_error(DT_CONFIG,
-                            "data.augment: by %d pixels an image of %dx%d can be gone from the "
-                            "picture (move it by fewer)",
-                            spec->augment.size[i], s.h, s.w);
+            return dt_error(
+                DT_CONFIG,
+                "data.augment: moved by %d pixel%s, an image of %dx%d can leave the picture "
+                "(move it by fewer)",
+                spec->augment.size[i], spec->augment.size[i] == 1 ? "" : "s", s.h, s.w);
         }
     }
     return DT_OK;

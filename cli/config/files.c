@@ -253,13 +253,16 @@ static enum dt_status check_circle(const struct dt_config_files *files, const ch
                           DT_CONFIG_MOST_FILES);
 }
 
-/* The status of a configuration that is not there, or no file to read. */
+/* The status of a configuration that is not there, or no file to read: a folder, say. */
 static enum dt_status read_file(const struct dt_config_files *files, const char *path,
                                 uint8_t **bytes, size_t *n_bytes)
 {
     char before[DT_PATH_SIZE + 32];
+    bool there = false;
     enum dt_status s = dt_file_read(path, MAX_BYTES, bytes, n_bytes);
-    s = s == DT_NO_INPUT ? suggest_file(path, s) : s;
+    if (s == DT_NO_INPUT && dt_file_exists(path, &there) == DT_OK && !there) {
+        s = suggest_file(path, s);
+    }
     if (s == DT_BAD_DATA) { /* empty or too large: a wrong configuration, not wrong data */
         s = DT_CONFIG;
     }

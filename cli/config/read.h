@@ -62,8 +62,8 @@ enum dt_status dt_config_files_add(struct dt_config_files *files, const char *na
                                    char base[DT_PATH_SIZE]);
 
 /* What they are together, with every --set, checked. Members of an object are merged, the first
- * file's win, and null removes what files behind say (JSON Merge Patch, RFC 7386). DT_CONFIG,
- * DT_USAGE, DT_NO_MEMORY. */
+ * file's win, and null removes what files behind say (JSON Merge Patch, RFC 7386, but that a null
+ * which removes nothing is a wrong value). DT_CONFIG, DT_USAGE, DT_NO_MEMORY. */
 enum dt_status dt_config_files_read(const struct dt_config_files *files, const char *const *sets,
                                     int n_sets, struct dt_config *out);
 void dt_config_files_close(struct dt_config_files *files);

@@ -34,6 +34,10 @@ static enum dt_status read_rows(const char *name, struct jpeg_decompress_struct 
                                 struct dt_raster *out)
 {
     jpeg_read_header(jpeg, TRUE);
+    if (jpeg->num_components != 1 && jpeg->num_components != 3) {
+        return dt_error(DT_BAD_DATA, "%s: a JPEG of %d colours, such as CMYK (save it as RGB)",
+                        name, jpeg->num_components);
+    }
     DT_TRY(dt_raster_check_size(name, jpeg->image_width, jpeg->image_height));
     jpeg->out_color_space = jpeg->num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg->mem->max_memory_to_use = 256L << 20;

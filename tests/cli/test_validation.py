@@ -280,6 +280,8 @@ def check_refusals():
     _, err = train("three", "checkpoint.best=test_loss", "train.early_stopping.metric=test_loss", "train.schedule.type=plateau", "train.epochs=1", ranks=2)
     lines = [line for line in err.splitlines() if "warning" in line]
     check("three keys: not one line", len(lines) == 1 and ": train.early_stopping, train.schedule, checkpoint.best: the test" in lines[0], lines)
+    _, err = train("single", "data.validation=1", "train.epochs=1")
+    check("one sample", "  1 validation sample held out; the test set" in err, err)
 
 
 def main():

@@ -125,13 +125,13 @@ static void test_structure(void)
     put("number.json", "{\"extends\": 1}");
     put("none.json", "{\"extends\": \"godd.json\"}");
     put("folder.json", "{\"extends\": \"below\"}");
-    put("pipe.json", "{\"extends\": \"pipe\"}");
+    put("pipe.json", "{\"extends\": \"a_pipe.json\"}");
     put("list.json", "{\"extends\": \"a_list.json\"}");
     put("a_list.json", "[" GOOD "]");
     put("self.json", "{\"extends\": \"below/../self.json\"}");
     put("one.json", "{\"extends\": \"other.json\"}");
     put("other.json", "{\"extends\": \"one.json\"}");
-    CHECK_INT(mkfifo(path_of("pipe"), 0600), 0);
+    CHECK_INT(mkfifo(path_of("a_pipe.json"), 0600), 0);
     check_refused("twice.json", DT_CONFIG, "twice.json: threads: the key is given twice");
     check_refused("of_twice.json", DT_CONFIG, "base_twice.json: data: the key is given twice");
     check_refused("null.json", DT_CONFIG, "threads.json: threads: the key is given twice");
@@ -142,6 +142,8 @@ static void test_structure(void)
     CHECK_HAS(dt_error_text(), "/good.json'?)");
     check_refused("folder.json", DT_NO_INPUT, "folder.json: extends: ");
     check_refused("pipe.json", DT_NO_INPUT, "pipe.json: extends: ");
+    CHECK(strstr(dt_error_text(), "/a_pipe.json: not a regular file") != NULL);
+    CHECK(strstr(dt_error_text(), "did you mean") == NULL); /* it is there */
     check_refused("list.json", DT_CONFIG, "a_list.json: expected an object in braces, as ");
     check_refused("self.json", DT_CONFIG, "self.json: extends: a circle, ");
     check_refused("one.json", DT_CONFIG, "other.json: extends: a circle, ");

@@ -238,7 +238,7 @@ static void test_refusals(void)
     expect_refusal(&spec, "data.normalize: numbers for 1 channels, model.input has 3 (give");
     spec = spec_of((struct dt_shape){3, 6, 5}, false);
     add(&spec, DT_AUGMENT_SHIFT, 5);
-    expect_refusal(&spec, "data.augment: by 5 pixels an image of 6x5 can be gone from the picture");
+    expect_refusal(&spec, "data.augment: moved by 5 pixels, an image of 6x5 can leave the picture");
     spec = spec_of((struct dt_shape){17, 6, 5}, false);
     spec.normalize.of_dataset = true;
     expect_refusal(&spec, "data.normalize: 17 channels, at most 16");
