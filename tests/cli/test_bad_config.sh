@@ -63,6 +63,11 @@ ranks=0 row input-size 78 'model.input' --config good.json --set 'model.input=[6
 row batch-above-data 78 'the training set has 32' --config good.json --set 'train.batch={"global":33}'
 exactly=4 row batch-below-ranks 78 'train.batch.global: 2 is smaller than the number of ranks 4' --config good.json \
   --set 'train.batch={"global":2}'
+norm='model.layers=[{"type":"flatten"},{"type":"dense","units":4},{"type":"batch_norm"}]'
+row batch-of-one 78 'train.batch: a rank takes one sample at a time, of which model.layers[2] batch_norm can take no variance' \
+  --config good.json --set "$norm" --set train.batch.per_rank=1
+exactly=3 row batch-of-one-somewhere 78 '): train.batch: a rank takes one sample at a time' --config good.json --set "$norm" --set 'train.batch={"global":4}' --run one
+ranks=0 row batch-of-one-part 78 'train.batch: a rank takes one sample at a time' --config good.json --set "$norm" --set train.accumulate=4
 row cuda 69 'device "cuda"' --config good.json --set device=cuda
 DTRAIN_TIMEOUT=abc row timeout-word 78 "DTRAIN_TIMEOUT: expected seconds 2..3600, got 'abc'" --config good.json
 ranks=0 DTRAIN_TIMEOUT=1e9 row timeout-large 78 "DTRAIN_TIMEOUT: expected seconds 2..3600, got '1e9'" --config good.json

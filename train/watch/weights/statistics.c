@@ -51,12 +51,29 @@ static void close_statistics(struct dt_watcher *watcher)
 static const struct dt_watcher_ops statistics_ops = {
     .run_begin = begin_run, .step_end = end_step, .close = close_statistics};
 
+/* One value has no variance: its output would be the bias alone, and no gradient would pass. */
+static enum dt_status check_batch(const struct dt_trainer *t)
+{
+    for (int b = 0; b < t->model.n_blocks; b++) {
+        const struct dt_block *block = &t->model.blocks[b];
+        const bool is_one = block->in.h * block->in.w * dt_trainer_capacity(t) == 1;
+        if (block->buffer > 0 && is_one && t->roles.works) {
+            return dt_error(DT_CONFIG,
+                            "train.batch: a rank takes one sample at a time, of which "
+                            "model.layers[%d] batch_norm can take no variance (give ranks more)",
+                            block->row - 1);
+        }
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_statistics_open(struct dt_trainer *t)
 {
     struct dt_watcher *watcher;
     if (t->model.n_buffers == 0) {
         return DT_OK;
     }
+    DT_TRY(dt_world_agree(t->world, check_batch(t)));
     DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "running statistics", (void **)&watcher));
     watcher->ops = &statistics_ops;
     dt_watcher_add(t, watcher);
