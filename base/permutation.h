@@ -13,7 +13,7 @@
 
 #include "base/rng.h"
 
-/* Decides which permutation it is: a run that another number began cannot go on inside an epoch. */
+/* Decides which permutation it is: another number cannot resume a run inside an epoch. */
 #define DT_PERMUTATION_ROUNDS 6
 
 struct dt_permutation {

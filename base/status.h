@@ -1,7 +1,7 @@
 /* Status codes: what went wrong, as the exit code that will say so.
  *
  * A function that can fail returns `enum dt_status`. The text of the first error travels beside it,
- * in one buffer per process, until `cli/main.c` prints it and exits: nobody else prints or exits.
+ * in one buffer per process, until `cli/main.c` prints it and exits: no other code prints or exits.
  * The numbers follow sysexits.h where it has a fitting one, so that job scripts can tell the cases
  * apart. */
 #ifndef DT_BASE_STATUS_H

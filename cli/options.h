@@ -27,8 +27,8 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
     X(DT_OPTION_INJECT, "inject", 0, "FAULT", DT_TAKES_VALUE, DT_REPEATED,                         \
       "inject a fault to see how the run reacts (see docs/operating.md); may be given many "       \
       "times",                                                                                     \
-      "Steps count from 1, over the whole run. It is not a part of the configuration: a run that " \
-      "goes on without it is as any other. Not where a GPU takes steps on its own: set "           \
+      "Steps count from 1, over the whole run. It is not a part of the configuration: a run "      \
+      "that is resumed without it is as any other. Not where a GPU takes steps on its own: set "   \
       "`cuda.graph=false`.")                                                                       \
     X(DT_OPTION_CHECKPOINT, "checkpoint", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                      \
       "a .safetensors file, or the folder of a run: its best checkpoint or else the newest; "      \

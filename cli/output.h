@@ -1,4 +1,4 @@
-/* Where results and log go, and what becomes of a run when nobody reads them any more (`| head`).
+/* Where results and log go, and what becomes of a run when their reader has gone (`| head`).
  */
 #ifndef DT_CLI_OUTPUT_H
 #define DT_CLI_OUTPUT_H

@@ -31,7 +31,7 @@
 
 /* Examples in the manual page. X(purpose, commands) */
 #define DT_EXAMPLE_LIST(X)                                                                       \
-    X("Train on four ranks, and go on later where it was stopped:",                              \
+    X("Train on four ranks, and resume later where it was stopped:",                             \
       "mpirun -np 4 dtrain --config configs/mnist.json --run runs/first\n"                       \
       "mpirun -np 4 dtrain --config configs/mnist.json --run runs/first --resume\n")             \
     X("Measure its last checkpoint, after 12 epochs of 118 steps:",                              \

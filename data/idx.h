@@ -1,4 +1,4 @@
-/* The IDX files of MNIST and its relatives: raw or gzip, told apart by content, never by name.
+/* The IDX files of MNIST and its relatives: raw or gzip, recognized by content, never by name.
  *
  * magic 0x00000803: N H W bytes; 0x00000804: N C H W bytes; 0x00000801: N labels; big-endian sizes,
  * then the data, then nothing. Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten

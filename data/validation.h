@@ -2,7 +2,7 @@
  * like to go by. `row` of a struct dt_data_spec is then this one, and its `whole` is the format.
  *
  * Which samples those are is a function of the seed and of their number alone: the same on any
- * number of ranks, and in a run that goes on. Both parts are numbered from 0 in the order of the
+ * number of ranks, and in a resumed run. Both parts are numbered from 0 in the order of the
  * whole; formats only ever hear of the whole, of which they are asked for a few parts one after
  * the other, so that a rank never holds much more than its own share. */
 #ifndef DT_DATA_VALIDATION_H

@@ -194,8 +194,8 @@ static void print_lesson(const struct dt_server_lesson *l)
          "each worker all weights, so its link is the narrow place: n - 1 times N, and\n"
          "as much comes in. Several servers share that among them.\n");
     dt_staleness_print(stdout, &l->ways[ASYNC].outcome.staleness);
-    puts("\nWhere nobody waits, others have stepped since a worker read the weights: its\n"
-         "gradients are so many steps old. Where all wait, none is.\n");
+    puts("\nWithout waiting, others have stepped since a worker read the weights: its\n"
+         "gradients are so many steps old. Where all wait, none is old.\n");
 }
 
 static enum dt_status lab_server(struct dt_world *world, const struct dt_args *args)

@@ -124,7 +124,7 @@ static void put_body(FILE *out, const void *context)
     }
     dt_card_begin(out, "Accuracy after one epoch",
                   "Shards by label do no harm while every step averages over all ranks. They do "
-                  "when ranks go on alone, or when all read one label after the other.");
+                  "when ranks train alone, or when all read one label after the other.");
     draw_accuracy(out, l);
     fputs("</div></div>\n", out);
     dt_table_begin(out, "way|steps|a sample is used|labels a rank sees|accuracy|");
@@ -332,7 +332,7 @@ static void print_lesson(const struct dt_shards_lesson *l)
     }
     puts("\nused: how often a sample is, by all ranks together; labels: that a rank sees\n\n"
          "Shards by label do no harm while every step averages over all ranks: its batch\n"
-         "has all labels. They do when ranks go on alone, or, which is the same in\n"
+         "has all labels. They do when ranks train alone, or, which is the same in\n"
          "time, when all ranks read one label after the other.\n");
 }
 

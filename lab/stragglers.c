@@ -44,13 +44,13 @@ static const struct {
                             {.allreduce = DT_ALLREDUCE_RING}},
     [DT_STRAGGLERS_SYNC] = {"server, sync", "rank 3 waits for all workers", {.servers = 1}, SERVER},
     [DT_STRAGGLERS_BOUNDED] = {"server, 4 ahead",
-                               "nobody is more than 4 steps ahead of the slowest",
+                               "no worker is more than 4 steps ahead of the slowest",
                                {.servers = 1,
                                 .mode = DT_SERVER_MODE_ASYNC,
                                 .max_staleness = DT_STRAGGLERS_AHEAD},
                                SERVER},
     [DT_STRAGGLERS_ASYNC] = {"server, async",
-                             "nobody waits for anybody",
+                             "no worker waits for another",
                              {.servers = 1,
                               .mode = DT_SERVER_MODE_ASYNC,
                               .max_staleness = DT_STRAGGLERS_N_STEPS},
@@ -409,7 +409,7 @@ static void print_lesson(const struct dt_stragglers_lesson *l)
            DT_STRAGGLERS_N_STEPS, DT_STRAGGLERS_WORK_MS, DT_STRAGGLERS_SLOW, DT_STRAGGLERS_SLOW_MS);
     print_ways(l);
     printf("\nWhere all wait, all are as slow as the slowest. A bound lends %d steps; then all\n"
-           "wait again. Without one nobody does, but gradients get old:\n\n",
+           "wait again. Without a bound none waits, but gradients get old:\n\n",
            DT_STRAGGLERS_AHEAD);
     dt_staleness_print(stdout, &l->ways[DT_STRAGGLERS_ASYNC].outcome.staleness);
     putchar('\n');

@@ -108,7 +108,7 @@ struct dt_checkpoint_judge {
 
 /* Opens the newest checkpoint of `dir` that passes every check; `path` is "" if there are none, or
  * no such folder (which is DT_OK: a fresh start). Each damaged one is reported to on_damaged and
- * skipped. DT_BAD_DATA: all are damaged; DT_IO: of some nobody knows, as they cannot be read. */
+ * skipped. DT_BAD_DATA: all are damaged; DT_IO: some cannot be read. */
 enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge,
                                     char path[DT_CHECKPOINT_PATH_SIZE],
                                     struct dt_checkpoint_file *out);

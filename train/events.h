@@ -85,7 +85,7 @@ struct dt_epoch_event {
 /* A checkpoint. */
 struct dt_save_event {
     const char *path;
-    const char *error; /* it could not be written, and training goes on; or NULL */
+    const char *error; /* it could not be written, and training continues; or NULL */
 };
 
 struct dt_stop_event {
@@ -137,19 +137,19 @@ struct dt_end_event {
 };
 
 /* X(constant, member, type) */
-#define DT_EVENT_LIST(X)                                                                         \
-    X(DT_EVENT_FOLDER, folder, struct dt_folder_event)                                           \
-    X(DT_EVENT_RUN, run, struct dt_run_event)                                                    \
-    X(DT_EVENT_STEP, step, struct dt_step_event)                                                 \
-    X(DT_EVENT_EPOCH, epoch, struct dt_epoch_event)                                              \
-    X(DT_EVENT_WARNING, warning, char) /* of what was passed over or changed: the run goes on */ \
-    X(DT_EVENT_SAVE, save, struct dt_save_event)                                                 \
-    X(DT_EVENT_TIMELINE, timeline, struct dt_timeline_event)                                     \
-    X(DT_EVENT_AUDIT, audit, struct dt_audit_event)                                              \
-    X(DT_EVENT_STOP, stop, struct dt_stop_event) /* somebody asked to stop, and it was saved */  \
-    X(DT_EVENT_DIFFERENCE, difference, char) /* the difference of replicas that were made to */  \
-    X(DT_EVENT_END, end, struct dt_end_event)                                                    \
-    X(DT_EVENT_FAULT, fault, struct dt_end_event)   /* the run failed */                         \
+#define DT_EVENT_LIST(X)                                                                           \
+    X(DT_EVENT_FOLDER, folder, struct dt_folder_event)                                             \
+    X(DT_EVENT_RUN, run, struct dt_run_event)                                                      \
+    X(DT_EVENT_STEP, step, struct dt_step_event)                                                   \
+    X(DT_EVENT_EPOCH, epoch, struct dt_epoch_event)                                                \
+    X(DT_EVENT_WARNING, warning, char) /* of what was passed over or changed: the run continues */ \
+    X(DT_EVENT_SAVE, save, struct dt_save_event)                                                   \
+    X(DT_EVENT_TIMELINE, timeline, struct dt_timeline_event)                                       \
+    X(DT_EVENT_AUDIT, audit, struct dt_audit_event)                                                \
+    X(DT_EVENT_STOP, stop, struct dt_stop_event) /* somebody asked to stop, and it was saved */    \
+    X(DT_EVENT_DIFFERENCE, difference, char) /* the difference of replicas that were made to */    \
+    X(DT_EVENT_END, end, struct dt_end_event)                                                      \
+    X(DT_EVENT_FAULT, fault, struct dt_end_event)   /* the run failed */                           \
     X(DT_EVENT_RESULT, result, struct dt_end_event) /* the last of all */
 
 #define DT_EVENT_CONSTANT(constant, member, type) constant,
@@ -157,8 +157,8 @@ struct dt_end_event {
 enum dt_event_kind { DT_EVENT_LIST(DT_EVENT_CONSTANT) };
 struct dt_event {
     enum dt_event_kind kind;
-    enum dt_status status; /* how things stand: of the run's end and of a fault; then the first
-                              failure of who was told */
+    enum dt_status status; /* of the run's end, or of a fault; then the first
+                              failure of a sink */
     union {
         DT_EVENT_LIST(DT_EVENT_MEMBER)
     };

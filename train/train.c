@@ -101,7 +101,7 @@ static enum dt_status save_on_the_way(struct run *run, bool best, int *n_failure
     return DT_OK;
 }
 
-/* Someone asked to stop: save, say how to go on. */
+/* Someone asked to stop: save, say how to resume. */
 static enum dt_status stop(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
@@ -328,12 +328,12 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     struct dt_trainer *t = &run->trainer;
     run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
     DT_TRY(dt_watchers_run_end(t, status, &run->end));
-    const enum dt_status told =
+    const enum dt_status emitted =
         emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
         emit(run, (struct dt_event){.kind = DT_EVENT_RESULT, .result = &run->end});
     }
-    DT_TRY(dt_world_agree(t->world, told));
+    DT_TRY(dt_world_agree(t->world, emitted));
     return status;
 }
 

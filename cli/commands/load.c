@@ -41,7 +41,7 @@ enum dt_status dt_load_check_resume(const struct dt_args *args)
 {
     if (dt_args_has(args, DT_OPTION_RESUME) && dt_args_text(args, DT_OPTION_RESUME) == NULL &&
         !dt_args_has(args, DT_OPTION_RUN)) {
-        return dt_error(DT_USAGE, "--resume goes on with which run? (add --run DIR, or name a "
+        return dt_error(DT_USAGE, "--resume: no run is named (add --run DIR, or name a "
                                   "checkpoint: --resume=FILE)");
     }
     return DT_OK;

@@ -87,9 +87,9 @@ static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_even
 static void print_save(const struct dt_save_event *save)
 {
     if (save->error != NULL) {
-        dt_text_print(stderr,
-                      "dtrain: warning: %s; training goes on, the next checkpoint is the next try",
-                      save->error);
+        dt_text_print(
+            stderr, "dtrain: warning: %s; training continues, the next checkpoint is the next try",
+            save->error);
     }
 }
 
@@ -97,7 +97,7 @@ static void print_stop(const struct dt_folder_event *folder, const struct dt_sto
 {
     dt_text_print(stderr, "stopped by SIG%s at step %llu; saved %s", sigabbrev_np(stop->signal),
                   (unsigned long long)stop->step, stop->checkpoint);
-    dt_text_print(stderr, "go on with the same command and --run %s --resume", folder->dir->path);
+    dt_text_print(stderr, "resume with the same command and --run %s --resume", folder->dir->path);
 }
 
 /* Adds the phases over all ranks, and returns the sum of all of them. */
@@ -293,7 +293,7 @@ static const char *lost_text(const struct dt_timeline_event *e, char *text, size
     return n_lost > 0 ? text : "";
 }
 
-/* A training goes on if its line cannot be written. */
+/* A training continues if its line cannot be written. */
 static void print_timeline(const struct dt_sinks *sinks, const struct dt_event *event)
 {
     const struct dt_timeline_event *e = event->timeline;
@@ -305,7 +305,8 @@ static void print_timeline(const struct dt_sinks *sinks, const struct dt_event *
             (unsigned long long)e->first, (unsigned long long)e->last, sinks->folder.dir->path,
             lost_text(e, lost, sizeof lost));
     } else if (event->status == DT_IO) {
-        dt_text_print(stderr, "dtrain: warning: %s (training goes on without it)", dt_error_text());
+        dt_text_print(stderr, "dtrain: warning: %s (training continues without it)",
+                      dt_error_text());
         dt_error_clear();
     }
 }

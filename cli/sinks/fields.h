@@ -4,7 +4,7 @@
  *
  * X(constant, name, value, unit, csv, tag, meaning): `value` is one of struct dt_field_value, of
  * `r`, the event, and of `sinks`; csv: a column of metrics.csv (enum dt_csv); tag: TensorBoard's,
- * "" where it is not told that. Fields are written in this order, and behind "type". */
+ * "" where TensorBoard does not get it. Fields are written in this order, and behind "type". */
 #ifndef DT_CLI_SINKS_FIELDS_H
 #define DT_CLI_SINKS_FIELDS_H
 

@@ -21,7 +21,7 @@
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 
-/* Where a run that goes on stands: what its records may tell of. */
+/* Where a resumed run stands: later records are dropped. */
 struct position {
     uint64_t step, n_epochs; /* done */
 };
@@ -136,8 +136,9 @@ static void note_failure(struct dt_metrics_files *files, const char *name, int e
 {
     if (!files->failed) {
         files->failed = true;
-        dt_text_print(stderr, "dtrain: warning: %s: %s (training goes on, records may be missing)",
-                      name, strerror(error));
+        dt_text_print(stderr,
+                      "dtrain: warning: %s: %s (training continues, records may be missing)", name,
+                      strerror(error));
     }
 }
 

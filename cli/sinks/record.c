@@ -386,12 +386,13 @@ struct dt_record_result dt_record_validation(const struct dt_record *r)
 /* The epoch that the run has come to; epochs are recorded when they end. */
 static double epoch_of(const struct dt_record *r)
 {
-    const double told = dt_record_last(&r->epochs, DT_EPOCH_EPOCH), last = (double)r->config.epochs;
+    const double recorded = dt_record_last(&r->epochs, DT_EPOCH_EPOCH),
+                 last = (double)r->config.epochs;
     const bool within = dt_record_last(&r->steps, DT_STEP_STEP) >
                         fmax(0, dt_record_last(&r->epochs, DT_EPOCH_STEP));
     const double epoch = within ? dt_record_last(&r->steps, DT_STEP_EPOCH)
-                                : fmax(0, told) + (r->state == DT_RUN_GOING);
-    return fmin(fmax(1, epoch), fmax(told, last));
+                                : fmax(0, recorded) + (r->state == DT_RUN_GOING);
+    return fmin(fmax(1, epoch), fmax(recorded, last));
 }
 
 struct dt_record_progress dt_record_progress(const struct dt_record *r)

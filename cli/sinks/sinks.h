@@ -8,8 +8,8 @@
 /* metrics.jsonl and metrics.csv; NULL: not open. */
 struct dt_metrics_files {
     FILE *jsonl, *csv;
-    bool
-        failed; /* a record was not written: said once, training goes on, the run ends with DT_IO */
+    bool failed; /* a record was not written: warned once, training continues, the run ends with
+                    DT_IO */
 };
 
 /* Their state between events. Zeroed at first but for `command`, `silent` and `last`; before the
@@ -25,7 +25,7 @@ struct dt_sinks {
     struct dt_folder_event folder;
     struct dt_progress progress;
     struct dt_metrics_files files;
-    FILE *events;       /* open while TensorBoard has more to be told */
+    FILE *events;       /* open while TensorBoard gets more events */
     bool events_failed; /* some could not be written: reported once, and the run ends with DT_IO */
     double position_s;  /* when the step was written last */
     bool timeline_failed; /* trace.json was not written: said once, and the run ends with DT_IO
@@ -52,7 +52,7 @@ DT_SINK_LIST(DT_SINK_DECLARE)
 /* DT_UNAVAILABLE: the configuration asks for one that this build has not got. */
 enum dt_status dt_sinks_check(const struct dt_config *config);
 
-/* A run that goes on after `step` steps and `n_epochs` whole epochs drops the records of later ones
+/* A resumed run after `step` steps and `n_epochs` whole epochs drops the records of later ones
  * first, also that of the epoch in which it stands: it will be written again. */
 void dt_metrics_close(struct dt_metrics_files *files);
 

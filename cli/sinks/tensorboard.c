@@ -31,7 +31,7 @@ static void give_up(struct dt_sinks *sinks, int error)
     sinks->events = NULL;
     sinks->events_failed = true;
     dt_text_print(stderr,
-                  "dtrain: warning: %s/tensorboard: %s (training goes on, without more events)",
+                  "dtrain: warning: %s/tensorboard: %s (training continues, without more events)",
                   sinks->folder.dir->path, strerror(error));
 }
 

@@ -22,7 +22,7 @@ static void on_error(j_common_ptr jpeg)
     longjmp(r->jump, 1);
 }
 
-/* Damaged data are a warning to libjpeg, which goes on with grey: here they are an error. */
+/* Damaged data are a warning to libjpeg, which continues with grey: here they are an error. */
 static void on_message(j_common_ptr jpeg, int level)
 {
     if (level < 0) {

@@ -1,4 +1,4 @@
-/* An image file as a model wants to see it: PNG, JPEG, PPM or PGM, told apart by content. */
+/* An image file as a model wants to see it: PNG, JPEG, PPM or PGM, recognized by content. */
 #ifndef DT_DATA_FORMATS_PICTURE_H
 #define DT_DATA_FORMATS_PICTURE_H
 

@@ -35,10 +35,9 @@ static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_
         }
         at += n_frame + length;
     }
-    return dt_error(
-        DT_BAD_DATA,
-        "%s: truncated PNG: it should go on after its %zu bytes (save or copy it again)", name,
-        n_bytes);
+    return dt_error(DT_BAD_DATA,
+                    "%s: truncated PNG: more should follow its %zu bytes (save or copy it again)",
+                    name, n_bytes);
 }
 
 /* libpng leaves by a jump when something is wrong. What it has to find here lives in the caller of

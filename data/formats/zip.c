@@ -89,7 +89,7 @@ static enum dt_status parse_end(const char *path, const uint8_t *tail, size_t n_
     }
     const size_t n_before = n_file - n_tail + i;
     if (u16(end + 4) != 0 || u16(end + 6) != 0 || u16(end + 8) != out->n_entries) {
-        return damaged(path, "it goes on in other files");
+        return damaged(path, "it continues in other files");
     }
     return out->n_bytes <= MAX_DIRECTORY && out->at + out->n_bytes == n_before
                ? DT_OK

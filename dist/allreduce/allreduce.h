@@ -133,8 +133,8 @@ void dt_allreduce_close(struct dt_allreduce *allreduce); /* NULL is fine */
 enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size_t begin,
                                   size_t end, const char *name, struct dt_request *request);
 
-/* Counted on the wire: sent by this rank so far. False: nobody counts MPI's and NCCL's own
- * messages. */
+/* Counted on the wire: sent by this rank so far. False for MPI's and NCCL's own messages,
+ * which cannot be counted. */
 bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
 
 /* For implementations: the wire between the ranks of `comm`. */

@@ -78,7 +78,7 @@ struct dt_liveness {
 
 struct dt_comm {
     const struct dt_comm_ops *ops;
-    struct dt_liveness *liveness; /* NULL: nobody knows more than that a wait was too long */
+    struct dt_liveness *liveness; /* NULL: all that is known is that a wait was too long */
     int rank, size;
     int local_rank, local_size; /* among the ranks that share memory with this one: its host's */
     int host_root;              /* the first rank of this host */

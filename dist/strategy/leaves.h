@@ -47,7 +47,7 @@ void dt_leaves_next(struct dt_leaves *leaves, struct dt_network *network, bool l
 enum dt_status dt_leaves_ready(void *leaves, size_t begin, size_t end);
 
 /* dt_strategy_passes. This rank's gradient comes as digits, front to back; the strategy's `ready`
- * is told of ranges of the gradient as they come. */
+ * gets ranges of the gradient as they come. */
 enum dt_status dt_leaves_passes(struct dt_leaves *leaves, struct dt_strategy_step *step,
                                 struct dt_network *network, struct dt_bound_samples *samples,
                                 const struct dt_pass *pass, float *digits);

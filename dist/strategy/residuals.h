@@ -2,7 +2,7 @@
  * (dist/compression/error_feedback.h), for checkpoints: each rank has its own, and rank 0 writes
  * and reads them all.
  *
- * They belong to the sum over all workers, whoever sends it and how: they go on under another
+ * They belong to the sum over all workers, whoever sends it and how: they stay valid under another
  * codec, strategy, number of hosts or number of workers, added to those of a worker that encodes
  * these elements. */
 #ifndef DT_DIST_STRATEGY_RESIDUALS_H

@@ -29,8 +29,8 @@ struct dt_strategy_spec {
     bool shared_step; /* the ranks of a host may share their steps (host_step.h); one that does not
                          want to is enough */
     int accumulate;   /* micro-batches of a step, which the caller runs */
-    bool recorded; /* a device takes the steps on its own: nobody looks at messages within a pass,
-                      which would be part of it */
+    bool recorded;    /* a device takes the steps on its own: no message is polled within a pass,
+                         which would be part of it */
 };
 
 extern const char *const dt_strategy_names[];

@@ -79,8 +79,8 @@ static double alive_linear(const struct dt_block *block, const struct dt_block_b
     return b->n_alive_both / (b->n_samples * (double)dt_shape_elems(block->linear_out));
 }
 
-/* Backward there are two products of the same size, for the weights and for the input; nobody asks
- * for the gradient in front of the first weights. */
+/* Backward there are two products of the same size, for the weights and for the input; the gradient
+ * in front of the first weights is not needed. */
 static void summarize_block(const struct dt_trainer *t, const struct dt_block_times *times,
                             int index, struct summary *out)
 {

@@ -144,8 +144,8 @@ static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *spa
     return DT_OK;
 }
 
-/* Where a device takes whole steps, nobody sees the backward pass: then its two thirds of a step
- * give the buckets one after the other. */
+/* Where a device takes whole steps, the backward pass cannot be observed: then its two thirds of a
+ * step give the buckets one after the other. */
 static void fill_buckets(struct dt_scale *s, const struct dt_trainer *t, const struct watch *w,
                          double steps_s)
 {

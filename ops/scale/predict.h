@@ -55,7 +55,7 @@ struct dt_scale_step {
 };
 
 /* Seconds of a step of one rank alone, without others on its host: a line between measured
- * batches, which goes on beyond the largest; below the smallest the part that does not depend on
+ * batches, which extends beyond the largest; below the smallest the part that does not depend on
  * the samples, by the line, is between nothing and all of that batch. */
 double dt_scale_compute_s(const struct dt_scale_job *job, double samples);
 

@@ -284,8 +284,7 @@ static enum dt_status choose_folder(struct sweep *w)
     snprintf(w->dir, sizeof w->dir, "%s", dt_args_text(w->args, DT_OPTION_RUN));
     if (!dt_args_has(w->args, DT_OPTION_RESUME) && access(w->dir, F_OK) == 0) {
         return dt_error(DT_CANT_CREATE,
-                        "%s: is already there (go on with --resume, or choose another --run)",
-                        w->dir);
+                        "%s: is already there (add --resume, or choose another --run)", w->dir);
     }
     DT_TRY(dt_args_has(w->args, DT_OPTION_RESUME) ? check_folders(w) : DT_OK);
     return dt_sweep_results_try(w->dir);
@@ -366,8 +365,7 @@ static enum dt_status check(const struct dt_args *args)
     DT_TRY(dt_load_check_resume(args));
     return checkpoint == NULL
                ? DT_OK
-               : dt_error(DT_USAGE,
-                          "sweep: --resume goes on with all runs of --run (leave out '=%s')",
+               : dt_error(DT_USAGE, "sweep: --resume is for all runs of --run (leave out '=%s')",
                           checkpoint);
 }
 

@@ -122,7 +122,7 @@ gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run half --set precision=bf16 --set 
 is 'bf16' 0 "$got"
 says 'bf16: roster' ' +1 +[^ ]+ +1  cuda Fake GPU, bf16, bbbbbbbb +.*'
 
-# A checkpoint of one device is good on any other: going on, measuring, classifying.
+# A checkpoint of one device is good on any other: resuming, measuring, classifying.
 half=$(newest_checkpoint half)
 dtrain 2 "${config[@]}" --run half --resume --set device=cpu --set distributed.allreduce=mpi --set threads=2
 is 'resumed on the CPU' 0 "$got"

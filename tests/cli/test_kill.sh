@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A rank or the launcher that dies, at any moment, ends the whole job: the exit code is not 0, nothing is left running after 5 s, and
-# the run goes on from a valid checkpoint. A rank that hangs is named. usage: DTRAIN=... MPIEXEC=... test_kill.sh
+# the run continues from a valid checkpoint. A rank that hangs is named. usage: DTRAIN=... MPIEXEC=... test_kill.sh
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
@@ -108,7 +108,7 @@ limited 100 0 'saved '
 limited 8 74 'File too large'
 limited 1 74 'ulimit -f'
 
-# Killed at ten unforeseeable moments, the run goes on from a valid checkpoint each time, and forward.
+# Killed at ten unforeseeable moments, the run continues from a valid checkpoint each time, and forward.
 step_of() { # the step of the newest checkpoint, or 0
   local name
   name=$(newest_checkpoint "$1")
@@ -122,7 +122,7 @@ is_past() { # is_past STEP: `again` has saved more than it had
 before=0
 for round in $(seq 10); do
   start again 2 --resume --set checkpoint.every_steps=1
-  check "round $round: does not go on" wait_for 30 is_past "$((before + 2))"
+  check "round $round: does not continue" wait_for 30 is_past "$((before + 2))"
   sleep "0.0$((RANDOM % 10))"
   has_ranks again 2
   kill -KILL "${ranks[RANDOM % 2]}"

@@ -347,9 +347,9 @@ check 'no room: not one line of error' test "$(grep -c '^dtrain: ' <(grep -v war
 check 'no room: the old checkpoint is gone' test "$(newest_checkpoint large)" = "$old"
 check 'no room: temporary files are left' test -z "$(find large -name '.tmp-*')"
 run 0 0 "${large[@]}" --resume
-check 'no room: does not go on later' grep -q 'resumed from .*step-0*20.safetensors' err
+check 'no room: does not resume later' grep -q 'resumed from .*step-0*20.safetensors' err
 
-# ---- no room for records: said once, the run goes on and has its result, and 74 at the end ----
+# ---- no room for records: said once, the run continues and has its result, and 74 at the end ----
 run 0 0 --config config.json --run records --set train.epochs=1
 python3 -c 'line = "{\"type\":\"step\",\"step\":1}\n"; print(line * (5500 * 1024 // len(line)), end="")' >records/metrics.jsonl
 got=0

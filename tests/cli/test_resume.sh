@@ -39,7 +39,7 @@ dtrain --run whole > whole.txt
 steps=$(wc -l < <(grep '"type":"step"' whole/metrics.jsonl))
 [ "$steps" -gt 40 ] || { echo "only $steps steps"; exit 1; }
 
-# resumed_at: the steps at which runs went on, from the log, one a line
+# resumed_at: the steps at which runs were resumed, from the log, one a line
 resumed_at() {
   sed -n 's/^  resumed from .* epochs\{0,1\} and \([0-9]*\) steps done$/\1/p' log
 }

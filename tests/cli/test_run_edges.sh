@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Where runs begin, end and go on again: the limits of plan and train agree, a checkpoint of an epoch's last step, max_steps inside an
+# Where runs begin, end and are resumed: the limits of plan and train agree, a checkpoint of an epoch's last step, max_steps inside an
 # epoch and over a change of the number of ranks, the switch of the progress lines. usage: DTRAIN=... MPIEXEC=... test_run_edges.sh
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
@@ -104,7 +104,7 @@ is 'cut in the last epoch' '1,64 2,128' "$(epochs_of cut2)"
 is 'cut in the middle' '1,64 2,128 3,192' "$(epochs_of cut3)"
 check 'cut in the middle: the same weights' cmp "$(newest_checkpoint steps)" "$(newest_checkpoint cut3)"
 
-# Back to an older checkpoint: not into the folder where the later ones are, or the next --resume would go on with those.
+# Back to an older checkpoint: not into the folder where the later ones are, or the next --resume would take those.
 dtrain 1 "${config[@]}" --run steps --resume=steps/checkpoints/step-000000000064.safetensors
 is 'back in time in the same folder' 73 "$got"
 check 'back in time: the later checkpoint is named' grep -q 'later checkpoint, of step 192' err

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A signal to mpirun, to one rank, or while the job still starts: the step is finished, a checkpoint saved, the exit code is 75, and
-# --resume goes on from there. usage: DTRAIN=... MPIEXEC=... test_signals.sh
+# --resume continues from there. usage: DTRAIN=... MPIEXEC=... test_signals.sh
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
@@ -108,7 +108,7 @@ ends_at_once() { # ends_at_once NAME CODE SIGNAL COMMAND...
   catches() { mapfile -t found < <(ranks_of "$work/$name"); [[ -n ${found[0]:-} ]] && is_ready_for "$signal" "${found[0]}"; }
   check "$name: does not start" wait_for 30 catches
   kill "-$signal" "$job"
-  check "$name: goes on after SIG$signal" wait_for 5 gone "$work/$name"
+  check "$name: still there after SIG$signal" wait_for 5 gone "$work/$name"
   wait "$job" || got=$?
   check "$name: exit code $got, expected $code" test "$got" -eq "$code"
   check "$name: a temporary file is left" test -z "$(find . -maxdepth 2 -name '.tmp-*')"

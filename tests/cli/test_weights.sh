@@ -80,7 +80,7 @@ for n in 1 2; do
   check "-np $n: replicas differ" bash -c "! grep -q 'as expected' err"
 done
 
-# A job that is queued again with the same command goes on from its checkpoint.
+# A job that is queued again with the same command resumes from its checkpoint.
 works 2 "${torch[@]}" --run again --resume --set train.max_steps=3
 check 'a fresh start ignores the weights' grep -q 'weights from' err
 works 2 "${torch[@]}" --run again --resume

@@ -292,7 +292,7 @@ def test_npz_faults(sets):
         ("encrypted", patched(plain, entry + 8, "<H", 1), "images.npy is encrypted"),
         ("zip64", patched(plain, end + 16, "<I", 0xFFFFFFFF), "a ZIP64 archive, which is not read"),
         ("zip64-size", patched(plain, entry + 24, "<I", 0xFFFFFFFF), "a ZIP64 archive, which is not read"),
-        ("disks", patched(plain, end + 4, "<H", 1), "it goes on in other files"),
+        ("disks", patched(plain, end + 4, "<H", 1), "it continues in other files"),
         ("entries", patched(patched(plain, end + 8, "<H", 9), end + 10, "<H", 9), "its directory is cut off"),
         ("offset", patched(plain, entry + 42, "<I", 5), "a member is not where its directory says"),
         ("far", patched(plain, entry + 42, "<I", end), "a member's size is impossible"),

@@ -61,7 +61,7 @@ same_bits hosts hosts-first
 check 'auto takes another way' grep -q 'hierarchical in each of 2 hosts, ring between them, by priority, because MPI adds in one order$' hosts-first.err
 unset MPIR_CVAR_NUM_CLIQUES
 
-# ---- a run goes on in the order in which it began, or in the other
+# ---- a run continues in the order in which it began, or in the other
 ring=(--set distributed.allreduce=ring)
 train half 2 "${ring[@]}" "${by_priority[@]}" --set train.max_steps=13
 cp -r half half2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A network split over the ranks: the losses of one rank, checkpoints that go on under either strategy, and an end of the whole job, with
+# A network split over the ranks: the losses of one rank, checkpoints that either strategy resumes, and an end of the whole job, with
 # the name of the rank, when a stage dies or hangs. usage: DTRAIN=... MPIEXEC=... test_pipeline.sh
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
@@ -57,7 +57,7 @@ pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   check 'the messages are not told' grep -q '^messages of a step: ' many.err
   check 'the banner' grep -q '^  pipeline of 2 stages, 12 micro-batches, 1f1b$' many.err
 
-  # A run goes on under the strategy that it began with, or another.
+  # A run continues under the strategy that it began with, or another.
   for half in half gone; do
     train $half 3 $(pipeline 1f1b 8) --set train.max_steps=7
   done

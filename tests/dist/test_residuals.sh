@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checkpoints hold the residual of each worker's gradients, and the position of stochastic rounding: a run that was stopped goes on
+# Checkpoints hold the residual of each worker's gradients, and the position of stochastic rounding: a stopped run is resumed
 # to the bits of one that was not (test_resume_ways.c: under every codec, by every way). What cannot be kept is dropped, and said.
 # usage: DTRAIN=... MPIEXEC=... test_residuals.sh
 # shellcheck source=tests/lib/cli_lib.sh
@@ -53,7 +53,7 @@ kind() { echo --set "distributed.compression.type=$1"; }
   check 'warns' test "$(grep -c residuals parts.err)" -eq 0
   check 'a file of a run without compression has more than ever' test -z "$(train none 2 && grep -ao 'compression[._][a-z]*' "$(last none)")"
 
-  # Under another codec, or with other workers, they go on; without error feedback they are dropped.
+  # Under another codec, or with other workers, they are kept; without error feedback they are dropped.
   train first 2 $(kind topk) --set train.epochs=1
   saved=$(last first)
   train codec 2 $(kind onebit) --resume="$saved"
@@ -61,13 +61,13 @@ kind() { echo --set "distributed.compression.type=$1"; }
   train more 3 $(kind topk) --resume="$saved"
   check 'more workers: warns' test "$(grep -c residuals more.err)" -eq 0
   train off 2 --resume="$saved"
-  check 'no error feedback: not reported' grep -q "$saved: residuals of compression, now without error feedback (dropped; the run goes on)" off.err
+  check 'no error feedback: not reported' grep -q "$saved: residuals of compression, now without error feedback (dropped; the run continues)" off.err
   check 'reported twice' test "$(grep -c residuals off.err)" -eq 1
 
   # A file from before, and one that cannot be.
   python3 change.py "$saved" older.safetensors strip
   train older 2 $(kind topk) --resume=older.safetensors
-  check 'an older file: not reported' grep -q 'older.safetensors: has no residuals of compression (an older dtrain saved it; the run goes on from 0)' older.err
+  check 'an older file: not reported' grep -q 'older.safetensors: has no residuals of compression (an older dtrain saved it; the run continues from 0)' older.err
   python3 change.py "$saved" hostile.safetensors reshape
   refused 65 2 "hostile.safetensors: tensor 'compression.residuals' has shape [1, " $(kind topk) --resume=hostile.safetensors
   check 'eval of a checkpoint with residuals' "$DTRAIN" eval --checkpoint "$saved" >/dev/null 2>&1

@@ -56,7 +56,7 @@ central='--set distributed.strategy=central'
   train dense 3 $(servers 1) --set distributed.compression.type=topk --set distributed.compression.ratio=1
   check 'topk of all: other bits' alike all2 dense
 
-  # A run goes on under the strategy that it began with, or another.
+  # A run continues under the strategy that it began with, or another.
   train half 3 $(servers 1) --set train.max_steps=13
   cp -r half half2
   train half 3 $(servers 1) --resume
@@ -71,7 +71,7 @@ central='--set distributed.strategy=central'
 # Servers that do not wait: with one worker nothing differs; with more, every push is counted, and nobody runs further ahead than he may.
 cat >staleness.py <<'PY'
 """staleness.py RUN WORKERS MAX_STALENESS [REACHED]: the last record of an epoch counts every push of every piece of every step. A worker
-that goes on is at most MAX_STALENESS steps ahead of the slowest, so between two pushes of one another makes 2 MAX_STALENESS + 1 at most."""
+that continues is at most MAX_STALENESS steps ahead of the slowest, so between two pushes of one another makes 2 MAX_STALENESS + 1 at most."""
 import json, sys
 run, workers, bound = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 epoch = [r for r in map(json.loads, open(run + "/metrics.jsonl")) if r["type"] == "epoch"][-1]

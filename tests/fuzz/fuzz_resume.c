@@ -1,4 +1,4 @@
-/* Any bytes as the files that a run which goes on finds in its folder: run.lock, which names its
+/* Any bytes as the files that a resumed run finds in its folder: run.lock, which names its
  * owner and the step, and metrics.jsonl and metrics.csv, of which it keeps the records up to its
  * checkpoint. Never a crash, a leak or a read out of bounds; an owner's name in an error without
  * control characters; what is kept are lines of the file in their order, of metrics.jsonl only

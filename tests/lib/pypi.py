@@ -1,4 +1,4 @@
-"""Packages of PyPI (requirements.txt). Who imports this goes on in build/python, where scripts/test puts them, if it is there."""
+"""Packages of PyPI (requirements.txt). Importing this continues in build/python, where scripts/test puts them, if it is there."""
 import importlib.util
 import os
 import sys

@@ -1,4 +1,4 @@
-/* A run that was stopped goes on to the bits of one that was not: under every codec, by every way
+/* A resumed run ends with the bits of one that was never stopped: under every codec, by every way
  * of adding gradients, on so many hosts as MPI pretends. And what compression has left is sent in
  * the end, whoever encodes after a resume. */
 #include "cli/config/config.h"
@@ -88,7 +88,7 @@ static enum dt_status hear(void *context, struct dt_event *event)
     return DT_OK;
 }
 
-/* resume: goes on from the newest checkpoint; there is one if `found`. */
+/* resume: from the newest checkpoint; there is one if `found`. */
 static void open_run(struct dt_world *world, const struct dt_config *config, bool resume,
                      bool found, struct dt_trainer *out)
 {
@@ -158,7 +158,7 @@ static void test_resume(struct dt_world *world, const struct dt_config *config)
 
     open_run(world, config, true, true, &t);
     take_steps(&t, N_AFTER);
-    check_weights(&t, weights, "a run that goes on");
+    check_weights(&t, weights, "a resumed run");
     dt_trainer_close(&t);
     CHECK_TEXT(warning, "");
     forget(world);
@@ -232,7 +232,7 @@ static void test_handed_over(struct dt_world *before, const char *const *from, s
         CHECK(parse(all, to, &config));
         open_run(now, &config, true, true, &t);
         CHECK((strstr(warning, "residuals of compression, now without error feedback (dropped; the "
-                               "run goes on)") != NULL) == (dropped && now->rank == 0));
+                               "run continues)") != NULL) == (dropped && now->rank == 0));
         CHECK(dropped || warning[0] == '\0');
         sum_left(&t, is, &largest);
         for (size_t i = 0; i < t.model.arena_elems && now->rank == 0 && !dropped; i++) {

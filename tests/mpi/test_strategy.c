@@ -391,7 +391,7 @@ static void test_average_off(struct dt_comm *comm, struct dt_comm *self)
     rig_close(&alone);
 }
 
-/* The broadcast takes optimizer state and step count along: a rank with another past goes on
+/* The broadcast takes optimizer state and step count along: a rank with another past continues
  * exactly as rank 0. */
 static void test_broadcast_of_state(struct dt_comm *comm)
 {

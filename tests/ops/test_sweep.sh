@@ -72,7 +72,7 @@ sweep 0 2 "${long[@]}" --run stopped --resume
 sweep 0 1 "${long[@]}" --run whole
 cmp <(results stopped) <(results whole) || fail "after --resume: $(cat stopped/sweep.csv)"
 
-# A rank that is frozen is named while the others train, and they save; a run that cannot be is a row, and the others go on.
+# A rank that is frozen is named while the others train, and they save; a run that cannot be is a row, and the others continue.
 for frozen in 1 2; do
   timeout 100 env DTRAIN_TIMEOUT=2 "$mpiexec" -n 2 "$dtrain" sweep --config tiny.json --set train.seed=1,2 --set train.epochs=100000 --run frozen$frozen >out 2>err </dev/null &
   job=$!
@@ -156,8 +156,8 @@ refused 64 '--set train.epochs=1,,2: an empty value' --set train.epochs=1,,2
 refused 64 '--set train.epochs: not of the form' --set train.epochs
 refused 64 'more than 1000 runs' --set "train.seed=$(seq -s, 40)" --set "train.epochs=$(seq -s, 40)"
 refused 64 '--set: train.epoch: unknown key' --set train.epoch=1,2
-refused 64 '--resume goes on with which run?' --resume
-refused 64 'sweep: --resume goes on with all runs' --resume=one/1/checkpoints --run one
+refused 64 '--resume: no run is named' --resume
+refused 64 'sweep: --resume is for all runs' --resume=one/1/checkpoints --run one
 refused 73 'one: is already there' --run one
 refused 73 '--run /: is the root of the file system' --run / --resume
 mkdir linked

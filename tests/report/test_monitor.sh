@@ -84,7 +84,7 @@ check 'async: the best is not of its epoch' cmp async/checkpoints/best.safetenso
 
 # A run that ended early stays ended, unless it gets more patience; then the reason is another.
 dtrain 1 alone --resume || fail 'ended early, resumed: an error' alone.err
-check 'ended early, resumed: goes on' grep -qx 'nothing to do: the run had ended' alone.err
+check 'ended early, resumed: continues' grep -qx 'nothing to do: the run had ended' alone.err
 check 'ended early, resumed: another reason' grep -q '^stopped early: test loss has not improved for 4 epochs' alone.err
 "$DTRAIN" report alone > report.txt 2> report.err
 check 'the verdict does not say why' grep -q '^verdict  *done: stopped early, test loss has not improved' report.txt

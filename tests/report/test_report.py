@@ -1,4 +1,4 @@
-"""`dtrain report`: its page has the numbers of metrics.jsonl, from a run that ended, stopped, was killed, goes on, or was never one.
+"""`dtrain report`: its page has the numbers of metrics.jsonl, from a run that ended, stopped, was killed, is under way, or was never one.
 
 usage: test_report.py DTRAIN MPIEXEC, in the folder of the sources"""
 import base64
@@ -241,7 +241,7 @@ def test_again(dtrain, mpiexec, top):
     check_numbers(run, page)
     with open(f"{run}/metrics.jsonl", "a") as file:
         file.write(json.dumps({"type": "run", "step": 90, "started": 1.5}) + "\n")
-    check("a run that nobody goes on with is not killed", "verdict       killed" in report(dtrain, run)[1])
+    check("a run that is not resumed is not called killed", "verdict       killed" in report(dtrain, run)[1])
     with open(f"{run}/run.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         check("a run under way is not running", "verdict       running" in report(dtrain, run)[1])

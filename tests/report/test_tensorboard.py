@@ -1,5 +1,5 @@
 """Event files, by TensorBoard's own reader: the numbers of metrics.jsonl, histograms that fit checkpoints, confusions that fit results; also
-of runs that were killed and went on, and on several ranks.
+of runs that were killed and resumed, and on several ranks.
 
 usage: test_tensorboard.py DTRAIN NO_PROTOBUF MPIEXEC [MODULE], fake CUDA's"""
 import glob

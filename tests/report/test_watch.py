@@ -129,7 +129,7 @@ def test_follows(dtrain, run):
     check("it does not follow", terminal.wait_for(r"step 1,000 of 1,500.* 67 %  33:20 left"))
     with open(f"{run}/run.lock", "a") as file: # between two records
         file.write("\nstep 1100\n")
-    check("it does not go on between two records", terminal.wait_for(r"step 1,100 of 1,500"))
+    check("it does not advance between two records", terminal.wait_for(r"step 1,100 of 1,500"))
     os.truncate(f"{run}/run.lock", 0)
     check("it does not show the last record", terminal.wait_for(r"(?s)step 1,100.*step 1,000"))
     fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 30, 0, 0))

@@ -364,7 +364,7 @@ void sim_run(const struct sim_plan *plan, bool faulty, bool resume)
     for (struct sim_rank *rank; (rank = next_rank()) != NULL && sim.wrong[0] == '\0';) {
         if (next_ns(rank) > MOST_NS || sim.n_switches > MOST_SWITCHES) {
             sim.now = rank;
-            sim_wrong("rank %d goes on for ever", rank->number);
+            sim_wrong("rank %d runs for ever", rank->number);
             sim.now = NULL;
         } else if (next_ns(rank) < rank->time_ns) {
             strike(rank);

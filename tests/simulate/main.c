@@ -157,7 +157,7 @@ static bool run_resumed(const struct sim_plan *plan, char *text, size_t n_text)
     bool right = (plan->flips && sim_all_end(&resumed, DT_NON_FINITE)) ||
                  (sim_check_clean(&resumed, text, n_text) && same_weights(&resumed, text, n_text));
     if (right && sim.resumed_step < saved_step) {
-        snprintf(text, n_text, "step %llu was saved, and the run goes on from step %llu",
+        snprintf(text, n_text, "step %llu was saved, and the run continues from step %llu",
                  (unsigned long long)saved_step, (unsigned long long)sim.resumed_step);
         right = false;
     }

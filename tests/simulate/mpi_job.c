@@ -106,7 +106,7 @@ int __wrap_MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
     return MPI_SUCCESS;
 }
 
-/* The process goes on after it, but for this rank nothing comes any more than its end. */
+/* The process continues after it, but for this rank nothing comes any more than its end. */
 int __wrap_MPI_Finalize(void);
 int __wrap_MPI_Finalize(void)
 {

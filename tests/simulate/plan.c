@@ -286,7 +286,7 @@ void sim_plan_print(const struct sim_plan *plan)
            dt_strategy_names[c->dist.strategy], dt_allreduce_names[c->dist.allreduce], c->timeout_s,
            (long long)c->checkpoint_every_steps, (long long)c->checkpoint_every_epochs,
            (unsigned long long)c->dist.check_every);
-    printf("  %s compression, order %d, %s, deterministic %d, %d ranks go on, best %d, servers "
+    printf("  %s compression, order %d, %s, deterministic %d, %d ranks resume, best %d, servers "
            "%lld, mode %d, %d layers\n",
            dt_compression_names[c->dist.compression.type], (int)c->dist.order,
            c->optimizer.type == DT_OPTIMIZER_SGD ? "sgd" : "adam", c->dist.deterministic,

@@ -73,7 +73,7 @@ struct sim_plan {
     bool eager;          /* a send is done before its receive */
     bool exact;          /* the weights depend on the configuration alone */
     bool flips;          /* all ranks may step by a wrong gradient, also to weights that diverge */
-    int n_resumed;       /* ranks that go on */
+    int n_resumed;       /* ranks that resume */
     bool launcher_kills; /* a rank that dies takes all along, as under mpirun */
     struct dt_config config;
     struct sim_fault faults[SIM_MAX_FAULTS + 1]; /* and that of the resumed run */

@@ -52,7 +52,7 @@ FORM = r"(^|[\s=])[A-Z]+([\s.]|$)|\.\.\.|\["
 
 
 def joined(lines):
-    """Commands without comments; a backslash at the end goes on."""
+    """Commands without comments; a backslash at the end continues a line."""
     text = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [line for line in (re.sub(r"(^|\s+)#.*", "", line).strip() for line in text.splitlines()) if line]
 

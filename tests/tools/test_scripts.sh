@@ -47,7 +47,7 @@ fi
 piped=$(grep -d skip -nE '(^|[^|])[|] *(grep( -[a-zA-Z]*)* -[a-zA-Z]*[qm]|sed [^|]*[0-9]q)' "$top"/scripts/* "$top"/tests/*/*.sh \
   "$top"/.ci/run 2>/dev/null) && fail "a pipe into what may end before its writer: $piped"
 
-# MPICH's launcher is found every time, also when it goes on writing after the word that tells it from others.
+# MPICH's launcher is found every time, also when it writes more after the word that tells it from others.
 mkdir launcher
 cat >launcher/mpirun.mpich <<'EOF'
 #!/bin/sh

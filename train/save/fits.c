@@ -30,7 +30,7 @@ static enum dt_status check_state(const struct dt_trainer *t, const char *path,
         {"global batch", "inside an epoch it may differ only with data.sharding \"global\"",
          mid_orders ? saved->global_batch : 0, mid_orders ? t->state.global_batch : 0},
         {"number of rounds of the shuffle",
-         "an epoch begun in another order cannot go on: use the dtrain that saved it, or a "
+         "an epoch begun in another order cannot be resumed: use the dtrain that saved it, or a "
          "checkpoint of an epoch's end",
          mid_epoch && t->config.shuffle ? saved->shuffle_rounds : 0,
          mid_epoch && t->config.shuffle ? t->state.shuffle_rounds : 0},

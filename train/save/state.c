@@ -226,7 +226,7 @@ static void tell_precision(const struct restore *r, const char *path,
     char warning[DT_CHECKPOINT_PATH_SIZE + 128];
     if (before->precision != now) {
         snprintf(warning, sizeof warning,
-                 "%s: precision was %s, now it is %s (the run goes on; another rounding)", path,
+                 "%s: precision was %s, now it is %s (the run continues; another rounding)", path,
                  names[before->precision], names[now]);
         warn(r, warning);
     }
@@ -248,19 +248,19 @@ static void take_residuals(struct restore *r, const char *path,
     if (found && !r->has_residuals) {
         snprintf(
             warning, sizeof warning,
-            "%s: residuals of compression, now without error feedback (dropped; the run goes on)",
+            "%s: residuals of compression, now without error feedback (dropped; the run continues)",
             path);
         warn(r, warning);
     } else if (!found && expected && room) {
         snprintf(warning, sizeof warning,
-                 "%s: has no residuals of compression (an older dtrain saved it; the run goes on "
+                 "%s: has no residuals of compression (an older dtrain saved it; the run continues "
                  "from 0)",
                  path);
         warn(r, warning);
     }
 }
 
-/* The average goes on where the file has one, and else begins with the next step. */
+/* The average continues where the file has one, and else begins with the next step. */
 static void take_average(const struct restore *r, const char *path,
                          const struct dt_checkpoint_file *file)
 {
@@ -270,7 +270,7 @@ static void take_average(const struct restore *r, const char *path,
     if (found != wanted) {
         snprintf(warning, sizeof warning, "%s: %s", path,
                  found ? "has an average of the weights, but train.ema is off (dropped; the run "
-                         "goes on)"
+                         "continues)"
                        : "has no average of the weights (train.ema begins with the next step's)");
         warn(r, warning);
     }
@@ -289,7 +289,8 @@ static void check_best(struct restore *r)
         return;
     }
     snprintf(warning, sizeof warning,
-             "%s: not there any more (the run goes on; the next epoch is the best at first)", path);
+             "%s: not there any more (the run continues; the next epoch is the best at first)",
+             path);
     warn(r, warning);
     state->best_epoch = 0;
     state->best_value = 0;
@@ -318,7 +319,7 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
     return s == DT_OK ? dt_buffers_load(t->network, file) : s;
 }
 
-/* Going back in time would leave two futures in one folder, and the next --resume would go on with
+/* Going back in time would leave two futures in one folder, and the next --resume would take
  * the wrong one. */
 static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *path, uint64_t step)
 {
@@ -330,7 +331,7 @@ static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *
     if (newest > step) {
         return dt_error(
             DT_CANT_CREATE,
-            "%s: %s has a later checkpoint, of step %llu (go on from it, or take another --run)",
+            "%s: %s has a later checkpoint, of step %llu (resume from it, or take another --run)",
             path, run->path, (unsigned long long)newest);
     }
     return DT_OK;

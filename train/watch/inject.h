@@ -1,5 +1,5 @@
 /* Faults that are put into a training on purpose, to see what it makes of them: `dtrain train
- * --inject FAULT`, for lessons and tests. Not a part of the configuration: a run that goes on
+ * --inject FAULT`, for lessons and tests. Not a part of the configuration: a resumed run
  * without them is as any other. */
 #ifndef DT_TRAIN_WATCH_INJECT_H
 #define DT_TRAIN_WATCH_INJECT_H

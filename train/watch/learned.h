@@ -1,5 +1,5 @@
 /* Results of a classifier on the test samples: how often it takes each class for another, the worst
- * samples, and the filters of its first layer. Noted while an evaluation goes on anyway (struct
+ * samples, and the filters of its first layer. Noted during an evaluation (struct
  * dt_evaluator), so it costs no pass of its own. */
 #ifndef DT_TRAIN_WATCH_LEARNED_H
 #define DT_TRAIN_WATCH_LEARNED_H

@@ -169,8 +169,8 @@ void *ucp_disconnect_nb(void *endpoint)
     return NULL; /* UCS_OK: done */
 }
 
-/* UCX aborts where it cannot go on, as when a peer dies in the middle of a message, after a page of
- * backtrace. Taking the place of this function, too, makes that one line and the code of a rank
+/* UCX aborts where it cannot continue, as when a peer dies in the middle of a message, after a page
+ * of backtrace. Taking the place of this function, too, makes that one line and the code of a rank
  * that does not answer. */
 void ucs_fatal_error_format(const char *file, unsigned line, const char *function,
                             const char *format, ...)
@@ -247,7 +247,7 @@ const char *dt_mpi_version(void)
     static char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(version, &length);
-    version[strcspn(version, "\n,")] = '\0'; /* Open MPI goes on with its package, after a comma */
+    version[strcspn(version, "\n,")] = '\0'; /* after a comma, Open MPI names its package */
     char *tab = strchr(version, '\t');
     if (strncmp(version, "MPICH Version:", 14) == 0 && tab != NULL) {
         /* "MPICH Version:<tab>4.0.2" */

@@ -27,7 +27,7 @@ struct dt_staleness {
  * strategy leaves at zero the facts that it does not have. */
 struct dt_strategy_facts {
     const char *allreduce; /* its name, or the strategy's */
-    const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
+    const char *across;    /* the algorithm between hosts, if that is another; or NULL */
     const char *why;       /* it is this one; or "" */
     int n_buckets, n_hosts;
     int n_servers;                        /* that hold the weights; 0: every rank does */

@@ -47,7 +47,7 @@ struct dt_parameter_server {
     enum dt_status failed; /* what a poll ran into; the wait returns it */
     struct dt_strategy_step *step;
     /* async, a server: */
-    float *outgoing; /* (n_workers, arena): weights on their way, while those here go on changing */
+    float *outgoing; /* (n_workers, arena): weights on their way, while those here change */
     uint64_t version[DT_MAX_PARAMS]; /* of each piece: steps that it has taken */
     uint64_t n_expected, n_begun;    /* steps of the group, of each worker */
     struct dt_staleness staleness;

@@ -61,7 +61,7 @@ static const char *const bad[][2] = {
     {"--config=", "--config needs a value"},
     {"--config x --set", "--set needs a value (write --set KEY.PATH=VALUE)"},
     {"--config x --resume=", "--resume needs a value"},
-    {"--config x --resume", "--resume goes on with which run? (add --run DIR"},
+    {"--config x --resume", "--resume: no run is named (add --run DIR"},
     {"--config a --config b", "--config is given twice"},
     {"--config a --resume --resume=b", "--resume is given twice"},
     {"--help=yes", "--help takes no value (remove '=yes')"},

@@ -64,7 +64,7 @@ static void add_chunk(struct file *file, const char *type, const uint8_t *bytes,
     file->n += n + 12;
 }
 
-/* Compressed bytes that go on for a megabyte a kilobyte after the last row: the image is read, and
+/* A megabyte of compressed bytes behind the last row: the image is read, and
  * little of the rest. */
 static void test_nothing_after_the_last_row(int interlace)
 {

@@ -149,7 +149,7 @@ static void test_links(const char *work)
     CHECK(file == NULL && stat(link, &info) == 0);
 }
 
-/* A full disk: the run goes on without events, and says at its end that some are missing. */
+/* A full disk: the run continues without events, and says at its end that some are missing. */
 static void test_full(void)
 {
     static const struct dt_config config = {.tensorboard = true};
