@@ -86,7 +86,9 @@ static enum dt_status take_size(struct text *t, size_t *out)
         fits = fits && !__builtin_mul_overflow(*out, 10, out) &&
                !__builtin_add_overflow(*out, (size_t)(*t->at - '0'), out);
     }
-    return t->at == first ? malformed(t, "a number") : fits ? DT_OK : malformed(t, "a smaller number");
+    return t->at == first ? malformed(t, "a number")
+           : fits         ? DT_OK
+                          : malformed(t, "a smaller number");
 }
 
 static enum dt_status take_dims(struct text *t, struct dt_npy *out)
