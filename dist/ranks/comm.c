@@ -116,6 +116,7 @@ enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *requ
     if (waited_s <= limit_s) {
         return DT_OK;
     }
+    comm->stalled = true;
     return dt_error(DT_STALLED,
                     "%s stalled for %.0f s: %s (raise DTRAIN_TIMEOUT if the work takes that long)",
                     request->name, limit_s, who);

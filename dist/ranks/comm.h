@@ -82,17 +82,15 @@ struct dt_comm {
     int rank, size;
     int local_rank, local_size; /* among the ranks that share memory with this one: its host's */
     int host_root;              /* the first rank of this host */
-    int *host_roots; /* of each rank: the first rank of its host; NULL: each is on a host of its own
-                      */
+    int *host_roots; /* of each rank: the first rank of its host; NULL: each has its own host */
     int n_hosts;
     /* Ways between several hosts, which dt_comm_close closes: the k-th rank of every host in one
      * communicator, in the order of the hosts' first ranks. So many as the smallest host has ranks;
      * NULL on all further ranks. */
-    int n_across; /* 0: one host */
-    struct dt_comm
-        *across; /* for starting and testing; its members wait and are named in this one */
-    uint64_t n_started,
-        n_done; /* collectives so far: that this rank has entered, that it has seen end */
+    int n_across;               /* 0: one host */
+    struct dt_comm *across;     /* starts and tests; its members wait and are named in this one */
+    uint64_t n_started, n_done; /* collectives that this rank has entered, and seen end */
+    bool stalled;               /* a wait was too long: ranks no longer wait for each other */
     int silent; /* the rank of this host that a stall was put down to, or -1: none */
     bool cut;   /* a fault put in (train/watch/inject.h): nothing that this rank sends on a wire
                    arrives any more */

@@ -9,6 +9,8 @@
  *
  * again CODE:   the same, after an error with that code on which all agreed
  *
+ * apart CODE:   all agree on it, then the last rank stops itself and the others wait for it once
+ *
  * wrong CODE:   as alone, but it takes its error for agreed
  *
  * stray CODE:   the last rank calls exit(CODE)
@@ -144,6 +146,14 @@ int main(int argc, char **argv)
     }
     if (strcmp(how, "one") == 0) {
         leave(&world, dt_world_agree(&world, fail(last ? code : DT_OK)));
+    }
+    if (strcmp(how, "apart") == 0) {
+        const enum dt_status agreed = dt_world_agree(&world, fail(code));
+        if (last) {
+            stop_itself();
+        }
+        (void)dt_comm_barrier(world.comm, "a barrier after the error");
+        leave(&world, agreed);
     }
     if (strcmp(how, "run") == 0) {
         leave(&world, run_until_stopped(&world, what));

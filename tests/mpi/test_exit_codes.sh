@@ -91,6 +91,10 @@ codes() {
     expect 76 1 "the last barrier stalled for 2 s: rank 3 has not arrived; it was last seen .* in 'data load'" 4 stall
     expect 76 1 "the last barrier stalled for 2 s: rank 1 has not arrived; it was last seen .* in 'data load'" 2 freeze
     expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 early
+    # A stall after an agreed error: the ranks leave without waiting for each other once more, which would take 10 s.
+    SECONDS=0
+    expect 65 1 'dtrain: the test' 3 apart 65
+    [ $SECONDS -lt 10 ] || fail "a stall after an agreed error: $SECONDS s to the end, expected 2"
     timeout 60 "$mpiexec" -np 4 "$job" mute >"$tmp/out" 2>"$tmp/err" # another rank may say the same
     [ $? -eq 76 ] && [ "$(sort -u "$tmp/err" | wc -l)" -eq 1 ] && grep -q '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' "$tmp/err" ||
         fail 'a rank that should speak and never does: not that line'

@@ -231,7 +231,8 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
     }
     fflush(NULL);
     set_limit(EXIT_LIMIT_S, (int)status, unreported(world, status));
-    if (world->size > 1 && (!agreed || status == DT_STALLED)) {
+    const bool stalled = status == DT_STALLED || (world->comm != NULL && world->comm->stalled);
+    if (world->size > 1 && (!agreed || stalled)) {
         dt_sleep_ms(grace_ms(world, status));
         take_others_along((int)status, unreported(world, status));
     }
