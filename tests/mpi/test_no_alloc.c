@@ -78,6 +78,13 @@ static const char config_text[] =
     "{\"per_rank\": 8}, \"accumulate\": 2, \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, "
     "\"distributed\": {\"check_every\": 2}, \"log\": {\"every_steps\": 2, \"audit\": true}}";
 
+/* A branch, and statistics over all ranks. */
+static const char layers[] =
+    "model.layers=[{\"type\": \"conv2d\", \"filters\": 8, \"kernel\": 3}, {\"type\": "
+    "\"batch_norm\", \"sync\": true, \"activation\": \"relu\", \"name\": \"a\"}, {\"type\": "
+    "\"layer_norm\"}, {\"type\": \"concat\", \"inputs\": [\"a\"]}, {\"type\": "
+    "\"global_avg_pool\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 10}]";
+
 static enum dt_status hear(void *n_audits, struct dt_event *event)
 {
     *(int *)n_audits += event->kind == DT_EVENT_AUDIT;
@@ -143,6 +150,8 @@ int main(void)
     test_device(&world, "cpu", "distributed.order=priority", "distributed.allreduce=auto");
     test_device(&world, "cpu", "distributed.order=priority", "distributed.allreduce=ring");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=central");
+    test_device(&world, "ref", layers, "distributed.allreduce=auto");
+    test_device(&world, "cpu", layers, "distributed.allreduce=ring");
     if (world.size > 1) {
         test_device(&world, "cpu", "train.optimizer.clip_norm=0",
                     "distributed.strategy=parameter_server");
