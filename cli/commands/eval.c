@@ -186,7 +186,7 @@ static enum dt_status measure(struct dt_world *world, const struct dt_trained *f
         fprintf(stderr, "test loss %.4f\n", dt_metrics_loss(&test));
     }
     if (world->rank == 0 && dt_learned_has_top5(learned)) {
-        fprintf(stderr, "test accuracy, top 5 %.2f %%\n", 100 * learned->n_top5 / test.n_samples);
+        fprintf(stderr, "test top-5 accuracy %.2f %%\n", 100 * learned->n_top5 / test.n_samples);
     }
     if (world->rank == 0) {
         dt_report_result("test", &test, classifies, "");

@@ -46,11 +46,10 @@ void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE])
                  isinf(item->valuedouble) ? " (too large for a double)" : "");
     } else if (cJSON_IsBool(item)) {
         snprintf(out, DT_FOUND_SIZE, "%s", cJSON_IsTrue(item) ? "true" : "false");
+    } else if (cJSON_IsArray(item)) {
+        snprintf(out, DT_FOUND_SIZE, "a list of %d", cJSON_GetArraySize(item));
     } else {
-        snprintf(out, DT_FOUND_SIZE, "%s",
-                 cJSON_IsNull(item)    ? "null"
-                 : cJSON_IsArray(item) ? "a list"
-                                       : "an object");
+        snprintf(out, DT_FOUND_SIZE, "%s", cJSON_IsNull(item) ? "null" : "an object");
     }
 }
 

@@ -164,8 +164,7 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
         snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f layers", range.low, range.high);
         break;
     case DT_KEY_NAMES:
-        snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f names of blocks", range.low,
-                 range.high);
+        snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f names", range.low, range.high);
         break;
     case DT_KEY_AUTO:
         snprintf(out, DT_EXPECTED_SIZE, "auto or an integer %.0f..%.0f", range.low, range.high);

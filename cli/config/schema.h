@@ -4,8 +4,8 @@
  * X(path, kind, field, values, default, when, meaning)
  *
  *   kind: BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input),
- *   LAYERS (model.layers), NAMES (of blocks), AUTO ("auto", DT_AUTO in the field, or an integer),
- *   NORMALIZE and AUGMENT (pixels.c)
+ *   LAYERS (model.layers), NAMES (of blocks or layers), AUTO ("auto", DT_AUTO in the field, or an
+ *   integer), NORMALIZE and AUGMENT (pixels.c)
  *
  *   values: of INT, REAL, AUTO the interval, as mathematicians write it: "[0, 1)" holds 0 and not
  *   1; of ENUM the names, each behind a bar

@@ -209,7 +209,7 @@ static void print_test(const struct dt_sinks *sinks, const struct dt_end_event *
         return;
     }
     if (dt_learned_has_top5(end->learned)) {
-        fprintf(stderr, "test accuracy, top 5 %.2f %%\n",
+        fprintf(stderr, "test top-5 accuracy %.2f %%\n",
                 100 * end->learned->n_top5 / end->test.n_samples);
     }
     print_average(sinks, "test", &end->averaged);

@@ -33,7 +33,7 @@ text after 78 'after.json:1:4: ' '{} x'
 ranks=0 text only-nul 78 'only-nul.json:1:1' '\000'
 config key-twice 78 'key-twice.json: train.epochs: the key is given twice' '"epochs": 2' '"epochs": 2, "epochs": 3'
 ranks=$most config unknown-key 78 "did you mean 'train.epochs'?" '"epochs"' '"epoch"'
-text root-list 78 'expected an object in braces, got a list' '[1, 2]'
+text root-list 78 'expected an object in braces, got a list of 2' '[1, 2]'
 config nul-in-string 78 'nul-in-string.json:2:' 'data/good' 'data/\u0000good'
 text deep 78 'deep.json:1:' "$(printf '%017d' 0 | tr 0 '[')"
 

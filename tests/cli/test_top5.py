@@ -56,7 +56,7 @@ def test_many_classes():
         check(right[1] == round(N * epoch["test_top5_accuracy"]) == round(N * summary["test_top5_accuracy"]), f"{right} {epoch} {summary}")
         check(right[0] < right[1] < N, f"{right} says little")
         told = run(DTRAIN, "eval", "--checkpoint", checkpoint).stderr.decode()
-        check(told.splitlines()[-1] == f"test accuracy, top 5 {100 * right[1] / N:.2f} %", told)
+        check(told.splitlines()[-1] == f"test top-5 accuracy {100 * right[1] / N:.2f} %", told)
 
 
 def test_validation():
@@ -68,7 +68,7 @@ def test_validation():
         check("test_top5_accuracy" not in epoch, f"{epoch}")
         check(abs(summary["validation_top5_accuracy"] - epoch["validation_top5_accuracy"]) < 1e-6, f"{epoch} {summary}")
         told = run(DTRAIN, "eval", "--checkpoint", folder).stderr.decode()
-        check(told.splitlines()[-1] == f"test accuracy, top 5 {100 * summary['test_top5_accuracy']:.2f} %", f"{told} {summary}")
+        check(told.splitlines()[-1] == f"test top-5 accuracy {100 * summary['test_top5_accuracy']:.2f} %", f"{told} {summary}")
 
 
 def test_shown():
