@@ -70,6 +70,26 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
     conv->n_words = (size_t)out.h * (size_t)out.w * dt_survivor_words(out.c);
 }
 
+/* Winograd's method for the data gradient, which several neighbouring samples share: so the
+ * gradient of the convolution's output must lie where that of the block's output did. */
+static void describe_backward(const struct dt_block *b, bool in_place, int vector,
+                              struct dt_cpu_conv *conv)
+{
+    const struct dt_shape in = b->in, out = b->linear_out;
+    conv->winograd_rotated = (struct dt_winograd){.c = out.c,
+                                                  .h = out.h,
+                                                  .w = out.w,
+                                                  .top = b->kernel - 1 - b->pad_before_h,
+                                                  .left = b->kernel - 1 - b->pad_before_w,
+                                                  .k = in.c,
+                                                  .out_h = in.h,
+                                                  .out_w = in.w};
+    if (b->kernel == 3 && b->stride == 1 && in_place) {
+        dt_winograd_plan(&conv->winograd_rotated, vector);
+        conv->winograd_rotated.plain = true;
+    }
+}
+
 static void describe_conv(struct dt_block_state *state)
 {
     const struct dt_block *b = &state->block;
@@ -77,6 +97,7 @@ static void describe_conv(struct dt_block_state *state)
     struct dt_cpu_conv *conv = &state->conv;
     describe_shapes(b, conv);
     describe_forward(b, state->cpu->bf16 != NULL, vector, conv);
+    describe_backward(b, b->pool == DT_POOL_NONE && !state->tail.reorders, vector, conv);
     conv->dx_direct = !conv->pads && b->in.c % vector == 0;
     conv->survivors_pooled =
         b->pool == DT_POOL_MAX && b->pool_h <= b->pool_stride && !state->tail.has_slope;
@@ -193,6 +214,9 @@ static void place_conv_scratch(struct pieces *pieces, const struct dt_block_stat
                  n_images = (size_t)conv->n_together;
     const size_t n_framed = (size_t)rotated->h * (size_t)rotated->w * (size_t)rotated->c;
     const bool drops = conv->fuses_pool && state->block.dropout_rate > 0;
+    const size_t n_winograd = dt_max_size(
+        conv->winograd.used ? dt_winograd_scratch_elems(&conv->winograd) : 0,
+        conv->winograd_rotated.used ? dt_winograd_scratch_elems(&conv->winograd_rotated) : 0);
     scratch->padded = piece(pieces, conv->pads, n_places * (size_t)shape->c, sizeof(float));
     scratch->dx =
         piece(pieces, !conv->dx_direct,
@@ -200,8 +224,7 @@ static void place_conv_scratch(struct pieces *pieces, const struct dt_block_stat
     scratch->framed = piece(pieces, shape->stride == 1, n_framed, sizeof(float));
     scratch->bf16 =
         piece(pieces, conv->bf16.used, dt_bf16_padded_elems(&conv->bf16), sizeof(uint16_t));
-    scratch->winograd = piece(pieces, conv->winograd.used,
-                              dt_winograd_scratch_elems(&conv->winograd), sizeof(float));
+    scratch->winograd = piece(pieces, n_winograd > 0, n_winograd, sizeof(float));
     scratch->keep = piece(pieces, drops, n_images * state->n_pooled, sizeof(uint8_t));
     scratch->winner = piece(pieces, conv->fuses_pool, state->n_pooled, sizeof(uint16_t));
     place_lists(pieces, shape, &scratch->lists);
@@ -254,6 +277,8 @@ static void place_conv(struct pieces *pieces, struct dt_block_state *state)
     conv->rotated_packed =
         piece(pieces, rotates, dt_conv_packed_forward_elems(rotated, vector), sizeof(float));
     conv->rotated_bias = piece(pieces, rotates, (size_t)rotated->k, sizeof(float));
+    conv->packed_rotated = piece(pieces, conv->winograd_rotated.used,
+                                 dt_winograd_packed_elems(&conv->winograd_rotated), sizeof(float));
     conv->word =
         piece(pieces, conv->fuses_pool, (size_t)state->capacity * conv->n_words, sizeof(uint64_t));
     conv->total = place_sums(pieces, shape, vector);

@@ -56,6 +56,8 @@ struct dt_cpu_conv {
     struct dt_conv rotated; /* stride 1: the convolution that computes dx from the output's
                                gradient, where that has few zeros */
     float *rotated_weight, *rotated_packed, *rotated_bias;
+    struct dt_winograd winograd_rotated; /* used if faster than the direct kernel */
+    float *packed_rotated;               /* for it */
     int slice, n_slices;              /* images per slice; concurrent slices, one per thread */
     struct dt_conv_sums *sums, total; /* (n_slices); of the pass so far */
 };

@@ -1,6 +1,7 @@
 /* Backward pass of blocks with a convolution. It takes an image's gradient back to the
  * convolution's output as survivors, and from there to the weights and the input: by lists of
- * survivors or as dense operations, whichever is less work. */
+ * survivors or as dense operations, whichever is less work; dense 3 x 3 convolutions go by
+ * Winograd's method. */
 #include <string.h>
 
 #include "cpu/block_state.h"
@@ -32,6 +33,29 @@ static void data_dense(const struct dt_block_state *state, struct dt_cpu_scratch
     state->cpu->kernels->conv_forward(&state->conv.rotated, scratch->framed,
                                       state->conv.rotated_packed, state->conv.rotated_bias, false,
                                       dx);
+}
+
+/* The same for neighbouring samples, by Winograd's method; those that are not finite are repeated
+ * without it. */
+static void data_winograd(const struct dt_cpu_job *job, int first, int n,
+                          struct dt_cpu_scratch *scratch)
+{
+    const struct dt_block_state *state = job->state;
+    const struct dt_winograd *w = &state->conv.winograd_rotated;
+    for (int i = 0, n_images; i < n; i += n_images) {
+        n_images = dt_min(n - i, w->images);
+        const float *dy = job->dy + (size_t)(first + i) * state->n_linear;
+        float *dx = job->dx + (size_t)(first + i) * state->n_in;
+        const struct dt_conv_outputs out = {.bias = state->conv.rotated_bias, .y = dx};
+        const uint32_t not_finite = state->cpu->kernels->winograd_forward(
+            w, n_images, dy, state->conv.packed_rotated, &out, scratch->winograd);
+        for (int j = 0; j < n_images; j++) {
+            if (not_finite >> j & 1) {
+                data_dense(state, scratch, dy + (size_t)j * state->n_linear,
+                           dx + (size_t)j * state->n_in);
+            }
+        }
+    }
 }
 
 static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratch *scratch,
@@ -126,10 +150,30 @@ static size_t find_survivors(const struct dt_cpu_job *job, int sample, const flo
     return kernels->survivors(state->n_linear / (size_t)n_k, n_k, dy, survivors->word);
 }
 
+static const float *input_of(const struct dt_cpu_job *job, int sample,
+                             struct dt_cpu_scratch *scratch)
+{
+    return dt_cpu_conv_input(job->state, job->x + (size_t)sample * job->state->n_in, scratch);
+}
+
+/* Both gradients of neighbouring samples, as dense operations. */
+static void gradients_winograd(const struct dt_cpu_job *job, int first, int n,
+                               struct dt_conv_sums *sums, struct dt_cpu_scratch *scratch)
+{
+    const struct dt_block_state *state = job->state;
+    for (int sample = first; sample < first + n; sample++) {
+        weights_dense(state, input_of(job, sample, scratch),
+                      job->dy + (size_t)sample * state->n_linear, NULL, sums);
+    }
+    if (job->dx != NULL) {
+        data_winograd(job, first, n, scratch);
+    }
+}
+
 /* Computes both gradients of a sample, each by the cheaper form. dy: the gradient in which
- * survivors are found. */
-static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
-                           const float *x, const float *dy, struct dt_conv_sums *sums)
+ * survivors are found. Returns true if it leaves them to gradients_winograd. */
+static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
+                           const float *dy, struct dt_conv_sums *sums)
 {
     struct dt_block_state *state = job->state;
     const struct dt_conv *conv = &state->conv.shape;
@@ -140,8 +184,11 @@ static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     const bool dense_weights = sparse > dense_work(conv, conv->c, conv->k, kernels->vector);
     const bool dense_data =
         conv->stride == 1 && sparse > dense_work(conv, conv->k, conv->c, kernels->vector);
+    if (dense_weights && dense_data && state->conv.winograd_rotated.used) {
+        return true;
+    }
+    const float *x = input_of(job, sample, scratch), *whole = dy; /* before the pool */
     float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL;
-    const float *whole = dy; /* before the pool */
     if ((dense_weights || dense_data) && state->conv.survivors_pooled) {
         kernels->spread_survivors(conv, &survivors, scratch->linear);
         whole = scratch->linear;
@@ -153,29 +200,30 @@ static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     }
     if (dense_weights) {
         weights_dense(state, x, whole, NULL, sums);
-        return;
+        return false;
     }
     if (dx == NULL || dense_data) {
         kernels->conv_list(conv, &survivors, &scratch->lists);
     }
     weights_sparse(state, &scratch->lists, x, sums);
+    return false;
 }
 
-static void conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv_sums *sums,
+/* Returns true if it leaves both gradients to gradients_winograd. */
+static bool conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv_sums *sums,
                         int thread)
 {
     struct dt_block_state *state = job->state;
     const struct dt_conv *conv = &state->conv.shape;
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const size_t at = (size_t)sample * state->n_pooled;
-    const float *x = dt_cpu_conv_input(state, job->x + (size_t)sample * state->n_in, scratch);
     if (job->dx == NULL && state->conv.masks_only &&
         conv->kernel * conv->kernel * conv->c <= FEW_ELEMENTS) {
         const float *y = state->block.activation == DT_ACTIVATION_RELU ? job->y + at : NULL;
-        weights_dense(state, x, job->dy + at, y, sums);
-    } else {
-        both_gradients(job, sample, scratch, x, dt_cpu_tail_backward(job, sample, thread), sums);
+        weights_dense(state, input_of(job, sample, scratch), job->dy + at, y, sums);
+        return false;
     }
+    return both_gradients(job, sample, scratch, dt_cpu_tail_backward(job, sample, thread), sums);
 }
 
 static void clear_sums(const struct dt_block_state *state, struct dt_conv_sums *sums)
@@ -193,8 +241,15 @@ static void conv_slice(void *context, int slice, int thread)
     const int begin = job->begin + slice * state->conv.slice,
               end = dt_min(begin + state->conv.slice, job->n);
     clear_sums(state, sums);
+    int n_left = 0; /* samples before this one, whose gradients wait for others */
     for (int sample = begin; sample < end; sample++) {
-        conv_sample(job, sample, sums, thread);
+        const bool leaves = conv_sample(job, sample, sums, thread);
+        n_left += leaves;
+        if (n_left > 0 && (!leaves || sample + 1 == end)) {
+            gradients_winograd(job, sample + leaves - n_left, n_left, sums,
+                               &state->scratch[thread]);
+            n_left = 0;
+        }
         dt_cpu_poll(job->pass, thread);
     }
 }
@@ -228,6 +283,10 @@ static void pack_weights(const struct dt_cpu_job *job)
                        state->conv.rotated_weight);
         kernels->conv_pack_forward(&state->conv.rotated, state->conv.rotated_weight,
                                    state->conv.rotated_packed);
+        if (state->conv.winograd_rotated.used) {
+            kernels->winograd_pack(&state->conv.winograd_rotated, state->conv.rotated_weight,
+                                   state->conv.packed_rotated);
+        }
     }
 }
 

@@ -277,6 +277,22 @@ static float *ground_of(const struct forward *f, int image)
     return f->ground + (size_t)image * f->w->ground;
 }
 
+/* Lists tiles for all outputs of the current image. */
+static void list_all(struct forward *f)
+{
+    const struct dt_winograd *w = f->w;
+    f->n_tiles = 0;
+    for (int top = 0; top < w->out_h; top += M) {
+        for (int left = 0; left < w->out_w; left += M) {
+            f->tile[f->n_tiles++] = (struct dt_winograd_area){.image = f->image,
+                                                              .top = top,
+                                                              .left = left,
+                                                              .bottom = dt_min(top + M, w->out_h),
+                                                              .right = dt_min(left + M, w->out_w)};
+        }
+    }
+}
+
 /* Fills the blank parts of the current image and lists its tiles. Without a common pixel, its
  * ground is zeros. */
 static void cover_image(struct forward *f)
@@ -294,7 +310,6 @@ static void cover_image(struct forward *f)
         store(ground_of(f, f->image) + k,
               blank_output(f->m_blank + k / VL * w->m_block, load(f->out->bias + k)));
     }
-    f->next = 0;
     f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, ground, f->m_blank, f->pixels,
                                            f->tile, &finite);
     note_finite(f, f->image, finite);
@@ -308,7 +323,12 @@ static const struct dt_winograd_area *next_tile(struct forward *f)
             return NULL;
         }
         f->image++;
-        cover_image(f);
+        f->next = 0;
+        if (f->w->plain) {
+            list_all(f);
+        } else {
+            cover_image(f);
+        }
     }
     return &f->tile[f->next++];
 }

@@ -24,6 +24,8 @@ struct dt_winograd {
     int images;        /* to process at a time */
     int group;         /* tiles at a time, 2 to DT_WINOGRAD_MAX_GROUP */
     bool skips_blank;  /* equal outputs over the ground are computed only once */
+    bool plain;    /* tiles everywhere, and rounding as it comes: of gradients, which no ReLU and no
+                      pool reads */
     size_t u_freq; /* transformed weights: [frequency][panel of filters][channel][filter]; floats
                       between frequencies */
     size_t v_freq, v_tile;  /* transformed inputs: [tile][frequency][channel] */

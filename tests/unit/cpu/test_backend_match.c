@@ -124,7 +124,7 @@ static void compare_all(const char *isa, const struct outcome *actual,
 
 static int n_modes;
 static struct mode modes[MAX_MODES];
-static int n_cases, n_flattened, n_canonical, n_padded, n_none, n_winograd;
+static int n_cases, n_flattened, n_canonical, n_padded, n_none, n_winograd, n_gradients;
 
 /* Gradients of which all, about a half, a few, one or none are not zero. */
 static struct buffer draw_gradient(size_t n)
@@ -173,6 +173,7 @@ static void check_block(const struct dt_model *model, int block, bool first)
         rounds = draw(2) == 0;
         allowed_error = 1e-5 * draw_drawings(&setup, rounds);
         n_winograd++;
+        n_gradients += b->pool == DT_POOL_NONE && !b->flatten;
     }
     struct outcome expected = run_block(&dt_ref_backend, NULL, &setup);
     setup.n_first = (int)draw((uint32_t)batch.n + 1);
@@ -238,6 +239,10 @@ static void check_conv(struct dt_shape input, int k, int kernel, int stride,
                                             .stride = stride,
                                             .padding = padding,
                                             .activation = activation});
+    if (draw(3) == 0) { /* the block ends with the convolution, as most of a deep network do */
+        add_layer(&spec, (struct dt_layer_spec){
+                             .type = DT_LAYER_CONV2D, .size = 2, .kernel = 1, .stride = 1});
+    }
     add_rest(&spec);
     snprintf(case_text, sizeof case_text,
              "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
@@ -345,10 +350,11 @@ int main(void)
         check_grid();
     }
     printf("%d blocks in %d ways; %d flatten, %d of them turn, %d padded, %d without a linear "
-           "operation, %d by Winograd's method\n",
-           n_cases, n_modes, n_flattened, n_canonical, n_padded, n_none, n_winograd);
+           "operation, %d by Winograd's method, %d of them in both directions\n",
+           n_cases, n_modes, n_flattened, n_canonical, n_padded, n_none, n_winograd, n_gradients);
     CHECK(n_cases > 1000 * N_ROUNDS && n_flattened > 200 * N_ROUNDS &&
           n_canonical > 50 * N_ROUNDS && n_flattened > n_canonical + 50 * N_ROUNDS &&
-          n_padded > 100 * N_ROUNDS && n_none > 70 * N_ROUNDS && n_winograd > 35 * N_ROUNDS);
+          n_padded > 100 * N_ROUNDS && n_none > 70 * N_ROUNDS && n_winograd > 35 * N_ROUNDS &&
+          n_gradients > 8 * N_ROUNDS);
     return 0;
 }

@@ -22,8 +22,9 @@ static struct buffer block_step(const struct dt_backend_ops *ops, const struct d
     const struct dt_block *b = &model->blocks[0];
     const struct dt_backend_options options = {.n_threads = 1};
     struct buffer in = ops == &dt_cpu_backend ? turned(x, b->in, true) : copy_of(x),
-                  y = buffer_open(BATCH * dt_shape_elems(b->out)), back = copy_of(dy),
-                  d_in = buffer_open(x->n), grads = buffer_open(model->arena_elems);
+                  back = ops == &dt_cpu_backend ? turned(dy, b->out, true) : copy_of(dy),
+                  y = buffer_open(BATCH * dt_shape_elems(b->out)), d_in = buffer_open(x->n),
+                  grads = buffer_open(model->arena_elems);
     struct dt_backend *backend;
     struct dt_block_state *state;
     CHECK_INT(ops->open(&options, &backend), DT_OK);
@@ -101,6 +102,42 @@ static void check_poisoned(bool blank)
     buffer_close(&clean_dx, "dx");
 }
 
+/* The same for an image's gradient, of a block whose gradients go by Winograd's method too. */
+static void check_poisoned_gradient(void)
+{
+    static const float poison[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f};
+    static struct dt_model model;
+    struct dt_model_spec spec = {
+        .input = {20, 10, 11},
+        .n_layers = 3,
+        .layers = {{.type = DT_LAYER_CONV2D, .size = 24, .kernel = 3, .stride = 1},
+                   {.type = DT_LAYER_CONV2D, .size = 1, .kernel = 1, .stride = 1},
+                   {.type = DT_LAYER_FLATTEN}}};
+    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    const size_t n_x = 20 * 10 * 11, n_y = 24 * 8 * 9;
+    struct buffer params = buffer_uniform(model.arena_elems, 0.1f),
+                  x = buffer_uniform(BATCH * n_x, 1), dy = buffer_uniform(BATCH * n_y, 1), clean_dx,
+                  expected_dx, actual_dx;
+    struct buffer y = block_step(&dt_cpu_backend, &model, &params, &x, &dy, &clean_dx);
+    buffer_close(&y, "y");
+    for (size_t i = 0; i < 5 * 4; i++) {
+        float *at = &dy.data[POISONED * n_y + draw((uint32_t)n_y)], before = *at;
+        *at = poison[i % 5];
+        y = block_step(&dt_ref_backend, &model, &params, &x, &dy, &expected_dx);
+        buffer_close(&y, "y");
+        y = block_step(&dt_cpu_backend, &model, &params, &x, &dy, &actual_dx);
+        buffer_close(&y, "y");
+        check_poisoned_part(n_x, &actual_dx, &expected_dx, &clean_dx);
+        *at = before;
+        buffer_close(&expected_dx, "dx");
+        buffer_close(&actual_dx, "dx");
+    }
+    buffer_close(&params, "params");
+    buffer_close(&x, "x");
+    buffer_close(&dy, "dy");
+    buffer_close(&clean_dx, "dx");
+}
+
 int main(void)
 {
     const char *isas[DT_CPU_MAX_ISAS];
@@ -110,6 +147,7 @@ int main(void)
         CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
         check_poisoned(false);
         check_poisoned(true);
+        check_poisoned_gradient();
     }
     return 0;
 }
