@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/arithmetic.h"
-#include "cpu/kernels/winograd.h"
+#include "cpu/kernels/winograd/winograd.h"
 #include "model/backend.h"
 #include "model/optimizer.h"
 

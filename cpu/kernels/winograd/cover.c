@@ -4,7 +4,7 @@
  * at the first output that sees something else again, and so does each tile in it. Tiles do not
  * overlap, and their places depend on the image alone, because an output's rounding depends on its
  * place in the tile. */
-#include "cpu/kernels/winograd_kernel.h"
+#include "cpu/kernels/winograd/kernel.h"
 
 enum { KERNEL = 3 };
 

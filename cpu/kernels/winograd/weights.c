@@ -1,5 +1,5 @@
-/* Winograd's transform of the filters; winograd_kernel.h explains the method. */
-#include "cpu/kernels/winograd_kernel.h"
+/* Winograd's transform of the filters; kernel.h explains the method. */
+#include "cpu/kernels/winograd/kernel.h"
 
 /* G: (1, p, p^2) divided by the product of p's distances from the other points. */
 static const float filter_matrix[SIDE][3] = {{1, 0, 0},

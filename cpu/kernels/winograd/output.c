@@ -1,7 +1,7 @@
 /* Winograd's transform of the products to outputs, and the block's operations on them;
- * winograd_kernel.h explains the method. */
+ * kernel.h explains the method. */
 #include "cpu/kernels/pool_window.h"
-#include "cpu/kernels/winograd_kernel.h"
+#include "cpu/kernels/winograd/kernel.h"
 
 /* A': outputs from frequencies, each the sum over the points of point^i times its frequency. */
 ALWAYS_INLINE void output_row(const vf *f, vf *out)

@@ -12,8 +12,8 @@
  * Anderson, Soodhalter and Gregg, "Error analysis and improving the accuracy of Winograd
  * convolution for deep neural networks", 2018 (arXiv 1803.10986).
  *
- * winograd_weights.c has G g G', winograd.c the inputs, the products and the whole,
- * winograd_output.c the outputs, winograd_cover.c the places of tiles. */
+ * weights.c has G g G', input.c B' d B, forward.c the products and the whole, output.c the outputs,
+ * cover.c the places of tiles. */
 #ifndef DT_CPU_KERNELS_WINOGRAD_KERNEL_H
 #define DT_CPU_KERNELS_WINOGRAD_KERNEL_H
 
@@ -48,6 +48,22 @@ ALWAYS_INLINE vf blank_output(const float *m, vf bias)
 {
     return load(m + ONE_ONE * VL) + bias;
 }
+
+/* Returns the start of a tile of image x, and the floats between its rows; if it crosses the edge,
+ * a copy in `edge`. */
+const float *DT_KERNEL(winograd_tile)(const struct dt_winograd *w, const float *x,
+                                      const struct dt_winograd_area *tile, float *edge,
+                                      size_t *row);
+
+/* Copies a tile with zeros for its loud pixels: its `quiet` outputs do not depend on them. */
+void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
+                               const struct dt_winograd_area *tile, float *edge);
+
+/* v = B' d B of one tile, whose rows are `row` floats apart. */
+void DT_KERNEL(winograd_input)(const struct dt_winograd *w, const float *x, size_t row, float *v);
+
+/* The one nonzero frequency of a blank tile. */
+void DT_KERNEL(winograd_blank)(const float *x, size_t n_c, float *v);
 
 /* Finds 3 x 3 equal pixels in image x, and returns the first. NULL: there are none. */
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x);

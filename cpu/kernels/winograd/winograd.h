@@ -1,5 +1,5 @@
 /* Convolution 3 x 3 of stride 1 by Winograd's minimal filtering F(4 x 4, 3 x 3): the parameters of
- * the kernels in winograd.c. */
+ * the kernels in this folder. */
 #ifndef DT_CPU_KERNELS_WINOGRAD_H
 #define DT_CPU_KERNELS_WINOGRAD_H
 

@@ -1,0 +1,120 @@
+/* Winograd's transform of the inputs; kernel.h explains the method. */
+#include "cpu/kernels/winograd/kernel.h"
+
+#define THREE_BY_THREE (7u | 7u << SIDE | 7u << 2 * SIDE) /* in a mask of SIDE by SIDE bits */
+
+/* With Q(x) = (x - 1/2) (x + 2) = x^2 + 3/2 x - 1, the rows of B' are the coefficients of
+ *     point 0         (x^2 - 1) Q(x)
+ *     1 and -1        x (x + 1) Q(x) and x (x - 1) Q(x)
+ *     1/2             x (x^2 - 1) (x + 2)
+ *     -2              x (x^2 - 1) (x - 1/2)
+ *     infinity        x (x^2 - 1) Q(x)
+ * A factor x - 1 makes a row a sum of differences, or a difference of two equal sums: for equal
+ * numbers only the row of point 1 is nonzero, exactly. So in a tile of equal pixels only frequency
+ * (1, 1) is nonzero. */
+enum pair { OUTER, ONES, HALF_AND_TWO, N_PAIRS };
+static const int first_of[N_PAIRS] = {0, 1, 3}, second_of[N_PAIRS] = {5, 2, 4};
+
+/* B': two rows of the transform of d. */
+ALWAYS_INLINE void input_pair(const enum pair pair, const vf *d, vf *first, vf *second)
+{
+    const vf near = d[3] - d[1], far = d[4] - d[2];
+    if (pair == OUTER) {
+        *first = (far - (d[2] - d[0])) + 1.5f * near;
+        *second = ((d[5] - d[3]) - near) + 1.5f * far;
+    } else if (pair == ONES) {
+        const vf even = far + 1.5f * d[3], odd = near + 1.5f * d[2];
+        *first = even + odd;
+        *second = even - odd;
+    } else {
+        *first = far + 2 * near;
+        *second = far - 0.5f * near;
+    }
+}
+
+/* Two rows of the result at a time; it reloads pixels for each pair of rows, which costs less than
+ * storing intermediate results. */
+void DT_KERNEL(winograd_input)(const struct dt_winograd *w, const float *x, size_t row, float *v)
+{
+    const size_t n_c = (size_t)w->c, v_freq = w->v_freq;
+    for (size_t c = 0; c < n_c; c += VL, x += VL, v += VL) {
+        UNROLLED(p, N_PAIRS) {
+            vf first[SIDE], second[SIDE];
+            UNROLLED(j, SIDE) {
+                vf d[SIDE];
+                UNROLLED(i, SIDE) {
+                    d[i] = load(x + (size_t)i * row + (size_t)j * n_c);
+                }
+                input_pair(p, d, &first[j], &second[j]);
+            }
+            UNROLLED(q, N_PAIRS) {
+                vf a, b;
+                input_pair(q, first, &a, &b);
+                store(v + (size_t)(first_of[p] * SIDE + first_of[q]) * v_freq, a);
+                store(v + (size_t)(first_of[p] * SIDE + second_of[q]) * v_freq, b);
+                input_pair(q, second, &a, &b);
+                store(v + (size_t)(second_of[p] * SIDE + first_of[q]) * v_freq, a);
+                store(v + (size_t)(second_of[p] * SIDE + second_of[q]) * v_freq, b);
+            }
+            __asm__ volatile(
+                "" ::
+                    : "memory"); /* else the pixels are kept in more registers than there are */
+        }
+    }
+}
+
+/* Copies a tile that crosses the image's edge: its pixels, framed with zeros. */
+static void copy_edge(const struct dt_winograd *w, const float *x, int y0, int x0, float *edge)
+{
+    const int begin = x0 < 0 ? -x0 : 0, end = dt_min(SIDE, w->w - x0);
+    const size_t n_c = (size_t)w->c;
+    memset(edge, 0, (size_t)(SIDE * SIDE) * n_c * sizeof(float));
+    for (int i = 0; i < SIDE; i++) {
+        if (y0 + i >= 0 && y0 + i < w->h && begin < end) {
+            memcpy(edge + (size_t)(i * SIDE + begin) * n_c,
+                   x + ((size_t)(y0 + i) * (size_t)w->w + (size_t)(x0 + begin)) * n_c,
+                   (size_t)(end - begin) * n_c * sizeof(float));
+        }
+    }
+}
+
+const float *DT_KERNEL(winograd_tile)(const struct dt_winograd *w, const float *x,
+                                      const struct dt_winograd_area *tile, float *edge, size_t *row)
+{
+    const int y0 = tile->top - w->top, x0 = tile->left - w->left;
+    if (y0 >= 0 && x0 >= 0 && y0 + SIDE <= w->h && x0 + SIDE <= w->w) {
+        *row = (size_t)w->w * (size_t)w->c;
+        return x + ((size_t)y0 * (size_t)w->w + (size_t)x0) * (size_t)w->c;
+    }
+    *row = SIDE * (size_t)w->c;
+    copy_edge(w, x, y0, x0, edge);
+    return edge;
+}
+
+void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
+                               const struct dt_winograd_area *tile, float *edge)
+{
+    const size_t n_c = (size_t)w->c;
+    uint64_t seen = 0; /* the tile's pixels that those outputs read */
+    for (int i = 0; i < M * M; i++) {
+        seen |= tile->quiet >> i & 1 ? (uint64_t)THREE_BY_THREE << (i / M * SIDE + i % M) : 0;
+    }
+    copy_edge(w, x, tile->top - w->top, tile->left - w->left, edge);
+    for (int i = 0; i < N_FREQS; i++) {
+        if ((seen >> i & 1) == 0) {
+            memset(edge + (size_t)i * n_c, 0, n_c * sizeof(float));
+        }
+    }
+}
+
+void DT_KERNEL(winograd_blank)(const float *x, size_t n_c, float *v)
+{
+    for (size_t c = 0; c < n_c; c += VL) {
+        const vf pixel = load(x + c), d[SIDE] = {pixel, pixel, pixel, pixel, pixel, pixel};
+        vf first, zero;
+        input_pair(ONES, d, &first, &zero);
+        const vf row[SIDE] = {first, first, first, first, first, first};
+        input_pair(ONES, row, &first, &zero);
+        store(v + c, first);
+    }
+}
