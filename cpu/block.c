@@ -70,12 +70,14 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
     conv->n_words = (size_t)out.h * (size_t)out.w * dt_survivor_words(out.c);
 }
 
-/* Winograd's method for the data gradient, which several neighbouring samples share: so the
- * gradient of the convolution's output must lie where that of the block's output did. */
+/* Winograd's method for the gradients, which neighbouring samples share: so the gradient of the
+ * convolution's output must lie where that of the block's output did. */
 static void describe_backward(const struct dt_block *b, bool in_place, int vector,
                               struct dt_cpu_conv *conv)
 {
     const struct dt_shape in = b->in, out = b->linear_out;
+    conv->winograd_gradient.w = conv->winograd;
+    conv->winograd_gradient.w.used = false;
     conv->winograd_rotated = (struct dt_winograd){.c = out.c,
                                                   .h = out.h,
                                                   .w = out.w,
@@ -87,6 +89,7 @@ static void describe_backward(const struct dt_block *b, bool in_place, int vecto
     if (b->kernel == 3 && b->stride == 1 && in_place) {
         dt_winograd_plan(&conv->winograd_rotated, vector);
         conv->winograd_rotated.plain = true;
+        dt_winograd_plan_gradient(&conv->winograd_gradient, conv->slice, vector);
     }
 }
 
@@ -97,7 +100,6 @@ static void describe_conv(struct dt_block_state *state)
     struct dt_cpu_conv *conv = &state->conv;
     describe_shapes(b, conv);
     describe_forward(b, state->cpu->bf16 != NULL, vector, conv);
-    describe_backward(b, b->pool == DT_POOL_NONE && !state->tail.reorders, vector, conv);
     conv->dx_direct = !conv->pads && b->in.c % vector == 0;
     conv->survivors_pooled =
         b->pool == DT_POOL_MAX && b->pool_h <= b->pool_stride && !state->tail.has_slope;
@@ -105,6 +107,7 @@ static void describe_conv(struct dt_block_state *state)
                        (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
     conv->slice = dt_cpu_slice(state->cpu, state->capacity);
     conv->n_slices = dt_threads_count(state->cpu->threads);
+    describe_backward(b, b->pool == DT_POOL_NONE && !state->tail.reorders, vector, conv);
 }
 
 static void describe_tail(const struct dt_block *b, struct dt_cpu_tail *tail)
@@ -205,6 +208,19 @@ static void place_lists(struct pieces *pieces, const struct dt_conv *shape,
     lists->entry = piece(pieces, true, n_k * lists->stride, sizeof *lists->entry);
 }
 
+/* Of scratch, which all of a block's uses of Winograd's method share. */
+static size_t winograd_elems(const struct dt_cpu_conv *conv)
+{
+    size_t n = conv->winograd.used ? dt_winograd_scratch_elems(&conv->winograd) : 0;
+    if (conv->winograd_rotated.used) {
+        n = dt_max_size(n, dt_winograd_scratch_elems(&conv->winograd_rotated));
+    }
+    if (conv->winograd_gradient.w.used) {
+        n = dt_max_size(n, dt_winograd_gradient_scratch_elems(&conv->winograd_gradient));
+    }
+    return n;
+}
+
 static void place_conv_scratch(struct pieces *pieces, const struct dt_block_state *state,
                                struct dt_cpu_scratch *scratch)
 {
@@ -214,9 +230,7 @@ static void place_conv_scratch(struct pieces *pieces, const struct dt_block_stat
                  n_images = (size_t)conv->n_together;
     const size_t n_framed = (size_t)rotated->h * (size_t)rotated->w * (size_t)rotated->c;
     const bool drops = conv->fuses_pool && state->block.dropout_rate > 0;
-    const size_t n_winograd = dt_max_size(
-        conv->winograd.used ? dt_winograd_scratch_elems(&conv->winograd) : 0,
-        conv->winograd_rotated.used ? dt_winograd_scratch_elems(&conv->winograd_rotated) : 0);
+    const size_t n_winograd = winograd_elems(conv);
     scratch->padded = piece(pieces, conv->pads, n_places * (size_t)shape->c, sizeof(float));
     scratch->dx =
         piece(pieces, !conv->dx_direct,

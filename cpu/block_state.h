@@ -56,8 +56,9 @@ struct dt_cpu_conv {
     struct dt_conv rotated; /* stride 1: the convolution that computes dx from the output's
                                gradient, where that has few zeros */
     float *rotated_weight, *rotated_packed, *rotated_bias;
-    struct dt_winograd winograd_rotated; /* used if faster than the direct kernel */
-    float *packed_rotated;               /* for it */
+    struct dt_winograd winograd_rotated; /* used if faster than `rotated`, and only then */
+    struct dt_winograd_gradient winograd_gradient; /* used for dw, if faster than direct products */
+    float *packed_rotated;
     int slice, n_slices;              /* images per slice; concurrent slices, one per thread */
     struct dt_conv_sums *sums, total; /* (n_slices); of the pass so far */
 };

@@ -156,14 +156,29 @@ static const float *input_of(const struct dt_cpu_job *job, int sample,
     return dt_cpu_conv_input(job->state, job->x + (size_t)sample * job->state->n_in, scratch);
 }
 
+static void weights_winograd(const struct dt_cpu_job *job, int first, int n,
+                             struct dt_conv_sums *sums, struct dt_cpu_scratch *scratch)
+{
+    const struct dt_block_state *state = job->state;
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    float *dw = begin_sum(sums->dense, dt_conv_dense_elems(&state->conv.shape, kernels->vector),
+                          &sums->dense_used);
+    kernels->winograd_gradient(
+        &state->conv.winograd_gradient, n, job->x + (size_t)first * state->n_in,
+        job->dy + (size_t)first * state->n_linear, dw, sums->bias, scratch->winograd);
+}
+
 /* Both gradients of neighbouring samples, as dense operations. */
 static void gradients_winograd(const struct dt_cpu_job *job, int first, int n,
                                struct dt_conv_sums *sums, struct dt_cpu_scratch *scratch)
 {
     const struct dt_block_state *state = job->state;
-    for (int sample = first; sample < first + n; sample++) {
-        weights_dense(state, input_of(job, sample, scratch),
-                      job->dy + (size_t)sample * state->n_linear, NULL, sums);
+    if (state->conv.winograd_gradient.w.used) {
+        weights_winograd(job, first, n, sums, scratch);
+    }
+    for (int i = first; i < first + n && !state->conv.winograd_gradient.w.used; i++) {
+        weights_dense(state, input_of(job, i, scratch), job->dy + (size_t)i * state->n_linear, NULL,
+                      sums);
     }
     if (job->dx != NULL) {
         data_winograd(job, first, n, scratch);

@@ -4,9 +4,10 @@
     ((size_t)3       \
      << 15)          /* 384 KB per group: its images and all frequencies' weights share one cache */
 #define FEW_TILES 24 /* fewer at a time reuse the loaded weights too little */
-#define ENOUGH_TILES 64 /* in images at a time: blank parts leave the last group partly filled */
-#define MANY_IMAGES 8   /* more at a time would leave too few for other threads */
-#define PAD 16          /* floats that put neighbours on different cache sets */
+#define FEW_GRADIENTS 16 /* of tiles at a time: fewer load and store sums too often */
+#define ENOUGH_TILES 64  /* in images at a time: blank parts leave the last group partly filled */
+#define MANY_IMAGES 8    /* more at a time would leave too few for other threads */
+#define PAD 16           /* floats that put neighbours on different cache sets */
 
 /* Compares the vector operations of one image: the products and both transforms, weighted by their
  * cost in multiply-adds. */
@@ -38,4 +39,34 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->group = dt_cut_count(w->images * n_tiles,
                             dt_cut_count(w->images * n_tiles, most)); /* all of about one size */
     w->skips_blank = true;
+}
+
+/* The same comparison for the gradient; its last transform is made once, for all images. */
+static bool gradient_pays(const struct dt_winograd *w, int n_images, int vector)
+{
+    const double n_tiles = (double)n_images * w->rows * w->columns,
+                 c_vectors = dt_cut_count(w->c, vector), k_vectors = dt_cut_count(w->k, vector);
+    const double winograd =
+        DT_WINOGRAD_FREQS *
+        (n_tiles * (w->c * k_vectors + 8 * c_vectors + 8 * k_vectors) + 8 * w->c * k_vectors);
+    return winograd < 9.0 * n_images * w->out_h * w->out_w * w->c * k_vectors;
+}
+
+void dt_winograd_plan_gradient(struct dt_winograd_gradient *g, int n_images, int vector)
+{
+    struct dt_winograd *w = &g->w;
+    const size_t n_vector = (size_t)vector;
+    w->rows = dt_cut_count(w->out_h, DT_WINOGRAD_TILE);
+    w->columns = dt_cut_count(w->out_w, DT_WINOGRAD_TILE);
+    w->used = gradient_pays(w, n_images, vector);
+    w->v_tile = dt_round_up((size_t)w->c, n_vector);
+    g->g_tile = dt_round_up((size_t)w->k, n_vector);
+    const int n_tiles = n_images * w->rows * w->columns;
+    const size_t n_fit = CACHE_FLOATS / (DT_WINOGRAD_FREQS * (w->v_tile + g->g_tile));
+    const int most =
+        n_fit < FEW_GRADIENTS ? FEW_GRADIENTS : (int)dt_min_size(n_fit, DT_WINOGRAD_MAX_GROUP);
+    g->group = dt_cut_count(n_tiles, dt_cut_count(n_tiles, most));
+    w->v_freq = (size_t)g->group * w->v_tile + PAD;
+    g->g_freq = (size_t)g->group * g->g_tile + PAD;
+    g->u_freq = (size_t)w->c * g->g_tile + PAD;
 }

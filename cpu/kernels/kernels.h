@@ -116,6 +116,9 @@ struct dt_dropout_key {
  * winograd_forward: neighbouring images, at most 32; scratch: dt_winograd_scratch_elems. Returns a
  * bit for each image whose outputs, before ReLU, are not all finite. NaN, infinity and overflow
  * spread here to outputs that do not depend on them: repeat such an image with conv_forward.
+ * winograd_gradient: conv_weights_dense of neighbouring images; scratch:
+ * dt_winograd_gradient_scratch_elems. NaN, infinity and overflow reach all of a channel's and a
+ * filter's weights.
  * count_nonzero: counts the nonzero elements of x.
  * survivors: computes the words of dy (positions, k); returns the number of set bits.
  * survivors_pooled: the same for the gradient before a max pool without overlapping windows, from
@@ -158,6 +161,9 @@ struct dt_dropout_key {
     X(uint32_t, winograd_forward,                                                                  \
       (const struct dt_winograd *w, int n_images, const float *x, const float *packed,             \
        const struct dt_conv_outputs *out, float *scratch))                                         \
+    X(void, winograd_gradient,                                                                     \
+      (const struct dt_winograd_gradient *plan, int n_images, const float *x, const float *dy,     \
+       float *dw, float *db, float *scratch))                                                      \
     X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed))  \
     X(size_t, count_nonzero, (size_t n_elems, const float *x))                                     \
     X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word))             \

@@ -73,4 +73,22 @@ static inline size_t dt_winograd_scratch_elems(const struct dt_winograd *w)
            n_bytes / sizeof(float) + (size_t)DT_WINOGRAD_FREQS * (size_t)w->c;
 }
 
+/* The gradient of the weights from that of the outputs, by the same transforms: its division. */
+struct dt_winograd_gradient {
+    struct dt_winograd w;  /* the shape; v_freq, v_tile: inputs [frequency][tile][channel] */
+    int group;             /* tiles at a time */
+    size_t g_freq, g_tile; /* transformed gradients: [frequency][tile][filter] */
+    size_t u_freq;         /* sums of their products: [frequency][channel][filter] */
+};
+
+/* As dt_winograd_plan; n_images: neighbouring samples in one call. */
+void dt_winograd_plan_gradient(struct dt_winograd_gradient *g, int n_images, int vector);
+
+/* A group of both transforms, the sums, and the inputs and gradients of one tile at the edge. */
+static inline size_t dt_winograd_gradient_scratch_elems(const struct dt_winograd_gradient *g)
+{
+    return DT_WINOGRAD_FREQS * (g->w.v_freq + g->g_freq + g->u_freq + (size_t)g->w.c) +
+           (size_t)DT_WINOGRAD_TILE * DT_WINOGRAD_TILE * (size_t)g->w.k;
+}
+
 #endif

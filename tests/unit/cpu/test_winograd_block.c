@@ -11,16 +11,20 @@ static const struct dt_cpu_kernels *kernels;
 
 enum { BATCH = 5, POISONED = 2 };
 
-/* One step; returns y, and in dx the gradient of x. */
-static struct buffer block_step(const struct dt_backend_ops *ops, const struct dt_model *model,
-                                const struct buffer *params, const struct buffer *x,
-                                const struct buffer *dy, struct buffer *dx)
+struct step {
+    struct buffer y, dx, grads;
+};
+
+static struct step block_step(const struct dt_backend_ops *ops, const struct dt_model *model,
+                              const struct buffer *params, const struct buffer *x,
+                              const struct buffer *dy)
 {
     static const uint32_t ids[BATCH] = {4, 9, 2, 70000, 1};
     const struct dt_batch batch = {.n = BATCH, .rows = ids, .ids = ids};
     const struct dt_pass pass = {.batch = &batch, .training = true, .seed = 3};
     const struct dt_block *b = &model->blocks[0];
-    const struct dt_backend_options options = {.n_threads = 1};
+    const struct dt_backend_options options = {
+        .n_threads = 1, .deterministic = true}; /* four images to a slice, and one */
     struct buffer in = ops == &dt_cpu_backend ? turned(x, b->in, true) : copy_of(x),
                   back = ops == &dt_cpu_backend ? turned(dy, b->out, true) : copy_of(dy),
                   y = buffer_open(BATCH * dt_shape_elems(b->out)), d_in = buffer_open(x->n),
@@ -35,12 +39,21 @@ static struct buffer block_step(const struct dt_backend_ops *ops, const struct d
               DT_OK);
     ops->block_close(state);
     ops->close(backend);
-    *dx = ops == &dt_cpu_backend ? turned(&d_in, b->in, false) : copy_of(&d_in);
+    const struct step step = {.y = y,
+                              .dx = ops == &dt_cpu_backend ? turned(&d_in, b->in, false)
+                                                           : copy_of(&d_in),
+                              .grads = grads};
     buffer_close(&in, "x");
     buffer_close(&back, "dy");
     buffer_close(&d_in, "dx");
-    buffer_close(&grads, "grads");
-    return y;
+    return step;
+}
+
+static void close_step(struct step *step)
+{
+    buffer_close(&step->y, "y");
+    buffer_close(&step->dx, "dx");
+    buffer_close(&step->grads, "grads");
 }
 
 /* The poisoned image is as in the reference, others as they are without it. */
@@ -75,67 +88,94 @@ static void check_poisoned(bool blank)
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
     const size_t n_x = 20 * 10 * 11, n_y = 24 * 4 * 4;
     struct buffer params = buffer_uniform(model.arena_elems, 0.1f),
-                  x = buffer_uniform(BATCH * n_x, 1), dy = buffer_uniform(BATCH * n_y, 1), clean_dx,
-                  expected_dx, actual_dx;
+                  x = buffer_uniform(BATCH * n_x, 1), dy = buffer_uniform(BATCH * n_y, 1);
     for (size_t i = 0; i < x.n && blank; i++) {
         x.data[i] = (float)(i / 110 % 3); /* of each channel another */
     }
-    struct buffer clean = block_step(&dt_cpu_backend, &model, &params, &x, &dy, &clean_dx);
+    struct step clean = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
     for (size_t i = 0; i < 5 * 4; i++) {
         float *at = &x.data[POISONED * n_x + draw((uint32_t)n_x)], before = *at;
         *at = poison[i % 5];
-        struct buffer expected =
-            block_step(&dt_ref_backend, &model, &params, &x, &dy, &expected_dx);
-        struct buffer actual = block_step(&dt_cpu_backend, &model, &params, &x, &dy, &actual_dx);
-        check_poisoned_part(n_y, &actual, &expected, &clean);
-        check_poisoned_part(n_x, &actual_dx, &expected_dx, &clean_dx);
+        struct step expected = block_step(&dt_ref_backend, &model, &params, &x, &dy),
+                    actual = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
+        check_poisoned_part(n_y, &actual.y, &expected.y, &clean.y);
+        check_poisoned_part(n_x, &actual.dx, &expected.dx, &clean.dx);
         *at = before;
-        buffer_close(&expected, "y");
-        buffer_close(&expected_dx, "dx");
-        buffer_close(&actual, "y");
-        buffer_close(&actual_dx, "dx");
+        close_step(&expected);
+        close_step(&actual);
     }
+    close_step(&clean);
     buffer_close(&params, "params");
     buffer_close(&x, "x");
     buffer_close(&dy, "dy");
-    buffer_close(&clean, "y");
-    buffer_close(&clean_dx, "dx");
 }
 
-/* The same for an image's gradient, of a block whose gradients go by Winograd's method too. */
-static void check_poisoned_gradient(void)
+/* A block whose gradients go by Winograd's method too. */
+static void lower_gradient_block(struct dt_model *model)
 {
-    static const float poison[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f};
-    static struct dt_model model;
-    struct dt_model_spec spec = {
+    const struct dt_model_spec spec = {
         .input = {20, 10, 11},
         .n_layers = 3,
         .layers = {{.type = DT_LAYER_CONV2D, .size = 24, .kernel = 3, .stride = 1},
                    {.type = DT_LAYER_CONV2D, .size = 1, .kernel = 1, .stride = 1},
                    {.type = DT_LAYER_FLATTEN}}};
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
-    const size_t n_x = 20 * 10 * 11, n_y = 24 * 8 * 9;
+    struct dt_winograd_gradient plan = {
+        .w = {.c = 20, .h = 10, .w = 11, .k = 24, .out_h = 8, .out_w = 9}};
+    dt_winograd_plan_gradient(&plan, 4, kernels->vector);
+    CHECK(plan.w.used); /* or this checks nothing */
+    CHECK_INT(dt_model_lower(&spec, model), DT_OK);
+}
+
+/* With an image among dense ones whose gradient is sparse: `sparse`, or none. */
+static void check_gradients(int sparse)
+{
+    static struct dt_model model;
+    lower_gradient_block(&model);
+    const size_t n_y = 24 * 8 * 9;
     struct buffer params = buffer_uniform(model.arena_elems, 0.1f),
-                  x = buffer_uniform(BATCH * n_x, 1), dy = buffer_uniform(BATCH * n_y, 1), clean_dx,
-                  expected_dx, actual_dx;
-    struct buffer y = block_step(&dt_cpu_backend, &model, &params, &x, &dy, &clean_dx);
-    buffer_close(&y, "y");
-    for (size_t i = 0; i < 5 * 4; i++) {
-        float *at = &dy.data[POISONED * n_y + draw((uint32_t)n_y)], before = *at;
-        *at = poison[i % 5];
-        y = block_step(&dt_ref_backend, &model, &params, &x, &dy, &expected_dx);
-        buffer_close(&y, "y");
-        y = block_step(&dt_cpu_backend, &model, &params, &x, &dy, &actual_dx);
-        buffer_close(&y, "y");
-        check_poisoned_part(n_x, &actual_dx, &expected_dx, &clean_dx);
-        *at = before;
-        buffer_close(&expected_dx, "dx");
-        buffer_close(&actual_dx, "dx");
+                  x = buffer_uniform((size_t)(BATCH * 20 * 10 * 11), 1),
+                  dy = buffer_uniform(BATCH * n_y, 1);
+    for (size_t i = 0; i < dy.n; i++) {
+        dy.data[i] = (int)(i / n_y) == sparse && i % 50 != 0 ? 0 : dy.data[i];
     }
+    struct step expected = block_step(&dt_ref_backend, &model, &params, &x, &dy),
+                actual = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
+    snprintf(case_text, sizeof case_text, "image %d sparse", sparse);
+    compare(kernels->isa, "dx", &actual.dx, &expected.dx);
+    allowed_error = 5e-5; /* of sums of 360 products, the largest about 20 */
+    compare(kernels->isa, "grads", &actual.grads, &expected.grads);
+    allowed_error = 1e-5;
     buffer_close(&params, "params");
     buffer_close(&x, "x");
     buffer_close(&dy, "dy");
-    buffer_close(&clean_dx, "dx");
+    close_step(&expected);
+    close_step(&actual);
+}
+
+/* An image's gradient that is not finite or too large. */
+static void check_poisoned_gradient(void)
+{
+    static const float poison[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f};
+    static struct dt_model model;
+    lower_gradient_block(&model);
+    const size_t n_x = 20 * 10 * 11, n_y = 24 * 8 * 9;
+    struct buffer params = buffer_uniform(model.arena_elems, 0.1f),
+                  x = buffer_uniform(BATCH * n_x, 1), dy = buffer_uniform(BATCH * n_y, 1);
+    struct step clean = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
+    for (size_t i = 0; i < 5 * 4; i++) {
+        float *at = &dy.data[POISONED * n_y + draw((uint32_t)n_y)], before = *at;
+        *at = poison[i % 5];
+        struct step expected = block_step(&dt_ref_backend, &model, &params, &x, &dy),
+                    actual = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
+        check_poisoned_part(n_x, &actual.dx, &expected.dx, &clean.dx);
+        *at = before;
+        close_step(&expected);
+        close_step(&actual);
+    }
+    close_step(&clean);
+    buffer_close(&params, "params");
+    buffer_close(&x, "x");
+    buffer_close(&dy, "dy");
 }
 
 int main(void)
@@ -147,6 +187,9 @@ int main(void)
         CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
         check_poisoned(false);
         check_poisoned(true);
+        for (int sparse = -1; sparse < BATCH; sparse++) {
+            check_gradients(sparse);
+        }
         check_poisoned_gradient();
     }
     return 0;
