@@ -62,6 +62,7 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
                                           .out_w = out.w};
     if (b->kernel == 3 && b->stride == 1 && !conv->bf16.used) {
         dt_winograd_plan(&conv->winograd, vector);
+        conv->winograd.plain = b->activation == DT_ACTIVATION_NONE && b->pool == DT_POOL_NONE;
     }
     conv->n_together = conv->winograd.used ? conv->winograd.images : 1;
     conv->fuses_pool = (conv->winograd.used || conv->bf16.used) &&
@@ -89,6 +90,7 @@ static void describe_backward(const struct dt_block *b, bool in_place, int vecto
     if (b->kernel == 3 && b->stride == 1 && in_place) {
         dt_winograd_plan(&conv->winograd_rotated, vector);
         conv->winograd_rotated.plain = true;
+        conv->winograd_rotated.skips_blank = false;
         dt_winograd_plan_gradient(&conv->winograd_gradient, conv->slice, vector);
     }
 }

@@ -47,6 +47,16 @@ ALWAYS_INLINE vf load(const float *p)
     return *(const vf_memory *)p;
 }
 
+/* Zeros if not `inside`, when p may be no address. */
+ALWAYS_INLINE vf load_if(bool inside, const float *p)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_loadu_ps((__mmask16) - (int)inside, p);
+#else
+    return inside ? load(p) : (vf){0};
+#endif
+}
+
 ALWAYS_INLINE void store(float *p, vf v)
 {
     *(vf_memory *)p = v;

@@ -111,6 +111,7 @@ struct forward {
     uint64_t *pixels;              /* the classes of the current image's pixels */
     float *edge;                   /* inputs of a tile that crosses the edge */
     struct dt_winograd_area *tile; /* of the current image */
+    bool all;                      /* they cover all of it, and none needs care */
     int n_images, image, n_tiles, next;
     uint32_t not_finite;
 };
@@ -167,6 +168,11 @@ static void cover_image(struct forward *f)
     const float *x = image_of(f),
                 *ground = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
     bool finite = true;
+    f->all = ground == NULL && w->plain;
+    if (f->all) {
+        list_all(f);
+        return;
+    }
     if (ground == NULL) {
         ground = memset(f->edge, 0, (size_t)w->c * sizeof(float));
     }
@@ -190,11 +196,7 @@ static const struct dt_winograd_area *next_tile(struct forward *f)
         }
         f->image++;
         f->next = 0;
-        if (f->w->plain) {
-            list_all(f);
-        } else {
-            cover_image(f);
-        }
+        cover_image(f);
     }
     return &f->tile[f->next++];
 }
@@ -225,6 +227,12 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
         if (tile->quiet != 0 && *n_front + 1 == *first_blank) {
             f->next--;
             return true;
+        }
+        if (f->all) {
+            slot[*n_front] = *tile;
+            DT_KERNEL(winograd_tile_input)
+            (w, image_of(f), tile, f->v + (size_t)(*n_front)++ * w->v_tile);
+            continue;
         }
         const float *from = DT_KERNEL(winograd_tile)(w, image_of(f), tile, f->edge, &row);
         if (w->skips_blank && is_blank(from, row, (size_t)w->c)) {

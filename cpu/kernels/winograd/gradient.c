@@ -18,7 +18,7 @@ struct gradient {
     const struct dt_winograd_gradient *plan;
     const float *x, *dy;
     float *v, *g, *u; /* transformed inputs, transformed gradients, sums of their products */
-    float *edge_x, *edge_dy;
+    float *edge;      /* gradients of a tile that crosses the edge */
 };
 
 /* A: each frequency is the sum over the outputs of point^j times output j. */
@@ -74,11 +74,11 @@ static const float *find_gradient(const struct gradient *s, const float *dy,
         return from;
     }
     *row = M * n_k;
-    memset(s->edge_dy, 0, M * M * n_k * sizeof(float));
+    memset(s->edge, 0, M * M * n_k * sizeof(float));
     for (int i = 0; i < dt_min(M, w->out_h - tile->top); i++) {
-        memcpy(s->edge_dy + (size_t)i * *row, from + (size_t)i * n_row, n_copied * sizeof(float));
+        memcpy(s->edge + (size_t)i * *row, from + (size_t)i * n_row, n_copied * sizeof(float));
     }
-    return s->edge_dy;
+    return s->edge;
 }
 
 /* Transforms tile number `at` of all images into slot `slot` of the group. */
@@ -89,11 +89,10 @@ static void fill_slot(const struct gradient *s, int at, int slot)
     const struct dt_winograd_area tile = {.top = place / w->columns * M,
                                           .left = place % w->columns * M};
     size_t row;
-    const float *from = DT_KERNEL(winograd_tile)(
-        w, s->x + (size_t)image * (size_t)w->h * (size_t)w->w * (size_t)w->c, &tile, s->edge_x,
-        &row);
-    DT_KERNEL(winograd_input)(w, from, row, s->v + (size_t)slot * w->v_tile);
-    from = find_gradient(
+    DT_KERNEL(winograd_tile_input)
+    (w, s->x + (size_t)image * (size_t)w->h * (size_t)w->w * (size_t)w->c, &tile,
+     s->v + (size_t)slot * w->v_tile);
+    const float *from = find_gradient(
         s, s->dy + (size_t)image * (size_t)w->out_h * (size_t)w->out_w * (size_t)w->k, &tile, &row);
     transform_gradient(s->plan, from, row, s->g + (size_t)slot * s->plan->g_tile);
 }
@@ -227,8 +226,7 @@ void DT_KERNEL(winograd_gradient)(const struct dt_winograd_gradient *plan, int n
     struct gradient s = {.plan = plan, .x = x, .dy = dy, .v = scratch};
     s.g = s.v + N_FREQS * plan->w.v_freq;
     s.u = s.g + N_FREQS * plan->g_freq;
-    s.edge_x = s.u + N_FREQS * plan->u_freq;
-    s.edge_dy = s.edge_x + (size_t)N_FREQS * (size_t)plan->w.c;
+    s.edge = s.u + N_FREQS * plan->u_freq;
     const int n_tiles = n_images * plan->w.rows * plan->w.columns;
     for (int first = 0; first < n_tiles; first += plan->group) {
         const int n = dt_min(plan->group, n_tiles - first);

@@ -32,34 +32,89 @@ ALWAYS_INLINE void input_pair(const enum pair pair, const vf *d, vf *first, vf *
     }
 }
 
+/* The pixels of a tile that lie in the image: rows [top, bottom) and columns [left, right). */
+struct inside {
+    int top, left, bottom, right;
+};
+
+/* Channels of one column's pixels. Two addresses serve six rows: with one for each, most of the
+ * time would go into addresses. */
+ALWAYS_INLINE void load_column(const bool whole, const struct inside *in, int j, const float *x,
+                               size_t row, vf d[SIDE])
+{
+    const float *far = x + 3 * row;
+    KEEP_ADDRESS(far);
+    UNROLLED(i, SIDE) {
+        const float *from = (i < 3 ? x : far) + (size_t)(i % 3) * row;
+        d[i] =
+            whole ? load(from)
+                  : load_if(i >= in->top && i < in->bottom && j >= in->left && j < in->right, from);
+    }
+}
+
+/* A row of the result from a row of the columns' results. */
+ALWAYS_INLINE void store_row(const vf columns[SIDE], size_t v_freq, float *v)
+{
+    float *far = v + 3 * v_freq;
+    vf f[SIDE];
+    KEEP_ADDRESS(v);
+    KEEP_ADDRESS(far);
+    UNROLLED(q, N_PAIRS) {
+        input_pair(q, columns, &f[first_of[q]], &f[second_of[q]]);
+    }
+    UNROLLED(i, SIDE) {
+        store((i < 3 ? v : far) + (size_t)(i % 3) * v_freq, f[i]);
+    }
+}
+
 /* Two rows of the result at a time; it reloads pixels for each pair of rows, which costs less than
  * storing intermediate results. */
-void DT_KERNEL(winograd_input)(const struct dt_winograd *w, const float *x, size_t row, float *v)
+ALWAYS_INLINE void transform(const bool whole, const struct inside *in, const struct dt_winograd *w,
+                             const float *x, size_t row, float *v)
 {
-    const size_t n_c = (size_t)w->c, v_freq = w->v_freq;
+    const size_t n_c = (size_t)w->c, v_freq = w->v_freq, v_row = SIDE * v_freq;
     for (size_t c = 0; c < n_c; c += VL, x += VL, v += VL) {
         UNROLLED(p, N_PAIRS) {
             vf first[SIDE], second[SIDE];
+            const float *column = x;
             UNROLLED(j, SIDE) {
                 vf d[SIDE];
-                UNROLLED(i, SIDE) {
-                    d[i] = load(x + (size_t)i * row + (size_t)j * n_c);
-                }
+                load_column(whole, in, j, column, row, d);
                 input_pair(p, d, &first[j], &second[j]);
+                column += n_c;
+                KEEP_ADDRESS(column);
             }
-            UNROLLED(q, N_PAIRS) {
-                vf a, b;
-                input_pair(q, first, &a, &b);
-                store(v + (size_t)(first_of[p] * SIDE + first_of[q]) * v_freq, a);
-                store(v + (size_t)(first_of[p] * SIDE + second_of[q]) * v_freq, b);
-                input_pair(q, second, &a, &b);
-                store(v + (size_t)(second_of[p] * SIDE + first_of[q]) * v_freq, a);
-                store(v + (size_t)(second_of[p] * SIDE + second_of[q]) * v_freq, b);
-            }
+            store_row(first, v_freq, v + (size_t)first_of[p] * v_row);
+            store_row(second, v_freq, v + (size_t)second_of[p] * v_row);
             __asm__ volatile(
                 "" ::
                     : "memory"); /* else the pixels are kept in more registers than there are */
         }
+    }
+}
+
+void DT_KERNEL(winograd_input)(const struct dt_winograd *w, const float *x, size_t row, float *v)
+{
+    transform(true, NULL, w, x, row, v);
+}
+
+static __attribute__((noinline)) void edge_input(const struct dt_winograd *w, const float *x,
+                                                 size_t row, int y0, int x0, float *v)
+{
+    const struct inside in = {-y0, -x0, w->h - y0, w->w - x0};
+    transform(false, &in, w, x, row, v);
+}
+
+void DT_KERNEL(winograd_tile_input)(const struct dt_winograd *w, const float *x,
+                                    const struct dt_winograd_area *tile, float *v)
+{
+    const int y0 = tile->top - w->top, x0 = tile->left - w->left;
+    const size_t row = (size_t)w->w * (size_t)w->c;
+    const float *from = x + ((ptrdiff_t)y0 * w->w + x0) * w->c;
+    if (y0 >= 0 && x0 >= 0 && y0 + SIDE <= w->h && x0 + SIDE <= w->w) {
+        DT_KERNEL(winograd_input)(w, from, row, v);
+    } else {
+        edge_input(w, from, row, y0, x0, v);
     }
 }
 

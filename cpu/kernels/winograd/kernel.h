@@ -49,6 +49,10 @@ ALWAYS_INLINE vf blank_output(const float *m, vf bias)
     return load(m + ONE_ONE * VL) + bias;
 }
 
+/* v = B' d B of one tile of image x; pixels outside of the image are zeros. */
+void DT_KERNEL(winograd_tile_input)(const struct dt_winograd *w, const float *x,
+                                    const struct dt_winograd_area *tile, float *v);
+
 /* Returns the start of a tile of image x, and the floats between its rows; if it crosses the edge,
  * a copy in `edge`. */
 const float *DT_KERNEL(winograd_tile)(const struct dt_winograd *w, const float *x,

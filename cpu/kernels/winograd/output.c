@@ -203,10 +203,65 @@ static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_are
     }
 }
 
+/* All of a tile that needs no care: whole, without a pool, and with filters that fill vectors. Most
+ * of gradients and of deep networks are, and what winograd_output prepares takes as long as their
+ * transform. Returns true if all are finite. */
+ALWAYS_INLINE bool easy_outputs(const bool relu, const struct dt_winograd *w,
+                                const struct dt_conv_outputs *out,
+                                const struct dt_winograd_area *area, const float *m)
+{
+    const size_t n_k = (size_t)w->k, m_block = w->m_block, row = (size_t)w->out_w * n_k;
+    const float *bias = out->bias;
+    float *y = out->y + ((size_t)area->image * (size_t)w->out_h + (size_t)area->top) * row +
+               (size_t)area->left * n_k;
+    vf check = {0};
+    for (size_t k = 0; k < n_k; k += VL, m += m_block) {
+        float *to = y + k;
+        vf rows[M][SIDE];
+        output_columns(m, load(bias + k), rows);
+        UNROLLED(i, M) {
+            vf o[M];
+            output_row(rows[i], o);
+            check = add_check(check, o);
+            KEEP_ADDRESS(to);
+            UNROLLED(j, M) {
+                store(to + (size_t)j * n_k, relu ? larger(o[j], (vf){0}) : o[j]);
+            }
+            to += row;
+        }
+    }
+    return nonzero_lanes(check) == 0;
+}
+
+static __attribute__((noinline)) bool easy_relu(const struct dt_winograd *w,
+                                                const struct dt_conv_outputs *out,
+                                                const struct dt_winograd_area *area, const float *m)
+{
+    return easy_outputs(true, w, out, area, m);
+}
+
+static __attribute__((noinline)) bool easy_linear(const struct dt_winograd *w,
+                                                  const struct dt_conv_outputs *out,
+                                                  const struct dt_winograd_area *area,
+                                                  const float *m)
+{
+    return easy_outputs(false, w, out, area, m);
+}
+
+static bool is_easy(const struct dt_winograd *w, const struct dt_conv_outputs *out,
+                    const struct dt_winograd_area *area, bool blank)
+{
+    return !blank && !out->pool && w->k % VL == 0 && area->bottom - area->top == M &&
+           area->right - area->left == M && (area->ground | area->zeros | area->quiet) == 0;
+}
+
 bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out,
                                 const struct dt_winograd_area *area, bool blank, const float *m,
                                 const float *ground)
 {
+    if (is_easy(w, out, area, blank)) {
+        return (out->relu ? easy_relu : easy_linear)(w, out, area, m);
+    }
     const int image = area->image, p = area->top, q = area->left, stride = out->pool ? 2 : 1;
     const int out_h = w->out_h / stride, out_w = w->out_w / stride;
     const size_t n_k = (size_t)w->k, row = (size_t)image * (size_t)w->out_h + (size_t)p,

@@ -24,8 +24,7 @@ struct dt_winograd {
     int images;        /* to process at a time */
     int group;         /* tiles at a time, 2 to DT_WINOGRAD_MAX_GROUP */
     bool skips_blank;  /* equal outputs over the ground are computed only once */
-    bool plain;    /* tiles everywhere, and rounding as it comes: of gradients, which no ReLU and no
-                      pool reads */
+    bool plain;        /* no ReLU and no pool reads the outputs: rounding errors may decide signs */
     size_t u_freq; /* transformed weights: [frequency][panel of filters][channel][filter]; floats
                       between frequencies */
     size_t v_freq, v_tile;  /* transformed inputs: [tile][frequency][channel] */
@@ -84,11 +83,11 @@ struct dt_winograd_gradient {
 /* As dt_winograd_plan; n_images: neighbouring samples in one call. */
 void dt_winograd_plan_gradient(struct dt_winograd_gradient *g, int n_images, int vector);
 
-/* A group of both transforms, the sums, and the inputs and gradients of one tile at the edge. */
+/* A group of both transforms, the sums, and the gradients of one tile at the edge. */
 static inline size_t dt_winograd_gradient_scratch_elems(const struct dt_winograd_gradient *g)
 {
-    return DT_WINOGRAD_FREQS * (g->w.v_freq + g->g_freq + g->u_freq + (size_t)g->w.c) +
-           (size_t)DT_WINOGRAD_TILE * DT_WINOGRAD_TILE * (size_t)g->w.k;
+    return DT_WINOGRAD_FREQS * (g->w.v_freq + g->g_freq + g->u_freq) +
+           (size_t)(DT_WINOGRAD_TILE * DT_WINOGRAD_TILE) * (size_t)g->w.k;
 }
 
 #endif
