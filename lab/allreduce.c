@@ -6,7 +6,6 @@
 #include "cli/output.h"
 #include "cli/suggest.h"
 #include "cli/text.h"
-#include "dist/allreduce/formula.h"
 
 #define MAX_RANKS 64
 #define MAX_ELEMS ((size_t)1 << 25) /* of all ranks together */

@@ -5,7 +5,6 @@
 
 #include "cli/args.h"
 #include "cli/text.h"
-#include "dist/ranks/world.h"
 #include "lab/gradtape.h"
 #include "lab/training.h"
 #include "model/stages.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "model/safetensors.h"
 
 struct content {
     uint8_t *bytes; /* owned, or NULL if the caller of the parse owns them */

@@ -1,10 +1,8 @@
 #include "train/trainer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/strategy/roles.h"
 #include "train/ranks.h"
 
 void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model)

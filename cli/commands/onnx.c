@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/version.h"
-#include "model/layers/layers.h"
 #include "onnx.pb-c.h"
 
 /* Normalization; linear operation, activation, pool and flatten of each block. */

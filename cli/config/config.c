@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "cli/config/read.h"
 #include "data/idx.h"
 #include "data/transform.h"

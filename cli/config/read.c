@@ -1,6 +1,5 @@
 #include "cli/config/read.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -12,7 +12,6 @@
 #include "cli/text.h"
 #include "dist/strategy/facts/facts.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
-#include "dist/strategy/roles.h"
 #include "train/watch/inject.h"
 
 #define NAME(constant, name) name,

@@ -5,7 +5,6 @@
  * moved, and how wrong that may be. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/version.h"
 #include "cli/output.h"

@@ -1,5 +1,4 @@
 /* Collectives and messages over MPI, each started without blocking. */
-#include <limits.h>
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

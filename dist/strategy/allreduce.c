@@ -4,7 +4,6 @@
  * over all samples of all ranks by their number, so a rank with a short batch weighs less. In host
  * memory each bucket is stepped as soon as its sum is there; of one rank on a device as soon as its
  * gradients are, beside the rest of the backward pass. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

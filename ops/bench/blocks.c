@@ -11,7 +11,6 @@
 #include "cli/commands/load.h"
 #include "dist/strategy/roles.h"
 #include "ops/bench/blocks.h"
-#include "train/trainer.h"
 
 #define PEAK_MS 3 /* a round */
 

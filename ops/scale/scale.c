@@ -6,7 +6,6 @@
 
 #include "cli/commands/load.h"
 #include "cli/output.h"
-#include "dist/ranks/launch/job.h"
 #include "dist/strategy/roles.h"
 #include "ops/bench/bench.h"
 #include "train/ranks.h"

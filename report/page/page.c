@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/text.h"
 
 void dt_page_text(FILE *out, const char *text)

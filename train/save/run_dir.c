@@ -1,6 +1,5 @@
 #include "train/save/run_dir.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>

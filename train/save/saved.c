@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "data/shard.h"
 #include "data/validation.h"
-#include "model/checkpoint.h"
 
 #define MAX_EPOCHS 1000000    /* train.epochs */
 #define MAX_RANKS (1LL << 20) /* more than anyone has, and quick to count */

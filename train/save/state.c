@@ -6,9 +6,7 @@
 
 #include "dist/ranks/liveness/table.h"
 #include "dist/strategy/residuals.h"
-#include "model/checkpoint.h"
 #include "model/layers/layers.h"
-#include "train/events.h"
 #include "train/save/fits.h"
 #include "train/save/saved.h"
 #include "train/watch/monitor.h"

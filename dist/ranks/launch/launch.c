@@ -1,7 +1,6 @@
 #include "dist/ranks/launch/launch.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

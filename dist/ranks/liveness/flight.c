@@ -1,6 +1,5 @@
 #include "dist/ranks/liveness/flight.h"
 
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 #include "dist/ranks/liveness/roll_call.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -9,7 +9,6 @@
 #define DT_DIST_RANKS_LIVENESS_ROLL_CALL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 struct dt_roll_call {
     bool certain;   /* a rank of this host is stopped or gone: waiting longer is of no use */

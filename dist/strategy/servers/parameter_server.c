@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/strategy/roles.h"
 #include "dist/strategy/servers/parameter_server.h"
 #include "dist/strategy/strategies.h"
 
