@@ -175,13 +175,6 @@ enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
 
 /* ---- steps, one after another ---- */
 
-/* Steps until the replicas are compared next (watch/replicas.c). */
-static uint64_t until_check(const struct dt_trainer *t)
-{
-    const uint64_t every = t->config.dist.check_every;
-    return every > 0 ? every - t->state.step % every : UINT64_MAX;
-}
-
 uint64_t dt_record_interval(uint64_t step, uint64_t all)
 {
     const uint64_t most = step / 32 < all / 256 ? step / 32 : all / 256;
@@ -215,12 +208,6 @@ static uint64_t norm_interval(const struct dt_trainer *t, uint64_t step)
                                                                    : least;
 }
 
-static bool wants_norm(const struct dt_trainer *t, uint64_t step)
-{
-    const uint64_t every = norm_interval(t, step);
-    return every > 0 && step % every == 0;
-}
-
 /* Steps that are taken together keep the last one's gradient: they end where its norm is wanted,
  * unless that made them short. */
 static uint64_t until_norm(const struct dt_trainer *t, uint64_t limit)
@@ -242,11 +229,14 @@ static enum dt_status measure_norm(struct dt_trainer *t, struct dt_step_result *
 
 enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
 {
-    const uint64_t next_check = until_check(t), first = t->state.step + 1;
+    const uint64_t check_every = t->config.dist.check_every, first = t->state.step + 1;
+    const uint64_t next_check = /* of the replicas (watch/weights/replicas.c) */
+        check_every > 0 ? check_every - t->state.step % check_every : UINT64_MAX;
     const uint64_t most = until_norm(t, limit < next_check ? limit : next_check);
     const double begin = dt_clock_s();
     DT_TRY(t->driver.ops->take(t, most, out));
-    if (wants_norm(t, t->state.step)) {
+    const uint64_t norm_every = norm_interval(t, t->state.step);
+    if (norm_every > 0 && t->state.step % norm_every == 0) {
         DT_TRY(measure_norm(t, &out->steps[out->n - 1]));
     }
     DT_TRY(dt_watchers_step_end(t, first, t->state.step));

@@ -22,14 +22,10 @@ struct run {
     struct dt_checkpoint_state before; /* the last epoch was looked at */
 };
 
-static bool is_rank0(const struct run *run)
-{
-    return run->trainer.world->rank == 0;
-}
-
 static enum dt_status emit(const struct run *run, struct dt_event event)
 {
-    return is_rank0(run) ? run->emitter->emit(run->emitter->context, &event) : DT_OK;
+    return run->trainer.world->rank == 0 ? run->emitter->emit(run->emitter->context, &event)
+                                         : DT_OK;
 }
 
 /* The steps left of the whole run. max_steps counts steps really taken; after a change of the

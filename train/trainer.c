@@ -19,28 +19,6 @@ static size_t global_batch(const struct dt_config *config, int world_size)
                                     : (size_t)config->batch_per_rank * (size_t)world_size;
 }
 
-static enum dt_status check_ranks(size_t batch, int world_size)
-{
-    if (batch < (size_t)world_size) {
-        return dt_error(DT_CONFIG,
-                        "train.batch.global: %zu is smaller than the number of ranks %d (use a "
-                        "larger batch or fewer ranks)",
-                        batch, world_size);
-    }
-    return DT_OK;
-}
-
-static enum dt_status check_samples(const struct dt_config *config, size_t batch, size_t n_train)
-{
-    if (batch > n_train && config->sharding != DT_SHARDING_REPLICATE) {
-        return dt_error(
-            DT_CONFIG,
-            "train.batch: %zu samples a step, but the training set has %zu (use a smaller batch)",
-            batch, n_train);
-    }
-    return DT_OK;
-}
-
 enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size,
                                 struct dt_shard *out)
 {
@@ -51,9 +29,20 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
                              .size = size,
                              .shuffle = config->shuffle,
                              .leaf = config->dist.deterministic ? (size_t)config->dist.leaf : 0};
-    DT_TRY(check_ranks(out->global_batch, size));
+    if (out->global_batch < (size_t)size) {
+        return dt_error(DT_CONFIG,
+                        "train.batch.global: %zu is smaller than the number of ranks %d (use a "
+                        "larger batch or fewer ranks)",
+                        out->global_batch, size);
+    }
     DT_TRY(dt_dataset_count(&config->data, DT_SPLIT_TRAIN, &out->n_total));
-    return check_samples(config, out->global_batch, out->n_total);
+    if (out->global_batch > out->n_total && config->sharding != DT_SHARDING_REPLICATE) {
+        return dt_error(
+            DT_CONFIG,
+            "train.batch: %zu samples a step, but the training set has %zu (use a smaller batch)",
+            out->global_batch, out->n_total);
+    }
+    return DT_OK;
 }
 
 int dt_trainer_capacity(const struct dt_trainer *t)
@@ -65,11 +54,6 @@ int dt_trainer_capacity(const struct dt_trainer *t)
     return (t->set.loader.capacity + accumulate - 1) / accumulate;
 }
 
-static struct dt_owned empty_share(const struct dt_shard *shard)
-{
-    return (struct dt_owned){.first = (uint32_t)shard->n_total, .stride = 1};
-}
-
 static enum dt_status open_data(struct dt_trainer *t)
 {
     const struct dt_config *config = &t->config;
@@ -78,9 +62,9 @@ static enum dt_status open_data(struct dt_trainer *t)
     DT_TRY(dt_trainer_shard(config, t->roles.worker, t->roles.n_workers, &shard));
     DT_TRY(dt_loader_open(&shard, &t->set.loader));
     DT_TRY(t->parts->check_memory != NULL ? t->parts->check_memory(t) : DT_OK);
+    const struct dt_owned nothing = {.first = (uint32_t)shard.n_total, .stride = 1};
     return dt_dataset_open(&config->data, DT_SPLIT_TRAIN,
-                           t->roles.works ? dt_shard_owned(&shard) : empty_share(&shard),
-                           &t->set.data);
+                           t->roles.works ? dt_shard_owned(&shard) : nothing, &t->set.data);
 }
 
 static enum dt_status init_weights(struct dt_trainer *t)
@@ -191,18 +175,14 @@ static void plan_schedule(struct dt_trainer *t)
                              .factor = c->schedule_factor};
 }
 
-/* A stalled rank cannot take part in an agreement. */
-static enum dt_status agree_unless_stalled(struct dt_world *world, enum dt_status mine)
-{
-    return mine == DT_STALLED ? mine : dt_world_agree(world, mine);
-}
-
 static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
     DT_TRY(t->parts->normalize != NULL ? t->parts->normalize(t) : DT_OK);
     DT_TRY(dt_world_agree(t->world, advise(t, open_backend(t), false)));
-    DT_TRY(agree_unless_stalled(t->world, advise(t, open_strategy(t), false)));
+    const enum dt_status s = advise(t, open_strategy(t), false);
+    DT_TRY(s == DT_STALLED ? s
+                           : dt_world_agree(t->world, s)); /* in which no stalled rank takes part */
     DT_TRY(dt_world_agree(t->world,
                           advise(t, dt_trainer_open_network(t, dt_trainer_capacity(t)), true)));
     DT_TRY(dt_world_agree(t->world, open_driver(t)));
