@@ -1,5 +1,7 @@
 #include "train/watcher.h"
 
+#include <stdlib.h>
+
 #include "train/trainer.h"
 
 void dt_watcher_add(struct dt_trainer *t, struct dt_watcher *watcher)
@@ -11,11 +13,25 @@ void dt_watcher_add(struct dt_trainer *t, struct dt_watcher *watcher)
     *end = watcher;
 }
 
+enum dt_status dt_watcher_open(struct dt_trainer *t, const struct dt_watcher_ops *ops,
+                               size_t n_bytes, const char *what, void **out)
+{
+    DT_TRY(dt_world_alloc(t->world, 1, n_bytes, what, out));
+    struct dt_watcher *watcher = *out;
+    watcher->ops = ops;
+    dt_watcher_add(t, watcher);
+    return DT_OK;
+}
+
 void dt_watchers_close(struct dt_watchers *watchers)
 {
     for (struct dt_watcher *w = watchers->first, *next; w != NULL; w = next) {
         next = w->next;
-        w->ops->close(w);
+        if (w->ops->close != NULL) {
+            w->ops->close(w);
+        } else {
+            free(w);
+        }
     }
     *watchers = (struct dt_watchers){0};
 }

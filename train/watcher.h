@@ -35,7 +35,7 @@ struct dt_watcher_ops {
     /* The run ends with `status`; `end` is emitted then. After an error a rank is alone. */
     enum dt_status (*run_end)(struct dt_watcher *watcher, struct dt_trainer *trainer,
                               enum dt_status status, struct dt_end_event *end);
-    void (*close)(struct dt_watcher *watcher); /* mandatory; frees it */
+    void (*close)(struct dt_watcher *watcher); /* frees it; NULL: it has nothing else to free */
 };
 
 /* The beginning of each watcher's own struct. */
@@ -49,6 +49,10 @@ struct dt_watchers {
     bool enough; /* one of them asks for no further epoch */
 };
 
+/* A zeroed struct of n_bytes, which begins with a struct dt_watcher, becomes the trainer's last
+ * watcher. Every rank calls it; dt_world_alloc. */
+enum dt_status dt_watcher_open(struct dt_trainer *trainer, const struct dt_watcher_ops *ops,
+                               size_t n_bytes, const char *what, void **out);
 /* The trainer's last watcher, which the trainer closes. */
 void dt_watcher_add(struct dt_trainer *trainer, struct dt_watcher *watcher);
 void dt_watchers_close(struct dt_watchers *watchers);

@@ -1,7 +1,5 @@
 #include "train/watch/audit.h"
 
-#include <stdlib.h>
-
 #include "train/driver.h"
 #include "train/events.h"
 #include "train/trainer.h"
@@ -72,13 +70,7 @@ static enum dt_status end_steps(struct dt_watcher *watcher, struct dt_trainer *t
     return DT_OK;
 }
 
-static void close_audit(struct dt_watcher *watcher)
-{
-    free(watcher);
-}
-
-static const struct dt_watcher_ops audit_ops = {
-    .step_begin = begin_steps, .step_end = end_steps, .close = close_audit};
+static const struct dt_watcher_ops audit_ops = {.step_begin = begin_steps, .step_end = end_steps};
 
 enum dt_status dt_audit_open(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
@@ -86,9 +78,7 @@ enum dt_status dt_audit_open(struct dt_trainer *t, const struct dt_emitter *emit
     if (!t->config.log_audit) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *audit, "the audit of samples", (void **)&audit));
-    audit->watcher.ops = &audit_ops;
+    DT_TRY(dt_watcher_open(t, &audit_ops, sizeof *audit, "the audit of samples", (void **)&audit));
     audit->emitter = emitter;
-    dt_watcher_add(t, &audit->watcher);
     return DT_OK;
 }

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -397,16 +396,8 @@ static enum dt_status end_steps(struct dt_watcher *watcher, struct dt_trainer *t
     return DT_OK;
 }
 
-static void close_inject(struct dt_watcher *watcher)
-{
-    free(watcher);
-}
-
-static const struct dt_watcher_ops inject_ops = {.run_begin = tell_start,
-                                                 .step_begin = begin_step,
-                                                 .after_loss = poison,
-                                                 .step_end = end_steps,
-                                                 .close = close_inject};
+static const struct dt_watcher_ops inject_ops = {
+    .run_begin = tell_start, .step_begin = begin_step, .after_loss = poison, .step_end = end_steps};
 
 enum dt_status dt_inject_open(struct dt_trainer *t, const struct dt_faults *faults)
 {
@@ -422,8 +413,7 @@ enum dt_status dt_inject_open(struct dt_trainer *t, const struct dt_faults *faul
         return DT_OK;
     }
     DT_TRY(dt_world_agree(t->world, check_faults(t, faults)));
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *inject, "the faults", (void **)&inject));
-    *inject = (struct inject){.watcher = {.ops = &inject_ops}, .faults = faults};
-    dt_watcher_add(t, &inject->watcher);
+    DT_TRY(dt_watcher_open(t, &inject_ops, sizeof *inject, "the faults", (void **)&inject));
+    inject->faults = faults;
     return DT_OK;
 }

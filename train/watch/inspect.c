@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "dist/strategy/facts/facts.h"
-#include "train/events.h"
 #include "train/trainer.h"
 
 struct inspect {
@@ -68,9 +67,7 @@ enum dt_status dt_inspect_open(struct dt_trainer *t, const struct dt_learned *le
     if (!t->config.tensorboard) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *inspect, "a look inside", (void **)&inspect));
-    inspect->watcher.ops = &inspect_ops;
-    dt_watcher_add(t, &inspect->watcher);
+    DT_TRY(dt_watcher_open(t, &inspect_ops, sizeof *inspect, "a look inside", (void **)&inspect));
     if (host && dt_strategy_has_gradient(t->strategy)) {
         DT_TRY(dt_world_alloc(t->world, n, sizeof(float), "the sum of the gradients",
                               (void **)&inspect->gradients));

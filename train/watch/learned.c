@@ -304,10 +304,8 @@ enum dt_status dt_learned_watch(struct dt_trainer *t, const struct dt_learned **
     if (!t->config.tensorboard && !t->config.report && !many) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "answers to the test samples",
-                          (void **)&watcher));
-    watcher->watcher.ops = &watcher_ops;
-    dt_watcher_add(t, &watcher->watcher);
+    DT_TRY(dt_watcher_open(t, &watcher_ops, sizeof *watcher, "answers to the test samples",
+                           (void **)&watcher));
     *out = &watcher->learned;
     return dt_world_agree(t->world, dt_learned_open(&t->evaluator, &watcher->learned));
 }

@@ -56,9 +56,7 @@ enum dt_status dt_line_open(struct dt_trainer *t)
     if (!is_line(t)) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "the ranks' lines", (void **)&watcher));
-    watcher->watcher.ops = &line_ops;
-    dt_watcher_add(t, &watcher->watcher);
+    DT_TRY(dt_watcher_open(t, &line_ops, sizeof *watcher, "the ranks' lines", (void **)&watcher));
     return dt_world_alloc(t->world, (size_t)t->world->size, sizeof *watcher->lines,
                           "the ranks' lines", (void **)&watcher->lines);
 }

@@ -143,9 +143,7 @@ enum dt_status dt_measure_open(struct dt_trainer *t)
 {
     struct watcher *w;
     const size_t n_ranks = (size_t)t->world->size;
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *w, "the roster", (void **)&w));
-    w->watcher.ops = &measure_ops;
-    dt_watcher_add(t, &w->watcher);
+    DT_TRY(dt_watcher_open(t, &measure_ops, sizeof *w, "the roster", (void **)&w));
     DT_TRY(dt_world_alloc(t->world, n_ranks, sizeof *w->roster, "the roster", (void **)&w->roster));
     return dt_world_alloc(t->world, n_ranks, sizeof *w->times, "the ranks' times",
                           (void **)&w->times);

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "train/events.h"
@@ -153,13 +152,8 @@ static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
     return DT_OK;
 }
 
-static void close_monitor(struct dt_watcher *watcher)
-{
-    free(watcher);
-}
-
 static const struct dt_watcher_ops monitor_ops = {
-    .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run, .close = close_monitor};
+    .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run};
 
 enum dt_status dt_monitor_open(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
@@ -169,10 +163,8 @@ enum dt_status dt_monitor_open(struct dt_trainer *t, const struct dt_emitter *em
         c->schedule != DT_SCHEDULE_PLATEAU) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *monitor, "the monitor", (void **)&monitor));
-    monitor->watcher.ops = &monitor_ops;
+    DT_TRY(dt_watcher_open(t, &monitor_ops, sizeof *monitor, "the monitor", (void **)&monitor));
     monitor->emitter = emitter;
-    dt_watcher_add(t, &monitor->watcher);
     return DT_OK;
 }
 

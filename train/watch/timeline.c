@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "dist/strategy/grad_sync.h"
-#include "train/events.h"
 #include "train/trainer.h"
 
 struct timeline {
@@ -224,17 +223,15 @@ enum dt_status dt_timeline_open(struct dt_trainer *t, const struct dt_emitter *e
     if (t->config.trace_first == 0) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *timeline, "the timeline", (void **)&timeline));
-    *timeline = (struct timeline){.watcher = {.ops = &timeline_ops},
-                                  .trace = {begin_span, end_span},
-                                  .emitter = emitter,
-                                  .first = t->config.trace_first,
-                                  .last = t->config.trace_last,
-                                  .capacity = room_of(t->world->size)};
+    DT_TRY(dt_watcher_open(t, &timeline_ops, sizeof *timeline, "the timeline", (void **)&timeline));
+    timeline->trace = (struct dt_trace){begin_span, end_span};
+    timeline->emitter = emitter;
+    timeline->first = t->config.trace_first;
+    timeline->last = t->config.trace_last;
+    timeline->capacity = room_of(t->world->size);
     for (int i = 0; i < DT_MAX_BUCKETS; i++) {
         timeline->bucket_begin_s[i] = not_begun;
     }
-    dt_watcher_add(t, &timeline->watcher);
     return dt_world_alloc(t->world, (size_t)timeline->capacity, sizeof *timeline->spans,
                           "the timeline", (void **)&timeline->spans);
 }

@@ -87,10 +87,8 @@ enum dt_status dt_ema_open(struct dt_trainer *t)
     if (t->config.ema == 0) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *ema, "an average of the weights", (void **)&ema));
-    ema->watcher.ops = &ema_ops;
+    DT_TRY(dt_watcher_open(t, &ema_ops, sizeof *ema, "an average of the weights", (void **)&ema));
     ema->backend = t->backend;
-    dt_watcher_add(t, &ema->watcher);
     return dt_world_agree(t->world, dt_floats_alloc(t->backend, "the average of the weights", "",
                                                     t->model.arena_elems, &ema->average));
 }

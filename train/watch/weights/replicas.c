@@ -70,9 +70,7 @@ static const struct dt_watcher_ops replicas_ops = {
 enum dt_status dt_replicas_open(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
     struct watcher *w;
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *w, "the replica check", (void **)&w));
-    w->watcher.ops = &replicas_ops;
+    DT_TRY(dt_watcher_open(t, &replicas_ops, sizeof *w, "the replica check", (void **)&w));
     w->emitter = emitter;
-    dt_watcher_add(t, &w->watcher);
     return dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &w->check));
 }

@@ -43,13 +43,7 @@ static enum dt_status end_step(struct dt_watcher *watcher, struct dt_trainer *t,
     return ends ? dt_statistics_share(t) : DT_OK;
 }
 
-static void close_statistics(struct dt_watcher *watcher)
-{
-    free(watcher);
-}
-
-static const struct dt_watcher_ops statistics_ops = {
-    .run_begin = begin_run, .step_end = end_step, .close = close_statistics};
+static const struct dt_watcher_ops statistics_ops = {.run_begin = begin_run, .step_end = end_step};
 
 /* One value has no variance: its output would be the bias alone, and no gradient would pass. */
 static enum dt_status check_batch(const struct dt_trainer *t)
@@ -74,8 +68,6 @@ enum dt_status dt_statistics_open(struct dt_trainer *t)
         return DT_OK;
     }
     DT_TRY(dt_world_agree(t->world, check_batch(t)));
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "running statistics", (void **)&watcher));
-    watcher->ops = &statistics_ops;
-    dt_watcher_add(t, watcher);
-    return DT_OK;
+    return dt_watcher_open(t, &statistics_ops, sizeof *watcher, "running statistics",
+                           (void **)&watcher);
 }

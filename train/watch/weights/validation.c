@@ -143,13 +143,8 @@ static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
 
 /* ---- open and close */
 
-static void close_watcher(struct dt_watcher *watcher)
-{
-    free(watcher);
-}
-
 static const struct dt_watcher_ops ops = {
-    .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run, .close = close_watcher};
+    .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run};
 
 /* Not at the end of a long run, and without a row of them. */
 static enum dt_status check_files(const struct dt_data_spec *spec, size_t *n_test)
@@ -168,8 +163,6 @@ enum dt_status dt_validation_open(struct dt_trainer *t)
     if (t->config.data.validation <= 0) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, 1, sizeof *w, "the validation", (void **)&w));
-    w->watcher.ops = &ops;
-    dt_watcher_add(t, &w->watcher);
+    DT_TRY(dt_watcher_open(t, &ops, sizeof *w, "the validation", (void **)&w));
     return dt_world_agree(t->world, check_files(&t->config.data, &w->n_test));
 }
