@@ -12,43 +12,41 @@
 #include "train/watch/monitor.h"
 #include "train/watch/weights/ema.h"
 
-/* The weights, their average, if the run has one, and the optimizer's state in the program's own
- * memory: the backend's itself, or copies. */
+/* The weights, their average, if the run has one, and the optimizer's state, in memory of the
+ * program's own: the backend's itself, or copies. NULL: there is none. */
+enum { PARAMS, AVERAGE, STATES, N_ARENAS = STATES + 2 };
 struct host_arenas {
-    float *params, *average, *states[2];
+    float *of[N_ARENAS];
     bool copies;
 };
 
+/* Where the backend has them. */
+static struct host_arenas backend_arenas(const struct dt_trainer *t)
+{
+    const struct dt_ema *ema = dt_ema_of(t);
+    struct host_arenas arenas = {.of = {t->network->params, ema != NULL ? ema->average : NULL}};
+    for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
+        arenas.of[STATES + i] = t->strategy->optimizer.states[i];
+    }
+    return arenas;
+}
+
 static void close_arenas(struct host_arenas *host)
 {
-    if (!host->copies) {
-        return;
+    for (int i = 0; host->copies && i < N_ARENAS; i++) {
+        free(host->of[i]);
     }
-    free(host->params);
-    free(host->average);
-    free(host->states[0]);
-    free(host->states[1]);
 }
 
 static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas *out)
 {
-    const size_t n = t->model.arena_elems;
-    const struct dt_ema *ema = dt_ema_of(t);
-    if (t->backend->host_memory) {
-        *out = (struct host_arenas){
-            .params = t->network->params,
-            .average = ema != NULL ? ema->average : NULL,
-            .states = {t->strategy->optimizer.states[0], t->strategy->optimizer.states[1]}};
-        return DT_OK;
-    }
-    *out = (struct host_arenas){.params = calloc(n, sizeof(float)),
-                                .average = ema != NULL ? calloc(n, sizeof(float)) : NULL,
-                                .copies = true};
-    bool complete = out->params != NULL && (ema == NULL || out->average != NULL);
-    for (int i = 0; i < 2 && i < t->strategy->optimizer.n_states;
-         i++) { /* 2: for clang-tidy, which takes more for possible */
-        out->states[i] = calloc(n, sizeof(float));
-        complete = complete && out->states[i] != NULL;
+    const struct host_arenas backend = backend_arenas(t);
+    *out = backend;
+    out->copies = !t->backend->host_memory;
+    bool complete = true;
+    for (int i = 0; out->copies && i < N_ARENAS; i++) {
+        out->of[i] = backend.of[i] != NULL ? calloc(t->model.arena_elems, sizeof(float)) : NULL;
+        complete = complete && (backend.of[i] == NULL || out->of[i] != NULL);
     }
     if (!complete) {
         close_arenas(out);
@@ -58,48 +56,24 @@ static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas
     return DT_OK;
 }
 
-static enum dt_status copy_out(const struct dt_trainer *t, struct host_arenas *host)
+static enum dt_status copy(const struct dt_trainer *t, bool out, const struct host_arenas *host)
 {
     const struct dt_backend_ops *ops = t->backend->ops;
+    const struct host_arenas backend = backend_arenas(t);
     const size_t n_bytes = t->model.arena_elems * sizeof(float);
-    if (!host->copies) {
-        return DT_OK;
-    }
-    DT_TRY(ops->copy_out(t->backend, host->params, t->network->params, n_bytes));
-    DT_TRY(host->average != NULL
-               ? ops->copy_out(t->backend, host->average, dt_ema_of(t)->average, n_bytes)
-               : DT_OK);
-    for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
-        DT_TRY(
-            ops->copy_out(t->backend, host->states[i], t->strategy->optimizer.states[i], n_bytes));
-    }
-    return DT_OK;
-}
-
-static enum dt_status copy_in(const struct dt_trainer *t, const struct host_arenas *host)
-{
-    const struct dt_backend_ops *ops = t->backend->ops;
-    const size_t n_bytes = t->model.arena_elems * sizeof(float);
-    if (!host->copies) {
-        return DT_OK;
-    }
-    DT_TRY(ops->copy_in(t->backend, t->network->params, host->params, n_bytes));
-    DT_TRY(host->average != NULL
-               ? ops->copy_in(t->backend, dt_ema_of(t)->average, host->average, n_bytes)
-               : DT_OK);
-    for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
-        DT_TRY(
-            ops->copy_in(t->backend, t->strategy->optimizer.states[i], host->states[i], n_bytes));
+    for (int i = 0; host->copies && i < N_ARENAS; i++) {
+        if (host->of[i] != NULL) {
+            DT_TRY(out ? ops->copy_out(t->backend, host->of[i], backend.of[i], n_bytes)
+                       : ops->copy_in(t->backend, backend.of[i], host->of[i], n_bytes));
+        }
     }
     return DT_OK;
 }
 
 static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct host_arenas *host)
 {
-    DT_TRY(dt_model_reorder(&t->model, to_file, host->params));
-    DT_TRY(host->average != NULL ? dt_model_reorder(&t->model, to_file, host->average) : DT_OK);
-    for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
-        DT_TRY(dt_model_reorder(&t->model, to_file, host->states[i]));
+    for (int i = 0; i < N_ARENAS; i++) {
+        DT_TRY(host->of[i] != NULL ? dt_model_reorder(&t->model, to_file, host->of[i]) : DT_OK);
     }
     return DT_OK;
 }
@@ -112,13 +86,13 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->written.text,
-                                       .arena = host->params,
+                                       .arena = host->of[PARAMS],
                                        .n_optimizer_states = t->strategy->optimizer.n_states,
-                                       .optimizer = {host->states[0], host->states[1]},
+                                       .optimizer = {host->of[STATES], host->of[STATES + 1]},
                                        .buffers = buffers,
                                        .residuals = residuals};
     const struct dt_ema *ema = dt_ema_of(t);
-    checkpoint.ema = ema != NULL && ema->begun ? host->average : NULL;
+    checkpoint.ema = ema != NULL && ema->begun ? host->of[AVERAGE] : NULL;
     checkpoint.state.optimizer_steps = t->strategy->optimizer.n_steps;
     checkpoint.state.compression_draws = dt_residuals_draws(t->strategy);
     DT_TRY(reorder(t, true, host));
@@ -130,15 +104,12 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
     return saved != DT_OK ? saved : reordered;
 }
 
-static enum dt_status alloc_buffers(const struct dt_trainer *t, float **out)
-{
-    *out = calloc(t->model.buffer_elems + 1, sizeof **out);
-    return *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for running statistics");
-}
-
 static enum dt_status read_buffers(const struct dt_trainer *t, float **out)
 {
-    DT_TRY(alloc_buffers(t, out));
+    *out = calloc(t->model.buffer_elems + 1, sizeof **out);
+    if (*out == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for running statistics");
+    }
     DT_TRY(dt_buffers_get(t->network, *out));
     return dt_buffers_reorder(&t->model, true, *out);
 }
@@ -149,7 +120,7 @@ static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run
     struct host_arenas host;
     float *buffers = NULL;
     DT_TRY(open_arenas(t, &host));
-    enum dt_status s = copy_out(t, &host);
+    enum dt_status s = copy(t, true, &host);
     s = s == DT_OK ? read_buffers(t, &buffers) : s;
     if (s == DT_OK) {
         s = save_reordered(t, run, &host, buffers, residuals, best, path);
@@ -301,18 +272,15 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
     struct host_arenas host;
     struct dt_ema *ema = dt_ema_of(t);
     DT_TRY(open_arenas(t, &host));
-    enum dt_status s = dt_checkpoint_get(
-        file, &t->model, host.params, resumes ? t->strategy->optimizer.n_states : 0, host.states);
+    enum dt_status s =
+        dt_checkpoint_get(file, &t->model, host.of[PARAMS],
+                          resumes ? t->strategy->optimizer.n_states : 0, &host.of[STATES]);
     if (s == DT_OK && resumes && ema != NULL && dt_checkpoint_has_ema(file, &t->model)) {
-        dt_checkpoint_get_ema(file, &t->model, host.average);
+        dt_checkpoint_get_ema(file, &t->model, host.of[AVERAGE]);
         ema->begun = true;
     }
-    if (s == DT_OK) {
-        s = reorder(t, false, &host);
-    }
-    if (s == DT_OK) {
-        s = copy_in(t, &host);
-    }
+    s = s == DT_OK ? reorder(t, false, &host) : s;
+    s = s == DT_OK ? copy(t, false, &host) : s;
     close_arenas(&host);
     return s == DT_OK ? dt_buffers_load(t->network, file) : s;
 }
