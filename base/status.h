@@ -35,6 +35,10 @@ enum dt_status {
 #undef DT_STATUS_ENUM
 };
 
+/* The constants, and the names, of a list of X(constant, name, ...). */
+#define DT_NAMED_ENUM(constant, ...) constant,
+#define DT_ENUM_NAME(constant, name, ...) name,
+
 #define DT_ERROR_TEXT_SIZE 512
 
 /* Records the text of an error, unless one is already waiting to be printed (the first one is the

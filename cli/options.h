@@ -127,9 +127,7 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
     X(DT_OPTION_PRINT_CONFIG, "print-config", 0, "", DT_TAKES_NOTHING, DT_ONCE,                    \
       "print the configuration with all defaults filled in", "")
 
-#define DT_OPTION_ENUM(constant, ...) constant,
-enum dt_option { DT_OPTION_LIST(DT_OPTION_ENUM) DT_N_OPTIONS };
-#undef DT_OPTION_ENUM
+enum dt_option { DT_OPTION_LIST(DT_NAMED_ENUM) DT_N_OPTIONS };
 
 struct dt_option_row {
     const char *name;

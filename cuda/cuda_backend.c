@@ -92,9 +92,7 @@ static const struct dt_layer_ops *const layers[] = {DT_OPERATION_LIST(DT_OPERATI
 
 static const char *precision_name(enum dt_precision precision)
 {
-    static const char *const names[] = {
-#define DT_NAME(constant, name) [constant] = name,
-        DT_PRECISION_LIST(DT_NAME)};
+    static const char *const names[] = {DT_PRECISION_LIST(DT_ENUM_NAME)};
     return names[precision];
 }
 

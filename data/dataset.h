@@ -19,8 +19,7 @@
     X(DT_DATA_CIFAR, "cifar", dt_cifar_data)             \
     X(DT_DATA_NPY, "npy", dt_npy_data)                   \
     X(DT_DATA_IMAGES, "images", dt_images_data)
-#define DT_DATA_ENUM(constant, name, ...) constant,
-enum dt_data_format { DT_DATA_FORMAT_LIST(DT_DATA_ENUM) };
+enum dt_data_format { DT_DATA_FORMAT_LIST(DT_NAMED_ENUM) };
 
 enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST, DT_SPLIT_VALIDATION }; /* data/validation.h */
 

@@ -22,9 +22,7 @@
     X(DT_SHARDING_SHARD, "shard")   \
     X(DT_SHARDING_GLOBAL, "global") \
     X(DT_SHARDING_REPLICATE, "replicate")
-#define DT_SHARDING_ENUM(constant, name) constant,
-enum dt_sharding { DT_SHARDING_LIST(DT_SHARDING_ENUM) };
-#undef DT_SHARDING_ENUM
+enum dt_sharding { DT_SHARDING_LIST(DT_NAMED_ENUM) };
 
 struct dt_shard {
     enum dt_sharding mode;

@@ -12,7 +12,7 @@
     X(DT_AUGMENT_SHIFT, "shift") \
     X(DT_AUGMENT_FLIP, "flip")   \
     X(DT_AUGMENT_CROP, "crop")
-enum dt_augment_kind { DT_AUGMENT_LIST(DT_DATA_ENUM) };
+enum dt_augment_kind { DT_AUGMENT_LIST(DT_NAMED_ENUM) };
 
 /* For struct dt_data_spec's `transform`: the transform of a split's images, whose one block of
  * memory is freed by free(); NULL: they are only scaled. Only training images are augmented. An

@@ -2,9 +2,7 @@
 #include "base/arithmetic.h"
 #include "model/layers/layers.h"
 
-const char *const dt_activation_names[] = {
-#define DT_NAME(constant, name, ...) [constant] = name,
-    DT_ACTIVATION_LIST(DT_NAME)};
+const char *const dt_activation_names[] = {DT_ACTIVATION_LIST(DT_ENUM_NAME)};
 
 double dt_block_flops(const struct dt_block *block)
 {

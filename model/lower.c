@@ -8,9 +8,7 @@
 
 #define MAX_KERNEL 1024
 
-const char *const dt_layer_names[] = {
-#define DT_NAME(constant, name, ...) [constant] = name,
-    DT_LAYER_LIST(DT_NAME)};
+const char *const dt_layer_names[] = {DT_LAYER_LIST(DT_ENUM_NAME)};
 
 /* The parts of a block in execution order; a layer that must run before the block's last part opens
  * a new block. */

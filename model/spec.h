@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/samples.h"
+#include "base/status.h"
 
 #define DT_MAX_LAYERS 64
 #define DT_MAX_INPUTS 4 /* of a layer */
@@ -55,7 +56,6 @@
     X(DT_LOSS_SOFTMAX_CROSS_ENTROPY, "softmax_cross_entropy") \
     X(DT_LOSS_MEAN_SQUARED_ERROR, "mean_squared_error")
 
-#define DT_NAMED_ENUM(constant, name, ...) constant,
 enum dt_layer_type { DT_LAYER_LIST(DT_NAMED_ENUM) };
 enum dt_activation { DT_ACTIVATION_LIST(DT_NAMED_ENUM) };
 enum dt_padding { DT_PADDING_LIST(DT_NAMED_ENUM) };

@@ -10,11 +10,10 @@
 #include "base/bytes.h"
 #include "cli/text.h"
 
-#define NAME(constant, name) name,
-const char *const dt_fact_names[DT_N_FACTS] = {DT_FACT_LIST(NAME)};
-static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(NAME)};
-static const char *const scaling_names[] = {DT_LR_SCALING_LIST(NAME)};
-static const char *const schedule_names[] = {DT_SCHEDULE_LIST(NAME)};
+const char *const dt_fact_names[DT_N_FACTS] = {DT_FACT_LIST(DT_ENUM_NAME)};
+static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(DT_ENUM_NAME)};
+static const char *const scaling_names[] = {DT_LR_SCALING_LIST(DT_ENUM_NAME)};
+static const char *const schedule_names[] = {DT_SCHEDULE_LIST(DT_ENUM_NAME)};
 
 /* Behind what the fact says already. */
 static void __attribute__((format(printf, 3, 4)))

@@ -166,10 +166,9 @@ static void find_differences(struct comparison *c)
     X(COLUMN_TIME, "time", 10)              \
     X(COLUMN_RANKS, "ranks", 7)
 #define COLUMN(constant, name, width) constant,
-#define NAME(constant, name, width) name,
 #define WIDTH(constant, name, width) width,
 enum column { COLUMN_LIST(COLUMN) N_COLUMNS };
-static const char *const column_names[] = {COLUMN_LIST(NAME)};
+static const char *const column_names[] = {COLUMN_LIST(DT_ENUM_NAME)};
 static const int column_widths[] = {COLUMN_LIST(WIDTH)};
 
 #define CELL_SIZE 40

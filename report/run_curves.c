@@ -9,11 +9,9 @@
     X(RESULT, "", "")                                                       \
     X(RESULT_AVERAGE, "EMA of the weights, ", " of the EMA of the weights") \
     X(RESULT_TOP5, "top 5, ", ", top 5,")
-#define RESULT_ENUM(constant, name, title) constant,
-#define RESULT_NAME(constant, name, title) name,
 #define RESULT_TITLE(constant, name, title) title,
-enum result { RESULT_LIST(RESULT_ENUM) N_RESULTS };
-static const char *const result_names[] = {RESULT_LIST(RESULT_NAME)};
+enum result { RESULT_LIST(DT_NAMED_ENUM) N_RESULTS };
+static const char *const result_names[] = {RESULT_LIST(DT_ENUM_NAME)};
 static const char *const result_titles[] = {RESULT_LIST(RESULT_TITLE)};
 
 /* A run's columns for a figure: one of the steps, and of the epochs; -1: none. */

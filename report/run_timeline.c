@@ -46,8 +46,7 @@ struct trace {
     struct step *steps;    /* rank by rank */
 };
 
-#define NAME(constant, name) name,
-static const char *const kind_names[] = {DT_SPAN_LIST(NAME)};
+static const char *const kind_names[] = {DT_SPAN_LIST(DT_ENUM_NAME)};
 
 static bool span_computes(enum dt_span_kind kind)
 {

@@ -7,9 +7,7 @@
 
 #define MOST_SHIFT 64
 
-static const char *const augment_names[] = {
-#define AUGMENT_NAME(constant, name) name,
-    DT_AUGMENT_LIST(AUGMENT_NAME)};
+static const char *const augment_names[] = {DT_AUGMENT_LIST(DT_ENUM_NAME)};
 #define ONE(...) +1
 enum { N_AUGMENT_KINDS = 0 DT_AUGMENT_LIST(ONE) };
 

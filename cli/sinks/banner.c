@@ -14,10 +14,9 @@
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "train/watch/inject.h"
 
-#define NAME(constant, name) name,
-static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(NAME)};
-static const char *const scaling_names[] = {DT_LR_SCALING_LIST(NAME)};
-static const char *const schedule_names[] = {DT_SCHEDULE_LIST(NAME)};
+static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(DT_ENUM_NAME)};
+static const char *const scaling_names[] = {DT_LR_SCALING_LIST(DT_ENUM_NAME)};
+static const char *const schedule_names[] = {DT_SCHEDULE_LIST(DT_ENUM_NAME)};
 
 /* "batch 128 × 4 = 512, lr 0.001 × 4 = 0.004 (linear)" */
 static void print_arithmetic(const struct dt_folder_event *folder, const struct dt_run_event *run)

@@ -13,8 +13,7 @@
 
 const char dt_commit[] = DTRAIN_COMMIT;
 
-#define NAME(constant, name) name,
-const char *const dt_phase_names[] = {DT_PHASE_LIST(NAME)};
+const char *const dt_phase_names[] = {DT_PHASE_LIST(DT_ENUM_NAME)};
 
 double dt_metrics_loss(const struct dt_metrics *m)
 {

@@ -228,10 +228,8 @@
 
 // clang-format on
 
-#define DT_FIELD_CONSTANT(constant, name, value, unit, csv, tag, meaning) constant,
-enum dt_step_field { DT_STEP_FIELD_LIST(DT_FIELD_CONSTANT) DT_N_STEP_FIELDS };
-enum dt_epoch_field { DT_EPOCH_FIELD_LIST(DT_FIELD_CONSTANT) DT_N_EPOCH_FIELDS };
-#undef DT_FIELD_CONSTANT
+enum dt_step_field { DT_STEP_FIELD_LIST(DT_NAMED_ENUM) DT_N_STEP_FIELDS };
+enum dt_epoch_field { DT_EPOCH_FIELD_LIST(DT_NAMED_ENUM) DT_N_EPOCH_FIELDS };
 
 extern const char *const dt_phase_names[]; /* of enum dt_phase */
 extern const char dt_commit[]; /* as `git describe --always --dirty` has it, or "unknown" */

@@ -322,8 +322,7 @@ void dt_record_close(struct dt_record *r)
 
 const char *dt_run_state_word(enum dt_run_state state)
 {
-#define WORD(constant, word, meaning) word,
-    static const char *const words[] = {DT_RUN_STATE_LIST(WORD)};
+    static const char *const words[] = {DT_RUN_STATE_LIST(DT_ENUM_NAME)};
     return words[state];
 }
 

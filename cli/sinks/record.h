@@ -26,9 +26,7 @@ struct dt_record_table {
     X(DT_RUN_FAILED, "failed", "it ended with an error")                   \
     X(DT_RUN_GOING, "running", "a process holds its folder")               \
     X(DT_RUN_KILLED, "killed", "no end was recorded, and no process holds its folder")
-#define DT_RUN_STATE_ENUM(constant, word, meaning) constant,
-enum dt_run_state { DT_RUN_STATE_LIST(DT_RUN_STATE_ENUM) };
-#undef DT_RUN_STATE_ENUM
+enum dt_run_state { DT_RUN_STATE_LIST(DT_NAMED_ENUM) };
 
 struct dt_record {
     char path[DT_PATH_SIZE]; /* without slashes at its end */

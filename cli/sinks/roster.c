@@ -9,9 +9,7 @@
 
 #define DATA_SIZE 96
 
-static const char *const sharding_names[] = {
-#define NAME(constant, name) name,
-    DT_SHARDING_LIST(NAME)};
+static const char *const sharding_names[] = {DT_SHARDING_LIST(DT_ENUM_NAME)};
 
 /* "shard: 15,000 of 60,000 samples" */
 static int data_text(const struct dt_folder_event *folder, const struct dt_run_event *run, int rank,

@@ -22,9 +22,8 @@
     X(LANE_BUCKETS, "bucket")
 enum lane { LANE_LIST(DT_NAMED_ENUM) };
 
-#define NAME(constant, name) name,
-static const char *const lane_names[] = {LANE_LIST(NAME)};
-static const char *const kind_names[] = {DT_SPAN_LIST(NAME)};
+static const char *const lane_names[] = {LANE_LIST(DT_ENUM_NAME)};
+static const char *const kind_names[] = {DT_SPAN_LIST(DT_ENUM_NAME)};
 
 static int lane_of(const struct dt_timeline_span *span)
 {

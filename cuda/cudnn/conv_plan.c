@@ -219,9 +219,7 @@ static cudnnBackendDescriptor_t make_device(struct dt_descriptors *d, const char
 
 static enum dt_status no_engine(const struct problem *p, cudnnStatus_t reason)
 {
-    static const char *const precisions[] = {
-#define DT_NAME(constant, name) [constant] = name,
-        DT_PRECISION_LIST(DT_NAME)};
+    static const char *const precisions[] = {DT_PRECISION_LIST(DT_ENUM_NAME)};
     const struct dt_block *b = p->block;
     const size_t version = cudnnGetVersion();
     return dt_error(DT_UNAVAILABLE,

@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-#define NAME(constant, name, ...) name,
-const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES] = {DT_ALLREDUCE_LIST(NAME)};
+const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES] = {DT_ALLREDUCE_LIST(DT_ENUM_NAME)};
 
 const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
                                                   enum dt_allreduce_type type)

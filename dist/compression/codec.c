@@ -1,7 +1,7 @@
 #include "dist/compression/codec.h"
 
-#define NAME(constant, name, ...) name,
-const char *const dt_compression_names[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(NAME)};
+const char *const dt_compression_names[DT_N_COMPRESSION_TYPES] = {
+    DT_COMPRESSION_LIST(DT_ENUM_NAME)};
 
 #define FORMULA(constant, name, c_name, formula, ...) formula,
 const char *const dt_compression_formulas[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(FORMULA)};

@@ -20,8 +20,7 @@
       "the sign, and two means for each column of a dense layer")                            \
     X(DT_COMPRESSION_TOPK, "topk", topk, "8 k, k = ratio n",                                 \
       "the largest k, each with its place; 4 n from ratio 0.5 on")
-#define DT_COMPRESSION_ENUM(constant, ...) constant,
-enum dt_compression_type { DT_COMPRESSION_LIST(DT_COMPRESSION_ENUM) DT_N_COMPRESSION_TYPES };
+enum dt_compression_type { DT_COMPRESSION_LIST(DT_NAMED_ENUM) DT_N_COMPRESSION_TYPES };
 extern const char *const dt_compression_names[DT_N_COMPRESSION_TYPES];
 extern const char
     *const dt_compression_formulas[DT_N_COMPRESSION_TYPES]; /* bytes of n numbers, for people */
@@ -29,7 +28,7 @@ extern const char
 #define DT_ROUNDING_LIST(X)           \
     X(DT_ROUNDING_NEAREST, "nearest") \
     X(DT_ROUNDING_STOCHASTIC, "stochastic")
-enum dt_rounding { DT_ROUNDING_LIST(DT_COMPRESSION_ENUM) };
+enum dt_rounding { DT_ROUNDING_LIST(DT_NAMED_ENUM) };
 
 /* Zeros: none. */
 struct dt_compression_spec {

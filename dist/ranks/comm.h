@@ -21,8 +21,7 @@
     X(DT_TYPE_F64, double, MPI_DOUBLE)   \
     X(DT_TYPE_I32, int32_t, MPI_INT32_T) \
     X(DT_TYPE_U64, uint64_t, MPI_UINT64_T)
-#define DT_TYPE_ENUM(constant, ...) constant,
-enum dt_type { DT_TYPE_LIST(DT_TYPE_ENUM) };
+enum dt_type { DT_TYPE_LIST(DT_NAMED_ENUM) };
 size_t dt_type_bytes(enum dt_type type);
 enum dt_reduce { DT_REDUCE_SUM, DT_REDUCE_MAX, DT_REDUCE_MIN };
 

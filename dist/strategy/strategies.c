@@ -2,8 +2,7 @@
 
 #include <stdlib.h>
 
-#define NAME(constant, name) name,
-const char *const dt_strategy_names[] = {DT_STRATEGY_LIST(NAME)};
+const char *const dt_strategy_names[] = {DT_STRATEGY_LIST(DT_ENUM_NAME)};
 
 const struct dt_strategy_row *dt_strategy_row_of(const struct dt_dist_spec *dist)
 {

@@ -40,9 +40,7 @@ struct dt_accept_figure {
     X(DT_ACCEPT_PASS, "PASS", "\u2713", "+", "32")         \
     X(DT_ACCEPT_MEASURED, "MEASURED", "\u25cb", "o", "36") \
     X(DT_ACCEPT_SKIPPED, "SKIPPED", "\u2013", "-", "36")
-#define DT_ACCEPT_VERDICT(constant, ...) constant,
-enum dt_accept_verdict { DT_ACCEPT_VERDICT_LIST(DT_ACCEPT_VERDICT) DT_N_ACCEPT_VERDICTS };
-#undef DT_ACCEPT_VERDICT
+enum dt_accept_verdict { DT_ACCEPT_VERDICT_LIST(DT_NAMED_ENUM) DT_N_ACCEPT_VERDICTS };
 
 static inline enum dt_accept_verdict dt_accept_verdict(bool passed)
 {

@@ -9,8 +9,7 @@
 #include "cli/commands/load.h"
 #include "ops/doctor/checks.h"
 
-#define NAME(constant, name) name,
-static const char *const verdict_names[] = {DT_VERDICT_LIST(NAME)};
+static const char *const verdict_names[] = {DT_VERDICT_LIST(DT_ENUM_NAME)};
 
 /* "0-3,8", the form of taskset and cpusets. */
 static void cpus_text(const cpu_set_t *cpus, char *text, size_t size)

@@ -34,8 +34,7 @@
     X(DT_SCALE_ONE_CORE, "one core", "the same on the cores of one rank")     \
     X(DT_SCALE_TOGETHER, "together", "strong, two ranks on the cores of one") \
     X(DT_SCALE_APART, "apart", "strong, with sums after the backward pass")
-#define DT_SCALE_KIND_ENUM(constant, ...) constant,
-enum dt_scale_kind { DT_SCALE_KIND_LIST(DT_SCALE_KIND_ENUM) DT_N_SCALE_KINDS };
+enum dt_scale_kind { DT_SCALE_KIND_LIST(DT_NAMED_ENUM) DT_N_SCALE_KINDS };
 #define DT_N_SHOWN_KINDS 2
 extern const char *const dt_scale_names[DT_N_SCALE_KINDS],
     *const dt_scale_meanings[DT_N_SCALE_KINDS];

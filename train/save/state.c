@@ -188,9 +188,7 @@ static enum dt_status check_saved(void *context, const char *path,
 static void tell_precision(const struct restore *r, const char *path,
                            const struct dt_config *before)
 {
-    static const char *const names[] = {
-#define DT_NAME(constant, name) name,
-        DT_PRECISION_LIST(DT_NAME)};
+    static const char *const names[] = {DT_PRECISION_LIST(DT_ENUM_NAME)};
     const enum dt_precision now = r->trainer->config.precision;
     char warning[DT_CHECKPOINT_PATH_SIZE + 128];
     if (before->precision != now) {

@@ -32,9 +32,7 @@
       "From there on what the rank sends is lost: gradients and weights in messages that dtrain " \
       "sends itself, of an "                                                                      \
       "algorithm or of servers.")
-#define DT_FAULT_ENUM(constant, ...) constant,
-enum dt_fault_kind { DT_FAULT_LIST(DT_FAULT_ENUM) };
-#undef DT_FAULT_ENUM
+enum dt_fault_kind { DT_FAULT_LIST(DT_NAMED_ENUM) };
 
 #define DT_FAULT_EVERY_RANK (-1)
 #define DT_MAX_FAULTS 16

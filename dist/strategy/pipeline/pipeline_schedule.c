@@ -2,8 +2,7 @@
 
 const char *dt_pipeline_schedule_name(enum dt_pipeline_schedule schedule)
 {
-#define NAME(constant, name) name,
-    static const char *const names[] = {DT_PIPELINE_SCHEDULE_LIST(NAME)};
+    static const char *const names[] = {DT_PIPELINE_SCHEDULE_LIST(DT_ENUM_NAME)};
     return names[schedule];
 }
 
