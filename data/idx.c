@@ -161,7 +161,8 @@ static enum dt_status read_header(struct dt_source *source, int n_dims_wanted, s
 
 /* ---- the data ---- */
 
-enum dt_status dt_source_skip_to(struct dt_source *source, size_t at)
+/* To a byte further on, which may be past the end. */
+static enum dt_status skip_to(struct dt_source *source, size_t at)
 {
     return gzseek(source->file, (z_off_t)at, SEEK_SET) >= 0
                ? DT_OK
@@ -178,7 +179,7 @@ static enum dt_status check_end(struct dt_source *source, const struct dt_idx *i
     size_t n_past;
     char text[DIMS_TEXT_SIZE];
     DT_TRY(dt_file_check_unchanged(source->fd, source->path, &source->info));
-    DT_TRY(dt_source_skip_to(source, n_declared));
+    DT_TRY(skip_to(source, n_declared));
     DT_TRY(dt_source_read(source, &past, 1, &n_past));
     const size_t n_there = (size_t)gztell(source->file);
     if (n_past > 0) {
@@ -206,7 +207,7 @@ static enum dt_status read_rows(struct dt_source *source, size_t first, size_t s
     for (size_t i = 0, n; i < out->n_rows; i += n) {
         n = stride == 1 ? dt_min_size(most, out->n_rows - i) : 1;
         dt_alive_show(source->reader->alive);
-        DT_TRY(dt_source_skip_to(source, header_bytes(out) + (first + i * stride) * n_item));
+        DT_TRY(skip_to(source, header_bytes(out) + (first + i * stride) * n_item));
         DT_TRY(dt_source_read(source, out->data + i * n_item, n * n_item, &n_got));
     }
     return check_end(source, out);

@@ -50,8 +50,6 @@ enum dt_status dt_source_open(const char *path, const struct dt_idx_reader *read
 /* Up to n_wanted bytes; fewer only where the data properly end. */
 enum dt_status dt_source_read(struct dt_source *source, void *bytes, size_t n_wanted,
                               size_t *n_got);
-/* To a byte further on, which may be past the end. */
-enum dt_status dt_source_skip_to(struct dt_source *source, size_t at);
 
 /* Reads `path`, keeping the rows first, first + stride, ... only; a row limit > 0 pretends the file
  * had no more rows than that. `n_dims_wanted`: 1 for labels, 3 for images (4 is then accepted too).

@@ -2,8 +2,8 @@
  * not: the gradient of one weight, leaf by leaf, added as n ranks add it. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "dist/compression/codec.h"
 #include "dist/compression/fixed_point.h"
 #include "lab/golden.h"
 #include "lab/training.h"
@@ -148,13 +148,6 @@ static void check(struct bits_lesson *l)
 
 /* ---- text and page */
 
-static unsigned long long bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 static void print_lesson(const struct bits_lesson *l)
 {
     printf("Why the bits of a sum depend on the number of ranks. A float has 24 bits:\n\n"
@@ -167,8 +160,8 @@ static void print_lesson(const struct bits_lesson *l)
            "bits", "ulps", "sum of integers, in units of 2^-40");
     for (int i = 0; i < N_SHOWN; i++) {
         const struct total *t = &l->of[shown[i]];
-        printf("%5d  %-14.6f%08llx  %+7.2f   %lld\n", shown[i], (double)t->floats,
-               bits_of(t->floats), t->ulps, (long long)t->integer);
+        printf("%5d  %-14.6f%08x  %+7.2f   %lld\n", shown[i], (double)t->floats,
+               dt_float_bits(t->floats), t->ulps, (long long)t->integer);
     }
     printf("\n%d different sums of floats at 1 to %d ranks, all of them right to %.1g: each\n"
            "addition rounds, and other ranks add other pairs. A training continues from\n"
@@ -179,8 +172,8 @@ static void print_lesson(const struct bits_lesson *l)
          "not, or a NaN, is found, and ends the training.\n");
     printf("Between ranks the integer travels as digits to the base 2^20, in floats; their\n"
            "sums stay below 2^24, so floats add them exactly, by every algorithm:\n"
-           "%08llx at 1 to %d ranks. In a training: \"deterministic\": true.\n\n",
-           bits_of(l->of[MOST_RANKS].joined), MOST_RANKS);
+           "%08x at 1 to %d ranks. In a training: \"deterministic\": true.\n\n",
+           dt_float_bits(l->of[MOST_RANKS].joined), MOST_RANKS);
 }
 
 static void draw_sums(FILE *out, const struct bits_lesson *l)
@@ -222,8 +215,9 @@ static void put_body(FILE *out, const void *context)
     dt_table_begin(out, "ranks|sum of floats|bits|ulps|sum of integers, in 2⁻⁴⁰|as a float");
     for (int n = 1; n <= MOST_RANKS; n++) {
         const struct total *t = &l->of[n];
-        dt_table_row(out, "%d|%.9g|%08llx|%+.2f|%lld|%08llx", n, (double)t->floats,
-                     bits_of(t->floats), t->ulps, (long long)t->integer, bits_of(t->joined));
+        dt_table_row(out, "%d|%.9g|%08x|%+.2f|%lld|%08x", n, (double)t->floats,
+                     dt_float_bits(t->floats), t->ulps, (long long)t->integer,
+                     dt_float_bits(t->joined));
     }
     dt_table_end(out);
 }

@@ -102,19 +102,7 @@ void dt_facts_find(const struct dt_record *record, struct dt_facts *out);
 
 #define DT_RUNS_FOLDER "runs"
 
-struct dt_run_list {
-    size_t n;
-    struct dt_run_entry *runs; /* the newest first; owned */
-};
-
-struct dt_run_entry {
-    char path[DT_PATH_SIZE];
-    double written; /* when one of its files was written last, since 1970 */
-};
-
-/* DT_NO_INPUT: no such folder, or no run in it. DT_NO_MEMORY. A failed find owes nothing. */
-enum dt_status dt_runs_find(const char *folder, struct dt_run_list *out);
-/* The newest of DT_RUNS_FOLDER. */
+/* The newest of DT_RUNS_FOLDER. DT_NO_INPUT: none. DT_NO_MEMORY. */
 enum dt_status dt_runs_newest(char path[DT_PATH_SIZE]);
 
 /* ---- in a terminal */

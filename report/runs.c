@@ -37,20 +37,30 @@ static double last_written(const char *folder)
     return newest;
 }
 
-static enum dt_status add(struct dt_run_list *list, const char *path, double written)
+struct run_entry {
+    char path[DT_PATH_SIZE];
+    double written; /* when one of its files was written last, since 1970 */
+};
+
+struct run_list {
+    size_t n;
+    struct run_entry *runs; /* the newest first; owned */
+};
+
+static enum dt_status add(struct run_list *list, const char *path, double written)
 {
     if (list->n == MOST_RUNS) {
         return dt_error(DT_USAGE, "runs: %s and %d more (name a folder with fewer)", path,
                         MOST_RUNS);
     }
     if (list->n % 64 == 0) {
-        struct dt_run_entry *more = realloc(list->runs, (list->n + 64) * sizeof *more);
+        struct run_entry *more = realloc(list->runs, (list->n + 64) * sizeof *more);
         if (more == NULL) {
             return dt_error(DT_NO_MEMORY, "out of memory for the list of runs");
         }
         list->runs = more;
     }
-    struct dt_run_entry *entry = &list->runs[list->n++];
+    struct run_entry *entry = &list->runs[list->n++];
     snprintf(entry->path, sizeof entry->path, "%s", path);
     entry->written = written;
     return DT_OK;
@@ -63,7 +73,7 @@ static bool is_folder(const char *path)
 }
 
 /* Adds `path`, or the runs below it. What cannot be read has none. */
-static enum dt_status search(struct dt_run_list *list, const char *path, int n_below)
+static enum dt_status search(struct run_list *list, const char *path, int n_below)
 {
     const double written = last_written(path);
     if (!isnan(written)) {
@@ -86,11 +96,12 @@ static enum dt_status search(struct dt_run_list *list, const char *path, int n_b
 
 static int compare_newest_first(const void *a, const void *b)
 {
-    const struct dt_run_entry *x = a, *y = b;
+    const struct run_entry *x = a, *y = b;
     return x->written != y->written ? (x->written < y->written ? 1 : -1) : strcmp(x->path, y->path);
 }
 
-enum dt_status dt_runs_find(const char *folder, struct dt_run_list *out)
+/* DT_NO_INPUT: no such folder, or no run in it. DT_NO_MEMORY. A failed find owes nothing. */
+static enum dt_status find_runs(const char *folder, struct run_list *out)
 {
     char root[DT_PATH_SIZE];
     size_t n = strnlen(folder, sizeof root - 1);
@@ -98,7 +109,7 @@ enum dt_status dt_runs_find(const char *folder, struct dt_run_list *out)
         n--;
     }
     snprintf(root, sizeof root, "%.*s", (int)n, folder);
-    *out = (struct dt_run_list){0};
+    *out = (struct run_list){0};
     enum dt_status s = search(out, root, MOST_BELOW);
     if (s == DT_OK && out->n == 0) {
         s = dt_error(DT_NO_INPUT,
@@ -108,7 +119,7 @@ enum dt_status dt_runs_find(const char *folder, struct dt_run_list *out)
     }
     if (s != DT_OK) {
         free(out->runs);
-        *out = (struct dt_run_list){0};
+        *out = (struct run_list){0};
         return s;
     }
     qsort(out->runs, out->n, sizeof *out->runs, compare_newest_first);
@@ -117,8 +128,8 @@ enum dt_status dt_runs_find(const char *folder, struct dt_run_list *out)
 
 enum dt_status dt_runs_newest(char path[DT_PATH_SIZE])
 {
-    struct dt_run_list list;
-    DT_TRY(dt_runs_find(DT_RUNS_FOLDER, &list));
+    struct run_list list;
+    DT_TRY(find_runs(DT_RUNS_FOLDER, &list));
     memcpy(path, list.runs[0].path, DT_PATH_SIZE);
     free(list.runs);
     return DT_OK;
@@ -139,7 +150,7 @@ struct table {
 };
 
 /* A run whose configuration cannot be read is listed, too. */
-static enum dt_status read_row(const struct dt_run_entry *entry, struct row *row)
+static enum dt_status read_row(const struct run_entry *entry, struct row *row)
 {
     struct dt_record record;
     const double none = (double)NAN;
@@ -240,8 +251,8 @@ static void put_json(FILE *out, const void *context)
 static enum dt_status list_runs(const struct dt_args *args)
 {
     const char *folder = dt_args_text(args, DT_PATHS);
-    struct dt_run_list list;
-    DT_TRY(dt_runs_find(folder != NULL ? folder : DT_RUNS_FOLDER, &list));
+    struct run_list list;
+    DT_TRY(find_runs(folder != NULL ? folder : DT_RUNS_FOLDER, &list));
     struct table t = {.rows = calloc(list.n, sizeof *t.rows), .n = list.n};
     enum dt_status s = t.rows != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for a table");
     for (size_t i = 0; s == DT_OK && i < list.n; i++) {

@@ -77,11 +77,6 @@ static void print_device(const struct dt_config *c, const struct dt_run_event *r
     }
 }
 
-static int n_parts_of(const struct dt_config *config)
-{
-    return dt_pipeline_n_parts(&config->dist, config->batch_per_rank + config->batch_global);
-}
-
 static void print_averaging(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
     const struct dt_strategy_facts *a = &run->averaging;
@@ -89,9 +84,11 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
         return;
     }
     if (a->n_stages > 0) {
-        const struct dt_dist_spec *dist = &folder->config->dist;
+        const struct dt_config *c = folder->config;
+        const struct dt_dist_spec *dist = &c->dist;
         fprintf(stderr, "  pipeline of %d stages, %d micro-batches, %s", a->n_stages,
-                n_parts_of(folder->config), dt_pipeline_schedule_name(dist->schedule));
+                dt_pipeline_n_parts(dist, c->batch_per_rank + c->batch_global),
+                dt_pipeline_schedule_name(dist->schedule));
         for (int i = 0; i < dist->cut.n; i++) {
             fprintf(stderr, "%s%s", i == 0 ? ", cut at " : ", ", dist->cut.names[i]);
         }

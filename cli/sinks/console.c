@@ -169,14 +169,11 @@ static struct dt_roles roles_of(const struct dt_folder_event *folder)
 }
 
 /* The share of their steps that the stages of a pipeline waited, beside the formula. */
-static int n_parts_of(const struct dt_config *config)
-{
-    return dt_pipeline_n_parts(&config->dist, config->batch_per_rank + config->batch_global);
-}
-
 static void print_bubble(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
-    const int p = sinks->folder.world_size, m = n_parts_of(sinks->folder.config);
+    const struct dt_config *c = sinks->folder.config;
+    const int p = sinks->folder.world_size,
+              m = dt_pipeline_n_parts(&c->dist, c->batch_per_rank + c->batch_global);
     struct dt_phase_times all;
     const double all_s = add_times(end, p, &all);
     if (roles_of(&sinks->folder).whole && all_s > 0) {

@@ -111,22 +111,3 @@ void dt_json_text(struct dt_json *j, const char *key, const char *text)
     put_key(j, key);
     put_text(j->out, text);
 }
-
-void dt_json_tree(struct dt_json *j, const char *key, const cJSON *tree)
-{
-    if (cJSON_IsNumber(tree)) {
-        dt_json_number(j, key, 0, tree->valuedouble);
-    } else if (cJSON_IsString(tree)) {
-        dt_json_text(j, key, tree->valuestring);
-    } else if (cJSON_IsObject(tree) || cJSON_IsArray(tree)) {
-        const char bracket = cJSON_IsObject(tree) ? '{' : '[';
-        dt_json_begin(j, key, bracket);
-        for (const cJSON *item = tree->child; item != NULL; item = item->next) {
-            dt_json_tree(j, item->string, item);
-        }
-        dt_json_end(j, bracket);
-    } else {
-        put_key(j, key);
-        fputs(cJSON_IsTrue(tree) ? "true" : cJSON_IsFalse(tree) ? "false" : "null", j->out);
-    }
-}

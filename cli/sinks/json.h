@@ -4,7 +4,6 @@
 #ifndef DT_CLI_SINKS_JSON_H
 #define DT_CLI_SINKS_JSON_H
 
-#include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -26,7 +25,6 @@ void dt_json_end(struct dt_json *json, char bracket);
 void dt_json_number(struct dt_json *json, const char *key, int digits, double value);
 void dt_json_bool(struct dt_json *json, const char *key, bool value);
 void dt_json_text(struct dt_json *json, const char *key, const char *text);
-void dt_json_tree(struct dt_json *json, const char *key, const cJSON *tree);
 
 /* A number alone, with `digits` as above; "nan" of what is none. */
 void dt_json_digits(FILE *out, int digits, double value);

@@ -45,10 +45,6 @@ bool dt_accept_next_warning(const struct dt_acceptance *a, int *i,
 void dt_accept_record_put(const struct dt_acceptance *a, FILE *out,
                           void (*put)(FILE *out, const char *key, const char *text));
 
-/* Describes this rank's host: "node1: 4 ranks, 4 with a GPU, NVIDIA H200; 64 CPUs, AMD EPYC 9654;
- * Linux 6.1.0". */
-void dt_accept_host_text(const struct dt_acceptance *a, int rank, char *text, size_t size);
-
 /* ---- an earlier run as the baseline */
 
 #define DT_ACCEPT_BASELINE                                                 \

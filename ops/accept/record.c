@@ -16,7 +16,8 @@ enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a, int
     return row == DT_ACCEPT_FAIL ? dt_accept_verdict(!failed) : row;
 }
 
-void dt_accept_host_text(const struct dt_acceptance *a, int rank, char *text, size_t size)
+/* "node1: 4 ranks, 4 with a GPU, NVIDIA H200; 64 CPUs, AMD EPYC 9654; Linux 6.1.0" */
+static void host_text(const struct dt_acceptance *a, int rank, char *text, size_t size)
 {
     const struct dt_rank_facts *f = &a->ranks[rank];
     const int n = dt_facts_on_host(a->ranks, a->world->size, rank);
@@ -41,7 +42,7 @@ void dt_accept_record_put(const struct dt_acceptance *a, FILE *out,
     DT_ACCEPT_RECORD_LIST(PUT)
     for (int r = 0; r < a->world->size; r++) {
         if (dt_facts_is_first(a->ranks, r)) {
-            dt_accept_host_text(a, r, text, sizeof text);
+            host_text(a, r, text, sizeof text);
             put(out, "host", text);
         }
     }

@@ -186,7 +186,8 @@ double dt_bench_peak(unsigned n_ms)
     return peak;
 }
 
-int dt_bench_n_cores(void)
+/* Available to this process. */
+static int n_cores(void)
 {
     cpu_set_t cores;
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
@@ -238,7 +239,7 @@ struct dt_json dt_bench_json(FILE *out, const char *kind, const struct dt_world 
     dt_json_begin(&json, "machine", '{'); /* rank 0's */
     dt_json_text(&json, "host", world->host);
     dt_json_text(&json, "cpu", cpu);
-    dt_json_number(&json, "cores", 0, dt_bench_n_cores());
+    dt_json_number(&json, "cores", 0, n_cores());
     dt_json_text(&json, "isa", dt_cpu_isa());
     dt_json_number(&json, "peak_gflops", 0, 1e-9 * peak_flops);
     dt_json_end(&json, '{');

@@ -81,7 +81,6 @@ enum dt_status dt_bench_ping(struct dt_comm *comm, struct dt_bench_ping *ping, s
                              int n_rounds, double *best_s);
 
 double dt_bench_median(double *x, int n); /* sorts x; n >= 1 */
-int dt_bench_n_cores(void);               /* available to this process */
 
 /* Takes the next step with a whole batch: an epoch's last may be short, and is skipped. Every rank
  * calls it; agreed. `what`: the phase's name for other ranks. DT_STOPPED after a signal. */

@@ -14,7 +14,10 @@ struct audit {
     struct sums steps[DT_MAX_STEPS_TOGETHER]; /* this rank's, of those under way */
 };
 
-uint64_t dt_audit_hash(uint64_t id)
+/* Of sample `id`: the second output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). It
+ * maps numbers one to one, so that one sample in place of another always shows; sums of CRCs, which
+ * are linear, would cancel. */
+static uint64_t hash_of(uint64_t id)
 {
     uint64_t x = (id + 1) * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -33,7 +36,7 @@ static struct sums sum_step(const struct dt_trainer *t, uint64_t step_in_epoch)
     struct sums sums = {.n_samples = draw.n};
     for (uint32_t i = 0; i < draw.n; i++) {
         const uint32_t row = t->driver.ops->on_device ? dt_draw_row(&draw, i) : loader->rows[i];
-        sums.hash += dt_audit_hash(samples->first_id + (uint64_t)row * samples->id_stride);
+        sums.hash += hash_of(samples->first_id + (uint64_t)row * samples->id_stride);
     }
     return sums;
 }

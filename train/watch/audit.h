@@ -10,13 +10,8 @@
 struct dt_audit_event {
     uint64_t step, epoch; /* from 1 */
     uint64_t n_samples;
-    uint64_t hash; /* modulo 2^64, of dt_audit_hash of each */
+    uint64_t hash; /* modulo 2^64, of a hash of each */
 };
-
-/* Of sample `id`: the second output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). It
- * maps numbers one to one, so that one sample in place of another always shows; sums of CRCs, which
- * are linear, would cancel. */
-uint64_t dt_audit_hash(uint64_t id);
 
 /* A watcher, where the configuration has log.audit: an event after each step. Every rank calls it;
  * agreed. */
