@@ -31,19 +31,14 @@ enum dt_status dt_file_open(const char *path, int *fd, struct stat *info)
     return status;
 }
 
-static bool same_version(const struct stat *a, const struct stat *b)
-{
-    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
 enum dt_status dt_file_check_unchanged(int fd, const char *path, const struct stat *before)
 {
     struct stat after;
     if (fstat(fd, &after) != 0) {
         return dt_error_errno(DT_IO, "%s", path);
     }
-    return same_version(before, &after)
+    return after.st_size == before->st_size && after.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+                   after.st_mtim.tv_nsec == before->st_mtim.tv_nsec
                ? DT_OK
                : dt_error(DT_BAD_DATA,
                           "%s: changed while it was read (wait until its writer is done)", path);

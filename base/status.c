@@ -4,12 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void format_plainly(char *out, size_t size, const char *format, va_list args)
-{
-    vsnprintf(out, size, format, args);
-}
-
-dt_format_fn dt_error_format = format_plainly;
+dt_format_fn dt_error_format = vsnprintf;
 
 static char error_text[DT_ERROR_TEXT_SIZE];
 static bool error_is_agreed;

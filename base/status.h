@@ -52,9 +52,9 @@ enum dt_status dt_error(enum dt_status status, const char *format, ...)
 enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* How these texts are formatted: as by vsnprintf, until a program sets another function; dtrain
+/* How these texts are formatted: by vsnprintf, until a program sets another function; dtrain
  * escapes what a terminal would obey (dt_text_format). */
-typedef void (*dt_format_fn)(char *out, size_t size, const char *format, va_list args);
+typedef int (*dt_format_fn)(char *out, size_t size, const char *format, va_list args);
 extern dt_format_fn dt_error_format;
 
 /* Says that every rank has the waiting error, so that all leave together, and returns `status`: of

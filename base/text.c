@@ -83,11 +83,11 @@ const char *dt_text_escape(const char *text, char *out, size_t size)
     return out;
 }
 
-void dt_text_format(char *out, size_t size, const char *format, va_list args)
+int dt_text_format(char *out, size_t size, const char *format, va_list args)
 {
     char raw[DT_LINE_SIZE];
     vsnprintf(raw, sizeof raw, format, args);
-    dt_text_escape(raw, out, size);
+    return (int)strlen(dt_text_escape(raw, out, size));
 }
 
 void dt_text_print(FILE *out, const char *format, ...)

@@ -25,8 +25,8 @@ const char *dt_text_escape(const char *text, char *out, size_t size);
 
 #define DT_LINE_SIZE 8192
 
-/* vsnprintf, and escaped. At most DT_LINE_SIZE bytes. */
-void dt_text_format(char *out, size_t size, const char *format, va_list args)
+/* vsnprintf, and escaped. At most DT_LINE_SIZE bytes; returns those of `out`. */
+int dt_text_format(char *out, size_t size, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
 /* As a shell reads it back, in quotes where it needs them. */

@@ -74,13 +74,6 @@ static float pattern_at(const struct dt_data_spec *spec, uint32_t label, uint32_
     return dt_rng_uniform(words.v[column % 4]) - 0.5f;
 }
 
-static float cell_value(const struct dt_data_spec *spec, const struct pose *pose, uint32_t row,
-                        uint32_t column)
-{
-    return pose->contrast * pattern_at(spec, pose->label, row, column) +
-           pose->other_contrast * pattern_at(spec, pose->other, row, column);
-}
-
 static uint8_t to_pixel(float value)
 {
     const float scaled = value * 255.0f + 0.5f;
@@ -104,7 +97,9 @@ static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uin
         if (x == 0 || (x + pose.shift_x) % pose.cell == 0) { /* a cell begins */
             const uint32_t cell_row =
                 channel * (height / pose.cell + 2) + (y + pose.shift_y) / pose.cell;
-            pattern = cell_value(spec, &pose, cell_row, (x + pose.shift_x) / pose.cell);
+            const uint32_t cell_column = (x + pose.shift_x) / pose.cell;
+            pattern = pose.contrast * pattern_at(spec, pose.label, cell_row, cell_column) +
+                      pose.other_contrast * pattern_at(spec, pose.other, cell_row, cell_column);
         }
         pixels[i] = to_pixel(0.5f + pattern + noise * dt_generated_normal(words.v[i % 4]));
     }

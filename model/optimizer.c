@@ -25,18 +25,18 @@ enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt
                                  .n_elems = n_elems,
                                  .n_states = dt_optimizer_n_states(spec),
                                  .owns_states = states == NULL};
-    for (int i = 0; i < out->n_states && states != NULL; i++) {
-        out->states[i] = states[i];
-    }
-    for (int i = 0; i < out->n_states && states == NULL; i++) {
-        const enum dt_status s =
-            dt_floats_alloc(backend, "the optimizer's state", "", n_elems, &out->states[i]);
-        if (s != DT_OK) {
-            dt_optimizer_close(out);
-            return s;
+    enum dt_status s = DT_OK;
+    for (int i = 0; i < out->n_states && s == DT_OK; i++) {
+        if (states != NULL) {
+            out->states[i] = states[i];
+        } else {
+            s = dt_floats_alloc(backend, "the optimizer's state", "", n_elems, &out->states[i]);
         }
     }
-    return DT_OK;
+    if (s != DT_OK) {
+        dt_optimizer_close(out);
+    }
+    return s;
 }
 
 void dt_optimizer_close(struct dt_optimizer *optimizer)

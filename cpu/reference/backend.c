@@ -75,11 +75,6 @@ static enum dt_status ref_sync(struct dt_backend *backend)
 }
 
 /* It reads the samples where they are: what stands for them is their own address. */
-static const struct dt_samples *samples_of(const struct dt_bound_samples *bound)
-{
-    return (const struct dt_samples *)bound;
-}
-
 static enum dt_status ref_samples_open(struct dt_backend *backend, const struct dt_samples *samples,
                                        struct dt_bound_samples **out)
 {
@@ -98,7 +93,7 @@ static enum dt_status ref_gather(struct dt_backend *backend, struct dt_bound_sam
                                  const struct dt_batch *batch, float *x)
 {
     (void)backend;
-    const struct dt_samples *samples = samples_of(bound);
+    const struct dt_samples *samples = (const struct dt_samples *)bound;
     const size_t n_elems = dt_shape_elems(samples->shape);
     for (int i = 0; i < batch->n; i++) {
         const size_t from = batch->rows[i] * n_elems;
@@ -155,7 +150,7 @@ static enum dt_status ref_loss(struct dt_backend *backend, const struct dt_model
                                int n_outputs, const float *logits, float *dlogits)
 {
     struct dt_metrics *metrics = &ref_of(backend)->metrics;
-    const struct dt_samples *samples = samples_of(bound);
+    const struct dt_samples *samples = (const struct dt_samples *)bound;
     for (int i = 0; i < batch->n; i++) {
         const size_t row = batch->rows[i];
         const float *z = logits + (size_t)i * (size_t)n_outputs;

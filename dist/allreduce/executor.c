@@ -8,12 +8,6 @@ static bool encodes(const struct dt_executor *e)
     return e->feedback != NULL;
 }
 
-/* The bytes in which n numbers from element `begin` of the array on are sent. */
-static size_t bytes_of(const struct dt_executor *e, size_t begin, size_t n)
-{
-    return encodes(e) ? e->encoding.ops->bytes(e->encoding.codec, begin, n) : n * sizeof(float);
-}
-
 static enum dt_status open_slots(struct dt_executor *e)
 {
     const size_t n_slots = (size_t)e->n_slots, n = (size_t)DT_MAX_MOVES(e->wire->size);
@@ -109,7 +103,9 @@ static const float *sums_to_send(struct dt_executor *e, const struct dt_executio
 static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, int slot, int index)
 {
     const struct dt_move *move = &x->moves[index];
-    const size_t at = x->begin + move->begin, n_bytes = bytes_of(e, at, move->end - move->begin);
+    const size_t at = x->begin + move->begin, n = move->end - move->begin,
+                 n_bytes = encodes(e) ? e->encoding.ops->bytes(e->encoding.codec, at, n)
+                                      : n * sizeof(float);
     struct dt_wire_request *request = &x->requests[index];
     request->active = false;
     switch (move->kind) {
