@@ -37,11 +37,6 @@ struct split {
     uint8_t *held;
 };
 
-static bool is_held(const struct split *split, size_t id)
-{
-    return split->held[id / 8] >> id % 8 & 1;
-}
-
 /* Those that a permutation takes to the end. */
 static enum dt_status open_split(const struct dt_data_spec *spec, struct split *out)
 {
@@ -101,7 +96,8 @@ static void copy_rows(const struct split *split, bool held, struct dt_owned owne
                  n_answer = answer_bytes(&out->samples);
     size_t number = 0, row = 0;
     for (size_t id = 0; id < split->n_total && row < owned.n; id++) {
-        if (is_held(split, id) != held || number++ != owned.first + row * owned.stride) {
+        if ((split->held[id / 8] >> id % 8 & 1) != held ||
+            number++ != owned.first + row * owned.stride) {
             continue;
         }
         if (id % part->n_parts == part->first) {

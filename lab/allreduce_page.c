@@ -166,11 +166,6 @@ static void draw_transfers(FILE *out, const struct dt_lesson *lesson, struct lay
 
 /* ---- cards */
 
-static bool holds(const float *sets, int piece, int rank)
-{
-    return ((unsigned)sets[piece] >> rank & 1) != 0;
-}
-
 /* Draws the stripe of one rank in every piece whose sum includes it. */
 static void draw_stripe(FILE *out, const struct dt_replay *p, int width, const float *sets,
                         int rank)
@@ -178,7 +173,7 @@ static void draw_stripe(FILE *out, const struct dt_replay *p, int width, const f
     const double cell = (double)width / p->n_pieces, height = (double)STRIP / p->size;
     bool any = false;
     for (int begin = 0, end; begin < p->n_pieces; begin = end + 1) {
-        for (end = begin; end < p->n_pieces && holds(sets, end, rank); end++) {
+        for (end = begin; end < p->n_pieces && ((unsigned)sets[end] >> rank & 1) != 0; end++) {
         }
         if (end > begin) {
             fprintf(out, any ? "" : "<path class=\"c%d\" d=\"", rank);
@@ -249,6 +244,7 @@ static void draw_card(FILE *out, const struct dt_lesson *lesson, struct layout l
     fputs("</g>\n", out);
 }
 
+/* The vectors after n_rounds rounds, with the last round's messages. */
 static void draw_round(FILE *out, const struct dt_lesson *lesson, struct layout l, int n_rounds)
 {
     const struct dt_replay *p = lesson->replay;
@@ -264,13 +260,6 @@ static void draw_round(FILE *out, const struct dt_lesson *lesson, struct layout 
     }
     draw_transfers(out, lesson, l, t, n);
     fputs("</svg>\n", out);
-}
-
-/* The vectors after n_rounds rounds, with the last round's messages. */
-static void draw_picture(FILE *out, const struct dt_lesson *lesson, int n_rounds)
-{
-    draw_round(out, lesson, (struct layout){lesson->replay->size, false}, n_rounds);
-    draw_round(out, lesson, (struct layout){lesson->replay->size, true}, n_rounds);
 }
 
 /* ---- the pages */
@@ -349,7 +338,8 @@ static void put_round(FILE *out, const struct dt_lesson *lesson, int n_rounds, c
     fputs("<section class=\"round\"><h2>", out);
     fprintf(out, n_rounds > 0 ? "Round %d of %d" : "At first", n_rounds, lesson->replay->n_rounds);
     fprintf(out, "</h2>%s\n", remark);
-    draw_picture(out, lesson, n_rounds);
+    draw_round(out, lesson, (struct layout){lesson->replay->size, false}, n_rounds);
+    draw_round(out, lesson, (struct layout){lesson->replay->size, true}, n_rounds);
     fputs("<ol>", out);
     for (int i = 0; i < n; i++) {
         fprintf(out, "<li class=\"%s\">%s</li>", t[i].adds ? "add" : "replace",

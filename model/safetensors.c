@@ -13,13 +13,6 @@ static const char metadata_key[] = "__metadata__";
 
 /* Finding the header */
 
-static uint64_t load_u64(const uint8_t *bytes)
-{
-    uint64_t value;
-    memcpy(&value, bytes, sizeof value);
-    return value;
-}
-
 enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes, size_t n_bytes,
                                           const char **header, size_t *n_header)
 {
@@ -27,7 +20,8 @@ enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes
         return dt_error(DT_BAD_DATA, "%s: truncated: %zu bytes, a safetensors file has at least 8",
                         name, n_bytes);
     }
-    const uint64_t length = load_u64(bytes);
+    uint64_t length;
+    memcpy(&length, bytes, sizeof length);
     if (length > DT_SAFETENSORS_MAX_HEADER) {
         return dt_error(
             DT_BAD_DATA,

@@ -101,15 +101,6 @@ static void print_epochs(const struct dt_record *r)
     }
 }
 
-/* On stdout: the facts first, and the epochs, thinned to a dozen. */
-static void print_run(const struct dt_record *r)
-{
-    print_fact("run", r->path);
-    print_facts(r);
-    print_epochs(r);
-    dt_run_flight_print(stdout, r);
-}
-
 static enum dt_status write_page(const struct dt_args *args, const struct dt_record *records, int n)
 {
     const char *const dir = records[0].path, *html = dt_args_text(args, DT_OPTION_HTML);
@@ -134,7 +125,10 @@ static enum dt_status report(const struct dt_args *args, const struct dt_values 
         DT_TRY(dt_record_open(paths->texts[i], &records[i]));
     }
     if (paths->n == 1) {
-        print_run(&records[0]);
+        print_fact("run", records[0].path);
+        print_facts(&records[0]);
+        print_epochs(&records[0]);
+        dt_run_flight_print(stdout, &records[0]);
     } else {
         dt_run_compare_print(records, paths->n);
     }

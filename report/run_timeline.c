@@ -287,11 +287,6 @@ static struct picture picture_of(FILE *out, const struct trace *trace)
     return p;
 }
 
-static bool is_shown(const struct picture *p, const struct span *s)
-{
-    return s->rank < p->n_ranks && s->step >= p->first_step && s->step <= p->last_step;
-}
-
 /* ---- lanes */
 
 /* The colour of each kind: its phase's (report/page/page.h). */
@@ -346,7 +341,9 @@ static int draw_spans(const struct picture *p)
                spans[last + 1].end_ms - spans[i].begin_ms < MERGED * p->lanes.end) {
             end_ms = spans[++last].end_ms;
         }
-        if (is_shown(p, &spans[i]) && n_shown++ < SHOWN_SPANS) {
+        const bool shown = spans[i].rank < p->n_ranks && spans[i].step >= p->first_step &&
+                           spans[i].step <= p->last_step;
+        if (shown && n_shown++ < SHOWN_SPANS) {
             draw_span(p, &spans[i], end_ms);
         }
         i = last;

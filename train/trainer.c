@@ -150,12 +150,6 @@ void dt_trainer_close_network(struct dt_trainer *t)
     }
 }
 
-static enum dt_status open_driver(struct dt_trainer *t)
-{
-    t->driver.ops = choose_driver(t);
-    return t->driver.ops->open != NULL ? t->driver.ops->open(t, &t->driver.own) : DT_OK;
-}
-
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
 static void plan_schedule(struct dt_trainer *t)
 {
@@ -185,7 +179,9 @@ static enum dt_status open_parts(struct dt_trainer *t)
                            : dt_world_agree(t->world, s)); /* in which no stalled rank takes part */
     DT_TRY(dt_world_agree(t->world,
                           advise(t, dt_trainer_open_network(t, dt_trainer_capacity(t)), true)));
-    DT_TRY(dt_world_agree(t->world, open_driver(t)));
+    t->driver.ops = choose_driver(t);
+    DT_TRY(dt_world_agree(
+        t->world, t->driver.ops->open != NULL ? t->driver.ops->open(t, &t->driver.own) : DT_OK));
     plan_schedule(t);
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
                                             .world_size = (uint64_t)t->roles.n_workers,

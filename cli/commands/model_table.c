@@ -47,13 +47,6 @@ static void layers_text(const struct dt_model *model, int index, char *text, siz
     }
 }
 
-static size_t block_parameters(const struct dt_model *model, const struct dt_block *block)
-{
-    return block->weight == DT_NO_PARAM
-               ? 0
-               : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
-}
-
 /* Behind a flatten shapes are numbers of features; so they are where no block has images. */
 static bool is_flat(const struct dt_model *model, int n_blocks)
 {
@@ -71,6 +64,8 @@ void dt_block_row_make(const struct dt_model *model, int index, struct dt_block_
     shape_text(block->in, is_flat(model, index), out->in, sizeof out->in);
     shape_text(block->out, is_flat(model, index + 1), out->out, sizeof out->out);
     layers_text(model, index, out->layers, sizeof out->layers);
-    out->n_parameters = block_parameters(model, block);
+    out->n_parameters = block->weight == DT_NO_PARAM ? 0
+                                                     : model->params[block->weight].n_elems +
+                                                           model->params[block->bias].n_elems;
     out->flops = dt_block_flops(block);
 }

@@ -130,12 +130,6 @@ static void expected_names(const char *names, char out[DT_EXPECTED_SIZE])
     }
 }
 
-static void expected_real(const struct dt_range *r, char out[DT_EXPECTED_SIZE])
-{
-    snprintf(out, DT_EXPECTED_SIZE, "a number %s %.10g and %s %.10g",
-             r->low_open ? ">" : ">=", r->low, r->high_open ? "<" : "<=", r->high);
-}
-
 void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
 {
     const struct dt_range range = dt_range_parse(key->values[0] == '\0' ? "[0, 0]" : key->values);
@@ -147,7 +141,8 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
         snprintf(out, DT_EXPECTED_SIZE, "an integer %.0f..%.0f", range.low, range.high);
         break;
     case DT_KEY_REAL:
-        expected_real(&range, out);
+        snprintf(out, DT_EXPECTED_SIZE, "a number %s %.10g and %s %.10g",
+                 range.low_open ? ">" : ">=", range.low, range.high_open ? "<" : "<=", range.high);
         break;
     case DT_KEY_TEXT:
         snprintf(out, DT_EXPECTED_SIZE, "a text of 1..%zu bytes", key->n_bytes - 1);

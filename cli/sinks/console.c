@@ -306,12 +306,6 @@ static void print_timeline(const struct dt_sinks *sinks, const struct dt_event *
     }
 }
 
-static void begin(struct dt_sinks *sinks, const struct dt_run_event *run)
-{
-    dt_banner_print(&sinks->folder, run);
-    dt_progress_open(sinks->folder.config, run->steps_per_epoch, &sinks->progress);
-}
-
 enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
     if (sinks->silent) {
@@ -323,7 +317,8 @@ enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *e
     switch (event->kind) {
     case DT_EVENT_RUN:
         if (event->status == DT_OK) {
-            begin(sinks, event->run);
+            dt_banner_print(&sinks->folder, event->run);
+            dt_progress_open(sinks->folder.config, event->run->steps_per_epoch, &sinks->progress);
         }
         break;
     case DT_EVENT_STEP:

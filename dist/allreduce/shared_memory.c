@@ -101,13 +101,6 @@ static enum dt_status open_shared(const struct dt_allreduce_spec *spec, struct d
     return s;
 }
 
-/* Why there is no shared memory. */
-static const char *why_not_shared(const struct dt_comm *comm)
-{
-    return comm->n_hosts == comm->size ? "every rank is alone on its host"
-                                       : "the ranks of a host cannot share memory";
-}
-
 static bool serves(const struct dt_allreduce_spec *spec)
 {
     return spec->comm->size > 1 &&
@@ -125,7 +118,10 @@ static enum dt_status shared_open(const struct dt_allreduce_spec *spec, struct d
     DT_TRY(open_shared(spec, out));
     if (*out == NULL) {
         DT_TRY(dt_allreduce_open(&messages, out));
-        snprintf((*out)->why, sizeof(*out)->why, "%s", why_not_shared(spec->comm));
+        snprintf((*out)->why, sizeof(*out)->why, "%s",
+                 spec->comm->n_hosts == spec->comm->size
+                     ? "every rank is alone on its host"
+                     : "the ranks of a host cannot share memory");
     }
     return DT_OK;
 }

@@ -23,11 +23,6 @@ struct part {
     size_t n_bytes;
 };
 
-static size_t bits_bytes(size_t n)
-{
-    return (n + 7) / 8;
-}
-
 static struct part as_it_is(size_t begin, size_t end)
 {
     return (struct part){.begin = begin, .end = end, .n_bytes = (end - begin) * sizeof(float)};
@@ -40,7 +35,7 @@ static struct part of_matrix(const struct dt_matrix *m, size_t begin, size_t end
     const struct part plain = as_it_is(begin, end);
     struct part part = {
         .begin = begin, .end = end, .matrix = m, .width = width, .n_groups = n_groups};
-    part.n_bytes = HEAD * n_groups + bits_bytes(end - begin);
+    part.n_bytes = HEAD * n_groups + (end - begin + 7) / 8;
     return part.n_bytes < plain.n_bytes ? part : plain;
 }
 

@@ -176,11 +176,6 @@ static enum dt_status measure(struct bench *b, struct impl *impl)
 
 /* ---- the implementations of this build on this machine */
 
-static size_t largest_elems(const struct bench *b)
-{
-    return b->options.max_bytes / sizeof(float);
-}
-
 /* A wrap of struct dt_allreduce_spec. */
 static enum dt_status slow_down(struct dt_wire *below, void *delay, struct dt_wire **out)
 {
@@ -201,7 +196,7 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
         .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
         .wrap = b->options.delayed ? slow_down : NULL,
         .wrap_context = &b->options.delay,
-        .n_elems = largest_elems(b),
+        .n_elems = b->options.max_bytes / sizeof(float),
         .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &impl.sum.allreduce)));
     const char *why_not = impl.sum.allreduce->type != type ? impl.sum.allreduce->why

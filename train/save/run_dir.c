@@ -69,14 +69,6 @@ enum dt_status dt_run_dir_check_file(const char *dir, const char *name)
     return lstat(path, &info) == 0 ? check_plain(path, &info) : DT_OK;
 }
 
-static enum dt_status check_files(const struct dt_run_dir *run)
-{
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        DT_TRY(dt_run_dir_check_file(run->path, files[i]));
-    }
-    return DT_OK;
-}
-
 /* A folder in which root would leave its files beside bin and etc. */
 enum dt_status dt_run_dir_check(const char *wanted)
 {
@@ -185,7 +177,9 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
     const bool used = access(path, F_OK) == 0;
     DT_TRY(check_folder(run->checkpoints));
     DT_TRY(dt_dir_create(run->checkpoints));
-    DT_TRY(check_files(run));
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        DT_TRY(dt_run_dir_check_file(run->path, files[i]));
+    }
     DT_TRY(take_lock(world, run));
     if (used && !resume) {
         return dt_error(

@@ -65,12 +65,6 @@ static enum dt_status wrong(const struct dt_fault *fault, const char *key, size_
                     (int)(n < 60 ? n : 60), key, what, kinds[fault->kind].example);
 }
 
-static enum dt_status wrong_value(const struct dt_fault *fault, enum key key)
-{
-    return dt_error(DT_USAGE, "--inject %.100s: %s is not %s (write it as in %s)", fault->text,
-                    keys[key].name, keys[key].value, kinds[fault->kind].example);
-}
-
 /* A whole number of n characters, low to high. */
 static bool read_number(const char *text, size_t n, uint64_t low, uint64_t high, uint64_t *out)
 {
@@ -119,7 +113,9 @@ static enum dt_status read_value(enum key key, const char *value, size_t n, stru
     case N_KEYS:
         break;
     }
-    return right ? DT_OK : wrong_value(out, key);
+    return right ? DT_OK
+                 : dt_error(DT_USAGE, "--inject %.100s: %s is not %s (write it as in %s)",
+                            out->text, keys[key].name, keys[key].value, kinds[out->kind].example);
 }
 
 static enum key find_key(const char *text, size_t n)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "base/clock.h"
 #include "dist/strategy/grad_sync.h"
 #include "train/trainer.h"
@@ -211,12 +212,6 @@ static void close_timeline(struct dt_watcher *watcher)
 static const struct dt_watcher_ops timeline_ops = {
     .step_begin = begin_steps, .step_end = end_steps, .run_end = end_run, .close = close_timeline};
 
-static int room_of(int size)
-{
-    const int share = DT_TIMELINE_MAX_SPANS / size;
-    return share < DT_TIMELINE_MAX_RANK_SPANS ? share : DT_TIMELINE_MAX_RANK_SPANS;
-}
-
 enum dt_status dt_timeline_open(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
     struct timeline *timeline;
@@ -228,7 +223,7 @@ enum dt_status dt_timeline_open(struct dt_trainer *t, const struct dt_emitter *e
     timeline->emitter = emitter;
     timeline->first = t->config.trace_first;
     timeline->last = t->config.trace_last;
-    timeline->capacity = room_of(t->world->size);
+    timeline->capacity = dt_min(DT_TIMELINE_MAX_SPANS / t->world->size, DT_TIMELINE_MAX_RANK_SPANS);
     for (int i = 0; i < DT_MAX_BUCKETS; i++) {
         timeline->bucket_begin_s[i] = not_begun;
     }
