@@ -94,7 +94,7 @@ struct dt_stop_event {
     const char *checkpoint;
 };
 
-/* The line that a rank has learned (train/watch/line.h). */
+/* The line that a rank has learned (train/watch/line.c). */
 struct dt_line {
     float slope, intercept;
 };

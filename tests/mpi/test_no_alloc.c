@@ -10,7 +10,7 @@
 #include "train/events.h"
 #include "train/trainer.h"
 #include "train/watch/audit.h"
-#include "train/watch/weights/replicas.h"
+#include "train/watch/watch.h"
 
 #if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
 #define CAN_COUNT 0

@@ -1,4 +1,8 @@
-#include "train/watch/line.h"
+/* The line lab: where a model is y = slope * x + intercept (one dense layer from one input to one
+ * output, without an activation, on data of the format "linear"), a run ends with the line that
+ * each rank has learned. There it shows what averaging and broadcasting are for
+ * (docs/strategies.md). */
+#include "train/watch/watch.h"
 
 #include <stdlib.h>
 

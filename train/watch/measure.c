@@ -1,4 +1,5 @@
-#include "train/watch/measure.h"
+/* The roster of the ranks, and what a run has cost: times, messages, memory. */
+#include "train/watch/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,14 +7,10 @@
 #include "train/watch/inject.h"
 #include "train/watch/inspect.h"
 #include "train/watch/learned.h"
-#include "train/watch/line.h"
-#include "train/watch/measure.h"
 #include "train/watch/monitor.h"
 #include "train/watch/timeline.h"
 #include "train/watch/weights/ema.h"
-#include "train/watch/weights/replicas.h"
 #include "train/watch/weights/statistics.h"
-#include "train/watch/weights/validation.h"
 
 /* Hosts may have copies of the data that differ, each of them good. */
 static enum dt_status compare_data(struct dt_trainer *t)

@@ -19,6 +19,19 @@
 #define DT_TRAIN_WATCH_WATCH_H
 
 #include "train/train.h"
+#include "train/trainer.h"
+
+/* Fills in the events' roster, times, messages and memory. Every rank calls this and the following;
+ * agreed. */
+enum dt_status dt_measure_open(struct dt_trainer *trainer);
+/* Where the model is a line: at the end every rank's line, in the order of ranks. */
+enum dt_status dt_line_open(struct dt_trainer *trainer);
+/* Behind all that may change weights. */
+enum dt_status dt_replicas_open(struct dt_trainer *trainer, const struct dt_emitter *emitter);
+/* The last of all, where the configuration has validation samples: those before it find the
+ * evaluation as `test`, here it becomes `validation`; and at the end of the run they have read the
+ * last weights before the best ones replace them. The test set's files are checked now. */
+enum dt_status dt_validation_open(struct dt_trainer *trainer);
 
 /* For struct dt_train_options: `context` is a const struct dt_faults, or NULL. */
 enum dt_status dt_watch_all(const void *context, struct dt_trainer *trainer,

@@ -1,8 +1,11 @@
-#include "train/watch/weights/replicas.h"
+/* Compares the replicas (dist/strategy/replica_check.h): every `distributed.check_every` steps, and
+ * at the end, where the hash of the weights comes from. */
+#include "train/watch/watch.h"
 
 #include <stdlib.h>
 
 #include "dist/strategy/replica_check.h"
+#include "train/events.h"
 
 struct watcher {
     struct dt_watcher watcher; /* first */

@@ -1,4 +1,7 @@
-#include "train/watch/weights/validation.h"
+/* A run with a validation set (data.validation): the evaluations of its epochs are of that set, and
+ * the test set is evaluated once, when the run ends well: with the weights of the best checkpoint
+ * where there is one, else with the last ones. */
+#include "train/watch/watch.h"
 
 #include <stdlib.h>
 
