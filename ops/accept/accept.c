@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/output.h"
-#include "ops/accept/show.h"
+#include "ops/accept/outcome.h"
 #include "train/trainer.h"
 
 /* It converges within a second, and its batch suits any number of ranks. */

@@ -70,4 +70,19 @@ enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptanc
 enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a);
 enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a);
 
+/* ---- on the terminal (show.c) */
+
+/* Prints the rows to stdout. On a terminal each row appears when its check starts, and is completed
+ * when it ends, with a mark for each host, in colours unless NO_COLOR is set, and wrapped to the
+ * terminal's width; elsewhere each is one line. */
+void dt_accept_show_begin(const struct dt_acceptance *a);
+void dt_accept_show_running(const struct dt_acceptance *a, int check);
+void dt_accept_show_row(const struct dt_acceptance *a, int check);
+void dt_accept_show_break(void); /* an error ends the output */
+void dt_accept_show_end(const struct dt_acceptance *a);
+
+/* Prints text in lines of at most `width` characters; the first continues at `column`, where all
+ * others begin. */
+void dt_accept_wrap(FILE *out, const char *text, int column, int width);
+
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "ops/accept/outcome.h"
-#include "report/page/heat_map.h"
+#include "report/page/drawing.h"
 
 static const char *class_of(enum dt_accept_verdict verdict)
 {

@@ -1,4 +1,4 @@
-#include "ops/accept/show.h"
+#include "ops/accept/outcome.h"
 
 #include <limits.h>
 #include <stdio.h>

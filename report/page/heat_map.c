@@ -1,4 +1,4 @@
-#include "report/page/heat_map.h"
+#include "report/page/drawing.h"
 
 #include <math.h>
 #include <stdlib.h>

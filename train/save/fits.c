@@ -1,4 +1,6 @@
-#include "train/save/fits.h"
+/* Whether a training can continue from a checkpoint as if nothing had happened: with the same seed,
+ * samples, order of them, model and rules. */
+#include "train/save/state.h"
 
 struct difference {
     const char *what, *consequence;

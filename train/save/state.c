@@ -7,7 +7,6 @@
 #include "dist/ranks/liveness/table.h"
 #include "dist/strategy/residuals.h"
 #include "model/layers/layers.h"
-#include "train/save/fits.h"
 #include "train/save/saved.h"
 #include "train/watch/monitor.h"
 #include "train/watch/weights/ema.h"

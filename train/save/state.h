@@ -24,4 +24,13 @@ enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_ru
  */
 enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path);
 
+/* ---- whether it can (fits.c) */
+
+/* No sample of the epoch is left: the run ended after its last step, and before the epoch's end. */
+bool dt_saved_used_up(const struct dt_trainer *t, const struct dt_checkpoint_state *saved);
+
+/* DT_CONFIG names what differs, and `path`. */
+enum dt_status dt_saved_fits(const struct dt_trainer *t, const char *path,
+                             const struct dt_checkpoint_file *file);
+
 #endif

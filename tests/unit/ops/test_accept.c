@@ -1,7 +1,7 @@
 /* Which host falls behind the others. */
 #include <math.h>
 
-#include "ops/accept/show.h"
+#include "ops/accept/outcome.h"
 #include "tests/lib/check.h"
 
 #define N 8
