@@ -2,17 +2,10 @@
 is installed), whatever combines the gradients; a resumed run has the bytes of one that was not interrupted; records, eval --ema and
 export --ema are of that average.
 
-usage: test_ema.py DTRAIN MPIEXEC"""
-import json
-import os
-import subprocess
-import sys
-import tempfile
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+usage: DTRAIN=... MPIEXEC=... test_ema.py"""
 import checkpoint
+from checks import check, checkpoint_of, dtrain, finish, new_folder, records, refused, sets, summary, write_json
 
-DTRAIN, MPIEXEC = os.path.abspath(sys.argv[1]), sys.argv[2]
 DECAY = 0.75
 N_STEPS = 8
 CONFIG = {
@@ -22,27 +15,10 @@ CONFIG = {
         {"type": "dense", "units": 4}]},
     "train": {"epochs": 2, "batch": {"global": 24}, "optimizer": {"lr": 0.02}, "ema": DECAY},
     "checkpoint": {"every_steps": 1, "keep": N_STEPS}, "report": False, "device": "cpu"}
-failures = []
-
-
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
-
-
-def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def train(folder, n_ranks, *arguments):
-    done = run(MPIEXEC, "-n", str(n_ranks), DTRAIN, "--config", "ema.json", "--run", folder, *arguments)
-    check(done.returncode == 0, f"{folder}: {done.stderr}")
-    return done
-
-
-def path_of(folder, step):
-    return os.path.join(folder, "checkpoints", f"step-{step:012d}.safetensors")
+    return dtrain("--config", "ema.json", "--run", folder, *arguments, ranks=n_ranks)
 
 
 def tensors_of(path):
@@ -83,7 +59,7 @@ def far_apart(a, b):
 
 
 def check_averages(folder):
-    saved = [tensors_of(path_of(folder, step)) for step in range(1, N_STEPS + 1)]
+    saved = [tensors_of(checkpoint_of(folder, step)) for step in range(1, N_STEPS + 1)]
     weights = [now for now, _ in saved]
     check(sorted(weights[0]) == ["conv1.bias", "conv1.weight", "fc1.bias", "fc1.weight"], f"{folder}: {sorted(weights[0])}")
     check(far_apart(weights[-1], saved[-1][1]) > 1e-3, f"{folder}: the average is the last weights")
@@ -96,9 +72,9 @@ def check_averages(folder):
 def test_averages():
     train("alone", 1)
     train("two", 2)
-    train("global", 2, "--set", "data.sharding=global", "--set", "distributed.order=priority")
-    train("servers", 3, "--set", "distributed.strategy=parameter_server")
-    train("pipeline", 2, "--set", "distributed.strategy=pipeline")
+    train("global", 2, *sets("data.sharding=global", "distributed.order=priority"))
+    train("servers", 3, *sets("distributed.strategy=parameter_server"))
+    train("pipeline", 2, *sets("distributed.strategy=pipeline"))
     for folder in ("alone", "two", "global", "servers", "pipeline"):
         check_averages(folder)
 
@@ -108,109 +84,91 @@ def test_resume():
     for n_ranks, whole in ((1, "alone"), (2, "two")):
         for stop in (2, 4):
             parts = f"parts-{n_ranks}-{stop}"
-            train(parts, n_ranks, "--set", f"train.max_steps={stop}")
+            train(parts, n_ranks, *sets(f"train.max_steps={stop}"))
             check("warning" not in train(parts, n_ranks, "--resume").stderr, f"{parts}: warns")
-            check(tensors_of(path_of(parts, N_STEPS)) == tensors_of(path_of(whole, N_STEPS)), f"{parts}: resumed to other weights")
+            check(tensors_of(checkpoint_of(parts, N_STEPS)) == tensors_of(checkpoint_of(whole, N_STEPS)), f"{parts}: resumed to other weights")
 
 
 def test_turned_on_and_off():
     for before, after, text in (("0", "0.5", "has no average"), ("0.5", "0", "dropped")):
         folder = f"from-{before}"
-        train(folder, 1, "--set", f"train.ema={before}", "--set", "train.max_steps=4")
-        done = train(folder, 1, "--resume", "--set", f"train.ema={after}")
+        train(folder, 1, *sets(f"train.ema={before}", "train.max_steps=4"))
+        done = train(folder, 1, "--resume", *sets(f"train.ema={after}"))
         check(text in done.stderr, f"{folder}: {done.stderr}")
-        check(bool(tensors_of(path_of(folder, N_STEPS))[1]) == (after != "0"), f"{folder}: the average in its last checkpoint")
-    weights, average = tensors_of(path_of("from-0", 5))
+        check(bool(tensors_of(checkpoint_of(folder, N_STEPS))[1]) == (after != "0"), f"{folder}: the average in its last checkpoint")
+    weights, average = tensors_of(checkpoint_of("from-0", 5))
     check(weights == average, "an average that begins in the fifth step is not its weights")
 
 
 def test_weights_of_another_run():
     """Its average is not where this one's begins."""
-    train("on", 2, "--weights", path_of("alone", N_STEPS), "--set", "train.max_steps=1")
-    weights, average = tensors_of(path_of("on", 1))
+    train("on", 2, "--weights", checkpoint_of("alone", N_STEPS), *sets("train.max_steps=1"))
+    weights, average = tensors_of(checkpoint_of("on", 1))
     check(weights == average, "the average of the first step is not its weights")
 
 
 def test_records():
-    with open("alone/metrics.jsonl") as file:
-        epochs = [record for record in map(json.loads, file) if record["type"] == "epoch"]
-    with open("alone/summary.json") as file:
-        summary = json.load(file)
+    epochs, result = records("alone", "epoch"), summary("alone")
     for epoch, record in enumerate(epochs, 1):
         for option, kind in ((["--ema"], "ema_test"), ([], "test")):
-            done = run(DTRAIN, "eval", "--checkpoint", path_of("alone", 4 * epoch), *option)
+            done = dtrain("eval", "--checkpoint", checkpoint_of("alone", 4 * epoch), *option)
             right = int(done.stdout.split("(")[1].split("/")[0])
             check(right == round(64 * record[kind + "_accuracy"]), f"epoch {epoch}: {done.stdout} {record}")
             check(done.stderr.split()[-1] == f"{record[kind + '_loss']:.4f}", f"epoch {epoch}: {done.stderr} {record}")
         check(record["ema_test_loss"] != record["test_loss"], f"epoch {epoch}: {record}")
-    check(len(epochs) == 2 and abs(summary["ema_test_loss"] - epochs[-1]["ema_test_loss"]) < 1e-6, f"{summary} {epochs}")
+    check(len(epochs) == 2 and abs(result["ema_test_loss"] - epochs[-1]["ema_test_loss"]) < 1e-6, f"{result} {epochs}")
 
 
 def test_validation():
     """With a validation set: the epochs have the average's result on it, the best epoch is the average's where the metric is, and the
     end tests the best weights and their average, as eval does."""
-    arguments = [word for setting in ("data.validation=0.25", "train.epochs=4", "train.optimizer.lr=0.6",
-                                      "checkpoint.best=ema_validation_loss") for word in ("--set", setting)]
+    arguments = sets("data.validation=0.25", "train.epochs=4", "train.optimizer.lr=0.6", "checkpoint.best=ema_validation_loss")
     for n_ranks in (1, 2):
         folder = f"validated-{n_ranks}"
         told = train(folder, n_ranks, *arguments).stderr.splitlines()
-        with open(f"{folder}/metrics.jsonl") as file:
-            epochs = [record for record in map(json.loads, file) if record["type"] == "epoch"]
-        with open(f"{folder}/summary.json") as file:
-            summary = json.load(file)
+        epochs, result = records(folder, "epoch"), summary(folder)
         losses = [epoch["ema_validation_loss"] for epoch in epochs]
         best = min(range(4), key=lambda i: losses[i])
         check(best < 3, f"{folder}: the last epoch is the best, whose average needs no checkpoint: {losses}")
         check(not any("ema_test_loss" in epoch for epoch in epochs), f"{folder}: an epoch tells of the test set")
         check(len(set(losses)) == 4 and all(epoch["validation_loss"] != loss for epoch, loss in zip(epochs, losses)), f"{losses}")
-        check(summary["best_epoch"] == summary["tested_epoch"] == best + 1, f"{folder}: {summary} {losses}")
-        check(abs(summary["best_value"] - losses[best]) < 1e-6, f"{folder}: {summary} {losses}")
+        check(result["best_epoch"] == result["tested_epoch"] == best + 1, f"{folder}: {result} {losses}")
+        check(abs(result["best_value"] - losses[best]) < 1e-6, f"{folder}: {result} {losses}")
         for kind in ("loss", "accuracy"):
-            check(abs(summary[f"ema_validation_{kind}"] - epochs[best][f"ema_validation_{kind}"]) < 1e-6, f"{folder}: {summary}")
+            check(abs(result[f"ema_validation_{kind}"] - epochs[best][f"ema_validation_{kind}"]) < 1e-6, f"{folder}: {result}")
         for option, name in ((["--ema"], "ema_test"), ([], "test")):
-            done = run(DTRAIN, "eval", "--checkpoint", folder, *option)
-            check(done.stderr.split()[-1] == f"{summary[name + '_loss']:.4f}", f"{folder}: {done.stderr} {summary}")
-        line = f"  average of the weights: test loss {summary['ema_test_loss']:.4f}  "
+            done = dtrain("eval", "--checkpoint", folder, *option)
+            check(done.stderr.split()[-1] == f"{result[name + '_loss']:.4f}", f"{folder}: {done.stderr} {result}")
+        line = f"  average of the weights: test loss {result['ema_test_loss']:.4f}  "
         check(any(text.startswith(line) for text in told), f"{folder}: {line} is not in {told}")
 
 
 def test_resumed_at_its_end():
     """There is nothing left but to tell the result, the average's too."""
-    with open("alone/summary.json") as file:
-        before = json.load(file)
+    before = summary("alone")
     train("alone", 1, "--resume")
-    with open("alone/summary.json") as file:
-        after = json.load(file)
+    after = summary("alone")
     check(all(abs(before[name] - after[name]) < 1e-6 for name in ("ema_test_loss", "ema_test_accuracy")), f"{before} {after}")
 
 
-def refused(code, text, *command):
-    done = run(*command)
-    lines = done.stderr.splitlines()
-    check(done.returncode == code and len(lines) == 1 and text in lines[0], f"{command}: {done}")
-
-
 def test_errors():
-    asynchronous = ["--set", "distributed.strategy=parameter_server", "--set", 'distributed.parameter_server={"mode":"async"}']
-    refused(78, "train.ema", MPIEXEC, "-n", "2", DTRAIN, "--config", "ema.json", "--run", "never", *asynchronous)
-    refused(64, "train.ema: expected a number >= 0 and < 1", DTRAIN, "--config", "ema.json", "--run", "never", "--set", "train.ema=1")
-    refused(64, "checkpoint.best: there is no average of the weights (set train.ema", DTRAIN, "--config", "ema.json", "--run", "never",
-            "--set", "train.ema=0", "--set", "checkpoint.best=ema_test_loss")
-    refused(64, "with data.validation the test set is for the end", DTRAIN, "--config", "ema.json", "--run", "never",
-            "--set", "data.validation=0.25", "--set", "checkpoint.best=ema_test_loss")
-    refused(78, "no average of the weights (leave --ema out", DTRAIN, "eval", "--ema", "--checkpoint", path_of("from-0.5", N_STEPS))
+    never = ("--config", "ema.json", "--run", "never", "--set")
+    refused(78, "train.ema", *never, "distributed.strategy=parameter_server", *sets('distributed.parameter_server={"mode":"async"}'), ranks=2)
+    refused(64, "train.ema: expected a number >= 0 and < 1", *never, "train.ema=1")
+    refused(64, "checkpoint.best: there is no average of the weights (set train.ema", *never, "train.ema=0",
+            *sets("checkpoint.best=ema_test_loss"))
+    refused(64, "with data.validation the test set is for the end", *never, "data.validation=0.25", *sets("checkpoint.best=ema_test_loss"))
+    refused(78, "no average of the weights (leave --ema out", "eval", "--ema", "--checkpoint", checkpoint_of("from-0.5", N_STEPS))
 
 
-with tempfile.TemporaryDirectory() as work:
-    os.chdir(work)
-    with open("ema.json", "w") as out:
-        json.dump(CONFIG, out)
-    test_averages()
-    test_resume()
-    test_turned_on_and_off()
-    test_weights_of_another_run()
-    test_records()
-    test_validation()
-    test_resumed_at_its_end()
-    test_errors()
-sys.exit(len(failures) > 0)
+new_folder()
+write_json("ema.json", CONFIG)
+test_averages()
+test_resume()
+test_turned_on_and_off()
+test_weights_of_another_run()
+test_records()
+test_validation()
+test_resumed_at_its_end()
+test_errors()
+finish()

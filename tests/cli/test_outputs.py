@@ -1,23 +1,22 @@
 """Every option that names a file, with every kind of thing that may have this name: what is written is whole, what is not a file stays
 what it is, and a place that takes nothing is told before the work.
 
-usage: test_outputs.py DTRAIN MPIEXEC, in the folder of the sources"""
+usage: DTRAIN=... MPIEXEC=... test_outputs.py"""
 import json
 import os
-import shutil
 import socket
 import stat
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 
-DTRAIN, MPIEXEC = map(os.path.abspath, sys.argv[1:])
-CONFIG = os.path.abspath("configs/linear.json")
+import checks
+from checks import DTRAIN, SOURCE, check, dtrain, finish, new_folder, sets
+
+CONFIG = f"{SOURCE}/configs/linear.json"
 ROOT = os.geteuid() == 0
 OLD = b"the old content\n"
-wrong, skipped = [], []
+skipped = []
 
 
 def is_page(text):
@@ -61,32 +60,21 @@ COMMANDS = {
 ALL_KINDS = 3
 
 
-def check(what, true):
-    if not true:
-        wrong.append(what)
-
-
 def run(name, target, **options):
     """The exit code, stdout and stderr of the command with this file's name."""
     ranks, arguments, _, _ = COMMANDS[name]
     known = {"RUN": "run", "CHECKPOINT": "run/checkpoints/best.safetensors"}
-    launch = [MPIEXEC, "-n", str(ranks)] if ranks > 0 else []
-    done = subprocess.run([*launch, DTRAIN, *[known.get(a, a) for a in arguments], target], stdin=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE, timeout=60, **{"stdout": subprocess.PIPE, **options})
+    done = dtrain(*[known.get(a, a) for a in arguments], target, ranks=ranks, code=None, text=False, **options)
     return done.returncode, done.stdout, done.stderr.decode()
 
 
 def read(path):
     """b"" where there is nothing."""
-    if not os.path.exists(path):
-        return b""
-    with open(path, "rb") as file:
-        return file.read()
+    return checks.read(path, "rb") if os.path.exists(path) else b""
 
 
 def write(path, mode=0o644):
-    with open(path, "wb") as file:
-        file.write(OLD)
+    checks.write(path, OLD)
     os.chmod(path, mode)
 
 
@@ -101,15 +89,15 @@ def kind_of(path):
 def told(name, what, got, code, text):
     """One line of error, with nothing done before it if the place is to blame."""
     done, out, err = got
-    check(f"{name}, {what}: exit code {done}, not {code}: {err}", done == code)
+    check(done == code, f"{name}, {what}: exit code {done}, not {code}: {err}")
     errors = [line for line in err.splitlines() if line.startswith("dtrain: ")]
-    check(f"{name}, {what}: not one line with {text!r}: {err}", len(errors) == 1 and text in errors[0])
-    check(f"{name}, {what}: it worked before it looked: {out}", code != 73 or not out)
+    check(len(errors) == 1 and text in errors[0], f"{name}, {what}: not one line with {text!r}: {err}")
+    check(code != 73 or not out, f"{name}, {what}: it worked before it looked: {out}")
 
 
 def leaves_nothing(name, what, folder):
     left = [entry for entry in os.listdir(folder) if entry.startswith(".tmp-")]
-    check(f"{name}, {what}: temporary files are left: {left}", not left)
+    check(not left, f"{name}, {what}: temporary files are left: {left}")
 
 
 # ---- files
@@ -117,14 +105,14 @@ def leaves_nothing(name, what, folder):
 
 def absent(name, is_whole, _):
     code, _, err = run(name, "new")
-    check(f"{name}, absent: {code} {err}", code == 0 and is_whole(read("new")))
-    check(f"{name}, absent: mode {kind_of('new')}", kind_of("new")[1] == 0o640)
+    check(code == 0 and is_whole(read("new")), f"{name}, absent: {code} {err}")
+    check(kind_of("new")[1] == 0o640, f"{name}, absent: mode {kind_of('new')}")
 
 
 def long_name(name, is_whole, _):
     for target in ("n" * 255, "x" + "é" * 127):
         code, _, err = run(name, target)
-        check(f"{name}, a name of 255 bytes: {code} {err}", code == 0 and is_whole(read(target)))
+        check(code == 0 and is_whole(read(target)), f"{name}, a name of 255 bytes: {code} {err}")
     told(name, "a name of 256 bytes", run(name, "n" * 256), 73, "File name too long")
 
 
@@ -134,10 +122,10 @@ def regular(name, is_whole, replaces):
         os.chown("private", 1, 2)
     before, got = kind_of("private"), run(name, "private")
     if replaces:
-        check(f"{name}, a private file: {got}", got[0] == 0 and is_whole(read("private")))
+        check(got[0] == 0 and is_whole(read("private")), f"{name}, a private file: {got}")
     else:
-        check(f"{name}, a file that is there: {got}", got[0] == 73 and "exists already" in got[2] and read("private") == OLD)
-    check(f"{name}, a private file: is another: {kind_of('private')}, not {before}", kind_of("private") == before)
+        check(got[0] == 73 and "exists already" in got[2] and read("private") == OLD, f"{name}, a file that is there: {got}")
+    check(kind_of("private") == before, f"{name}, a private file: is another: {kind_of('private')}, not {before}")
 
 
 def link(name, is_whole, replaces):
@@ -147,9 +135,9 @@ def link(name, is_whole, replaces):
     os.symlink(os.path.abspath("link"), "chain")
     for target in ("link", "chain"):
         got = run(name, target)
-        check(f"{name}, {target}: {got}", got[0] == (0 if replaces else 73) and is_whole(read("below/target")) == replaces)
-        check(f"{name}, {target}: is gone", os.path.islink("link") and os.path.islink("chain"))
-        check(f"{name}, {target}: the mode", stat.S_IMODE(os.stat("below/target").st_mode) == 0o600)
+        check(got[0] == (0 if replaces else 73) and is_whole(read("below/target")) == replaces, f"{name}, {target}: {got}")
+        check(os.path.islink("link") and os.path.islink("chain"), f"{name}, {target}: is gone")
+        check(stat.S_IMODE(os.stat("below/target").st_mode) == 0o600, f"{name}, {target}: the mode")
         write("below/target", 0o600)
 
 
@@ -157,7 +145,7 @@ def dangling(name, is_whole, _):
     os.mkdir("empty")
     os.symlink("empty/target", "dangling")
     code, _, err = run(name, "dangling")
-    check(f"{name}, a dangling link: {code} {err}", code == 0 and os.path.islink("dangling") and is_whole(read("empty/target")))
+    check(code == 0 and os.path.islink("dangling") and is_whole(read("empty/target")), f"{name}, a dangling link: {code} {err}")
     os.symlink("round", "round")
     told(name, "a link to itself", run(name, "round"), 73, "round: Too many levels of symbolic links")
 
@@ -172,15 +160,15 @@ def fifo(name, is_whole, _):
     reader.start()
     code, _, err = run(name, "fifo")
     reader.join(20)
-    check(f"{name}, a pipe: {code} {err}", code == 0 and len(text) == 1 and is_whole(text[0]))
-    check(f"{name}, a pipe: is none any more", kind_of("fifo") == before)
+    check(code == 0 and len(text) == 1 and is_whole(text[0]), f"{name}, a pipe: {code} {err}")
+    check(kind_of("fifo") == before, f"{name}, a pipe: is none any more")
 
 
 def deaf_fifo(name, _, __):
     os.mkfifo("deaf")
     before, begin = kind_of("deaf"), time.monotonic()
     told(name, "a pipe that nobody reads", run(name, "deaf"), 74, "deaf: nobody reads from it")
-    check(f"{name}, a pipe that nobody reads: is none any more", kind_of("deaf") == before and time.monotonic() - begin < 30)
+    check(kind_of("deaf") == before and time.monotonic() - begin < 30, f"{name}, a pipe that nobody reads: is none any more")
 
 
 def has_devices():
@@ -200,9 +188,9 @@ def device(name, _, __):
         return
     before = kind_of("null"), kind_of("full")
     code, _, err = run(name, "null")
-    check(f"{name}, a device: {code} {err}", code == 0)
+    check(code == 0, f"{name}, a device: {code} {err}")
     told(name, "a full device", run(name, "full"), 74, "full: cannot be written: No space left on device")
-    check(f"{name}, a device: is none any more", (kind_of("null"), kind_of("full")) == before)
+    check((kind_of("null"), kind_of("full")) == before, f"{name}, a device: is none any more")
 
 
 def standard_output(name, is_whole, _):
@@ -212,7 +200,7 @@ def standard_output(name, is_whole, _):
     os.symlink("/proc/self/fd/1", "stdout")  # as /dev/stdout, which is not put at risk
     plain = run(name, "plain")[1]
     code, out, err = run(name, "stdout")
-    check(f"{name}, standard output: {code} {err}", code == 0)
+    check(code == 0, f"{name}, standard output: {code} {err}")
     with open("out", "wb") as file:
         file.write(OLD)
         file.flush()
@@ -222,10 +210,10 @@ def standard_output(name, is_whole, _):
         run(name, "stdout", stdout=theirs.fileno())
         theirs.close()
         received = b"".join(iter(lambda: ours.recv(1 << 16), b""))
-    check(f"{name}, standard output into a file: what was there is gone: {code} {err}", code == 0 and read("out").startswith(OLD))
+    check(code == 0 and read("out").startswith(OLD), f"{name}, standard output into a file: what was there is gone: {code} {err}")
     for what, text in (("pipe", out), ("file", read("out")[len(OLD):]), ("socket", received)):
         begin = text.rfind(read("plain")[:10])
-        check(f"{name}, standard output into a {what}: {text[:2000]}", begin >= 0 and is_whole(text[begin:]) and begin >= len(plain) // 2)
+        check(begin >= 0 and is_whole(text[begin:]) and begin >= len(plain) // 2, f"{name}, standard output into a {what}: {text[:2000]}")
 
 
 def no_place(name, _, __):
@@ -251,12 +239,11 @@ def full_disk(name, _, replaces):
               'ls -A small; mount -o remount,ro small && "$@" "small/$T"; echo $?')
     for target in ("new", "there") if replaces else ("new",):
         _, arguments, _, _ = COMMANDS[name]
-        done = subprocess.run(["unshare", "-m", "bash", "-c", script, "-", DTRAIN, *arguments], stdin=subprocess.DEVNULL, check=False,
-                              capture_output=True, text=True, timeout=60, env={**os.environ, "T": target})
+        done = checks.run("unshare", "-m", "bash", "-c", script, "-", DTRAIN, *arguments, env={"T": target})
         errors = [line for line in done.stderr.splitlines() if line.startswith("dtrain: ")]
         lines = done.stdout.splitlines()
-        check(f"{name}, a full disk: {done}", "74" in lines and "oldthere" in lines and "new" not in lines and len(errors) == 2)
-        check(f"{name}, a read-only disk: {done}", lines[-1:] == ["73"] and "Read-only file system" in errors[-1])
+        check("74" in lines and "oldthere" in lines and "new" not in lines and len(errors) == 2, f"{name}, a full disk: {done}")
+        check(lines[-1:] == ["73"] and "Read-only file system" in errors[-1], f"{name}, a read-only disk: {done}")
 
 
 FILES = (absent, regular, link, fifo, device, no_place)
@@ -265,8 +252,7 @@ KINDS = (*FILES, dangling, long_name, deaf_fifo, standard_output)
 
 def prepare_run():
     """A short training, for the commands that want one."""
-    subprocess.run([DTRAIN, "--config", CONFIG, "--run", "run", "--set", "train.max_steps=1", "--set", "checkpoint.best=test_loss"],
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    dtrain("--config", CONFIG, "--run", "run", *sets("train.max_steps=1", "checkpoint.best=test_loss"))
 
 
 def try_one(name, kind):
@@ -283,30 +269,22 @@ def try_one(name, kind):
 def several():
     """One that cannot be written does not keep another from being written."""
     if has_devices():
-        done = subprocess.run([DTRAIN, "scale", "--config", CONFIG, "--json", "full", "--html", "page.html"],
-                              capture_output=True, text=True, timeout=60, check=False)
-        check(f"several files: {done}", done.returncode == 74 and "full: cannot be written" in done.stderr and is_page(read("page.html")))
+        done = dtrain("scale", "--config", CONFIG, "--json", "full", "--html", "page.html", code=74)
+        check("full: cannot be written" in done.stderr and is_page(read("page.html")), f"several files: {done}")
 
 
-def main():
-    os.umask(0o027)
-    top = tempfile.mkdtemp(prefix="dtrain-test-outputs-")
-    os.chdir(top)
-    os.mkdir("slurm")
-    with open("slurm/sbatch", "w", opener=lambda path, flags: os.open(path, flags, 0o700)) as file:
-        file.write("#!/bin/sh\n")  # any script is right: this machine's own Slurm may have no cluster
-    os.environ["PATH"] = f"{top}/slurm:{os.environ['PATH']}"
-    prepare_run()
-    for i, name in enumerate(COMMANDS):
-        for kind in KINDS if i < ALL_KINDS else FILES[:3]:
-            try_one(name, kind)
-    for name in ("lab reduce", "slurm"):
-        try_one(name, full_disk)
-    several()
-    os.chdir("/")
-    shutil.rmtree(top)
-    print("\n".join([*wrong, *sorted({f"not checked: {text}" for text in skipped})]) or "every file was written whole, and nothing lost")
-    sys.exit(bool(wrong))
-
-
-main()
+os.umask(0o027)
+new_folder()
+checks.write("slurm/sbatch", "#!/bin/sh\n")  # any script is right: this machine's own Slurm may have no cluster
+os.chmod("slurm/sbatch", 0o700)
+os.environ["PATH"] = f"{os.getcwd()}/slurm:{os.environ['PATH']}"
+prepare_run()
+for number, command in enumerate(COMMANDS):
+    for kind_of_file in KINDS if number < ALL_KINDS else FILES[:3]:
+        try_one(command, kind_of_file)
+for command in ("lab reduce", "slurm"):
+    try_one(command, full_disk)
+several()
+for missing in sorted(set(skipped)):
+    print("not checked:", missing)
+finish()

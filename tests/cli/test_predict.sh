@@ -175,7 +175,7 @@ said "$both" dark-0.png ""
 said "$checkpoint" dark-0.png --invert no ""
 
 # A checkpoint of before the border was kept: as MNIST's, and it says so.
-python3 "$lib/checkpoint.py" without "$bright" older.safetensors bright_borders
+python3 "$lib/python/checkpoint.py" without "$bright" older.safetensors bright_borders
 said older.safetensors bright/00.png " (dark on light: inverted, in case the training images were not; --invert no leaves it)"
 said older.safetensors bright/00.png --invert no ""
 code=0

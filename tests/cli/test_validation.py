@@ -1,27 +1,18 @@
 """data.validation, against files that were split beforehand by another implementation of the hold-out: the same training to the bit, whose
 test results are the validation results; then the records, what a resumed run keeps, and what is refused.
 
-usage: test_validation.py DTRAIN MPIEXEC"""
+usage: DTRAIN=... MPIEXEC=... test_validation.py"""
 import csv
 import glob
-import json
 import os
 import random
 import re
 import struct
-import subprocess
-import sys
-import tempfile
 
-DTRAIN, MPIEXEC = sys.argv[1:3]
+import checks
+from checks import check, dtrain, finish, new_folder, read, read_json, records, sets, summary, write, write_json
+
 N_TRAIN, N_TEST, N_HELD, SIDE, SEED = 330, 90, 66, 8, 5
-wrong = []
-os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # MPICH keeps memory until the process ends
-
-
-def check(text, condition, shown=""):
-    if not condition:
-        wrong.append(f"{text} {shown}".rstrip())
 
 
 # ---- the hold-out by another implementation: base/rng.h, base/permutation.h and data/validation.c say how
@@ -69,14 +60,12 @@ def draw(n, seed):
 
 
 def write_set(folder, name, samples):
-    with open(os.path.join(folder, name + "-images-idx3-ubyte"), "wb") as file:
-        file.write(struct.pack(">IIII", 0x803, len(samples), SIDE, SIDE) + b"".join(image for image, _ in samples))
-    with open(os.path.join(folder, name + "-labels-idx1-ubyte"), "wb") as file:
-        file.write(struct.pack(">II", 0x801, len(samples)) + bytes(label for _, label in samples))
+    write(f"{folder}/{name}-images-idx3-ubyte",
+          struct.pack(">IIII", 0x803, len(samples), SIDE, SIDE) + b"".join(image for image, _ in samples))
+    write(f"{folder}/{name}-labels-idx1-ubyte", struct.pack(">II", 0x801, len(samples)) + bytes(label for _, label in samples))
 
 
 def write_sets(folder, train, test):
-    os.mkdir(folder)
     write_set(folder, "train", train)
     write_set(folder, "t10k", test)
 
@@ -95,28 +84,9 @@ HELD = ["data.validation=0.2"]
 
 # ---- runs
 
-def dtrain(*arguments, ranks=1, code=0):
-    done = subprocess.run([MPIEXEC, "-n", str(ranks), DTRAIN, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
-    check(f"{' '.join(arguments)}: exit code {done.returncode}, not {code}:", done.returncode == code, done.stderr)
+def train(run, *settings, ranks=1, code=0, resume=False):
+    done = dtrain("--config", "config.json", "--run", run, *["--resume"] * resume, *sets(*settings), ranks=ranks, code=code)
     return done.stdout, done.stderr
-
-
-def train(run, *sets, ranks=1, code=0, resume=False):
-    arguments = ["--config", "config.json", "--run", run, *(["--resume"] if resume else [])]
-    for one in sets:
-        arguments += ["--set", one]
-    return dtrain(*arguments, ranks=ranks, code=code)
-
-
-def summary(run):
-    with open(f"{run}/summary.json") as file:
-        return json.load(file)
-
-
-def records(run, kind):
-    with open(f"{run}/metrics.jsonl") as file:
-        return [r for r in map(json.loads, file) if r["type"] == kind]
 
 
 def metric(run, name):
@@ -133,8 +103,8 @@ def newest(run):
 
 def evaluate(checkpoint, *arguments):
     """(loss with four digits, correct ones of all)"""
-    out, err = dtrain("eval", "--checkpoint", checkpoint, *arguments)
-    return re.search(r"test loss (\S+)", err)[1], re.search(r"\((\d+/\d+)\)", out)[1]
+    done = dtrain("eval", "--checkpoint", checkpoint, *arguments)
+    return re.search(r"test loss (\S+)", done.stderr)[1], re.search(r"\((\d+/\d+)\)", done.stdout)[1]
 
 
 def results(of, kind):
@@ -146,46 +116,43 @@ def results(of, kind):
 
 def check_split(train_set, test_set):
     held = held_out(N_TRAIN, N_HELD, SEED)
-    check("the other implementation holds out something else", len(set(held)) == N_HELD)
+    check(len(set(held)) == N_HELD, "the other implementation holds out something else")
     write_sets("split", [s for i, s in enumerate(train_set) if i not in set(held)], [train_set[i] for i in held])
     out, err = train("held", *HELD)
     _, warned = train("beforehand", "data.dir=split", "checkpoint.best=test_loss")
     for name in ("loss", "accuracy"):
-        check(f"validation {name} is not that of the split files", metric("held", "validation_" + name) == metric("beforehand", "test_" + name))
-    check("other training losses than with split files", metric("held", "train_loss") == metric("beforehand", "train_loss"))
+        check(metric("held", "validation_" + name) == metric("beforehand", "test_" + name), f"validation {name} is not that of the split files")
+    check(metric("held", "train_loss") == metric("beforehand", "train_loss"), "other training losses than with split files")
     ours, theirs = summary("held"), summary("beforehand")
     for key in ("weights_xxh3", "best_epoch", "best_value"):
-        check(f"{key} differs from that with split files", abs(ours[key] - theirs[key]) < 1e-8 if key == "best_value" else ours[key] == theirs[key],
+        check(abs(ours[key] - theirs[key]) < 1e-8 if key == "best_value" else ours[key] == theirs[key], f"{key} differs from that with split files",
               (ours[key], theirs[key]))
     best = ours["best_epoch"]
-    check("the best epoch is the last: nothing is tested", 1 < best < 24, (best, metric("held", "validation_loss")))
-    check("tested_epoch", ours["tested_epoch"] == best)
-    check("the test result is not of the best checkpoint", results(ours, "test") == evaluate("held/checkpoints/best.safetensors"))
-    check("the validation result is not of the best epoch", abs(ours["validation_loss"] - metric("held", "validation_loss")[best - 1]) < 1e-7)
-    check("eval of the run", evaluate("held") == results(ours, "test"))
-    check("eval on the held-out samples", evaluate("held/checkpoints/best.safetensors", "--data", "split") == results(ours, "validation"))
-    check("stdout", out.endswith(f"({results(ours, 'test')[1]}) of the best epoch, {best} of 24\n"), out)
-    check("a warning without a reason", "warning" not in err, err)
-    check("no banner line", f"  {N_HELD} validation samples held out; the test set comes at the end\n" in err, err)
-    check("no epochs on stderr", len(re.findall(r"^epoch .* validation loss \S+  validation accuracy ", err, re.M)) == 24, err)
+    check(1 < best < 24, "the best epoch is the last: nothing is tested", (best, metric("held", "validation_loss")))
+    check(ours["tested_epoch"] == best, "tested_epoch")
+    check(results(ours, "test") == evaluate("held/checkpoints/best.safetensors"), "the test result is not of the best checkpoint")
+    check(abs(ours["validation_loss"] - metric("held", "validation_loss")[best - 1]) < 1e-7, "the validation result is not of the best epoch")
+    check(evaluate("held") == results(ours, "test"), "eval of the run")
+    check(evaluate("held/checkpoints/best.safetensors", "--data", "split") == results(ours, "validation"), "eval on the held-out samples")
+    check(out.endswith(f"({results(ours, 'test')[1]}) of the best epoch, {best} of 24\n"), "stdout", out)
+    check("warning" not in err, "a warning without a reason", err)
+    check(f"  {N_HELD} validation samples held out; the test set comes at the end\n" in err, "no banner line", err)
+    check(len(re.findall(r"^epoch .* validation loss \S+  validation accuracy ", err, re.M)) == 24, "no epochs on stderr", err)
     lines = [line for line in warned.splitlines() if "warning" in line]
-    check("not one warning", lines == ["dtrain: warning: checkpoint.best: the test samples choose the result that they measure (hold samples "
-                                       "out with data.validation, such as 0.1)"], lines)
+    check(lines == ["dtrain: warning: checkpoint.best: the test samples choose the result that they measure (hold samples "
+                                       "out with data.validation, such as 0.1)"], "not one warning", lines)
 
 
 def check_records():
-    check("the records of an epoch", all("test_loss" not in r and "test_accuracy" not in r for r in records("held", "epoch")))
+    check(all("test_loss" not in r and "test_accuracy" not in r for r in records("held", "epoch")), "the records of an epoch")
     start = records("held", "run")[0]
-    check("sample counts", [start[k + "_samples"] for k in ("train", "validation", "test")] == [N_TRAIN - N_HELD, N_HELD, N_TEST], start)
-    with open("held/metrics.csv") as file:
-        rows = list(csv.reader(file))
-    check("csv", rows[0][4:7] == ["validation_loss", "validation_accuracy", "images_per_s"] and len({len(r) for r in rows}) == 1, rows[:2])
-    with open("beforehand/metrics.csv") as file:
-        check("csv without", file.readline() ==
-              "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size\n")
+    check([start[k + "_samples"] for k in ("train", "validation", "test")] == [N_TRAIN - N_HELD, N_HELD, N_TEST], "sample counts", start)
+    rows = list(csv.reader(read("held/metrics.csv").splitlines()))
+    check(rows[0][4:7] == ["validation_loss", "validation_accuracy", "images_per_s"] and len({len(r) for r in rows}) == 1, "csv", rows[:2])
+    check(read("beforehand/metrics.csv").splitlines()[0] ==
+          "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size", "csv without")
     for name in ("config.json", "metrics.jsonl", "summary.json", "metrics.csv"):
-        with open(f"beforehand/{name}") as file:
-            check(f"{name} of a run without has it", "validation" not in file.read())
+        check("validation" not in read(f"beforehand/{name}"), f"{name} of a run without has it")
 
 
 def check_ranks():
@@ -197,69 +164,64 @@ def check_ranks():
     train("parts", *exact, "train.max_steps=10", ranks=3)
     _, err = train("parts", *exact, ranks=2, resume=True)
     one = summary("ranks1")
-    check("ranks: it does not stop early", one.get("stopped_early", "").startswith("validation loss has not improved for 2 epochs"), one)
+    check(one.get("stopped_early", "").startswith("validation loss has not improved for 2 epochs"), "ranks: it does not stop early", one)
     for run in ("ranks2", "ranks3", "parts"):
         other = summary(run)
         for key in ("weights_xxh3", "best_epoch", "best_value", "tested_epoch", "stopped_early", "test_accuracy", "epochs"):
-            check(f"{run}: another {key}", one.get(key) == other.get(key), (one.get(key), other.get(key)))
+            check(one.get(key) == other.get(key), f"{run}: another {key}", (one.get(key), other.get(key)))
         for name in ("validation_loss", "validation_accuracy", "lr"):
-            check(f"{run}: another {name}", near(metric(run, name), metric("ranks1", name)), (metric(run, name), metric("ranks1", name)))
-    for ranks, sets in ((3, ["data.sharding=shard"]), (3, ["distributed.strategy=parameter_server"]), (2, ["distributed.strategy=pipeline"]),
-                        (2, ["data.sharding=replicate", "train.batch={\"per_rank\":20}"])):
-        run = re.sub(r"\W", "_", sets[0])
-        train(run, *HELD, *sets, ranks=ranks)
-        check(f"{run}: another test result than its best checkpoint", results(summary(run), "test") == evaluate(run))
+            check(near(metric(run, name), metric("ranks1", name)), f"{run}: another {name}", (metric(run, name), metric("ranks1", name)))
+    for ranks, settings in ((3, ["data.sharding=shard"]), (3, ["distributed.strategy=parameter_server"]), (2, ["distributed.strategy=pipeline"]),
+                            (2, ["data.sharding=replicate", "train.batch={\"per_rank\":20}"])):
+        run = re.sub(r"\W", "_", settings[0])
+        train(run, *HELD, *settings, ranks=ranks)
+        check(results(summary(run), "test") == evaluate(run), f"{run}: another test result than its best checkpoint")
 
 
 def check_last():
     """Without a best checkpoint the last weights are tested; and again when there is nothing left to do."""
     out, _ = train("last", *HELD, "checkpoint.best=none", "train.epochs=2", ranks=2)
-    check("last: not of the last", "tested_epoch" not in summary("last") and results(summary("last"), "test") == evaluate("last"))
-    check("last: stdout", out.endswith(" after 2 epochs\n"), out)
+    check("tested_epoch" not in summary("last") and results(summary("last"), "test") == evaluate("last"), "last: not of the last")
+    check(out.endswith(" after 2 epochs\n"), "last: stdout", out)
     again, err = train("last", *HELD, "checkpoint.best=none", "train.epochs=2", ranks=2, resume=True)
-    check("last, again: another result", out == again and "nothing to do" in err)
-    check("last, again: no validation", results(summary("last"), "validation") == evaluate("last", "--data", "split"))
-    with open("last/config.json") as file:
-        check("last: config.json", json.load(file)["data"]["validation"] == 0.2)
+    check(out == again and "nothing to do" in err, "last, again: another result")
+    check(results(summary("last"), "validation") == evaluate("last", "--data", "split"), "last, again: no validation")
+    check(read_json("last/config.json")["data"]["validation"] == 0.2, "last: config.json")
 
 
 def check_pages():
-    out, _ = dtrain("report", "held", "--html", "page.html")
-    check("report: facts", re.search(r"^test accuracy .*, by the weights of epoch \d+$", out, re.M) and
-          re.search(rf"^validation +accuracy \S+ %, loss \S+, of {N_HELD} samples$", out, re.M), out)
-    check("report: table", "val. loss" in out and "test loss  test acc" not in out, out)
-    with open("page.html") as file:
-        check("report: page", "validation, after an epoch" in file.read())
-    out, _ = dtrain("report", "held", "last", "--html", "two.html")
-    check("compare", re.search(r"test loss +validation ", out), out)
-    with open("two.html") as file:
-        check("compare: page", "Loss on the validation samples" in file.read())
-    out, _ = dtrain("report", "beforehand")
-    check("report without", "validation" not in out, out)
-    out, _ = dtrain("plan", "--config", "config.json", "--set", HELD[0])
-    check("plan", f"data: {N_TRAIN - N_HELD} training samples, {N_HELD} validation samples, {N_TEST} test samples" in out, out)
+    out = dtrain("report", "held", "--html", "page.html").stdout
+    check(re.search(r"^test accuracy .*, by the weights of epoch \d+$", out, re.M) and
+          re.search(rf"^validation +accuracy \S+ %, loss \S+, of {N_HELD} samples$", out, re.M), "report: facts", out)
+    check("val. loss" in out and "test loss  test acc" not in out, "report: table", out)
+    check("validation, after an epoch" in read("page.html"), "report: page")
+    out = dtrain("report", "held", "last", "--html", "two.html").stdout
+    check(re.search(r"test loss +validation ", out), "compare", out)
+    check("Loss on the validation samples" in read("two.html"), "compare: page")
+    out = dtrain("report", "beforehand").stdout
+    check("validation" not in out, "report without", out)
+    out = dtrain("plan", "--config", "config.json", *sets(*HELD)).stdout
+    check(f"data: {N_TRAIN - N_HELD} training samples, {N_HELD} validation samples, {N_TEST} test samples" in out, "plan", out)
     train("board", *HELD, "train.epochs=2", "tensorboard=true")
     (path,) = glob.glob("board/tensorboard/*")
-    with open(path, "rb") as file:
-        events = file.read()
-    check("TensorBoard", [events.count(tag) for tag in (b"loss/validation", b"accuracy/validation", b"loss/test", b"accuracy/test")] == [2, 2, 1, 1])
+    events = read(path, "rb")
+    check([events.count(tag) for tag in (b"loss/validation", b"accuracy/validation", b"loss/test", b"accuracy/test")] == [2, 2, 1, 1], "TensorBoard")
 
 
 def check_sweep():
-    sweep = ["sweep", "--config", "config.json", "--run", "many", "--set", HELD[0], "--set", "train.epochs=2"]
-    out, _ = dtrain(*sweep, "--set", "train.optimizer.lr=1e-6,0.01,1e-4", ranks=2)
+    sweep = ["sweep", "--config", "config.json", "--run", "many", *sets(*HELD, "train.epochs=2")]
+    out = dtrain(*sweep, *sets("train.optimizer.lr=1e-6,0.01,1e-4"), ranks=2).stdout
     rows = [line.split() for line in out.splitlines()]
-    check("sweep: no columns", "validation accuracy  validation loss  test accuracy  test loss" in out, out)
-    check("sweep: not by validation", rows[1][0] == "2" and
-          float(rows[1][3]) >= float(rows[2][3]) >= float(rows[3][3]), out)
-    with open("many/sweep.csv") as file:
-        check("sweep: table", file.readline().rstrip().endswith(",verdict,validation_accuracy,validation_loss,test_accuracy,test_loss,steps,seconds"))
+    check("validation accuracy  validation loss  test accuracy  test loss" in out, "sweep: no columns", out)
+    check(rows[1][0] == "2" and float(rows[1][3]) >= float(rows[2][3]) >= float(rows[3][3]), "sweep: not by validation", out)
+    check(read("many/sweep.csv").split("\n")[0].endswith(",verdict,validation_accuracy,validation_loss,test_accuracy,test_loss,steps,seconds"),
+          "sweep: table")
 
 
 def check_refusals():
-    def refused(code, text, *sets, run="no", resume=False):
-        _, err = train(run, *sets, ranks=2, code=code, resume=resume)
-        check(f"{sets}: another text", text in err and err.count("\n") == 1, err)
+    def refused(code, text, *settings, run=None):
+        """Of a new run, or where this one is resumed."""
+        checks.refused(code, text, "--config", "config.json", "--run", run or "no", *["--resume"] * bool(run), *sets(*settings), ranks=2)
 
     for value in ("1.5", "1e30", "-1", "-0.1", "true", "\"0.1\"", "[0.1]", "2147483648"):
         refused(64, "data.validation", "data.validation=" + value)
@@ -271,35 +233,28 @@ def check_refusals():
     refused(64, "checkpoint.best: with data.validation the test set is for the end alone", HELD[0], "checkpoint.best=test_loss")
     refused(64, "train.early_stopping.metric: with data.validation", HELD[0], "train.early_stopping.metric=test_accuracy")
     refused(64, "train.schedule.metric: with data.validation", HELD[0], "train.schedule.type=plateau", "train.schedule.metric=test_loss")
-    refused(78, "data.validation was 0.2, now it is 0.1 (use the checkpoint's, or begin a new run)", "data.validation=0.1", run="held", resume=True)
-    refused(78, "data.validation was 0.2, now it is not there", "checkpoint.best=none", run="held", resume=True)
-    refused(78, "data.validation was not there, now it is 0.2", HELD[0], run="beforehand", resume=True)
+    refused(78, "data.validation was 0.2, now it is 0.1 (use the checkpoint's, or begin a new run)", "data.validation=0.1", run="held")
+    refused(78, "data.validation was 0.2, now it is not there", "checkpoint.best=none", run="held")
+    refused(78, "data.validation was not there, now it is 0.2", HELD[0], run="beforehand")
     os.rename("whole/t10k-labels-idx1-ubyte", "away")
     refused(66, "neither t10k-labels-idx1-ubyte", HELD[0])
     os.rename("away", "whole/t10k-labels-idx1-ubyte")
     _, err = train("three", "checkpoint.best=test_loss", "train.early_stopping.metric=test_loss", "train.schedule.type=plateau", "train.epochs=1", ranks=2)
     lines = [line for line in err.splitlines() if "warning" in line]
-    check("three keys: not one line", len(lines) == 1 and ": train.early_stopping, train.schedule, checkpoint.best: the test" in lines[0], lines)
+    check(len(lines) == 1 and ": train.early_stopping, train.schedule, checkpoint.best: the test" in lines[0], "three keys: not one line", lines)
     _, err = train("single", "data.validation=1", "train.epochs=1")
-    check("one sample", "  1 validation sample held out; the test set" in err, err)
+    check("  1 validation sample held out; the test set" in err, "one sample", err)
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        train_set, test_set = draw(N_TRAIN, 1), draw(N_TEST, 2)
-        write_sets("whole", train_set, test_set)
-        with open("config.json", "w") as file:
-            json.dump(CONFIG, file)
-        check_split(train_set, test_set)
-        check_records()
-        check_ranks()
-        check_last()
-        check_pages()
-        check_sweep()
-        check_refusals()
-    print("\n".join(wrong) or "validation samples are held out, and the test set is tested once")
-    sys.exit(bool(wrong))
-
-
-main()
+new_folder()
+train_images, test_images = draw(N_TRAIN, 1), draw(N_TEST, 2)
+write_sets("whole", train_images, test_images)
+write_json("config.json", CONFIG)
+check_split(train_images, test_images)
+check_records()
+check_ranks()
+check_last()
+check_pages()
+check_sweep()
+check_refusals()
+finish()

@@ -1,42 +1,24 @@
 """The same images in every format train to the same weights, to the bit, and files that are wrong are named. NumPy writes the arrays.
 
-usage: test_formats.py DTRAIN MPIEXEC"""
+usage: DTRAIN=... MPIEXEC=... test_formats.py"""
 import gzip
 import io
-import json
 import os
 import re
 import struct
-import subprocess
-import sys
-import tempfile
 import zipfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import pypi
+import pypi  # before the packages
+from checks import check, dtrain, finish, need, new_folder, refused, write, write_json
 
-pypi.need("numpy")
+need("numpy")
 import numpy
 
-DTRAIN, MPIEXEC = map(os.path.abspath, sys.argv[1:])
 SHAPE = (3, 32, 32)
 N_TRAIN, N_TEST = 115, 21
-failures = []
-
-
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
 
 
 # ---- writers
-
-def write(path, content):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(content)
-
 
 def npy(array, **options):
     out = io.BytesIO()
@@ -103,25 +85,22 @@ def config(data_format, folder, shape=SHAPE, **data):
             "train": {"epochs": 1, "batch": {"global": 24}}, "report": False}
 
 
-def run(name, settings, *arguments, ranks=0):
-    with open(f"{name}.json", "w") as file:
-        json.dump(settings, file)
-    launch = [MPIEXEC, "-n", str(ranks)] if ranks else []
-    return subprocess.run([*launch, DTRAIN, *arguments, "--config", f"{name}.json"], capture_output=True, text=True, timeout=200, check=False)
+def run(name, settings, *arguments, **options):
+    write_json(f"{name}.json", settings)
+    return dtrain(*arguments, "--config", f"{name}.json", **options)
 
 
 def train(name, data_format, folder, ranks=1, **data):
     """What a run says of its weights, and its result."""
     done = run(name, config(data_format, folder, **data), "train", "--run", f"runs/{name}-{ranks}", ranks=ranks)
     hashed = re.search(r"hash of the weights (\w+)", done.stderr)
-    check(done.returncode == 0 and hashed is not None, f"{name}: {done.returncode} {done.stderr[-600:]}")
+    check(hashed is not None, f"{name}: {done.stderr[-600:]}")
     return hashed and (hashed[1], done.stdout.splitlines()[-1])
 
 
 def refuse(name, data_format, folder, text, code=65, shape=SHAPE, **data):
-    done = run(name, config(data_format, folder, shape, **data), "plan", "--data", folder)
-    check(done.returncode == code and text in done.stderr and done.stderr.startswith("dtrain: "),
-          f"{name}: {done.returncode} {done.stderr!r}, expected {code} {text!r}")
+    write_json(f"{name}.json", config(data_format, folder, shape, **data))
+    refused(code, text, "plan", "--data", folder, "--config", f"{name}.json")
 
 
 # ---- the tests
@@ -309,19 +288,12 @@ def test_npz_faults(sets):
         refuse(f"npz-{name}-file", "npy", "wrong-zip", "wrong-zip/train.npz")
 
 
-def main():
-    sets = make_sets()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        os.makedirs("empty")
-        test_same_weights(sets)
-        test_grey(sets)
-        test_cifar_faults(sets)
-        test_npy_faults(sets)
-        test_npz_faults(sets)
-        os.chdir("/")
-    print("formats agree, and wrong files are named" if not failures else f"{len(failures)} failures")
-    sys.exit(bool(failures))
-
-
-main()
+new_folder()
+os.makedirs("empty")
+drawn = make_sets()
+test_same_weights(drawn)
+test_grey(drawn)
+test_cifar_faults(drawn)
+test_npy_faults(drawn)
+test_npz_faults(drawn)
+finish()

@@ -1,32 +1,21 @@
 """data.normalize and data.augment in whole runs: NumPy finds the same mean and standard deviation, any number of ranks and a resumed run the
 same weights, and eval and predict what the training had.
 
-usage: test_normalize.py DTRAIN MPIEXEC"""
-import json
+usage: DTRAIN=... MPIEXEC=... test_normalize.py"""
 import os
 import re
 import struct
-import subprocess
-import sys
-import tempfile
 import zlib
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import pypi
+import pypi  # before the packages
+import checkpoint as checkpoints
+from checks import check, dtrain, finish, need, new_folder, read_json, refused, sets, write, write_json
 
-pypi.need("numpy")
+need("numpy")
 import numpy
 
-DTRAIN, MPIEXEC = map(os.path.abspath, sys.argv[1:])
 MEAN, STD = [0.2, 0.5, 0.4], [0.25, 0.5, 0.125]
 AUGMENT = [{"shift": 2}, {"flip": "horizontal"}, {"crop": {"padding": 3}}]
-failures = []
-
-
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
 
 
 def config(sharding="global", **data):
@@ -38,18 +27,15 @@ def config(sharding="global", **data):
 
 
 def run(name, settings, *arguments, ranks=1):
-    with open(f"{name}.json", "w") as file:
-        json.dump(settings, file)
-    command = [MPIEXEC, "-n", str(ranks), DTRAIN, "--config", f"{name}.json", "--run", f"runs/{name}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    write_json(f"{name}.json", settings)
+    done = dtrain("--config", f"{name}.json", "--run", f"runs/{name}", *arguments, ranks=ranks, code=None)
     hashed = re.search(r"hash of the weights (\w+)", done.stderr)
     check(done.returncode == 0 or "now it is " in done.stderr, f"{name}: {done.returncode} {done.stderr[-500:]}")
     return hashed[1] if hashed else done.stderr, done.stdout.splitlines()[-1:]
 
 
 def resolved(name):
-    with open(f"runs/{name}/config.json") as file:
-        return json.load(file)["data"].get("normalize")
+    return read_json(f"runs/{name}/config.json")["data"].get("normalize")
 
 
 def make_data():
@@ -88,7 +74,7 @@ def test_same_weights(numbers):
     check(len(set(map(str, augmented))) == 1, f"augmented, 1, 2 and 3 ranks: {augmented}")
     check(len({plain[0], given[0], augmented[0][0]}) == 3, "normalizing or augmenting changes nothing")
     cut = config(normalize="dataset", augment=AUGMENT)
-    run("cut", cut, "--set", "train.max_steps=5", ranks=2)
+    run("cut", cut, *sets("train.max_steps=5"), ranks=2)
     resumed = run("cut", cut, "--resume")
     check(resumed == augmented[0], f"resumed within the second epoch: {resumed}, whole {augmented[0]}")
     other = run("cut", config(augment=AUGMENT), "--resume")
@@ -108,19 +94,14 @@ def png(path, image):
     _, h, w = image.shape
     rows = b"".join(b"\0" + image[:, y].T.tobytes() for y in range(h))
     chunks = [(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
-    with open(path, "wb") as file:
-        file.write(b"\x89PNG\r\n\x1a\n")
-        for kind, content in chunks:
-            file.write(struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content)))
+    write(path, b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+                                               for kind, content in chunks))
 
 
 def weights(path):
-    with open(path, "rb") as file:
-        content = file.read()
-    (n,) = struct.unpack_from("<Q", content)
-    header = json.loads(content[8:8 + n])
+    header, data = checkpoints.split(checkpoints.read(path))
     header.pop("__metadata__")
-    return {name: numpy.frombuffer(content[8 + n + e["data_offsets"][0]:8 + n + e["data_offsets"][1]], "<f4").reshape(e["shape"]).astype(float)
+    return {name: numpy.frombuffer(data[slice(*e["data_offsets"])], "<f4").reshape(e["shape"]).astype(float)
             for name, e in header.items() if e["dtype"] == "F32"}
 
 
@@ -137,26 +118,18 @@ def predict(path, image, numbers):
 
 def test_later(images, numbers, result):
     path = checkpoint("augmented-2")
-    done = subprocess.run([DTRAIN, "eval", "--checkpoint", path], capture_output=True, text=True, check=False)
+    done = dtrain("eval", "--checkpoint", path)
     check(done.stdout.splitlines()[0] in result[1][0], f"eval: {done.stdout} {done.stderr}, training: {result}")
     png("image.png", images[5])
-    done = subprocess.run([DTRAIN, "predict", "--checkpoint", path, "--invert", "no", "image.png"], capture_output=True, text=True, check=False)
+    done = dtrain("predict", "--checkpoint", path, "--invert", "no", "image.png")
     told = [float(x) for x in re.findall(r"^ +\d+ +([\d.]+) %", done.stdout, re.M)]
     expected = 100 * predict(path, images[5], numbers)
     check(len(told) == 5 and numpy.allclose(told, expected, atol=0.006), f"predict: {told} {done.stderr}, NumPy {expected}")
-    done = subprocess.run([DTRAIN, "eval", "--config", "word.json", "--weights", path], capture_output=True, text=True, check=False)
-    check(done.returncode == 78 and "data.normalize: weights alone do not say" in done.stderr, f"weights alone: {done}")
+    refused(78, "data.normalize: weights alone do not say", "eval", "--config", "word.json", "--weights", path)
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        images = make_data()
-        numbers = test_numbers(images)
-        test_later(images, numbers, test_same_weights(numbers))
-        os.chdir("/")
-    print("normalized and augmented alike" if not failures else f"{len(failures)} failures")
-    sys.exit(bool(failures))
-
-
-main()
+new_folder()
+drawn = make_data()
+found_numbers = test_numbers(drawn)
+test_later(drawn, found_numbers, test_same_weights(found_numbers))
+finish()

@@ -1,43 +1,26 @@
 """data.format "images" with JPEG: Pillow decodes the same pixels, as training and predict show; and bad files are named.
 
-usage: test_pictures.py DTRAIN MPIEXEC"""
+usage: DTRAIN=... MPIEXEC=... test_pictures.py"""
 import io
-import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
+import shutil
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import pypi
+import pypi  # before the packages
+from checks import check, dtrain, finish, need, new_folder, refused, skip, write, write_json
 
-pypi.need("numpy", "PIL")
+need("numpy", "PIL")
 import numpy
 from PIL import Image
 
-DTRAIN, MPIEXEC = map(os.path.abspath, sys.argv[1:])
 CLASSES = ("ant", "bee", "cow", "dog")
 KINDS = ({"quality": 90}, {"quality": 60, "progressive": True}, {"quality": 80, "subsampling": 0}, {"quality": 75, "optimize": True})
-failures = []
 
 
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
-
-
-def encode(array, **options):
+def encode(array, mode=None, **options):
     out = io.BytesIO()
-    Image.fromarray(array).save(out, "JPEG", **options)
+    Image.fromarray(array).convert(mode).save(out, "JPEG", **options)
     return out.getvalue()
-
-
-def write(path, content):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(content)
 
 
 def write_sets(grey):
@@ -54,21 +37,14 @@ def write_sets(grey):
                 Image.open(io.BytesIO(content)).save(f"png/{split}/{name}/{k}.png")
 
 
-def run(*arguments):
-    return subprocess.run([DTRAIN, *arguments], capture_output=True, text=True, timeout=200, check=False)
-
-
 def train(name, channels, folder, ranks=1):
     config = {"data": {"format": "images", "dir": folder},
               "model": {"input": [channels, 13, 11], "layers": [{"type": "flatten"}, {"type": "dense", "units": len(CLASSES)}]},
               "train": {"epochs": 2, "batch": {"global": 8}}, "report": False}
-    with open(f"{name}.json", "w") as file:
-        json.dump(config, file)
-    done = subprocess.run([MPIEXEC, "-n", str(ranks), DTRAIN, "--config", f"{name}.json", "--run", f"runs/{name}"], capture_output=True, text=True,
-                          timeout=200, check=False)
+    write_json(f"{name}.json", config)
+    done = dtrain("--config", f"{name}.json", "--run", f"runs/{name}", ranks=ranks, code=None)
     if "built without libjpeg" in done.stderr:
-        print("skipped: this dtrain was built without libjpeg")
-        sys.exit(77)
+        skip("this dtrain was built without libjpeg")
     hashed = re.search(r"hash of the weights (\w+)", done.stderr)
     check(done.returncode == 0 and hashed, f"{name}: {done.returncode} {done.stderr}")
     return hashed and hashed[1]
@@ -82,7 +58,7 @@ def test_same_pixels(channels):
     folder = f"runs/jpeg-{channels}/checkpoints"
     checkpoint = os.path.join(folder, max(os.listdir(folder)))
     for path in ("test/bee/1", "test/dog/2"):
-        told = [run("predict", "--checkpoint", checkpoint, "--invert", "no", f"{kind}/{path}.{end}").stdout.replace(kind, "").replace(end, "")
+        told = [dtrain("predict", "--checkpoint", checkpoint, "--invert", "no", f"{kind}/{path}.{end}").stdout.replace(kind, "").replace(end, "")
                 for kind, end in (("jpeg", "jpg"), ("png", "png"))]
         check(told[0] == told[1] and "class" in told[0], f"predict {path}: {told}")
 
@@ -93,29 +69,17 @@ def test_bad_files():
     for content, text in ((good[:-9], "train/cow/bad.jpg: damaged JPEG: Premature end of JPEG file (save it again)"),
                           (good[:200], "damaged JPEG: "), (b"\xff\xd8\xff", "damaged JPEG: "),
                           (encode(image[:12]), "12x11 pixels high and wide, model.input is 13x11 (scale it)"),
-                          (good[:20] + b"\xff\xc0\x00\x11" + good[24:], "damaged JPEG: ")):
+                          (good[:20] + b"\xff\xc0\x00\x11" + good[24:], "damaged JPEG: "),
+                          (encode(image, "CMYK"), "cow/bad.jpg: a JPEG of 4 colours, such as CMYK")):
         write("jpeg/train/cow/bad.jpg", content)
-        done = run("train", "--config", "jpeg-3.json", "--run", "runs/bad")
-        name = text.split(" (")[0].replace("train/", "", 1)
-        check(done.returncode == 65 and "jpeg/train: 1 bad image: cow/bad.jpg: " in done.stderr and name in done.stderr and done.stderr.count("\n") == 1,
-              f"{text}: {done.returncode} {done.stderr}")
-    out = io.BytesIO()
-    Image.fromarray(image).convert("CMYK").save(out, "JPEG")
-    write("jpeg/train/cow/bad.jpg", out.getvalue())
-    done = run("train", "--config", "jpeg-3.json", "--run", "runs/bad")
-    check(done.returncode == 65 and "cow/bad.jpg: a JPEG of 4 colours, such as CMYK" in done.stderr, f"CMYK: {done.stderr}")
+        for part in ("jpeg/train: 1 bad image: cow/bad.jpg: ", text.split(" (")[0].replace("train/", "", 1)):
+            refused(65, part, "train", "--config", "jpeg-3.json", "--run", "runs/bad")
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        test_same_pixels(1)
-        subprocess.run(["rm", "-r", "jpeg", "png"], check=True)
-        test_same_pixels(3)
-        test_bad_files()
-        os.chdir("/")
-    print("Pillow sees the same pixels" if not failures else f"{len(failures)} failures")
-    sys.exit(bool(failures))
-
-
-main()
+new_folder()
+test_same_pixels(1)
+shutil.rmtree("jpeg")
+shutil.rmtree("png")
+test_same_pixels(3)
+test_bad_files()
+finish()

@@ -28,7 +28,7 @@ cat >config.json <<'JSON'
 }
 JSON
 
-alike() { python3 "$tests/lib/checkpoint.py" alike "$@"; } # alike RUN...
+alike() { python3 "$tests/lib/python/checkpoint.py" alike "$@"; } # alike RUN...
 
 for n in 1 2 3 5; do train "ranks$n" "$n"; done
 train threads 2 --set threads=2

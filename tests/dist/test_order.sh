@@ -31,8 +31,8 @@ sed 's/"bucket_mb": 0/&, "order": "priority"/' config.json >priority.json
 by_priority=(--set 'distributed.order=priority')
 
 same_bits() { # same_bits RUN RUN: the tensors of their newest checkpoints, and the losses of all steps and epochs
-  check "$1 and $2 differ" python3 "$tests/lib/checkpoint.py" same "$@"
-  check "$1 and $2 have other losses" python3 "$tests/lib/checkpoint.py" losses 0 "$@"
+  check "$1 and $2 differ" python3 "$tests/lib/python/checkpoint.py" same "$@"
+  check "$1 and $2 have other losses" python3 "$tests/lib/python/checkpoint.py" losses 0 "$@"
 }
 
 # ---- the same bits: with evaluations, checkpoints and comparisons of the replicas in between

@@ -28,7 +28,7 @@ cat >config.json <<'JSON'
 }
 JSON
 
-near() { python3 "$tests/lib/checkpoint.py" losses "$@"; } # near BOUND RUN...
+near() { python3 "$tests/lib/python/checkpoint.py" losses "$@"; } # near BOUND RUN...
 pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   echo --set distributed.strategy=pipeline --set "distributed.pipeline.schedule=$1" --set "distributed.pipeline.micro_batches=$2"
 }

@@ -25,7 +25,7 @@ cat >config.json <<'JSON'
 }
 JSON
 
-alike() { python3 "$tests/lib/checkpoint.py" alike "$@"; } # alike RUN...
+alike() { python3 "$tests/lib/python/checkpoint.py" alike "$@"; } # alike RUN...
 servers() { echo --set distributed.strategy=parameter_server --set "distributed.parameter_server.servers=$1"; }
 central='--set distributed.strategy=central'
 

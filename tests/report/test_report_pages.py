@@ -1,16 +1,12 @@
 """A run's page in a browser, as on a telephone and on a screen, light and dark: no script fails, nothing is asked for, nothing is wider than
 the window, and a pointer over a chart shows its numbers. Without Chromium it is skipped.
 
-usage: test_report_pages.py DTRAIN MPIEXEC, in the folder of the sources"""
-import os
+usage: DTRAIN=... MPIEXEC=... test_report_pages.py"""
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 
-from test_lesson_pages import WIDTHS, faults, load, sends_nothing
-from test_report import check, read, records, report, train, wrong
+from browser import WIDTHS, faults, load, sends_nothing
+from checks import check, dtrain, finish, new_folder, read, records
+from tiny import train
 
 # A script at the page's end asks for the text below the first chart when a pointer is over it.
 POINT = """<script>
@@ -21,36 +17,24 @@ for (const svg of document.querySelectorAll('figure.curves svg')) {
 </script>"""
 
 
-def check_page(chromium, folder, run, dtrain):
-    report(dtrain, run)
+def check_page(run):
+    dtrain("report", run)
     page = read(f"{run}/report.html")
-    answers, log = load(chromium, folder, page.replace("</body>", POINT + "</body>"))
-    check(f"{run}: {len(answers)} of {len(WIDTHS)} windows: {log[-500:]}", len(answers) == len(WIDTHS))
-    wrong.extend(f"{run}: {line}" for line in faults(log))
-    check("a page may send something away", sends_nothing(chromium, folder, page))
+    answers, log = load(page.replace("</body>", POINT + "</body>"))
+    check(len(answers) == len(WIDTHS), f"{run}: {len(answers)} of {len(WIDTHS)} windows: {log[-500:]}")
+    check(not faults(log), f"{run}: {faults(log)}")
+    check(sends_nothing(page), "a page may send something away")
     last, step = records(run, "epoch")[-1], records(run, "step")[-1]
     for answer in answers:
         width, content = map(int, re.findall(r"\d+", answer)[:2])
         text = answer.split("]", 1)[1]
-        check(f"{run}: {content} pixels in a window of {width}", content <= width)
-        check(f"{run}, {width} pixels: a pointer shows no number of the last epoch",
-              f"test, after an epoch, step {last['step']} (epoch 3): {last['test_loss']:.6g}" in text)
-        check(f"{run}, {width} pixels: a pointer shows no gradient's norm", f"a step, step {step['step']}: {step['grad_norm']:.6g}" in text)
+        check(content <= width, f"{run}: {content} pixels in a window of {width}")
+        check(f"test, after an epoch, step {last['step']} (epoch 3): {last['test_loss']:.6g}" in text,
+              f"{run}, {width} pixels: a pointer shows no number of the last epoch")
+        check(f"a step, step {step['step']}: {step['grad_norm']:.6g}" in text, f"{run}, {width} pixels: a pointer shows no gradient's norm")
 
 
-def main():
-    dtrain, mpiexec = map(os.path.abspath, sys.argv[1:])
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        print("skipped: no chromium to load the pages with")
-        return 77
-    with tempfile.TemporaryDirectory(prefix="dtrain-test-report-") as folder:
-        run = f"{folder}/run"
-        check("the run fails", train(dtrain, mpiexec, run, 2) == 0)
-        check_page(chromium, folder, run, dtrain)
-    print("\n".join(wrong) or "all pages are right")
-    return bool(wrong)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+new_folder()
+train("run", 2)
+check_page("run")
+finish()

@@ -1,21 +1,18 @@
 """Event files, by TensorBoard's own reader: the numbers of metrics.jsonl, histograms that fit checkpoints, confusions that fit results; also
 of runs that were killed and resumed, and on several ranks.
 
-usage: test_tensorboard.py DTRAIN NO_PROTOBUF MPIEXEC [MODULE], fake CUDA's"""
+usage: DTRAIN=... MPIEXEC=... test_tensorboard.py NO_PROTOBUF [MODULE], fake CUDA's"""
 import glob
 import io
-import json
 import os
-import struct
-import subprocess
 import sys
-import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import pypi
+import pypi  # before the packages
+import checkpoint
+from checks import check, checkpoint_of, dtrain, finish, need, new_folder, records, refused, sets, skip, summary, write_json
 
-DTRAIN, NO_PROTOBUF, MPIEXEC = map(os.path.abspath, sys.argv[1:4])
-DOUBLE = sys.argv[4:]
+NO_PROTOBUF = os.path.abspath(sys.argv[1])
+DOUBLE = sys.argv[2:]
 LR = 0.05
 CONFIG = {
     "data": {"format": "synthetic", "train_samples": 200, "test_samples": 90, "sharding": "global"},
@@ -29,20 +26,16 @@ OF_STEP = {"loss/step": "loss", "accuracy/step": "accuracy", "learning_rate/step
 OF_EPOCH = {"loss/train": "train_loss", "loss/test": "test_loss", "accuracy/train": "train_accuracy", "accuracy/test": "test_accuracy",
             "learning_rate/epoch": "lr", "images_per_s/epoch": "images_per_s"}
 DIGITS = ["75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717"]  # rows of three dots, as octal digits
-failures = []
 
 
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
+def train(folder, ranks, *settings, config="config.json", more=(), **options):
+    return dtrain("--config", config, "--run", folder, *sets(*settings), *more, ranks=ranks if ranks > 1 else 0, **options)
 
 
-def train(folder, ranks, *arguments, program=None, config="config.json"):
-    launch = [MPIEXEC, "-n", str(ranks)] if ranks > 1 else []
-    environment = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "detect_leaks=0"))
-    return subprocess.run([*launch, program or DTRAIN, "--config", config, "--run", folder, *arguments], capture_output=True, text=True,
-                          timeout=120, check=False, env=environment)
+def killed(folder, *settings):
+    """A run of which rank 0 is killed in its step 17."""
+    done = train(folder, 1, *settings, more=["--inject", "kill:rank=0,step=17"], code=None)
+    check(done.returncode not in (0, 1), f"{folder}: {done}")
 
 
 def events(folder):
@@ -52,17 +45,9 @@ def events(folder):
     return found
 
 
-def records(folder, kind):
-    with open(f"{folder}/metrics.jsonl") as file:
-        return [record for record in map(json.loads, file) if record["type"] == kind]
-
-
 def weights(folder, step):
-    """Of a checkpoint, which is a header and then floats."""
     import numpy
-    with open(f"{folder}/checkpoints/step-{step:012}.safetensors", "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        content = file.read()
+    header, content = checkpoint.split(checkpoint.read(checkpoint_of(folder, step)))
     return {name: numpy.frombuffer(content[slice(*header[name]["data_offsets"])], "<f4").astype(float) for name in TENSORS}
 
 
@@ -141,20 +126,18 @@ def check_all(folder, with_gradients=True):
 
 def test_ranks():
     """One rank; two that step together; two that do not."""
-    for folder, ranks, arguments in (("one", 1, []), ("together", 2, []), ("ring", 2, ["--set", "distributed.allreduce=ring"]),
-                                     ("priority", 2, ["--set", "distributed.order=priority"])):
-        done = train(folder, ranks, *arguments)
-        check(done.returncode == 0, f"{folder}: {done.stderr}")
+    for folder, ranks, settings in (("one", 1, []), ("together", 2, []), ("ring", 2, ["distributed.allreduce=ring"]),
+                                     ("priority", 2, ["distributed.order=priority"])):
+        train(folder, ranks, *settings)
         check_all(folder)
 
 
 def test_other_strategies():
     """Gradients are with several ranks, or where none waits for another nowhere."""
     server, pipeline, clock = "distributed.strategy=parameter_server", "distributed.strategy=pipeline", "distributed.parameter_server.mode=async"
-    for folder, ranks, arguments in (("server", 3, [server]), ("pipeline", 2, [pipeline]), ("async", 2, [server, clock]),
+    for folder, ranks, settings in (("server", 3, [server]), ("pipeline", 2, [pipeline]), ("async", 2, [server, clock]),
                                      ("alone", 2, ["distributed.average=false"])):
-        done = train(folder, ranks, *[word for argument in arguments for word in ("--set", argument)])
-        check(done.returncode == 0, f"{folder}: {done.stderr}")
+        train(folder, ranks, *settings)
         if folder in ("server", "pipeline"):
             check_all(folder)
         else:
@@ -163,30 +146,23 @@ def test_other_strategies():
 
 def test_fake_gpu():
     """Weights and logits come from a GPU's memory."""
-    os.environ.update(DTRAIN_CUDA_MODULE=DOUBLE[0], FAKE_DEVICES="2")
-    done = train("gpu", 2, "--set", "device=cuda")
-    check(done.returncode == 0, f"gpu: {done.stderr}")
+    train("gpu", 2, "device=cuda", env={"DTRAIN_CUDA_MODULE": DOUBLE[0], "FAKE_DEVICES": "2"})
     check_all("gpu", with_gradients=False)
-    del os.environ["DTRAIN_CUDA_MODULE"]
 
 
 def test_hosts():
     """Sums that ranks of several hosts share."""
-    os.environ["MPIR_CVAR_NUM_CLIQUES"] = "2"
-    done = train("hosts", 3)
-    check(done.returncode == 0, f"hosts: {done.stderr}")
+    train("hosts", 3, env={"MPIR_CVAR_NUM_CLIQUES": "2"})
     check_all("hosts")
-    del os.environ["MPIR_CVAR_NUM_CLIQUES"]
 
 
 def test_regression():
-    with open("line.json", "w") as file:
-        json.dump({"data": {"format": "linear", "train_samples": 64, "test_samples": 16}, "log": {"every_steps": 1}, "tensorboard": True,
+    write_json("line.json", {"data": {"format": "linear", "train_samples": 64, "test_samples": 16}, "log": {"every_steps": 1}, "tensorboard": True,
                    "model": {"input": [1], "loss": "mean_squared_error", "layers": [{"type": "dense", "units": 1}]},
-                   "train": {"epochs": 2, "batch": {"global": 16}}}, file)
-    done = train("line", 1, config="line.json")
+                   "train": {"epochs": 2, "batch": {"global": 16}}})
+    train("line", 1, config="line.json")
     found = events("line")
-    check(done.returncode == 0 and "loss/test" in found.Tags()["scalars"], f"line: {done.stderr}")
+    check("loss/test" in found.Tags()["scalars"], f"line: {found.Tags()}")
     check(not any("accuracy" in tag for tag in found.Tags()["scalars"]) and not found.Tags()["images"], f"line: {found.Tags()}")
     check(found.Histograms("weights/fc1.weight")[-1].histogram_value.num == 1, "line: its one weight")
 
@@ -194,14 +170,10 @@ def test_regression():
 def test_validation():
     """With validation samples, an average and many classes: each epoch has their results, and the end those of the test samples, once."""
     layers = [*CONFIG["model"]["layers"][:-1], {"type": "dense", "units": 20}]
-    with open("many.json", "w") as file:
-        json.dump(CONFIG | {"model": CONFIG["model"] | {"layers": layers}}, file)
-    done = train("many", 2, "--set", "data.validation=40", "--set", "train.ema=0.9", config="many.json")
-    check(done.returncode == 0, f"many: {done.stderr}")
+    write_json("many.json", CONFIG | {"model": CONFIG["model"] | {"layers": layers}})
+    train("many", 2, "data.validation=40", "train.ema=0.9", config="many.json")
     found, epochs = events("many"), records("many", "epoch")
-    with open("many/summary.json") as file:
-        summary = json.load(file)
-    for kind, told in (("validation", epochs), ("test", [{"step": epochs[-1]["step"]} | summary])):
+    for kind, told in (("validation", epochs), ("test", [{"step": epochs[-1]["step"]} | summary("many")])):
         end = "_validation" if kind == "validation" else ""
         for tag, key in ((f"loss/{kind}", f"{kind}_loss"), (f"accuracy/{kind}", f"{kind}_accuracy"), (f"loss/ema{end}", f"ema_{kind}_loss"),
                          (f"accuracy/ema{end}", f"ema_{kind}_accuracy"), (f"accuracy/top5{end}", f"{kind}_top5_accuracy")):
@@ -212,15 +184,15 @@ def test_validation():
 
 def test_killed():
     """A torn record at the end is passed over; what was done again counts once, as the second time had it."""
-    done = train("killed", 1, "--inject", "kill:rank=0,step=17", "--set", "checkpoint.every_steps=4")
+    killed("killed", "checkpoint.every_steps=4")
     files = glob.glob("killed/tensorboard/events.out.tfevents.*")
-    check(done.returncode not in (0, 1) and len(files) == 1, f"killed: {done.returncode}, {files}")
+    check(len(files) == 1, f"killed: {files}")
     check([event.step for event in events("killed").Scalars("loss/step")] == list(range(1, 17)), "killed: what was told until then")
     with open(files[0], "r+b") as file:
         file.truncate(os.path.getsize(files[0]) - 5)
     check([event.step for event in events("killed").Scalars("loss/step")] == list(range(1, 16)), "killed: the last record is torn")
-    done = train("killed", 1, "--resume", "--set", "train.seed=1")
-    check(done.returncode == 0 and len(glob.glob("killed/tensorboard/*")) == 2, f"resumed: {done.stderr}")
+    train("killed", 1, "train.seed=1", more=["--resume"])
+    check(len(glob.glob("killed/tensorboard/*")) == 2, "resumed: not another file")
     first = records("killed", "run")[-1]["step"]
     check(first == 16, f"resumed from step {first}")
     check_scalars_after_kill(first)
@@ -237,25 +209,19 @@ def check_scalars_after_kill(first):
 
 def test_back_in_time():
     """Steps 13 to 16 are taken twice, the second time otherwise."""
-    done = train("back", 1, "--inject", "kill:rank=0,step=17", "--set", "checkpoint.every_steps=12")
-    check(done.returncode not in (0, 1), f"back: {done.returncode}")
-    done = train("back", 1, "--resume", "--set", "train.optimizer.lr=0.001")
-    check(done.returncode == 0, f"back: {done.stderr}")
+    killed("back", "checkpoint.every_steps=12")
+    train("back", 1, "train.optimizer.lr=0.001", more=["--resume"])
     check_scalars("back", events("back"))
 
 
 def test_off():
-    done = train("off", 1, "--set", "tensorboard=false", "--set", "train.epochs=1")
-    check(done.returncode == 0 and not os.path.exists("off/tensorboard"), f"off: {done.stderr}")
-
-
-def refused(code, text, done):
-    lines = done.stderr.splitlines()
-    check(done.returncode == code and len(lines) == 1 and lines[0].startswith("dtrain: ") and text in lines[0], f"{done}")
+    train("off", 1, "tensorboard=false", "train.epochs=1")
+    check(not os.path.exists("off/tensorboard"), "off: there are events")
 
 
 def test_refused():
-    refused(69, "\"tensorboard\": true: this dtrain was built without libprotobuf-c (install", train("bare", 2, program=NO_PROTOBUF))
+    refused(69, "\"tensorboard\": true: this dtrain was built without libprotobuf-c (install", "--config", "config.json", "--run", "bare",
+            program=NO_PROTOBUF, ranks=2)
     check(not os.path.exists("bare"), "a refused run has a folder")
 
 
@@ -263,28 +229,25 @@ def test_linked():
     """Nothing is written where a link leads."""
     os.mkdir("linked")
     os.symlink("/tmp", "linked/tensorboard")
-    done = train("linked", 1)
-    check(done.returncode == 73 and "linked/tensorboard: " in done.stderr.splitlines()[-1], f"linked: {done}")
+    done = train("linked", 1, code=73)
+    check("linked/tensorboard: " in done.stderr.splitlines()[-1], f"linked: {done}")
 
 
-with tempfile.TemporaryDirectory() as work:
-    os.chdir(work)
-    with open("config.json", "w") as file:
-        json.dump(CONFIG, file)
-    test_refused()
-    if "protobuf  none" in subprocess.run([DTRAIN, "--version"], capture_output=True, text=True, check=True).stdout:
-        print("skipped: this dtrain was built without libprotobuf-c")
-        sys.exit(77 if not failures else 1)
-    test_off()
-    test_linked()
-    pypi.need("tensorboard", "numpy", "PIL")
-    test_ranks()
-    test_other_strategies()
-    test_hosts()
-    if DOUBLE:
-        test_fake_gpu()
-    test_regression()
-    test_validation()
-    test_killed()
-    test_back_in_time()
-sys.exit(len(failures) > 0)
+new_folder()
+write_json("config.json", CONFIG)
+test_refused()
+if "protobuf  none" in dtrain("--version").stdout:
+    skip("this dtrain was built without libprotobuf-c")
+test_off()
+test_linked()
+need("tensorboard", "numpy", "PIL")
+test_ranks()
+test_other_strategies()
+test_hosts()
+if DOUBLE:
+    test_fake_gpu()
+test_regression()
+test_validation()
+test_killed()
+test_back_in_time()
+finish()

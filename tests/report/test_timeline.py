@@ -1,33 +1,22 @@
-"""trace.json: what it says of a window of steps must be possible. usage: DTRAIN=... MPIEXEC=... test_timeline.py CONFIGS"""
+"""trace.json: what it says of a window of steps must be possible. usage: DTRAIN=... MPIEXEC=... test_timeline.py"""
 import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
 
-CONFIG = os.path.join(sys.argv[1], "synthetic.json")
-SMALL = ["--set", "train.max_steps=12", "--set", "log.every_s=0"]
-PARAMETER_SERVER = ["--set", "distributed.strategy=parameter_server"]
-failures = []
+from checks import SOURCE, check, dtrain, finish, new_folder, read, read_json, sets, write, write_json
+
+PARAMETER_SERVER = "distributed.strategy=parameter_server"
 
 
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
-
-
-def train(folder, n_ranks, *arguments):
-    command = [os.environ["MPIEXEC"], "-n", str(n_ranks), os.environ["DTRAIN"], "--config", CONFIG, "--run", folder, *SMALL, *arguments]
-    environment = dict(os.environ, DTRAIN_TIMEOUT="5", ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "detect_leaks=0"))
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+def train(folder, n_ranks, *settings, inject=None, code=0):
+    settings = ("train.max_steps=12", "log.every_s=0", *settings)
+    return dtrain("--config", f"{SOURCE}/configs/synthetic.json", "--run", folder, *sets(*settings), *["--inject", inject] * bool(inject),
+                  ranks=n_ranks, code=code, env={"DTRAIN_TIMEOUT": "5"})
 
 
 class Trace:
     def __init__(self, folder):
-        with open(os.path.join(folder, "trace.json")) as file:
-            content = json.load(file)
+        content = read_json(f"{folder}/trace.json")
         self.spans = [event for event in content["traceEvents"] if event["ph"] == "X"]
         self.lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in content["traceEvents"] if e["name"] == "thread_name"}
         self.other = content["otherData"]
@@ -71,9 +60,8 @@ def check_sums(trace, n_ranks, name):
 def test_window():
     parts = {"gather", "loss", "wait", "conv1 forward", "conv1 backward", "bucket 0", "bucket 1"}
     for way in ("ring", "shared_memory"):
-        result = train(way, 3, "--set", "trace.steps=4:6", "--set", f"distributed.allreduce={way}", "--set", "distributed.bucket_mb=0")
+        result = train(way, 3, "trace.steps=4:6", f"distributed.allreduce={way}", "distributed.bucket_mb=0")
         trace = Trace(way)
-        check(result.returncode == 0, f"{way}: {result.returncode} {result.stderr}")
         check(f"trace of steps 4 to 6: {way}/trace.json (" in result.stderr, f"{way}: not said: {result.stderr}")
         check((trace.other["first_step"], trace.other["last_step"]) == (4, 6), f"{way}: {trace.other}")
         for rank in range(3):
@@ -89,14 +77,13 @@ def test_window():
 
 def test_every_strategy():
     strategies = {
-        "sync": PARAMETER_SERVER,
-        "async": [*PARAMETER_SERVER, "--set", "distributed.parameter_server.mode=async"],
-        "pipeline": ["--set", "distributed.strategy=pipeline"],
+        "sync": [PARAMETER_SERVER],
+        "async": [PARAMETER_SERVER, "distributed.parameter_server.mode=async"],
+        "pipeline": ["distributed.strategy=pipeline"],
     }
-    for name, arguments in strategies.items():
+    for name, settings in strategies.items():
         n_ranks = 2 if name == "pipeline" else 3 # it has two blocks
-        result = train(name, n_ranks, "--set", "trace.steps=4:6", *arguments)
-        check(result.returncode == 0, f"{name}: {result.returncode} {result.stderr}")
+        train(name, n_ranks, "trace.steps=4:6", *settings)
         trace = Trace(name)
         check_possible(trace, name)
         check({span["pid"] for span in trace.spans} == set(range(n_ranks)), f"{name}: not every rank is there")
@@ -104,24 +91,24 @@ def test_every_strategy():
 
 
 def test_ends():
-    result = train("short", 2, "--set", "trace.steps=10:40")
-    check(result.returncode == 0 and Trace("short").steps(1) == [10, 11, 12], "a window that is longer than the run")
-    result = train("late", 1, "--set", "trace.steps=13:40")
-    check(result.returncode == 0 and not os.path.exists("late/trace.json"), "a window behind the run")
-    result = train("none", 1)
-    check(result.returncode == 0 and not os.path.exists("none/trace.json"), "no window")
-    result = train("killed", 2, "--set", "trace.steps=4:6", "--inject", "kill:rank=1,step=9")
+    train("short", 2, "trace.steps=10:40")
+    check(Trace("short").steps(1) == [10, 11, 12], "a window that is longer than the run")
+    train("late", 1, "trace.steps=13:40")
+    check(not os.path.exists("late/trace.json"), "a window behind the run")
+    train("none", 1)
+    check(not os.path.exists("none/trace.json"), "no window")
+    result = train("killed", 2, "trace.steps=4:6", inject="kill:rank=1,step=9", code=None)
     check(result.returncode != 0 and Trace("killed").steps(1) == [4, 5, 6], "a rank is killed behind the window")
-    result = train("meanwhile", 2, "--set", "trace.steps=4:40", "--inject", "nan:rank=1,step=9")
-    check(result.returncode == 80 and {span["pid"] for span in Trace("meanwhile").spans} == {0}, "the run fails within the window")
+    train("meanwhile", 2, "trace.steps=4:40", inject="nan:rank=1,step=9", code=80)
+    check({span["pid"] for span in Trace("meanwhile").spans} == {0}, "the run fails within the window")
     check(Trace("meanwhile").steps(0)[:5] == [4, 5, 6, 7, 8], "what rank 0 has of a run that failed")
 
 
 def test_bound():
-    result = train("long", 1, "--set", "trace.steps=1:10000", "--set", "train.max_steps=10000", "--set", "train.epochs=1000",
-                   "--set", "train.batch.per_rank=1", "--set", "data.train_samples=2000", "--set", "data.test_samples=8")
+    result = train("long", 1, "trace.steps=1:10000", "train.max_steps=10000", "train.epochs=1000", "train.batch.per_rank=1",
+                   "data.train_samples=2000", "data.test_samples=8")
     rank = Trace("long").other["ranks"][0]
-    check(result.returncode == 0 and rank["spans"] == 65536 and rank["lost_spans"] > 0, f"no bound: {rank} {result.stderr}")
+    check(rank["spans"] == 65536 and rank["lost_spans"] > 0, f"no bound: {rank} {result.stderr}")
     check(f"without the last {rank['lost_spans']:,} spans (" in result.stderr, f"what was lost is not said: {result.stderr}")
 
 
@@ -139,10 +126,8 @@ def hidden_share(trace):
 
 
 def page_of(folder):
-    result = subprocess.run([os.environ["DTRAIN"], "report", folder, "--html", "page.html"], capture_output=True, text=True, check=False)
-    check(result.returncode == 0, f"report of {folder}: {result.stderr}")
-    with open("page.html") as file:
-        return file.read()
+    dtrain("report", folder, "--html", "page.html")
+    return read("page.html")
 
 
 def test_page():
@@ -171,8 +156,7 @@ def test_hidden():
     for rank in (0, 1):
         for name, kind, begin, last in (("fc1 backward", "backward", 0, 100), ("bucket 0", "bucket", 50, 80), ("bucket 1", "bucket", 70, 150)):
             spans.append({"name": name, "cat": kind, "ph": "X", "ts": begin, "dur": last - begin, "pid": rank, "tid": 0, "args": {"step": 1}})
-    with open("none/trace.json", "w") as file:
-        json.dump({"traceEvents": spans}, file)
+    write_json("none/trace.json", {"traceEvents": spans})
     page = page_of("none")
     check("50 % was hidden" in page, f"hidden: {re.findall('[0-9]+ % was hidden', page)}, not 50 %")
     check("<tr><td>1<td>0.150<td>rank 0<td>0.000<td>0.100<td>0.050" in page, "the row of the step")
@@ -187,29 +171,25 @@ def test_bad_traces():
     far = [{**span, "args": {"step": step}, "pid": rank} for step in (1, 999999999) for rank in (0, 1000)]
     bad.append(json.dumps({"traceEvents": far}))
     for text in bad:
-        with open("none/trace.json", "w") as file:
-            file.write(text)
+        write("none/trace.json", text)
         check("Who did what when" not in page_of("none"), f"lanes of {text[:100]}")
-    with open("none/trace.json", "w") as file:
-        json.dump({"traceEvents": [{**span, "name": "<script>"}, {**span, "ts": 1, "name": "b"}]}, file)
+    write_json("none/trace.json", {"traceEvents": [{**span, "name": "<script>"}, {**span, "ts": 1, "name": "b"}]})
     check("&lt;script&gt;, rank 0, step 1" in page_of("none"), "a strange name")
 
 
 def test_bad_windows():
     for text in ("30:10", "0:3", "a", "10", "1:2x", ":", "-1:4", " 1:4", "1:9999999999"):
-        result = train("bad", 1, "--set", f"trace.steps=\"{text}\"")
-        check(result.returncode == 64 and "trace.steps: expected first:last" in result.stderr, f"{text}: {result.returncode} {result.stderr}")
+        result = train("bad", 1, f"trace.steps=\"{text}\"", code=64)
+        check("trace.steps: expected first:last" in result.stderr, f"{text}: {result.stderr}")
 
 
-with tempfile.TemporaryDirectory() as work:
-    CONFIG = os.path.abspath(CONFIG)
-    os.chdir(work)
-    test_window()
-    test_every_strategy()
-    test_ends()
-    test_bound()
-    test_page()
-    test_hidden()
-    test_bad_traces()
-    test_bad_windows()
-sys.exit(len(failures) > 0)
+new_folder()
+test_window()
+test_every_strategy()
+test_ends()
+test_bound()
+test_page()
+test_hidden()
+test_bad_traces()
+test_bad_windows()
+finish()

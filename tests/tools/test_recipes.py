@@ -2,17 +2,18 @@
 scripts/lib.sh, and files and options that there are; the folders that they copy configure; the module file is loaded by Lmod from an
 installation, if Lmod is here. No image or package of theirs is built.
 
-usage: test_recipes.py SOURCE_DIR BUILD_DIR CMAKE"""
+usage: DTRAIN=... MPIEXEC=... test_recipes.py BUILD_DIR CMAKE"""
 import glob
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import types
 
-SOURCE, BUILD, CMAKE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
+import checks
+from checks import SOURCE, check, finish, new_folder, run
+
+BUILD, CMAKE = os.path.abspath(sys.argv[1]), sys.argv[2]
 # Names in Spack and EasyBuild of the Debian packages in scripts/lib.sh; None: comes with the system, the compiler or the MPI.
 NAMES = {
     "gcc": ("c", None), "libc6-dev": (None, None), "cmake": ("cmake", "CMake"), "ninja-build": ("ninja", "Ninja"),
@@ -22,23 +23,14 @@ NAMES = {
     "libprotobuf-c-dev": ("protobuf-c", None), "protobuf-c-compiler": ("protobuf-c", None),  # EasyBuild has none: an optional one
 }
 LMOD = "/usr/share/lmod/lmod/init/bash"
-failed = []
-
-
-def check(holds, text):
-    if not holds:
-        failed.append(text)
 
 
 def read(*path):
-    with open(os.path.join(SOURCE, *path)) as file:
-        return file.read()
+    return checks.read(os.path.join(SOURCE, *path))
 
 
 def build_packages():
-    done = subprocess.run(["bash", "-c", '. scripts/lib.sh; printf "%s\\n" "${BUILD_PACKAGES[@]}"'], cwd=SOURCE, text=True, check=True,
-                          stdout=subprocess.PIPE)
-    return done.stdout.split()
+    return run("bash", "-c", '. scripts/lib.sh; printf "%s\\n" "${BUILD_PACKAGES[@]}"', cwd=SOURCE, code=0).stdout.split()
 
 
 def sources_of_image(text, instruction):
@@ -109,9 +101,7 @@ def check_easybuild(version, prefix):
         for name in config["sanity_check_paths"][kind]:
             check(exists(os.path.join(prefix, name)), "%s expects %s, which is not installed" % (path, name))
     for command in config["sanity_check_commands"]:
-        done = subprocess.run(command % {"installdir": prefix}, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=dict(os.environ, PATH=os.path.join(prefix, "bin") + ":" + os.environ["PATH"]))
-        check(done.returncode == 0, "%s: %s ends with %d: %s" % (path, command, done.returncode, done.stdout))
+        run("sh", "-c", command % {"installdir": prefix}, code=0, env={"PATH": os.path.join(prefix, "bin") + ":" + os.environ["PATH"]})
     library = easyconfig(glob.glob(os.path.join(SOURCE, "packaging", "easybuild", "cJSON-*"))[0])
     check(("cJSON", library["version"]) in config["dependencies"], "cJSON is of another version than dtrain's easyconfig wants")
 
@@ -138,9 +128,7 @@ def check_images(folder):
     for path in copied:
         full, to = os.path.join(SOURCE, path), os.path.join(folder, path)
         shutil.copytree(full, to) if os.path.isdir(full) else shutil.copy(full, to)
-    done = subprocess.run([CMAKE, "-S", folder, "-B", folder + "/build", "-G", "Ninja", "-DDTRAIN_TESTS=OFF", "-DDTRAIN_WITH_CUDA=OFF"],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    check(done.returncode == 0, "what dtrain.def copies does not configure:\n%s" % done.stdout[-1500:])
+    run(CMAKE, "-S", folder, "-B", folder + "/build", "-G", "Ninja", "-DDTRAIN_TESTS=OFF", "-DDTRAIN_WITH_CUDA=OFF", code=0)
 
 
 def check_module(prefix, version):
@@ -149,30 +137,24 @@ def check_module(prefix, version):
         return
     script = ". %s; module use '%s/share/dtrain/modulefiles'; module load dtrain/%s; command -v dtrain; man -w dtrain dtrain-config; " \
              "module help dtrain 2>&1; module unload dtrain; command -v dtrain || echo unloaded" % (LMOD, prefix, version)
-    env = {key: value for key, value in os.environ.items() if key not in ("MANPATH", "MODULEPATH", "BASH_ENV")}
-    env["PATH"] = "/usr/local/bin:/usr/bin:/bin"
-    done = subprocess.run(["bash", "--norc", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    done = run("env", "-u", "MANPATH", "-u", "MODULEPATH", "-u", "BASH_ENV", "PATH=/usr/local/bin:/usr/bin:/bin", "bash", "--norc", "-c",
+               "exec 2>&1; " + script)
     manual = [prefix + "/share/man/" + page for page in ("man1/dtrain.1", "man5/dtrain-config.5")]
     manual = [page + "\n" for page in manual if os.path.exists(page)]  # where there is scdoc
     for text in (prefix + "/bin/dtrain\n", *manual, prefix + "/share/dtrain.", "\nunloaded"):
         check(text in done.stdout, "module load dtrain: no %r in:\n%s" % (text, done.stdout))
 
 
-def main():
-    version = re.search(r"project\(dtrain VERSION (\S+)", read("CMakeLists.txt"))[1]
-    for deb in set(build_packages()) - set(NAMES):
-        sys.exit("scripts/lib.sh has %s: say in NAMES here what Spack and EasyBuild call it, and name it in their recipes" % deb)
-    with tempfile.TemporaryDirectory(prefix="dtrain-test-recipes-") as folder:
-        prefix = os.path.join(os.path.realpath(folder), "prefix")
-        subprocess.run([CMAKE, "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
-        check_spack(version)
-        check_easybuild(version, prefix)
-        check_options()
-        os.mkdir(os.path.join(folder, "src"))
-        check_images(os.path.join(folder, "src"))
-        check_module(prefix, version)
-    print("\n".join(failed) or "recipes of version %s" % version)
-    return 1 if failed else 0
-
-
-sys.exit(main())
+new_folder()
+number = re.search(r"project\(dtrain VERSION (\S+)", read("CMakeLists.txt"))[1]
+for package in set(build_packages()) - set(NAMES):
+    sys.exit("scripts/lib.sh has %s: say in NAMES here what Spack and EasyBuild call it, and name it in their recipes" % package)
+installed = os.path.join(os.getcwd(), "prefix")
+run(CMAKE, "--install", BUILD, "--prefix", installed, code=0)
+check_spack(number)
+check_easybuild(number, installed)
+check_options()
+os.mkdir("src")
+check_images(os.path.abspath("src"))
+check_module(installed, number)
+finish()

@@ -1,21 +1,17 @@
 """`dtrain export --safetensors`: the file has the weights of the checkpoint and nothing else, and PyTorch loads it, strictly, into the
 module of the README and into one with the obvious members, which then answer as dtrain does.
 
-usage: test_pytorch.py DTRAIN PRINT_LOGITS"""
+usage: DTRAIN=... MPIEXEC=... test_pytorch.py PRINT_LOGITS"""
 import array
 import importlib.util
-import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-sys.path.insert(0, os.path.join(ROOT, "tests", "lib"))
 import checkpoint as checkpoints
+from checks import SOURCE, check, checkpoint_of, dtrain, finish, need, new_folder, read, read_json, refused, run, sets, write, write_json
 
-DTRAIN, PRINT_LOGITS = map(os.path.abspath, sys.argv[1:])
+PRINT_LOGITS = os.path.abspath(sys.argv[1])
 N = 64  # samples that are compared
 GENERATED = {"format": "synthetic", "train_samples": 256, "test_samples": N}
 # Channels, height and width all differ where the image becomes a row: 5 x 4 x 3.
@@ -65,27 +61,14 @@ samples = torch.frombuffer(bytearray(open("samples", "rb").read()), dtype=torch.
 with torch.no_grad():
     open("logits", "wb").write(model.eval()(samples).numpy().tobytes())
 """
-failures = []
-
-
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
-
-
-def run(*command, **options):
-    return subprocess.run(command, capture_output=True, timeout=200, check=False, **options)
 
 
 def train(name, config, *arguments):
     """A run of a few steps."""
-    with open(f"{name}.json", "w") as file:
-        json.dump(config, file)
-    steps = ["--set", "train.max_steps=8", "--set", 'train.batch={"global":16}', "--set", "report=false"]
-    done = run(DTRAIN, "--config", f"{name}.json", "--run", name, *steps, *arguments)
-    check(done.returncode == 0, f"{name}: {done.stderr}")
-    return os.path.join(name, "checkpoints", "step-000000000008.safetensors")
+    write_json(f"{name}.json", config)
+    steps = sets("train.max_steps=8", 'train.batch={"global":16}', "report=false")
+    dtrain("--config", f"{name}.json", "--run", name, *steps, *arguments)
+    return checkpoint_of(name, 8)
 
 
 def floats(data):
@@ -95,16 +78,16 @@ def floats(data):
 
 
 def n_right(name, *weights):
-    done = run(DTRAIN, "eval", *weights)
-    found = re.search(rb"\((\d+)/%d\)" % N, done.stdout)
+    done = dtrain("eval", *weights)
+    found = re.search(r"\((\d+)/%d\)" % N, done.stdout)
     check(found, f"{name}: {done}")
     return int(found[1]) if found else -1
 
 
 def test_file(name, checkpoint):
     """The same tensors, byte for byte, without the optimizer's, and eval answers alike from both."""
-    done = run(DTRAIN, "export", "--safetensors", f"{name}.safetensors", "--checkpoint", name)
-    check(done.returncode == 0 and done.stdout.startswith(f"{name}.safetensors: ".encode()), f"{name}: {done}")
+    done = dtrain("export", "--safetensors", f"{name}.safetensors", "--checkpoint", name)
+    check(done.stdout.startswith(f"{name}.safetensors: "), f"{name}: {done}")
     header, data = checkpoints.split(checkpoints.read(f"{name}.safetensors"))
     before, data_before = checkpoints.split(checkpoints.read(checkpoint))
     check(header.pop("__metadata__") == {"format": "pt"}, f"{name}: the metadata")
@@ -119,59 +102,38 @@ def test_file(name, checkpoint):
 
 def test_torch(name, checkpoint, program, shape, ours):
     """The same logits from PyTorch, and as many of the samples are right."""
-    values = subprocess.run([PRINT_LOGITS, checkpoint, str(N)], stdout=subprocess.PIPE, check=True).stdout
+    values = run(PRINT_LOGITS, checkpoint, N, code=0, text=False).stdout
     n_in = 4 * N * shape[0] * shape[1] * shape[2]
-    with open("samples", "wb") as file:
-        file.write(values[:n_in])
+    write("samples", values[:n_in])
     expected = floats(values[n_in:])
     paths = os.pathsep.join(["stand_in"] * (importlib.util.find_spec("safetensors") is None))
-    done = run(sys.executable, "-c", program + ANSWER, *map(str, shape), env={**os.environ, "PYTHONPATH": paths})
-    check(done.returncode == 0, f"{name}: {done.stderr.decode()}")
+    done = run(sys.executable, "-c", program + ANSWER, *shape, code=0, env={"PYTHONPATH": paths})
     if done.returncode == 0:
-        with open("logits", "rb") as file:
-            got = floats(file.read())
+        got = floats(read("logits", "rb"))
         scale = max(map(abs, expected))
         check(len(got) == len(expected) and all(abs(a - b) < 2e-5 * scale for a, b in zip(got, expected)), f"{name}: other logits")
         check(len({round(x / scale, 4) for x in expected}) > N, f"{name}: answers the same to all samples")
         check(0 < ours < N or name == "readme", f"{name}: {ours} of {N} are right, which tells nothing")
 
 
-def refused(code, text, *command):
-    done = run(*command)
-    lines = done.stderr.decode().splitlines()
-    check(done.returncode == code and len(lines) == 1 and lines[0].startswith("dtrain: ") and text in lines[0], f"{command}: {done}")
-
-
 def test_errors(checkpoint):
-    refused(64, "--onnx FILE or --safetensors FILE is required", DTRAIN, "export", "--checkpoint", checkpoint)
-    refused(66, "nowhere.safetensors", DTRAIN, "export", "--safetensors", "a.safetensors", "--checkpoint", "nowhere.safetensors")
-    refused(73, "nowhere/: No such file", DTRAIN, "export", "--safetensors", "nowhere/a.safetensors", "--checkpoint", checkpoint)
-    refused(65, "fc3.weight", DTRAIN, "export", "--safetensors", "a.safetensors", "--config", "small.json", "--weights", checkpoint,
+    refused(64, "--onnx FILE or --safetensors FILE is required", "export", "--checkpoint", checkpoint)
+    refused(66, "nowhere.safetensors", "export", "--safetensors", "a.safetensors", "--checkpoint", "nowhere.safetensors")
+    refused(73, "nowhere/: No such file", "export", "--safetensors", "nowhere/a.safetensors", "--checkpoint", checkpoint)
+    refused(65, "fc3.weight", "export", "--safetensors", "a.safetensors", "--config", "small.json", "--weights", checkpoint,
             "--set", 'model.layers=[{"type":"flatten"},{"type":"dense","units":1},{"type":"dense","units":1},{"type":"dense","units":5}]')
     check(not os.path.exists("a.safetensors"), "something was written all the same")
 
 
-def main():
-    with open(os.path.join(ROOT, "README.md")) as file:
-        readme = re.search(r"^```python\n(.*?)^```", file.read(), re.M | re.S)[1]
-    check(len(readme.splitlines()) <= 8, "the README's Python is longer than eight lines")
-    with open(os.path.join(ROOT, "configs", "mnist.json")) as file:
-        mnist = {**json.load(file), "data": GENERATED}
-    small, large = train("small", SMALL, "--set", "train.optimizer.lr=0.01"), train("mnist", mnist)
-    n_small, n_large = test_file("small", small), test_file("mnist", large)
-    test_errors(small)
-    if importlib.util.find_spec("torch") is None:
-        print("skipped: no Python package torch; only the file was compared")
-        return 77
-    os.makedirs("stand_in/safetensors")
-    with open("stand_in/safetensors/torch.py", "w") as file:
-        file.write(LOAD_FILE)
-    test_torch("small", small, NET, (3, 13, 11), n_small)
-    test_torch("readme", large, readme, (1, 28, 28), n_large)
-    return 0
-
-
-with tempfile.TemporaryDirectory() as work:
-    os.chdir(work)
-    status = main()
-sys.exit(1 if failures else status)
+new_folder()
+README = re.search(r"^```python\n(.*?)^```", read(f"{SOURCE}/README.md"), re.M | re.S)[1]
+check(len(README.splitlines()) <= 8, "the README's Python is longer than eight lines")
+MNIST = {**read_json(f"{SOURCE}/configs/mnist.json"), "data": GENERATED}
+small, large = train("small", SMALL, *sets("train.optimizer.lr=0.01")), train("mnist", MNIST)
+n_small, n_large = test_file("small", small), test_file("mnist", large)
+test_errors(small)
+need("torch")  # for the rest
+write("stand_in/safetensors/torch.py", LOAD_FILE)
+test_torch("small", small, NET, (3, 13, 11), n_small)
+test_torch("readme", large, README, (1, 28, 28), n_large)
+finish()

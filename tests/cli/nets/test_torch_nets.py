@@ -1,32 +1,24 @@
 """Layers beyond a plain chain against PyTorch in float64: gradients, twelve steps of training, running statistics, evaluation.
 
 usage: DTRAIN=... MPIEXEC=... test_torch_nets.py MODULE [NET...]; MODULE: of fake CUDA, or '' """
-import importlib.util
-import json
 import os
-import subprocess
 import sys
-import tempfile
 
-if any(importlib.util.find_spec(name) is None for name in ("torch", "numpy")):
-    print("skipped: no Python package torch or numpy")
-    sys.exit(77)
+from checks import check, checkpoint_of, dtrain, finish, need, new_folder, records, sets, write_json
 
-import numpy
+need("torch", "numpy")
 import torch
 import torch.nn.functional as F
 
 import torch_nets
 from torch_nets import EXTENT, N_CLASSES, NETS
 
-DTRAIN, MPIEXEC = os.environ["DTRAIN"], os.environ["MPIEXEC"]
 N_STEPS, BATCH, N_TEST, LR, MOMENTUM = 12, 8, 40, 0.05, 0.9
 EXTENTS, STEPS = {"resnet20": 32}, {"resnet20": 2}
 torch.set_num_threads(1)
 # An output near the kink of a ReLU, or two that a max pool compares, may fall on the other side, and then steps differ more and more, in
 # PyTorch's float32 too. Their first gradient is held as exactly as that of the others.
 KINKED = {"vgg": 0.1, "resnet20": 0.1}
-failures = []
 DEVICES = ["ref", "cpu"]
 if len(sys.argv) > 1 and sys.argv[1]:
     os.environ["DTRAIN_CUDA_MODULE"] = os.path.abspath(sys.argv[1])
@@ -40,18 +32,6 @@ def configuration(name, device):
             "train": {"epochs": 1, "max_steps": STEPS.get(name, N_STEPS), "batch": {"global": BATCH},
                       "optimizer": {"type": "sgd", "lr": LR, "momentum": MOMENTUM}},
             "checkpoint": {"every_steps": 1, "keep": 100}, "device": device, "report": False, "threads": 1}
-
-
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
-
-
-def run(*command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False)
-    check(done.returncode == 0, f"{command}: {done.stderr.decode()}")
-    return done
 
 
 def torch_steps(net, data, n_ranks, n_steps):
@@ -97,11 +77,9 @@ def test_net(name, device, n_ranks, sets):
     start = {key: value.astype("float32").astype("float64") for key, value in net.tensors().items()}
     net.set(start)
     torch_nets.write_weights(f"{name}.safetensors", start)
-    with open(f"{name}.json", "w") as file:
-        json.dump(config, file)
+    write_json(f"{name}.json", config)
     folder = f"{name}-{device}-{n_ranks}"
-    done = run(MPIEXEC, "-n", str(n_ranks), DTRAIN, "--config", f"{name}.json", "--weights", f"{name}.safetensors", "--run", folder)
-    if done.returncode != 0:
+    if dtrain("--config", f"{name}.json", "--weights", f"{name}.safetensors", "--run", folder, ranks=n_ranks).returncode != 0:
         return
     errors, rounded = [], []
     single = torch_nets.Net(config["model"])
@@ -109,7 +87,7 @@ def test_net(name, device, n_ranks, sets):
     singles = torch_steps(single.float(), (sets[0][0].float(), sets[0][1]), n_ranks, STEPS.get(name, N_STEPS))
     for step, expected in enumerate(torch_steps(net, sets[0], n_ranks, STEPS.get(name, N_STEPS))):
         rounded.append(difference(next(singles), expected, start))
-        path = os.path.join(folder, "checkpoints", "step-%012d.safetensors" % (step + 1))
+        path = checkpoint_of(folder, step + 1)
         got = torch_nets.read_weights(path)
         check(set(expected) <= set(got), f"{folder}: tensors {sorted(got)}")
         errors.append(difference(got, expected, start))
@@ -118,11 +96,9 @@ def test_net(name, device, n_ranks, sets):
     net.eval()
     with torch.no_grad():
         loss = F.cross_entropy(net(sets[1][0]), sets[1][1]).item()
-    with open(os.path.join(folder, "metrics.jsonl")) as file:
-        records = [json.loads(line) for line in file]
-    test = [r["test_loss"] for r in records if "test_loss" in r][-1]
+    test = records(folder, "epoch")[-1]["test_loss"]
     check(abs(test - loss) < 1e-3 * abs(loss), f"{folder}: test loss {test}, expected {loss}")
-    again = run(DTRAIN, "eval", "--checkpoint", path).stderr.decode().split()
+    again = dtrain("eval", "--checkpoint", path).stderr.split()
     check("%.4f" % test == again[again.index("loss") + 1], f"{folder}: eval {again}, trained {test}")
     print(f"{folder}: gradient {errors[0][0]:.1e} ({errors[0][1]}), steps {errors[-1][0]:.1e} ({errors[-1][1]}), "
           f"PyTorch's float32 {rounded[0][0]:.1e} and {rounded[-1][0]:.1e}; "
@@ -131,27 +107,22 @@ def test_net(name, device, n_ranks, sets):
 
 def test_resume(name, device):
     """A run that was interrupted has the same bits."""
-    config = configuration(name, device)
-    with open("resume.json", "w") as file:
-        json.dump(config, file)
+    write_json("resume.json", configuration(name, device))
     whole, parts = f"whole-{name}-{device}", f"parts-{name}-{device}"
-    run(DTRAIN, "--config", "resume.json", "--run", whole)
-    run(DTRAIN, "--config", "resume.json", "--run", parts, "--set", "train.max_steps=5")
-    run(DTRAIN, "--config", "resume.json", "--run", parts, "--resume")
-    last = "step-%012d.safetensors" % N_STEPS
-    a, b = (torch_nets.read_weights(os.path.join(folder, "checkpoints", last)) for folder in (whole, parts))
+    dtrain("--config", "resume.json", "--run", whole)
+    dtrain("--config", "resume.json", "--run", parts, *sets("train.max_steps=5"))
+    dtrain("--config", "resume.json", "--run", parts, "--resume")
+    a, b = (torch_nets.read_weights(checkpoint_of(folder, N_STEPS)) for folder in (whole, parts))
     check(set(a) == set(b) and all((a[key] == b[key]).all() for key in a), f"{name}, {device}: resumed to other bits")
 
 
-with tempfile.TemporaryDirectory() as work:
-    DTRAIN, MPIEXEC = os.path.abspath(DTRAIN), MPIEXEC
-    os.chdir(work)
-    DATA = {extent: torch_nets.write_data(f"data{extent}", N_STEPS * BATCH, N_TEST, extent, N_CLASSES) for extent in (EXTENT, *EXTENTS.values())}
-    for net_name in sys.argv[2:] or NETS:
-        for device_name in ["cpu"] if net_name in EXTENTS else DEVICES:
-            test_net(net_name, device_name, 1, DATA[EXTENTS.get(net_name, EXTENT)])
-    for net_name in ("relu", "residual"):
-        test_net(net_name, "cpu", 2, DATA[EXTENT])
-    for device_name in ("ref", "cpu"):
-        test_resume("residual", device_name)
-sys.exit(len(failures) > 0)
+new_folder()
+DATA = {extent: torch_nets.write_data(f"data{extent}", N_STEPS * BATCH, N_TEST, extent, N_CLASSES) for extent in (EXTENT, *EXTENTS.values())}
+for net_name in sys.argv[2:] or NETS:
+    for device_name in ["cpu"] if net_name in EXTENTS else DEVICES:
+        test_net(net_name, device_name, 1, DATA[EXTENTS.get(net_name, EXTENT)])
+for net_name in ("relu", "residual"):
+    test_net(net_name, "cpu", 2, DATA[EXTENT])
+for device_name in ("ref", "cpu"):
+    test_resume("residual", device_name)
+finish()

@@ -4,7 +4,6 @@ import collections
 import json
 import os
 import struct
-import sys
 
 import numpy
 
@@ -15,8 +14,8 @@ try:
 except ImportError:  # test_onnx.py wants NETS alone
     Module = object
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import checkpoint
+from checks import SOURCE, read_json
 
 EXTENT, N_CLASSES = 12, 4
 
@@ -73,8 +72,7 @@ NETS = {
                    layer("add", inputs=["a"]), layer("avg_pool2d", size=2), layer_norm(activation="tanh"), layer("flatten"), layer_norm(),
                    layer("dense", units=9), layer_norm(activation="tanh"), layer("dense", units=N_CLASSES)],
 }
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "configs", "cifar-resnet20.json")) as resnet:
-    NETS["resnet20"] = json.load(resnet)["model"]["layers"]
+NETS["resnet20"] = read_json(f"{SOURCE}/configs/cifar-resnet20.json")["model"]["layers"]
 
 # A layer in PyTorch: of one with weights the name of its blocks, and the module for an input x; of one with several inputs the function.
 MODULES = {
