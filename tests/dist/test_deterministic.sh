@@ -85,6 +85,12 @@ free='--set train.optimizer.clip_norm=0' server='--set distributed.strategy=para
   check 'resumed with another strategy: other bits' alike free_parts free1
 }
 
+# Gradients without zeros, which go by Winograd's method, several samples at a time.
+conv='{"type":"conv2d","filters":16,"kernel":3,"padding":"same"},{"type":"layer_norm"}'
+layers="[$conv,{\"type\":\"relu\"},$conv,{\"type\":\"flatten\"},{\"type\":\"dense\",\"units\":10}]"
+for n in 1 2 5; do train "dense$n" "$n" --set "model.layers=$layers" --set threads=$((1 + n % 2)); done
+check 'dense gradients: other bits' alike dense1 dense2 dense5
+
 train ref1 1 --set device=ref
 train ref3 3 --set device=ref
 check 'ref: other bits' alike ref1 ref3
