@@ -24,11 +24,10 @@ static void put_logits(struct dt_evaluator *e, int n_outputs)
     const size_t n = (size_t)batch.n * (size_t)n_outputs;
     float *logits = calloc(n, sizeof *logits);
     CHECK(logits != NULL && (size_t)batch.n == e->set.data.samples.n);
-    CHECK_INT(dt_network_gather(e->network, e->set.samples, &batch), DT_OK);
-    CHECK_INT(dt_network_forward(e->network, &pass), DT_OK);
-    CHECK_INT(ops->copy_out(e->network->backend, logits, dt_network_logits(e->network),
-                            n * sizeof *logits),
-              DT_OK);
+    CHECK_OK(dt_network_gather(e->network, e->set.samples, &batch));
+    CHECK_OK(dt_network_forward(e->network, &pass));
+    CHECK_OK(ops->copy_out(e->network->backend, logits, dt_network_logits(e->network),
+                           n * sizeof *logits));
     CHECK(fwrite(logits, sizeof *logits, n, stdout) == n);
     free(logits);
 }
@@ -40,11 +39,9 @@ int main(int argc, char **argv)
     struct dt_evaluator evaluator;
     CHECK(argc == 3 || argc == 4);
     const int n = atoi(argv[2]);
-    CHECK_INT(dt_inference_open(&alone, &(struct dt_trained){.file = argv[1]}, 1, n, &inference),
-              DT_OK);
+    CHECK_OK(dt_inference_open(&alone, &(struct dt_trained){.file = argv[1]}, 1, n, &inference));
     inference.config.data.n_test = (size_t)n;
-    CHECK_INT(dt_evaluator_open(&alone, &inference.config.data, inference.network, &evaluator),
-              DT_OK);
+    CHECK_OK(dt_evaluator_open(&alone, &inference.config.data, inference.network, &evaluator));
     put_samples(&evaluator.set.data.samples);
     put_logits(&evaluator, inference.model.n_outputs);
     for (size_t i = 0; argc == 4 && i < evaluator.set.data.samples.n; i++) {

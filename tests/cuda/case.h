@@ -31,14 +31,11 @@ static inline void run_case(const char *name, void (*body)(void), const char *en
     close(fds[0]);
     int status;
     CHECK_INT(waitpid(child, &status, 0), child);
-    if (ends == NULL && status != 0) {
-        CHECK_FAIL("%s: ended with status %#x: %s", name, status, text);
-    }
-    if (ends != NULL &&
-        (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(text, ends) == NULL)) {
-        CHECK_FAIL("%s: ended with status %#x and \"%s\", not with \"%s\"", name, status, text,
-                   ends);
-    }
+    CHECK_MESSAGE(ends != NULL || status == 0, "%s: ended with status %#x: %s", name, status, text);
+    CHECK_MESSAGE(ends == NULL ||
+                      (WIFEXITED(status) && WEXITSTATUS(status) == 1 && strstr(text, ends) != NULL),
+                  "%s: ended with status %#x and \"%s\", not with \"%s\"", name, status, text,
+                  ends);
 }
 
 #define WORKS(body) run_case(#body, body, NULL)

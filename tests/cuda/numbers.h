@@ -81,10 +81,9 @@ static inline void device_close(struct device *d, void *to)
     OK(cudaStreamSynchronize(stream));
     OK(cudaFree(d->memory));
     for (size_t i = 0; i < n_all; i++) {
-        if ((i < begin || i >= begin + d->n_bytes) && all[i] != guard_byte(i)) {
-            CHECK_FAIL("%s: byte %ld outside of a result of %zu bytes was overwritten", case_text,
-                       (long)(i - begin), d->n_bytes);
-        }
+        CHECK_MESSAGE((i >= begin && i < begin + d->n_bytes) || all[i] == guard_byte(i),
+                      "%s: byte %ld outside of a result of %zu bytes was overwritten", case_text,
+                      (long)(i - begin), d->n_bytes);
     }
     if (to != NULL) {
         memcpy(to, all + begin, d->n_bytes);
@@ -163,9 +162,8 @@ static inline float *random_floats(size_t n, int largest)
 
 static inline void same_bits(const char *what, const float *a, const float *b, size_t n)
 {
-    if (memcmp(a, b, n * sizeof *a) != 0) {
-        CHECK_FAIL("%s: %s differs from call to call", case_text, what);
-    }
+    CHECK_MESSAGE(memcmp(a, b, n * sizeof *a) == 0, "%s: %s differs from call to call", case_text,
+                  what);
 }
 
 static inline void near(const char *what, const float *actual, const float *expected, size_t n,
@@ -175,9 +173,7 @@ static inline void near(const char *what, const float *actual, const float *expe
         const double a = (double)actual[i], e = (double)expected[i];
         const bool same =
             a == e || (isnan(a) && isnan(e)) || fabs(a - e) <= tolerance * (1 + fabs(e));
-        if (!same) {
-            CHECK_FAIL("%s: %s[%zu] is %.9g, expected %.9g", case_text, what, i, a, e);
-        }
+        CHECK_MESSAGE(same, "%s: %s[%zu] is %.9g, expected %.9g", case_text, what, i, a, e);
     }
 }
 

@@ -116,10 +116,9 @@ static inline void compare_within(const struct mode *mode, const char *what,
     CHECK_INT(actual->n, expected->n);
     for (size_t i = 0; i < actual->n; i++) {
         const double a = (double)actual->data[i], e = (double)expected->data[i];
-        if (!(fabs(a - e) <= mode->tolerance * scale)) {
-            CHECK_FAIL("%s, %s: %s[%zu] is %.9g, the reference has %.9g", mode->name, case_text,
-                       what, i, a, e);
-        }
+        CHECK_MESSAGE(fabs(a - e) <= mode->tolerance * scale,
+                      "%s, %s: %s[%zu] is %.9g, the reference has %.9g", mode->name, case_text,
+                      what, i, a, e);
     }
 }
 
@@ -127,9 +126,8 @@ static inline void check_same_bits(const char *what, const struct buffer *first,
                                    const struct buffer *second)
 {
     CHECK_INT(first->n, second->n);
-    if (memcmp(first->data, second->data, first->n * sizeof(float)) != 0) {
-        CHECK_FAIL("%s: the second time %s has other bits", case_text, what);
-    }
+    CHECK_MESSAGE(memcmp(first->data, second->data, first->n * sizeof(float)) == 0,
+                  "%s: the second time %s has other bits", case_text, what);
 }
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "model/network.h"
 #include "model/optimizer.h"
+#include "tests/lib/layers.h"
 #include "tests/lib/optimizer_step.h"
 
 #define N_SAMPLES 40
@@ -21,22 +22,14 @@ static inline struct dt_model small_cnn(bool smooth)
     const struct dt_model_spec spec = {
         .input = {1, 8, 8},
         .n_layers = 7,
-        .layers = {{.type = DT_LAYER_CONV2D,
-                    .size = 4,
-                    .kernel = 3,
-                    .stride = 1,
-                    .activation = activation},
-                   {.type = DT_LAYER_CONV2D,
-                    .size = 6,
-                    .kernel = 3,
-                    .stride = 1,
-                    .padding = DT_PADDING_SAME,
-                    .activation = activation},
+        .layers = {LAYER(CONV2D, .size = 4, .kernel = 3, .stride = 1, .activation = activation),
+                   LAYER(CONV2D, .size = 6, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME,
+                         .activation = activation),
                    {.type = pool, .size = 2, .stride = 2},
-                   {.type = DT_LAYER_DROPOUT, .rate = 0.25},
-                   {.type = DT_LAYER_FLATTEN},
-                   {.type = DT_LAYER_DENSE, .size = 12, .activation = activation},
-                   {.type = DT_LAYER_DENSE, .size = 3}},
+                   DROPOUT(0.25),
+                   LAYER(FLATTEN),
+                   LAYER(DENSE, .size = 12, .activation = activation),
+                   DENSE(3, NONE)},
         .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
     struct dt_model model;
     CHECK_OK(dt_model_lower(&spec, &model));

@@ -10,6 +10,7 @@
 #include "cuda/cuda_check.h"
 #include "cuda/cudnn/conv_plan.h"
 #include "tests/lib/check.h"
+#include "tests/lib/layers.h"
 
 #if CUDNN_VERSION < 90800
 #define CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR ((cudnnBackendDescriptorType_t)38)
@@ -94,9 +95,7 @@ static void check_model(const char *device, const char *device_json,
 {
     static struct dt_model model;
     dt_error_clear();
-    if (dt_model_lower(spec, &model) != DT_OK) {
-        CHECK_FAIL("%s", dt_error_text());
-    }
+    CHECK_OK(dt_model_lower(spec, &model));
     for (int i = 0; i < model.n_blocks; i++) {
         if (model.blocks[i].linear == DT_LINEAR_CONV) {
             check_block(device, device_json, &model.blocks[i], skip_first && i == 0);
@@ -114,9 +113,7 @@ static void check_configs(const char *device, const char *device_json)
             continue;
         }
         dt_error_clear();
-        if (dt_config_load(files.gl_pathv[i], NULL, 0, &config) != DT_OK) {
-            CHECK_FAIL("%s", dt_error_text());
-        }
+        CHECK_OK(dt_config_load(files.gl_pathv[i], NULL, 0, &config));
         check_model(device, device_json, &config.model, true);
     }
     globfree(&files);
@@ -142,12 +139,10 @@ static void check_grid(const char *device, const char *device_json)
     for (size_t i = 0; i < sizeof grid / sizeof grid[0]; i++) {
         struct dt_model_spec spec = {
             .input = grid[i].in, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-        spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
-                                                .size = grid[i].filters,
-                                                .kernel = grid[i].kernel,
-                                                .stride = grid[i].stride,
-                                                .padding = grid[i].padding};
-        spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
+        spec.layers[0] =
+            (struct dt_layer_spec)LAYER(CONV2D, .size = grid[i].filters, .kernel = grid[i].kernel,
+                                        .stride = grid[i].stride, .padding = grid[i].padding);
+        spec.layers[1] = (struct dt_layer_spec)LAYER(FLATTEN);
         check_model(device, device_json, &spec, false);
     }
 }
@@ -181,7 +176,7 @@ int main(void)
         size_t n_bytes;
         snprintf(path, sizeof path, "%s/tests/cuda/devices/%s.json", DT_TEST_SOURCE_DIR,
                  devices[i]);
-        CHECK_INT(dt_file_read(path, 1 << 16, &json, &n_bytes), DT_OK);
+        CHECK_OK(dt_file_read(path, 1 << 16, &json, &n_bytes));
         check_configs(devices[i], (const char *)json);
         check_grid(devices[i], (const char *)json);
         free(json);

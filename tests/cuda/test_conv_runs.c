@@ -3,15 +3,10 @@
 #include "cuda/cudnn/conv_plan.h"
 #include "tests/cuda/case.h"
 #include "tests/fakecuda/fake.h"
+#include "tests/lib/layers.h"
 
 #define MAX_ELEMS 20000
 #define CUDA_OK(call) CHECK_INT(call, cudaSuccess)
-#define CHECK_OK(call)                                    \
-    do {                                                  \
-        if ((call) != DT_OK) {                            \
-            CHECK_FAIL("%s: %s", #call, dt_error_text()); \
-        }                                                 \
-    } while (0)
 
 enum { N_PRECISIONS = 3 };
 static const double tolerances[N_PRECISIONS] = {1e-5, 2e-3, 2e-2};
@@ -59,12 +54,9 @@ static struct dt_model model; /* its block 0 */
 static void lower(const struct shape *s)
 {
     struct dt_model_spec spec = {.input = s->in, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
-                                            .size = s->filters,
-                                            .kernel = s->kernel,
-                                            .stride = s->stride,
-                                            .padding = s->padding};
-    spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
+    spec.layers[0] = (struct dt_layer_spec)LAYER(CONV2D, .size = s->filters, .kernel = s->kernel,
+                                                 .stride = s->stride, .padding = s->padding);
+    spec.layers[1] = (struct dt_layer_spec)LAYER(FLATTEN);
     CHECK_OK(dt_model_lower(&spec, &model));
 }
 
@@ -243,12 +235,11 @@ static double check_shape(const struct shape *s, int n, enum dt_conv_kind kind,
     plan->used = second;
     CHECK_INT(plan->engines[plan->used].workspace_bytes, second ? 5000 : workspaces[precision]);
     const double error = run_plan(plan, kind, precision);
-    if (!(error <= tolerances[precision])) {
-        CHECK_FAIL(
-            "%dx%dx%d, %d filters of %d, stride %d, batch %d, kind %d, precision %d: off by %g",
-            s->in.c, s->in.h, s->in.w, s->filters, s->kernel, s->stride, n, (int)kind,
-            (int)precision, error);
-    }
+    CHECK_MESSAGE(
+        error <= tolerances[precision],
+        "%dx%dx%d, %d filters of %d, stride %d, batch %d, kind %d, precision %d: off by %g",
+        s->in.c, s->in.h, s->in.w, s->filters, s->kernel, s->stride, n, (int)kind, (int)precision,
+        error);
     dt_conv_plan_close(plan);
     return error;
 }
@@ -396,10 +387,9 @@ static struct dt_conv_plan *opened(enum dt_precision precision)
 static void misaligned(void)
 {
     struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
-    CHECK_INT(
+    CHECK_FAILS(
         dt_conv_plan_run(plan, (char *)device_in + 8, device_other, NULL, device_out, workspace),
-        DT_INTERNAL);
-    CHECK_HAS(dt_error_text(), "cudnnBackendExecute");
+        DT_INTERNAL, "cudnnBackendExecute");
     dt_conv_plan_close(plan);
     close_all();
 }

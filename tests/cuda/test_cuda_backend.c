@@ -5,6 +5,7 @@
 
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_memory.h"
+#include "tests/lib/layers.h"
 
 /* ---- samples, losses, sums, updates */
 
@@ -359,8 +360,8 @@ static void check_small_gpu(void)
                                        .n_classes = 1};
     struct dt_backend *gpu = open_gpu(&modes[0]);
     struct dt_bound_samples *bound;
-    CHECK_STATUS(gpu->ops->samples_open(gpu, &samples, &bound), DT_NO_MEMORY);
-    CHECK_HAS(dt_error_text(), "the data set needs 4.29 GB, ");
+    CHECK_FAILS(gpu->ops->samples_open(gpu, &samples, &bound), DT_NO_MEMORY,
+                "the data set needs 4.29 GB, ");
     CHECK_INT(cudaGetLastError(), cudaSuccess); /* else the next launch would report it again */
     dt_error_clear();
     gpu->ops->close(gpu);
@@ -377,8 +378,7 @@ static void check_failing_launches(void)
     struct dt_metrics metrics;
     CHECK_OK(gpu->ops->sync(gpu));
     fake_options.fail_launch_at = fake_counts().n_enqueued + 1;
-    CHECK_STATUS(gpu->ops->metrics_take(gpu, &metrics), DT_INTERNAL);
-    CHECK_HAS(dt_error_text(), "CUDA: ");
+    CHECK_FAILS(gpu->ops->metrics_take(gpu, &metrics), DT_INTERNAL, "CUDA: ");
     CHECK_HAS(dt_error_text(), "cuda_backend.c:");
     dt_error_clear();
     fake_options.fail_launch_at = 0;
@@ -438,11 +438,10 @@ static void check_probe(void)
     fake_options.n_devices = 2;
     CHECK_OK(dt_cuda_probe(1, &gpu, &n_gpus));
     CHECK(n_gpus == 2 && gpu.index == 1);
-    CHECK_STATUS(dt_cuda_probe(2, &gpu, &n_gpus), DT_UNAVAILABLE);
-    CHECK_HAS(dt_error_text(), "local rank 2 has no GPU of its own: this host shows 2");
+    CHECK_FAILS(dt_cuda_probe(2, &gpu, &n_gpus), DT_UNAVAILABLE,
+                "local rank 2 has no GPU of its own: this host shows 2");
     fake_options.n_devices = -1;
-    CHECK_STATUS(dt_cuda_probe(0, &gpu, &n_gpus), DT_UNAVAILABLE);
-    CHECK_HAS(dt_error_text(), "there is no NVIDIA driver");
+    CHECK_FAILS(dt_cuda_probe(0, &gpu, &n_gpus), DT_UNAVAILABLE, "there is no NVIDIA driver");
     CHECK_INT(n_gpus, 0);
     dt_error_clear();
     fake_options.n_devices = 0;
@@ -454,13 +453,9 @@ static void check_x_after_first_conv(void)
     enum { N = 3, H = 6 };
     static const uint32_t rows[N] = {2, 0, 1};
     static const uint16_t labels[N];
-    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
-                                       .size = 2,
-                                       .kernel = 3,
-                                       .stride = 1,
-                                       .activation = DT_ACTIVATION_RELU};
+    const struct dt_layer_spec conv = CONV(2, 3, 1, VALID, RELU);
     const struct dt_model_spec spec = {.input = {1, H, H},
-                                       .layers = {conv, {.type = DT_LAYER_FLATTEN}},
+                                       .layers = {conv, LAYER(FLATTEN)},
                                        .n_layers = 2,
                                        .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     struct buffer values = buffer_random(N * H * H, 8, 0), x = buffer_open(N * H * H);

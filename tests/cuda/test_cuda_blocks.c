@@ -3,6 +3,7 @@
  * exact in all precisions and every pool finds the same winner. NaNs follow the batch; no result
  * may depend on them. */
 #include "tests/cuda/on_gpu.h"
+#include "tests/lib/layer_draws.h"
 #include "tests/lib/layers.h"
 
 #include "model/device_bytes.h"
@@ -214,12 +215,11 @@ static void add_rest(struct dt_model_spec *spec)
     if (draw(3) == 0) { /* a block without a linear operation */
         add_layer(spec, draw_activation());
     }
-    add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    add_layer(spec, (struct dt_layer_spec)LAYER(FLATTEN));
     if (draw(2) == 0) {
-        add_layer(spec,
-                  (struct dt_layer_spec){.type = DT_LAYER_DENSE,
-                                         .size = 1 + (int)draw(20),
-                                         .activation = (enum dt_activation)draw(N_ACTIVATIONS)});
+        add_layer(spec, (struct dt_layer_spec)LAYER(DENSE, .size = 1 + (int)draw(20),
+                                                    .activation =
+                                                        (enum dt_activation)draw(N_ACTIVATIONS)));
     }
 }
 
@@ -228,17 +228,14 @@ static void check_conv(void)
     static const int channels[] = {1, 2, 3, 8}, filters[] = {1, 3, 10, 16},
                      kernels[] = {1, 2, 3, 5};
     const int kernel = kernels[draw(4)];
-    struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
-                                 .size = filters[draw(4)],
-                                 .kernel = kernel,
-                                 .stride = 1 + (int)draw(3) / 2,
-                                 .padding = (enum dt_padding)draw(2),
-                                 .activation = (enum dt_activation)draw(N_ACTIVATIONS)};
+    struct dt_layer_spec conv = LAYER(
+        CONV2D, .size = filters[draw(4)], .kernel = kernel, .stride = 1 + (int)draw(3) / 2,
+        .padding = (enum dt_padding)draw(2), .activation = (enum dt_activation)draw(N_ACTIVATIONS));
     struct dt_model_spec spec = {
         .input = {channels[draw(4)], kernel + 5 + (int)draw(4), kernel + 5 + (int)draw(5)},
         .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     if (draw(2) == 0) { /* a block before it, so that the gradient of its input is needed */
-        add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_TANH});
+        add_layer(&spec, (struct dt_layer_spec)LAYER(TANH));
     }
     add_layer(&spec, conv);
     add_rest(&spec);
@@ -253,14 +250,9 @@ static void check_conv(void)
  * without such an engine, with separate steps. */
 static void check_relu(long without)
 {
-    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
-                                       .size = 3 + (int)draw(6),
-                                       .kernel = 3,
-                                       .stride = 1,
-                                       .padding = DT_PADDING_SAME,
-                                       .activation = DT_ACTIVATION_RELU};
+    const struct dt_layer_spec conv = CONV(3 + (int)draw(6), 3, 1, SAME, RELU);
     struct dt_model_spec spec = {.input = {2, 6, 5}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_TANH});
+    add_layer(&spec, (struct dt_layer_spec)LAYER(TANH));
     add_layer(&spec, conv);
     add_layer(&spec, conv);
     add_layer(&spec, (struct dt_layer_spec){.type = draw(2) == 0 ? DT_LAYER_MAX_POOL2D
@@ -268,7 +260,7 @@ static void check_relu(long without)
                                             .size = 2,
                                             .stride = 2});
     add_dropout(&spec);
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    add_layer(&spec, (struct dt_layer_spec)LAYER(FLATTEN));
     fake_options.no_fusion = without;
     snprintf(case_text, sizeof case_text, "relu of %d channels, fusion %s", conv.size,
              without ? "off" : "on");
@@ -296,10 +288,9 @@ static void check_nan(const struct dt_model *model, int block)
     int n_nans = 0;
     for (size_t i = 0; i < expected.y.n; i++) {
         n_nans += isnan(expected.y.data[i]);
-        if (isnan(expected.y.data[i]) != isnan(found.y.data[i])) {
-            CHECK_FAIL("%s, %s, block %d: y[%zu] is %g, the reference has %g", mode->name,
-                       case_text, block, i, (double)found.y.data[i], (double)expected.y.data[i]);
-        }
+        CHECK_MESSAGE(isnan(expected.y.data[i]) == isnan(found.y.data[i]),
+                      "%s, %s, block %d: y[%zu] is %g, the reference has %g", mode->name, case_text,
+                      block, i, (double)found.y.data[i], (double)expected.y.data[i]);
     }
     CHECK(n_nans > 0 && n_nans < (int)expected.y.n / 2);
     close_outcome(&expected);
@@ -313,20 +304,11 @@ static void check_nan(const struct dt_model *model, int block)
 static void check_nans(bool timed)
 {
     static struct dt_model model;
-    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
-                                       .size = 8,
-                                       .kernel = 3,
-                                       .stride = 1,
-                                       .padding = DT_PADDING_SAME,
-                                       .activation = DT_ACTIVATION_RELU};
+    const struct dt_layer_spec conv = CONV(8, 3, 1, SAME, RELU);
     const struct dt_model_spec spec = {
         .input = {8, 6, 6},
         .n_layers = 5,
-        .layers = {{.type = DT_LAYER_TANH},
-                   conv,
-                   conv,
-                   {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                   {.type = DT_LAYER_FLATTEN}},
+        .layers = {LAYER(TANH), conv, conv, MAX_POOL(2, 2), LAYER(FLATTEN)},
         .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     gpu = open_gpu_by(mode, !timed);
     snprintf(case_text, sizeof case_text, "a NaN, engines %s", timed ? "timed" : "not timed");
@@ -340,11 +322,11 @@ static void check_nans(bool timed)
 static void check_dense(int n_in, int n_out, int n_last)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
-                                            .size = n_out,
-                                            .activation = (enum dt_activation)draw(N_ACTIVATIONS)});
+    add_layer(&spec,
+              (struct dt_layer_spec)LAYER(DENSE, .size = n_out,
+                                          .activation = (enum dt_activation)draw(N_ACTIVATIONS)));
     add_dropout(&spec);
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_last});
+    add_layer(&spec, (struct dt_layer_spec)DENSE(n_last, NONE));
     snprintf(case_text, sizeof case_text, "dense %d to %d to %d", n_in, n_out, n_last);
     check_model(&spec);
 }
@@ -353,10 +335,9 @@ static void check_dense(int n_in, int n_out, int n_last)
 static void check_plans(void)
 {
     static struct dt_model model;
-    const struct dt_layer_spec conv = {
-        .type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME};
+    const struct dt_layer_spec conv = CONV(5, 3, 1, SAME, NONE);
     const struct dt_model_spec spec = {.input = {5, 8, 8},
-                                       .layers = {conv, conv, {.type = DT_LAYER_FLATTEN}},
+                                       .layers = {conv, conv, LAYER(FLATTEN)},
                                        .n_layers = 3,
                                        .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     long n[2];

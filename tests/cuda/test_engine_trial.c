@@ -5,6 +5,7 @@
 #include "cuda/cudnn/engine_trial.h"
 #include "tests/cuda/case.h"
 #include "tests/fakecuda/fake.h"
+#include "tests/lib/layers.h"
 
 #define CUDA_OK(call) CHECK_INT(call, cudaSuccess)
 #define ALL_ENGINES 0xffL
@@ -19,17 +20,15 @@ static void open_plan(enum dt_conv_kind kind, int n_engines)
     static struct dt_model model;
     struct dt_model_spec spec = {
         .input = {3, 8, 8}, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    spec.layers[0] =
-        (struct dt_layer_spec){.type = DT_LAYER_CONV2D, .size = 4, .kernel = 3, .stride = 1};
-    spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    spec.layers[0] = (struct dt_layer_spec)CONV(4, 3, 1, VALID, NONE);
+    spec.layers[1] = (struct dt_layer_spec)LAYER(FLATTEN);
+    CHECK_OK(dt_model_lower(&spec, &model));
     CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CHECK_INT(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     CHECK_INT(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
     const struct dt_conv_target target = {
         .handle = handle, .workspace_limit = 8192, .n_engines = n_engines};
-    CHECK_INT(dt_conv_plan_open(&target, kind, &model.blocks[0], 2, DT_PRECISION_BF16, &plan),
-              DT_OK);
+    CHECK_OK(dt_conv_plan_open(&target, kind, &model.blocks[0], 2, DT_PRECISION_BF16, &plan));
 }
 
 static void close_plan(void)
@@ -49,14 +48,11 @@ static enum dt_status try_engines(double limit_s, bool timed)
 static void keeps(int64_t number, double us_min, double us_max)
 {
     const long n_bytes = fake_counts().n_live_bytes;
-    if (try_engines(LIMIT_S, true) != DT_OK) {
-        CHECK_FAIL("%s", dt_error_text());
-    }
+    CHECK_OK(try_engines(LIMIT_S, true));
     const struct dt_engine *kept = &plan->engines[plan->used];
     CHECK_INT(kept->number, number);
-    if (!(kept->us >= us_min && kept->us <= us_max)) {
-        CHECK_FAIL("engine %d took %g us", (int)kept->number, kept->us);
-    }
+    CHECK_MESSAGE(kept->us >= us_min && kept->us <= us_max, "engine %d took %g us",
+                  (int)kept->number, kept->us);
     CHECK_INT(fake_counts().n_live_bytes, n_bytes);
     CHECK_INT(dt_error_text()[0], 0);
     CUDA_OK(cudaGetLastError());
@@ -73,7 +69,7 @@ static void check_run(size_t n_workspace)
         CUDA_OK(cudaMemsetAsync(memory[i], 0, plan->n_bytes[i], stream));
     }
     CUDA_OK(cudaMalloc(&workspace, n_workspace));
-    CHECK_INT(dt_conv_plan_run(plan, memory[0], memory[1], memory[3], memory[2], workspace), DT_OK);
+    CHECK_OK(dt_conv_plan_run(plan, memory[0], memory[1], memory[3], memory[2], workspace));
     CUDA_OK(cudaStreamSynchronize(stream));
     CUDA_OK(cudaFree(workspace));
     for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
@@ -129,13 +125,12 @@ static void nans_pass(void)
     keeps(6, 9000, 9500);
     close_plan();
     open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
-    CHECK_INT(try_engines(LIMIT_S, false), DT_OK);
+    CHECK_OK(try_engines(LIMIT_S, false));
     CHECK_INT(plan->engines[plan->used].number, 5);
     CHECK_NEAR(plan->engines[plan->used].us, 0, 0);
     close_plan();
     open_plan(DT_CONV_FORWARD_RELU, 1);
-    CHECK_INT(try_engines(LIMIT_S, false), DT_UNAVAILABLE);
-    CHECK_HAS(dt_error_text(), "engine 4 takes a NaN for a number");
+    CHECK_FAILS(try_engines(LIMIT_S, false), DT_UNAVAILABLE, "engine 4 takes a NaN for a number");
     close_plan();
 }
 
@@ -144,7 +139,7 @@ static void slow_to_load(void)
 {
     fake_options.loading_ms = 30;
     open_plan(DT_CONV_FORWARD, 2);
-    CHECK_INT(try_engines(0.2, true), DT_OK); /* 18 times 30 ms */
+    CHECK_OK(try_engines(0.2, true)); /* 18 times 30 ms */
     close_plan();
 }
 
@@ -183,8 +178,7 @@ static void none_runs(void)
 {
     fake_options.failing_engines = ALL_ENGINES;
     open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
-    CHECK_INT(try_engines(LIMIT_S, true), DT_INTERNAL);
-    CHECK_HAS(dt_error_text(), "cuDNN: ");
+    CHECK_FAILS(try_engines(LIMIT_S, true), DT_INTERNAL, "cuDNN: ");
     CHECK_HAS(dt_error_text(), "cudnnBackendExecute");
     close_plan();
 }
@@ -195,9 +189,8 @@ static void endless(void)
     fake_options.endless_engines =
         1L << 4; /* the first: even on a slow machine it is the one that stalls */
     open_plan(DT_CONV_FILTER_GRADIENT, DT_MAX_ENGINES);
-    CHECK_INT(try_engines(0.2, true), DT_STALLED);
-    CHECK_HAS(dt_error_text(),
-              "the GPU does not finish the gradient of the filter by cuDNN's engine 4");
+    CHECK_FAILS(try_engines(0.2, true), DT_STALLED,
+                "the GPU does not finish the gradient of the filter by cuDNN's engine 4");
     _exit(0);
 }
 
@@ -223,8 +216,7 @@ static void broken_gpu(void)
 {
     open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
     fake_options.fail_launch_at = fake_counts().n_enqueued + 7;
-    CHECK_INT(try_engines(LIMIT_S, true), DT_INTERNAL);
-    CHECK_HAS(dt_error_text(), "illegal memory access");
+    CHECK_FAILS(try_engines(LIMIT_S, true), DT_INTERNAL, "illegal memory access");
     _exit(0);
 }
 

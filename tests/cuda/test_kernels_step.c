@@ -20,10 +20,10 @@ static void reference_loss(const struct loss_case *k, float *dlogits, struct dt_
     const struct dt_batch batch = {.n = k->n, .rows = k->rows, .ids = k->rows};
     struct dt_backend *backend;
     struct dt_bound_samples *bound;
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(ops->samples_open(backend, &k->samples, &bound), DT_OK);
-    CHECK_INT(ops->loss(backend, &k->spec, bound, &batch, k->n_outputs, k->logits, dlogits), DT_OK);
-    CHECK_INT(ops->metrics_take(backend, metrics), DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(ops->samples_open(backend, &k->samples, &bound));
+    CHECK_OK(ops->loss(backend, &k->spec, bound, &batch, k->n_outputs, k->logits, dlogits));
+    CHECK_OK(ops->metrics_take(backend, metrics));
     ops->samples_close(backend, bound);
     ops->close(backend);
 }
@@ -57,9 +57,7 @@ static void near_or_same(const char *what, double actual, double expected)
 {
     const bool same = actual == expected || (isnan(actual) && isnan(expected)) ||
                       fabs(actual - expected) <= 1e-11 * fabs(expected);
-    if (!same) {
-        CHECK_FAIL("%s: %s is %.17g, expected %.17g", case_text, what, actual, expected);
-    }
+    CHECK_MESSAGE(same, "%s: %s is %.17g, expected %.17g", case_text, what, actual, expected);
 }
 
 static int largest(const float *z, int n)
@@ -396,10 +394,9 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
     for (int i = 0; i < 3; i++) {
         memcpy(expected[i], before[i], n * sizeof(float));
     }
-    CHECK_INT(dt_ref_backend.optimizer_step(NULL, update, n, expected[0], grads,
-                                            with_states ? expected[1] : NULL,
-                                            with_states ? expected[2] : NULL),
-              DT_OK);
+    CHECK_OK(dt_ref_backend.optimizer_step(NULL, update, n, expected[0], grads,
+                                           with_states ? expected[1] : NULL,
+                                           with_states ? expected[2] : NULL));
     for (int again = 0; again < 2; again++) {
         struct device d[3], from = numbers_open(grads, n, DT_GPU_F32, 0),
                             u = device_open(update, sizeof *update, 0);

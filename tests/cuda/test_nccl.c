@@ -135,9 +135,8 @@ static void test_refused(struct dt_allreduce *nccl)
     for (size_t k = 0; k < N_SLOTS; k++) {
         CHECK_OK(dt_allreduce_start(nccl, (int)k, k, k + 1, "one of many", &requests[k]));
     }
-    CHECK_STATUS(dt_allreduce_start(nccl, 0, 0, 1, "one too many", &requests[N_SLOTS]),
-                 DT_INTERNAL);
-    CHECK_HAS(dt_error_text(), "one too many: more than 64 sums are under way");
+    CHECK_FAILS(dt_allreduce_start(nccl, 0, 0, 1, "one too many", &requests[N_SLOTS]), DT_INTERNAL,
+                "one too many: more than 64 sums are under way");
     dt_error_clear();
     for (int k = 0; k < N_SLOTS; k++) {
         CHECK_OK(dt_comm_wait(nccl->comm, &requests[k]));
@@ -165,8 +164,7 @@ static void test_late_rank(struct dt_allreduce *nccl)
         char who[64];
         comm->timeout_s = 0.5;
         snprintf(who, sizeof who, "rank %d has not arrived; it was last seen ", late);
-        CHECK_STATUS(dt_comm_wait(comm, &request), DT_STALLED);
-        CHECK_HAS(dt_error_text(), "allreduce of the test stalled for ");
+        CHECK_FAILS(dt_comm_wait(comm, &request), DT_STALLED, "allreduce of the test stalled for ");
         CHECK_HAS(dt_error_text(), who);
         CHECK_HAS(dt_error_text(), "in 'data load'");
         dt_error_clear();
@@ -190,7 +188,7 @@ static void test_init_fails(struct dt_comm *host)
     char text[128];
     const int bad = host->size - 1;
     fake_nccl_options.init_fails = host->rank == bad;
-    CHECK_STATUS(try_open(host, &nccl), DT_UNAVAILABLE);
+    CHECK_FAILS(try_open(host, &nccl), DT_UNAVAILABLE, "");
     snprintf(text, sizeof text,
              "rank %d: NCCL cannot start: invalid usage; fake: Duplicate GPU detected "
              "(NCCL_DEBUG=INFO shows more)",
@@ -209,7 +207,7 @@ static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
     host->timeout_s = 3; /* the ranks do not wait longer for each other either */
     fake_nccl_options.init_hangs = host->rank == bad;
     fake_nccl_options.abort_hangs = abort_hangs;
-    CHECK_STATUS(try_open(host, &nccl), DT_STALLED);
+    CHECK_FAILS(try_open(host, &nccl), DT_STALLED, "");
     snprintf(who, sizeof who, "NCCL did not start within 3 s on rank %d (", bad);
     CHECK_HAS(dt_error_text(), who);
     CHECK_HAS(dt_error_text(), "NCCL_DEBUG=INFO");
@@ -276,8 +274,7 @@ static void test_hang(struct dt_comm *comm, bool abort_hangs)
     struct dt_allreduce *nccl = start_faulty(comm, requests);
     CHECK_OK(dt_comm_wait(comm, &requests[0]));
     comm->timeout_s = 0.5;
-    CHECK_STATUS(dt_comm_wait(comm, &requests[1]), DT_STALLED);
-    CHECK_HAS(dt_error_text(), "faulty allreduce stalled for ");
+    CHECK_FAILS(dt_comm_wait(comm, &requests[1]), DT_STALLED, "faulty allreduce stalled for ");
     dt_error_clear();
     dt_allreduce_close(nccl);
     if (abort_hangs) {
@@ -300,7 +297,7 @@ static void test_hang_of_one(struct dt_comm *comm)
         CHECK_OK(dt_comm_wait(comm, &requests[k]));
     }
     comm->timeout_s = 0.5;
-    CHECK_STATUS(dt_comm_wait(comm, &requests[n_well]), DT_STALLED);
+    CHECK_FAILS(dt_comm_wait(comm, &requests[n_well]), DT_STALLED, "");
     snprintf(who, sizeof who,
              "rank %d waits in 'training' for a collective that other ranks have finished", bad);
     CHECK_HAS(dt_error_text(), who);
@@ -322,8 +319,8 @@ static void test_launch_hangs(struct dt_comm *comm)
     CHECK_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
     CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "recorded", &requests[0]));
     comm->timeout_s = 0.5;
-    CHECK_STATUS(dt_allreduce_start(nccl, 1, 1, 2, "never recorded", &requests[1]), DT_STALLED);
-    CHECK_HAS(dt_error_text(), "never recorded stalled for ");
+    CHECK_FAILS(dt_allreduce_start(nccl, 1, 1, 2, "never recorded", &requests[1]), DT_STALLED,
+                "never recorded stalled for ");
     CHECK(cuda.lost);
     dt_error_clear();
     dt_allreduce_close(nccl);

@@ -226,8 +226,7 @@ static void check_failed_recording(dt_step_fn step, void *context, struct dt_bac
     const struct dt_step_input inputs[2] = {{.draw = dt_shard_device_draw(&whole, 0, 0)},
                                             {.draw = dt_shard_device_draw(&whole, 0, 1)}};
     CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, step, context, &graph));
-    CHECK_STATUS(dt_step_graph.start(graph, inputs, 2), DT_INTERNAL);
-    CHECK_HAS(dt_error_text(), text);
+    CHECK_FAILS(dt_step_graph.start(graph, inputs, 2), DT_INTERNAL, text);
     dt_error_clear();
     dt_step_graph.close(graph);
     CHECK_OK(gpu->ops->sync(gpu));
@@ -280,8 +279,7 @@ static void check_stalled(void)
     request.handle = graph;
     request.progress = look_at_steps;
     comm->timeout_s = 0.2;
-    CHECK_STATUS(dt_comm_wait(comm, &request), DT_STALLED);
-    CHECK_HAS(dt_error_text(), "steps on the GPU stalled for ");
+    CHECK_FAILS(dt_comm_wait(comm, &request), DT_STALLED, "steps on the GPU stalled for ");
     dt_step_graph.close(graph);
     gpu->ops->close(gpu);
     alarm(0);

@@ -3,6 +3,7 @@
  * an error with a text, or finite weights for a small model; never a crash, a leak or a read out of
  * bounds. */
 #include "model/checkpoint.h"
+#include "tests/lib/layers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,9 +26,7 @@ static const struct dt_model *small_model(void)
     const struct dt_model_spec spec = {
         .input = {1, 4, 4},
         .n_layers = 3,
-        .layers = {{.type = DT_LAYER_CONV2D, .size = 1, .kernel = 3, .stride = 1},
-                   {.type = DT_LAYER_FLATTEN},
-                   {.type = DT_LAYER_DENSE, .size = 2}}};
+        .layers = {CONV(1, 3, 1, VALID, NONE), LAYER(FLATTEN), DENSE(2, NONE)}};
     if (model.n_blocks == 0) {
         require(dt_model_lower(&spec, &model) == DT_OK);
     }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
+
 #define CHECK_SKIP_CODE 77
 
 /* The step of a loop over cases: under the sanitizers, which make it slow and which look for wrong
@@ -31,6 +33,14 @@
         if (!(condition)) {                         \
             CHECK_FAIL("not true: %s", #condition); \
         }                                           \
+    } while (0)
+
+/* With a text of one's own. */
+#define CHECK_MESSAGE(condition, ...) \
+    do {                              \
+        if (!(condition)) {           \
+            CHECK_FAIL(__VA_ARGS__);  \
+        }                             \
     } while (0)
 
 #define CHECK_INT(actual, expected)                                                             \
@@ -65,6 +75,26 @@
         if (strstr(check_h, check_n) == NULL) {                             \
             CHECK_FAIL("\"%s\" does not contain \"%s\"", check_h, check_n); \
         }                                                                   \
+    } while (0)
+
+/* A call that returns an enum dt_status has to work. */
+#define CHECK_OK(call)                                                              \
+    do {                                                                            \
+        const enum dt_status check_s = (call);                                      \
+        if (check_s != DT_OK) {                                                     \
+            CHECK_FAIL("%s returned %d: %s", #call, (int)check_s, dt_error_text()); \
+        }                                                                           \
+    } while (0)
+
+/* A call has to fail with this status and this text in its error, which remains. */
+#define CHECK_FAILS(call, status, needle)                                            \
+    do {                                                                             \
+        dt_error_clear();                                                            \
+        const enum dt_status check_s = (call);                                       \
+        if (check_s != (status) || strstr(dt_error_text(), needle) == NULL) {        \
+            CHECK_FAIL("%s returned %d (%s), expected %s (%s)", #call, (int)check_s, \
+                       dt_error_text(), #status, needle);                            \
+        }                                                                            \
     } while (0)
 
 #endif

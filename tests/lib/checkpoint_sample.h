@@ -10,7 +10,8 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "model/checkpoint.h"
-#include "tests/lib/check.h"
+#include "tests/lib/quoted.h"
+#include "tests/lib/layers.h"
 
 struct sample {
     struct dt_model model;
@@ -32,19 +33,12 @@ static float sample_value(int arena, size_t i)
 /* conv 3x3 with `filters`, dense `units`, dense 4: with 4 and 8, 1236 parameters. */
 static inline void sample_open(int filters, int units, struct sample *sample)
 {
-    const struct dt_model_spec spec = {
-        .input = {1, 8, 8},
-        .n_layers = 4,
-        .layers = {{.type = DT_LAYER_CONV2D,
-                    .size = filters,
-                    .kernel = 3,
-                    .stride = 1,
-                    .activation = DT_ACTIVATION_RELU},
-                   {.type = DT_LAYER_FLATTEN},
-                   {.type = DT_LAYER_DENSE, .size = units, .activation = DT_ACTIVATION_TANH},
-                   {.type = DT_LAYER_DENSE, .size = 4}},
-        .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
-    CHECK_INT(dt_model_lower(&spec, &sample->model), DT_OK);
+    const struct dt_model_spec spec = {.input = {1, 8, 8},
+                                       .n_layers = 4,
+                                       .layers = {CONV(filters, 3, 1, VALID, RELU), LAYER(FLATTEN),
+                                                  DENSE(units, TANH), DENSE(4, NONE)},
+                                       .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+    CHECK_OK(dt_model_lower(&spec, &sample->model));
     for (int a = 0; a < 3; a++) {
         sample->arenas[a] = malloc(sample->model.arena_elems * sizeof(float));
         CHECK(sample->arenas[a] != NULL);
@@ -97,9 +91,7 @@ static inline void sample_save(struct sample *sample, const char *dir, uint64_t 
     sample->checkpoint.state.step = step;
     const enum dt_status status =
         dt_checkpoint_save(dir, keep, &sample->model, &sample->checkpoint, path);
-    if (status != DT_OK) {
-        CHECK_FAIL("save: %s", dt_error_text());
-    }
+    CHECK_MESSAGE(status == DT_OK, "save: %s", dt_error_text());
 }
 
 /* A saved sample as bytes, from malloc. */
@@ -108,7 +100,7 @@ static inline void sample_bytes(struct sample *sample, uint8_t **bytes, size_t *
     char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
     sample_dir_make(dir);
     sample_save(sample, dir, 1, 1, path);
-    CHECK_INT(dt_file_read(path, (size_t)1 << 30, bytes, n_bytes), DT_OK);
+    CHECK_OK(dt_file_read(path, (size_t)1 << 30, bytes, n_bytes));
     sample_dir_remove(dir);
 }
 

@@ -23,9 +23,7 @@ static inline FILE *fixture_open(const char *name)
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", DT_TEST_FIXTURES, name);
     FILE *file = fopen(path, "r");
-    if (file == NULL) {
-        CHECK_FAIL("cannot open %s", path);
-    }
+    CHECK_MESSAGE(file != NULL, "cannot open %s", path);
     return file;
 }
 
@@ -48,9 +46,7 @@ static inline int fixture_next(FILE *file, const char *name, char found[64], flo
         for (int i = 0; i < n; i++) {
             char *end = at;
             values[i] = strtof(at, &end);
-            if (end == at) {
-                CHECK_FAIL("line %s: %d values, expected %d", found, i, n);
-            }
+            CHECK_MESSAGE(end != at, "line %s: %d values, expected %d", found, i, n);
             at = end;
         }
         return 1;
@@ -63,11 +59,9 @@ static inline void fixture_check(const char *what, const float *actual, const fl
                                  int n, double tolerance)
 {
     for (int i = 0; i < n; i++) {
-        if (!(fabs((double)actual[i] - expected[i]) <=
-              tolerance * (1 + fabs((double)expected[i])))) {
-            CHECK_FAIL("%s[%d] is %.9g, PyTorch says %.9g", what, i, (double)actual[i],
-                       (double)expected[i]);
-        }
+        CHECK_MESSAGE(
+            fabs((double)actual[i] - expected[i]) <= tolerance * (1 + fabs((double)expected[i])),
+            "%s[%d] is %.9g, PyTorch says %.9g", what, i, (double)actual[i], (double)expected[i]);
     }
 }
 

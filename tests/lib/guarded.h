@@ -62,9 +62,8 @@ static inline void buffer_close(struct buffer *b, const char *what)
         uint32_t before, after;
         memcpy(&before, &b->memory[i], sizeof before);
         memcpy(&after, &b->data[b->n + i], sizeof after);
-        if (before != GUARD_WORD || after != GUARD_WORD) {
-            CHECK_FAIL("guard word %zu of %s was overwritten", i, what);
-        }
+        CHECK_MESSAGE(before == GUARD_WORD && after == GUARD_WORD,
+                      "guard word %zu of %s was overwritten", i, what);
     }
     free(b->memory);
 }
@@ -121,10 +120,9 @@ static inline void compare(const char *isa, const char *what, const struct buffe
         if (isnan(a) && isnan(e)) {
             continue;
         }
-        if (!(fabs(a - e) <= allowed_error * (1.0 + fabs(e)))) {
-            CHECK_FAIL("%s, %s: %s[%zu] is %.9g, the reference has %.9g", isa, case_text, what, i,
-                       a, e);
-        }
+        CHECK_MESSAGE(fabs(a - e) <= allowed_error * (1.0 + fabs(e)),
+                      "%s, %s: %s[%zu] is %.9g, the reference has %.9g", isa, case_text, what, i, a,
+                      e);
     }
 }
 

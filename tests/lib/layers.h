@@ -1,47 +1,20 @@
-/* Layers by the draw, for tests that compare backends over many kinds of block. */
+/* Layers of a model in one line each: initializers of struct dt_layer_spec. Further members may
+ * follow, such as .name. */
 #ifndef DT_TESTS_LAYERS_H
 #define DT_TESTS_LAYERS_H
 
-#include "tests/lib/guarded.h"
-
 #include "model/spec.h"
 
-#define N_POOLS 6
-static const struct dt_layer_spec pools[N_POOLS] = {
-    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-    {.type = DT_LAYER_MAX_POOL2D, .size = 3, .stride = 2},
-    {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
-    {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
-    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 3},
-    {.type = DT_LAYER_GLOBAL_AVG_POOL}};
-
-static inline void add_layer(struct dt_model_spec *spec, struct dt_layer_spec layer)
-{
-    spec->layers[spec->n_layers++] = layer;
-}
-
-static inline void add_dropout(struct dt_model_spec *spec) /* decided by 8 bits, or by 16 */
-{
-    add_layer(spec,
-              (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw(2) == 0 ? 0.25 : 0.3});
-}
-
-/* A pool in 6 of n_cases, dropout in a third. */
-static inline void add_pool_and_dropout(struct dt_model_spec *spec, uint32_t n_cases)
-{
-    const uint32_t pool = draw(n_cases);
-    if (pool < N_POOLS) {
-        add_layer(spec, pools[pool]);
-    }
-    if (draw(3) == 0) {
-        add_dropout(spec);
-    }
-}
-
-static inline struct dt_layer_spec draw_activation(void) /* a layer of its own */
-{
-    return (struct dt_layer_spec){
-        .type = (enum dt_layer_type)(DT_LAYER_RELU + (int)draw(N_ACTIVATIONS - 1))};
-}
+/* clang-format off */
+#define LAYER(type_, ...) {.type = DT_LAYER_##type_, ##__VA_ARGS__}
+#define CONV(filters, kernel_, stride_, padding_, activation_, ...)                      \
+    LAYER(CONV2D, .size = (filters), .kernel = (kernel_), .stride = (stride_),           \
+          .padding = DT_PADDING_##padding_, .activation = DT_ACTIVATION_##activation_, ##__VA_ARGS__)
+#define DENSE(units, activation_, ...) \
+    LAYER(DENSE, .size = (units), .activation = DT_ACTIVATION_##activation_, ##__VA_ARGS__)
+#define MAX_POOL(size_, stride_) LAYER(MAX_POOL2D, .size = (size_), .stride = (stride_))
+#define AVG_POOL(size_, stride_) LAYER(AVG_POOL2D, .size = (size_), .stride = (stride_))
+#define DROPOUT(rate_, ...) LAYER(DROPOUT, .rate = (rate_), ##__VA_ARGS__)
+/* clang-format on */
 
 #endif

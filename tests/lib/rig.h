@@ -6,29 +6,9 @@
 #include "dist/ranks/world.h"
 #include "dist/strategy/strategies.h"
 #include "tests/lib/check.h"
+#include "tests/lib/layers.h"
 
 #define RIG_MAX_BATCH 64
-
-/* A failing call ends the test with its error text. */
-#define CHECK_OK(call)                                                              \
-    do {                                                                            \
-        const enum dt_status check_s = (call);                                      \
-        if (check_s != DT_OK) {                                                     \
-            CHECK_FAIL("%s returned %d: %s", #call, (int)check_s, dt_error_text()); \
-        }                                                                           \
-    } while (0)
-
-/* A call that must fail with this status; its error text remains for CHECK_HAS and is cleared by
- * the next one. */
-#define CHECK_STATUS(call, status)                                                               \
-    do {                                                                                         \
-        dt_error_clear();                                                                        \
-        const enum dt_status check_s = (call);                                                   \
-        if (check_s != (status)) {                                                               \
-            CHECK_FAIL("%s returned %d (%s), expected %s", #call, (int)check_s, dt_error_text(), \
-                       #status);                                                                 \
-        }                                                                                        \
-    } while (0)
 
 /* This rank's text about rank `late` when it gives up waiting: its name on the same host; elsewhere
  * nothing (""), because that is left to those who know, unless nobody is there. */
@@ -77,9 +57,8 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
     for (int i = 0; i < 4 && spec->units[i] > 0; i++) {
         const bool last = i == 3 || spec->units[i + 1] == 0;
         model.layers[model.n_layers++] =
-            (struct dt_layer_spec){.type = DT_LAYER_DENSE,
-                                   .size = spec->units[i],
-                                   .activation = last ? DT_ACTIVATION_NONE : spec->activation};
+            (struct dt_layer_spec)LAYER(DENSE, .size = spec->units[i],
+                                        .activation = last ? DT_ACTIVATION_NONE : spec->activation);
     }
     *rig = (struct rig){.bound = NULL};
     CHECK_OK(dt_model_lower(&model, &rig->model));

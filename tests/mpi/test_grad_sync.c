@@ -45,10 +45,8 @@ static void check_sums(const float *totals, int n_ranks, int step)
         for (int rank = 0; rank < n_ranks; rank++) {
             sum += is_empty(rank, n_ranks, step) ? 0 : grad_of(rank, step, i);
         }
-        if (!(totals[i] == sum)) {
-            CHECK_FAIL("gradient %zu of step %d is %g, expected %g", i, step, (double)totals[i],
-                       (double)sum);
-        }
+        CHECK_MESSAGE(totals[i] == sum, "gradient %zu of step %d is %g, expected %g", i, step,
+                      (double)totals[i], (double)sum);
     }
     for (size_t i = N_ELEMS; i < N_ELEMS + 16; i++) {
         CHECK_NEAR(grads[i], -12345, 0);
@@ -141,9 +139,9 @@ static void test_wrong_order(void)
     struct dt_grad_sync sync;
     open_sync(N_BLOCKS, (size_t)1 << 30, true, &sync);
     dt_grad_sync_begin(&sync);
-    CHECK_STATUS(dt_grad_sync_ready(&sync, 16, 48), DT_INTERNAL);
+    CHECK_FAILS(dt_grad_sync_ready(&sync, 16, 48), DT_INTERNAL, "");
     CHECK_OK(dt_grad_sync_ready(&sync, 0, 16));
-    CHECK_STATUS(dt_grad_sync_wait(&sync, NULL, NULL), DT_INTERNAL); /* the rest never came */
+    CHECK_FAILS(dt_grad_sync_wait(&sync, NULL, NULL), DT_INTERNAL, ""); /* the rest never came */
     dt_error_clear();
 }
 
@@ -260,7 +258,7 @@ static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int
         type == DT_ALLREDUCE_MPI || (type == DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
     wire = NULL;
     if (by_mpi && comm->size > 1) {
-        CHECK_STATUS(dt_allreduce_open(&spec, &way), DT_CONFIG);
+        CHECK_FAILS(dt_allreduce_open(&spec, &way), DT_CONFIG, "");
         dt_error_clear();
         return;
     }

@@ -67,10 +67,9 @@ static void check_total(const struct dt_host_sum *sum, size_t begin, size_t end,
 {
     for (size_t i = begin; i < end; i++) {
         const float expected = sum_of(sum->comm, round, i);
-        if (!(fabsf(sum->total[i] - expected) <= slack_of(sum->comm, round, i))) {
-            CHECK_FAIL("round %d: total %zu is %.9g, expected %.9g", round, i,
-                       (double)sum->total[i], (double)expected);
-        }
+        CHECK_MESSAGE(fabsf(sum->total[i] - expected) <= slack_of(sum->comm, round, i),
+                      "round %d: total %zu is %.9g, expected %.9g", round, i, (double)sum->total[i],
+                      (double)expected);
     }
 }
 
@@ -129,9 +128,8 @@ static void use(void *context, size_t begin, size_t end, const float *sums)
 {
     struct used *used = context;
     for (size_t i = begin; i < end; i++) {
-        if (!(sums[i - begin] == sum_of(used->sum->comm, used->round, i))) {
-            CHECK_FAIL("round %d: sum %zu is %.9g", used->round, i, (double)sums[i - begin]);
-        }
+        CHECK_MESSAGE(sums[i - begin] == sum_of(used->sum->comm, used->round, i),
+                      "round %d: sum %zu is %.9g", used->round, i, (double)sums[i - begin]);
         used->sum->total[i] += 1; /* by one rank alone */
     }
     used->n_elems += end - begin;
@@ -208,8 +206,7 @@ static void test_late_rank(struct dt_comm *comm, struct dt_host_sum *sum)
     dt_host_sum_start(sum, 3, 0, N_ELEMS, "allreduce of the test", &request);
     if (comm->rank != late && who[0] != '\0') {
         comm->timeout_s = 0.5;
-        CHECK_STATUS(dt_comm_wait(comm, &request), DT_STALLED);
-        CHECK_HAS(dt_error_text(), "allreduce of the test stalled for ");
+        CHECK_FAILS(dt_comm_wait(comm, &request), DT_STALLED, "allreduce of the test stalled for ");
         CHECK_HAS(dt_error_text(), who);
         CHECK_HAS(dt_error_text(), who[0] == 'r' ? "in 'sleep'" : "");
         dt_error_clear();

@@ -127,16 +127,14 @@ static void try_all(const char *what, enum dt_status (*use)(void), int victim)
         const enum dt_status s = use();
         int reached = world.rank == victim && n_calls >= k;
         failing_call = 0;
-        if (s != DT_OK && (s != DT_NO_MEMORY || dt_error_text()[0] == '\0')) {
-            CHECK_FAIL("%s, allocation %ld on rank %d: status %d, %s", what, k, victim, s,
-                       dt_error_text());
-        }
+        CHECK_MESSAGE(s == DT_OK || (s == DT_NO_MEMORY && dt_error_text()[0] != '\0'),
+                      "%s, allocation %ld on rank %d: status %d, %s", what, k, victim, s,
+                      dt_error_text());
         dt_error_clear();
         n_refused += s == DT_NO_MEMORY;
-        CHECK_INT(dt_comm_allreduce(world.comm, &reached, 1, DT_TYPE_I32, DT_REDUCE_MAX, "test"),
-                  DT_OK);
+        CHECK_OK(dt_comm_allreduce(world.comm, &reached, 1, DT_TYPE_I32, DT_REDUCE_MAX, "test"));
         if (!reached) {
-            CHECK_INT(s, DT_OK);
+            CHECK_OK(s);
             if (world.rank == 0) {
                 fprintf(stderr, "%s: %d failing allocations of rank %d, all told\n", what,
                         n_refused, victim);
@@ -152,23 +150,23 @@ static void save(void)
 {
     static struct dt_trainer t;
     static struct dt_step_results results;
-    CHECK_INT(open_trainer(&t), DT_OK);
-    CHECK_INT(dt_trainer_steps(&t, 1, &results), DT_OK);
-    CHECK_INT(dt_trainer_steps(&t, 1, &results), DT_OK);
-    CHECK_INT(dt_trainer_save(&t, &run, false, saved), DT_OK);
-    CHECK_INT(dt_comm_broadcast(world.comm, saved, sizeof saved, 0, "test"), DT_OK);
+    CHECK_OK(open_trainer(&t));
+    CHECK_OK(dt_trainer_steps(&t, 1, &results));
+    CHECK_OK(dt_trainer_steps(&t, 1, &results));
+    CHECK_OK(dt_trainer_save(&t, &run, false, saved));
+    CHECK_OK(dt_comm_broadcast(world.comm, saved, sizeof saved, 0, "test"));
     dt_trainer_close(&t);
 }
 
 int main(void)
 {
-    CHECK_INT(dt_world_open(&world), DT_OK);
+    CHECK_OK(dt_world_open(&world));
     CHECK(freopen("/dev/null", "w", stdout) != NULL); /* what eval prints */
     strcpy(run.path, "/tmp/dtrain-test-XXXXXX");
     if (world.rank == 0) {
         CHECK(mkdtemp(run.path) != NULL);
     }
-    CHECK_INT(dt_comm_broadcast(world.comm, run.path, sizeof run.path, 0, "test"), DT_OK);
+    CHECK_OK(dt_comm_broadcast(world.comm, run.path, sizeof run.path, 0, "test"));
     snprintf(run.checkpoints, sizeof run.checkpoints, "%.1000s/checkpoints", run.path);
     if (world.rank == 0) {
         CHECK(mkdir(run.checkpoints, 0755) == 0);

@@ -31,8 +31,7 @@ static void check_found(struct dt_replica_check *check, struct rig *rig, const c
             "replicas differ: tensor '%s' of rank %d differs from that of the other %d ranks (",
             tensor, rank, check->comm->size - 1);
     }
-    CHECK_STATUS(dt_replica_check_run(check, rig->network), DT_INTERNAL);
-    CHECK_HAS(dt_error_text(), text);
+    CHECK_FAILS(dt_replica_check_run(check, rig->network), DT_INTERNAL, text);
     dt_error_clear();
 }
 
@@ -74,8 +73,7 @@ static void check_split(struct dt_replica_check *check, struct rig *rig, int val
     float *weight = rig_param(rig, "fc1.weight");
     const float before = weight[1];
     weight[1] = (float)value;
-    CHECK_STATUS(dt_replica_check_run(check, rig->network), DT_INTERNAL);
-    CHECK_HAS(dt_error_text(), expected);
+    CHECK_FAILS(dt_replica_check_run(check, rig->network), DT_INTERNAL, expected);
     dt_error_clear();
     weight[1] = before;
 }

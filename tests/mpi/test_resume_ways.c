@@ -139,9 +139,8 @@ static void forget(const struct dt_world *world)
 static void check_weights(const struct dt_trainer *t, const float *expected, const char *what)
 {
     const size_t n = t->model.arena_elems;
-    if (memcmp(t->network->params, expected, n * sizeof *expected) != 0) {
-        CHECK_FAIL("%s, %d hosts: %s has other bits", row, t->world->comm->n_hosts, what);
-    }
+    CHECK_MESSAGE(memcmp(t->network->params, expected, n * sizeof *expected) == 0,
+                  "%s, %d hosts: %s has other bits", row, t->world->comm->n_hosts, what);
 }
 
 static void test_resume(struct dt_world *world, const struct dt_config *config)
@@ -240,9 +239,8 @@ static void test_handed_over(struct dt_world *before, const char *const *from, s
         }
         take_steps(&t, 1);
         sum_left(&t, is, &largest);
-        if (largest != 0) {
-            CHECK_FAIL("%s, %d hosts: %g is left of an element", row, now->comm->n_hosts, largest);
-        }
+        CHECK_MESSAGE(largest == 0, "%s, %d hosts: %g is left of an element", row,
+                      now->comm->n_hosts, largest);
         dt_trainer_close(&t);
     }
     forget(before);

@@ -35,9 +35,7 @@ static inline char content_of(const char *name)
 {
     uint8_t *bytes;
     size_t n_bytes;
-    if (dt_file_read(path_of(name), 1000, &bytes, &n_bytes) != DT_OK) {
-        CHECK_FAIL("%s", dt_error_text());
-    }
+    CHECK_OK(dt_file_read(path_of(name), 1000, &bytes, &n_bytes));
     const bool is_old = strcmp((char *)bytes, old_text) == 0 && n_bytes == sizeof old_text - 1;
     const bool is_new = strcmp((char *)bytes, new_text) == 0 && n_bytes == sizeof new_text - 1;
     free(bytes);

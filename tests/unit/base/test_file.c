@@ -20,10 +20,10 @@ static enum dt_status write_new(void)
 static void test_writing(void)
 {
     unlink(path_of("file"));
-    CHECK_INT(write_new(), DT_OK);
+    CHECK_OK(write_new());
     CHECK_INT(content_of("file"), 'n');
     put("file", old_text);
-    CHECK_INT(write_new(), DT_OK);
+    CHECK_OK(write_new());
     CHECK_INT(content_of("file"), 'n');
     struct stat info;
     const mode_t mask = umask(0);
@@ -31,10 +31,10 @@ static void test_writing(void)
     CHECK_INT(stat(path_of("file"), &info), 0);
     CHECK_INT(info.st_mode & 0777, 0666 & ~mask);
     CHECK_INT(count_entries(), 1);
-    CHECK_INT(dt_file_write_atomic(path_of("nowhere"), "file", new_parts, 3), DT_IO);
-    CHECK_HAS(dt_error_text(), "nowhere: No such file or directory");
+    CHECK_FAILS(dt_file_write_atomic(path_of("nowhere"), "file", new_parts, 3), DT_IO,
+                "nowhere: No such file or directory");
     dt_error_clear();
-    CHECK_INT(dt_file_write_atomic(folder, "empty", NULL, 0), DT_OK);
+    CHECK_OK(dt_file_write_atomic(folder, "empty", NULL, 0));
     unlink(path_of("empty"));
 }
 
@@ -48,7 +48,7 @@ static void test_long_names(void)
     }
     name[255] = '\0';
     for (size_t n = 60; n <= 255; n += 195) {
-        CHECK_INT(dt_file_write_atomic(folder, name + 255 - n, new_parts, 3), DT_OK);
+        CHECK_OK(dt_file_write_atomic(folder, name + 255 - n, new_parts, 3));
         CHECK_INT(unlinkat(AT_FDCWD, path_of(name + 255 - n), 0), 0);
     }
     CHECK_INT(count_entries(), 1);
@@ -60,29 +60,28 @@ static void test_what_a_user_names(void)
     char link[512];
     struct stat info;
     bool replaces = false;
-    CHECK_INT(dt_file_write(NULL, new_parts, 3), DT_OK);
-    CHECK_INT(dt_file_try(NULL, NULL), DT_OK);
+    CHECK_OK(dt_file_write(NULL, new_parts, 3));
+    CHECK_OK(dt_file_try(NULL, NULL));
     put("file", old_text);
     CHECK_INT(chmod(path_of("file"), 0600), 0);
     snprintf(link, sizeof link, "%s", path_of("link"));
     CHECK_INT(symlink("file", link), 0);
-    CHECK_INT(dt_file_try(link, &replaces), DT_OK);
+    CHECK_OK(dt_file_try(link, &replaces));
     CHECK(replaces);
     CHECK_INT(content_of("file"), 'o');
-    CHECK_INT(dt_file_write(link, new_parts, 3), DT_OK);
+    CHECK_OK(dt_file_write(link, new_parts, 3));
     CHECK_INT(content_of("file"), 'n');
     CHECK_INT(stat(path_of("file"), &info), 0);
     CHECK_INT(info.st_mode & 0777, 0600);
     CHECK_INT(lstat(link, &info), 0);
     CHECK(S_ISLNK(info.st_mode));
     unlink(path_of("file"));
-    CHECK_INT(dt_file_try(link, &replaces), DT_OK);
+    CHECK_OK(dt_file_try(link, &replaces));
     CHECK(!replaces);
-    CHECK_INT(dt_file_write(link, new_parts, 3), DT_OK);
+    CHECK_OK(dt_file_write(link, new_parts, 3));
     CHECK_INT(content_of("file"), 'n');
     unlink(link);
-    CHECK_INT(dt_file_try(folder, NULL), DT_CANT_CREATE);
-    CHECK_HAS(dt_error_text(), ": is a directory (name a file)");
+    CHECK_FAILS(dt_file_try(folder, NULL), DT_CANT_CREATE, ": is a directory (name a file)");
     dt_error_clear();
     CHECK_INT(count_entries(), 1);
 }
@@ -103,13 +102,13 @@ static void test_pipe(void)
         }
         _exit(n_all == sizeof text ? 0 : 1);
     }
-    CHECK_INT(dt_file_try(path, NULL), DT_OK);
-    CHECK_INT(dt_file_write(path, &(struct dt_file_part){text, sizeof text}, 1), DT_OK);
+    CHECK_OK(dt_file_try(path, NULL));
+    CHECK_OK(dt_file_write(path, &(struct dt_file_part){text, sizeof text}, 1));
     int state;
     CHECK_INT(waitpid(child, &state, 0), child);
     CHECK_INT(state, 0);
-    CHECK_INT(dt_file_write(path, new_parts, 3), DT_IO);
-    CHECK_HAS(dt_error_text(), "pipe: nobody reads from it (start its reader first)");
+    CHECK_FAILS(dt_file_write(path, new_parts, 3), DT_IO,
+                "pipe: nobody reads from it (start its reader first)");
     dt_error_clear();
     unlink(path);
 }
@@ -168,7 +167,7 @@ static void test_symbolic_link_in_the_way(void)
     put("victim", old_text);
     snprintf(name, sizeof name, DT_FILE_TEMPORARY "file-%ld", (long)getpid());
     CHECK_INT(symlink("victim", path_of(name)), 0);
-    CHECK_INT(write_new(), DT_OK);
+    CHECK_OK(write_new());
     CHECK_INT(content_of("victim"), 'o');
     CHECK_INT(content_of("file"), 'n');
     unlink(path_of("victim"));
@@ -180,7 +179,7 @@ static void test_short_and_interrupted_writes(void)
     put("file", old_text);
     set_fault(FAULT_NONE, -1, 0);
     short_and_interrupted = true;
-    CHECK_INT(write_new(), DT_OK);
+    CHECK_OK(write_new());
     short_and_interrupted = false;
     no_fault();
     CHECK_INT(content_of("file"), 'n');
@@ -191,7 +190,7 @@ static int count_write_calls(void)
 {
     put("file", old_text);
     set_fault(FAULT_NONE, -1, 0);
-    CHECK_INT(write_new(), DT_OK);
+    CHECK_OK(write_new());
     const int n = n_calls;
     no_fault();
     return n;
@@ -235,8 +234,7 @@ static void test_file_size_limit(void)
         const struct rlimit limit = {sizeof new_text / 2, sizeof new_text / 2};
         signal(SIGXFSZ, SIG_IGN);
         CHECK_INT(setrlimit(RLIMIT_FSIZE, &limit), 0);
-        CHECK_INT(write_new(), DT_IO);
-        CHECK_HAS(dt_error_text(), "File too large");
+        CHECK_FAILS(write_new(), DT_IO, "File too large");
         _exit(0);
     }
     int state;
@@ -251,7 +249,7 @@ static void test_no_fallocate(void)
 {
     put("file", old_text);
     set_fault(FAULT_ERROR, 2, EOPNOTSUPP);
-    CHECK_INT(write_new(), DT_OK);
+    CHECK_OK(write_new());
     no_fault();
     CHECK_INT(content_of("file"), 'n');
 }
@@ -275,7 +273,7 @@ static void test_killed_at_every_call(void)
         CHECK(WIFSIGNALED(state) && WTERMSIG(state) == SIGKILL);
         CHECK_INT(content_of("file"), k >= n - 2 ? 'n' : 'o');
         CHECK(count_entries() <= 2);
-        CHECK_INT(write_new(), DT_OK);
+        CHECK_OK(write_new());
         CHECK_INT(content_of("file"), 'n');
         char name[64];
         snprintf(name, sizeof name, DT_FILE_TEMPORARY "file-%ld", (long)child);
@@ -288,27 +286,25 @@ static void test_killed_at_every_call(void)
 
 static void test_creating_folders(void)
 {
-    CHECK_INT(dt_dir_create(path_of("a/b//c/")), DT_OK);
-    CHECK_INT(dt_dir_create(path_of("a/b/c")), DT_OK); /* again */
+    CHECK_OK(dt_dir_create(path_of("a/b//c/")));
+    CHECK_OK(dt_dir_create(path_of("a/b/c"))); /* again */
     put("a/b/c/file", "x");
     bool exists;
-    CHECK_INT(dt_file_exists(path_of("a/b/c/file"), &exists), DT_OK);
+    CHECK_OK(dt_file_exists(path_of("a/b/c/file"), &exists));
     CHECK(exists);
-    CHECK_INT(dt_file_exists(path_of("a/b/c/file/below"), &exists), DT_OK);
+    CHECK_OK(dt_file_exists(path_of("a/b/c/file/below"), &exists));
     CHECK(!exists);
-    CHECK_INT(dt_dir_create(path_of("a/b/c/file")), DT_CANT_CREATE);
-    CHECK_HAS(dt_error_text(), "a/b/c/file: is in the way, and not a folder");
+    CHECK_FAILS(dt_dir_create(path_of("a/b/c/file")), DT_CANT_CREATE,
+                "a/b/c/file: is in the way, and not a folder");
     dt_error_clear();
     CHECK_INT(dt_dir_create(path_of("a/b/c/file/below")), DT_CANT_CREATE);
     dt_error_clear();
     CHECK_INT(dt_dir_create(""), DT_CANT_CREATE);
-    dt_error_clear();
-    CHECK_INT(dt_dir_create("/proc/dtrain"), DT_CANT_CREATE);
-    CHECK_HAS(dt_error_text(), "/proc/dtrain: cannot create the folder: ");
+    CHECK_FAILS(dt_dir_create("/proc/dtrain"), DT_CANT_CREATE,
+                "/proc/dtrain: cannot create the folder: ");
     dt_error_clear();
     set_fault(FAULT_ERROR, 0, EROFS);
-    CHECK_INT(dt_dir_create(path_of("new")), DT_CANT_CREATE);
-    CHECK_HAS(dt_error_text(), "Read-only file system");
+    CHECK_FAILS(dt_dir_create(path_of("new")), DT_CANT_CREATE, "Read-only file system");
     no_fault();
     unlink(path_of("a/b/c/file"));
     rmdir(path_of("a/b/c"));

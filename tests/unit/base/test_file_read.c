@@ -9,9 +9,7 @@ static void expect_read(const char *path, enum dt_status status, const char *tex
 {
     uint8_t *bytes;
     size_t n_bytes;
-    dt_error_clear();
-    CHECK_INT(dt_file_read(path, 100, &bytes, &n_bytes), status);
-    CHECK_HAS(dt_error_text(), text);
+    CHECK_FAILS(dt_file_read(path, 100, &bytes, &n_bytes), status, text);
     CHECK(strncmp(dt_error_text(), path, strlen(path)) == 0);
     dt_error_clear();
 }
@@ -65,7 +63,7 @@ static void test_every_read_call_failing(void)
     put("file", old_text);
     const int n_descriptors = count_descriptors();
     set_fault(FAULT_NONE, -1, 0);
-    CHECK_INT(dt_file_read(path_of("file"), 100, &bytes, &n_bytes), DT_OK);
+    CHECK_OK(dt_file_read(path_of("file"), 100, &bytes, &n_bytes));
     free(bytes);
     const int n = n_calls;
     CHECK(n >= 5); /* open, fstat, read, read to the end, fstat, close */

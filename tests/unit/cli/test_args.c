@@ -109,10 +109,9 @@ static void test_bad(void)
         dt_error_clear();
         const enum dt_status status =
             dt_args_parse(split(bad[i][0], buffer, argv), argv, &dt_program, &args);
-        if (status != DT_USAGE || strstr(dt_error_text(), bad[i][1]) == NULL) {
-            CHECK_FAIL("'%s' gives %d \"%s\", expected \"%s\"", bad[i][0], (int)status,
-                       dt_error_text(), bad[i][1]);
-        }
+        CHECK_MESSAGE(status == DT_USAGE && strstr(dt_error_text(), bad[i][1]) != NULL,
+                      "'%s' gives %d \"%s\", expected \"%s\"", bad[i][0], (int)status,
+                      dt_error_text(), bad[i][1]);
     }
 }
 
@@ -121,9 +120,8 @@ static struct dt_args parse(const char *line, char buffer[200])
     char *argv[MAX_WORDS];
     struct dt_args args;
     dt_error_clear();
-    if (dt_args_parse(split(line, buffer, argv), argv, &dt_program, &args) != DT_OK) {
-        CHECK_FAIL("'%s': %s", line, dt_error_text());
-    }
+    CHECK_MESSAGE(dt_args_parse(split(line, buffer, argv), argv, &dt_program, &args) == DT_OK,
+                  "'%s': %s", line, dt_error_text());
     return args;
 }
 
@@ -271,9 +269,7 @@ static void test_width_of_help(void)
     CHECK_INT(fclose(out), 0);
     for (const char *line = help; *line != '\0'; line += strcspn(line, "\n") + 1) {
         const int width = (int)strcspn(line, "\n");
-        if (width > 80) {
-            CHECK_FAIL("%d columns: %.*s", width, width, line);
-        }
+        CHECK_MESSAGE(width <= 80, "%d columns: %.*s", width, width, line);
     }
     free(help);
 }
@@ -296,10 +292,9 @@ static void check_usage(const struct dt_command *c)
     const char *usage = strstr(c->usage, "dtrain"); /* -np before it is mpirun's */
     for (int o = 0; o < DT_N_OPTIONS; o++) {
         const bool has = c->options[o].need != DT_NOT_TAKEN && o != DT_OPTION_PRINT_CONFIG;
-        if (dt_options[o].use != DT_COMMON && has != is_named(usage, &dt_options[o])) {
-            CHECK_FAIL("%s: --%s is %s option, and its usage %s", c->word, dt_options[o].name,
-                       has ? "an" : "no", usage);
-        }
+        CHECK_MESSAGE(dt_options[o].use == DT_COMMON || has == is_named(usage, &dt_options[o]),
+                      "%s: --%s is %s option, and its usage %s", c->word, dt_options[o].name,
+                      has ? "an" : "no", usage);
     }
     static const char *const words[] = {" RUN", " IMAGE", " [RUN]", " [FOLDER]", " [FILE]"};
     bool paths = false;
@@ -416,9 +411,8 @@ static void test_complete(void)
         CHECK_INT(fclose(out), 0);
         const size_t n_wanted = strlen(rows[i][1]);
         const bool begins = strncmp(text, rows[i][1], n_wanted) == 0;
-        if (!begins || (n != n_wanted && rows[i][1][n_wanted - 1] != '\t')) {
-            CHECK_FAIL("'%s' offers \"%s\", expected \"%s\"", rows[i][0], text, rows[i][1]);
-        }
+        CHECK_MESSAGE(begins && (n == n_wanted || rows[i][1][n_wanted - 1] == '\t'),
+                      "'%s' offers \"%s\", expected \"%s\"", rows[i][0], text, rows[i][1]);
         free(text);
     }
 }

@@ -1,16 +1,15 @@
-/* The configuration: what is accepted, what is refused and in which words, and --set. */
+/* The configuration: what is accepted, and what is refused and in which words. */
 #include "tests/lib/config_sample.h"
 
-#define TRAIN(members) WITH("\"train\": {" members "}")
-#define OPTIMIZER(members) TRAIN("\"optimizer\": {" members "}")
-#define IN_DATA(members) "{\"data\": {\"format\": \"idx\", " members "}, " MODEL "}"
-#define INPUT(value) "{" DATA ", \"model\": {\"input\": " value ", \"layers\": [" DENSE "]}}"
-#define LAYERS(value) "{" DATA ", \"model\": {\"input\": [1, 28, 28], \"layers\": " value "}}"
+#define TRAIN(members) WITH("`train`: {" members "}")
+#define OPTIMIZER(members) TRAIN("`optimizer`: {" members "}")
+#define IN_DATA(members) "{`data`: {`format`: `idx`, " members "}, " MODEL "}"
+#define INPUT(value) "{" DATA ", `model`: {`input`: " value ", `layers`: [" DENSE_LAYER "]}}"
+#define LAYERS(value) "{" DATA ", `model`: {`input`: [1, 28, 28], `layers`: " value "}}"
 #define LAYER(value) LAYERS("[" value "]")
-#define LINEAR(input, loss)                                              \
-    "{\"data\": {\"format\": \"linear\"}, \"model\": {\"input\": " input \
-    ", \"layers\": [{\"type\": \"dense\", "                              \
-    "\"units\": 1}], \"loss\": \"" loss "\"}}"
+#define LINEAR(input, loss)                                                                      \
+    "{`data`: {`format`: `linear`}, `model`: {`input`: " input ", `layers`: [{`type`: `dense`, " \
+    "`units`: 1}], `loss`: `" loss "`}}"
 #define NINE "[[[[[[[[["
 #define NINE_ENDS "]]]]]]]]]"
 
@@ -21,355 +20,279 @@ static const struct {
     /* syntax, with the position */
     {"", "c.json:1:1: the text ends too early"},
     {"   \n ", "c.json:2:2: the text ends too early"},
-    {"{\n  \"data\": {\"format\": \"idx\"", "c.json:2:27: the text ends too early"},
-    {"{\"data\": \"idx", "c.json:1:14: the text ends too early"},
-    {"{\n  \"threads\": 1,\n}", "c.json:3:1: a comma before a closing bracket (remove the comma)"},
-    {"{\"data\": [1, 2,]}", "c.json:1:16: a comma before a closing bracket"},
-    {"{\"a\" 1}", "c.json:1:6: ':' is missing"},
-    {"{\"a\": 1 \"b\": 2}", "c.json:1:9: ',' or '}' is missing"},
-    {"{\"a\": [1 2]}", "c.json:1:10: ',' or ']' is missing"},
+    {"{\n  `data`: {`format`: `idx`", "c.json:2:27: the text ends too early"},
+    {"{`data`: `idx", "c.json:1:14: the text ends too early"},
+    {"{\n  `threads`: 1,\n}", "c.json:3:1: a comma before a closing bracket (remove the comma)"},
+    {"{`data`: [1, 2,]}", "c.json:1:16: a comma before a closing bracket"},
+    {"{`a` 1}", "c.json:1:6: ':' is missing"},
+    {"{`a`: 1 `b`: 2}", "c.json:1:9: ',' or '}' is missing"},
+    {"{`a`: [1 2]}", "c.json:1:10: ',' or ']' is missing"},
     {"{a: 1}", "c.json:1:2: a key in quotes is expected"},
     {"{,}", "c.json:1:2: a key in quotes is expected"},
     {"{'a': 1}", "c.json:1:2: single quotes"},
     {"{ /* hello */ }", "c.json:1:3: not JSON (remove it; comments begin with //, in a"},
-    {"{\"a\": 1} # end", "c.json:1:10: not JSON (remove it; comments begin with //"},
-    {"{\"a\": 1 / 2}", "c.json:1:9: not JSON (remove it; comments"},
+    {"{`a`: 1} # end", "c.json:1:10: not JSON (remove it; comments begin with //"},
+    {"{`a`: 1 / 2}", "c.json:1:9: not JSON (remove it; comments"},
     /* comments: places behind them are those of the file */
-    {"{ // h\xC3\xA9llo \"x\n  \"a\": 1,}", "c.json:2:10: a comma before a closing bracket"},
-    {"{\n  \"a\": 1, // one\n}", "c.json:3:1: a comma before a closing bracket"},
-    {"{\"a\": \"//\", b}", "c.json:1:13: a key in quotes is expected"},
-    {"{\"a\": \"\\\" // \", b}", "c.json:1:17: a key in quotes is expected"},
-    {"{\"a\": \"\\\\\" // \", b", "c.json:1:19: the text ends too early"},
-    {"{\"a // b\n: 1}", "c.json:1:9: a line end or control character inside a text"},
+    {"{ // h\xC3\xA9llo `x\n  `a`: 1,}", "c.json:2:10: a comma before a closing bracket"},
+    {"{\n  `a`: 1, // one\n}", "c.json:3:1: a comma before a closing bracket"},
+    {"{`a`: `//`, b}", "c.json:1:13: a key in quotes is expected"},
+    {"{`a`: `\\` // `, b}", "c.json:1:17: a key in quotes is expected"},
+    {"{`a`: `\\\\` // `, b", "c.json:1:19: the text ends too early"},
+    {"{`a // b\n: 1}", "c.json:1:9: a line end or control character inside a text"},
     {"// nothing", "c.json:1:11: the text ends too early"},
     {"{ /", "c.json:1:3: not JSON"},
-    {"{\"a\\", "c.json:1:5: "},
+    {"{`a\\", "c.json:1:5: "},
     {"{} // h\xC3\xA9\x01", "c.json:1:9: a control character or invalid UTF-8 in a comment"},
     {"{ // \xFF\n}", "c.json:1:6: a control character or invalid UTF-8 in a comment"},
     {"{ // \x7F\n}", "c.json:1:6: a control character or invalid UTF-8 in a comment"},
-    {WITH("\"extends\": \"base.json\""), "c.json: extends: only a file extends another"},
-    {WITH("\"extends\": 5"), "c.json: extends: expected the path of a configuration"},
-    {WITH("\"extends\": \"\""), "got string \"\""},
-    {"{\"a\": True}", "c.json:1:7: not a JSON value"},
-    {"{\"a\": nul}", "c.json:1:7: not a JSON value"},
-    {"{\"a\": NaN}", "c.json:1:7: not a JSON value"},
-    {"{\"a\": Infinity}", "c.json:1:7: not a JSON value"},
-    {"{\"a\": idx}", "c.json:1:7: not a JSON value"},
+    {WITH("`extends`: `base.json`"), "c.json: extends: only a file extends another"},
+    {WITH("`extends`: 5"), "c.json: extends: expected the path of a configuration"},
+    {WITH("`extends`: ``"), "got string ``"},
+    {"{`a`: True}", "c.json:1:7: not a JSON value"},
+    {"{`a`: nul}", "c.json:1:7: not a JSON value"},
+    {"{`a`: NaN}", "c.json:1:7: not a JSON value"},
+    {"{`a`: Infinity}", "c.json:1:7: not a JSON value"},
+    {"{`a`: idx}", "c.json:1:7: not a JSON value"},
     {GOOD " x", "unexpected text after the end of the document"},
     {GOOD "\n" GOOD, "c.json:2:1: unexpected text after the end of the document"},
     {GOOD "]", "unexpected text after the end of the document"},
     {"\xEF\xBB\xBF" GOOD, "c.json:1:1: a byte order mark"},
     {NINE NINE NINE_ENDS NINE_ENDS, "c.json:1:17: nesting deeper than 16"},
     /* numbers */
-    {"{\"a\": 007}", "c.json:1:8: a number begins with 0"},
-    {"{\"a\": 5.}", "c.json:1:9: a digit is missing"},
-    {"{\"a\": .5}", "c.json:1:7: not a JSON value"},
-    {"{\"a\": +5}", "c.json:1:7: not a JSON value"},
-    {"{\"a\": -}", "c.json:1:8: a digit is missing"},
-    {"{\"a\": 1e}", "c.json:1:9: a digit is missing"},
-    {"{\"a\": 0x10}", "c.json:1:8: ',' or '}' is missing"},
-    {"{\"a\": 1.0000000000000000000000000000000000000000000000000000000000001}",
+    {"{`a`: 007}", "c.json:1:8: a number begins with 0"},
+    {"{`a`: 5.}", "c.json:1:9: a digit is missing"},
+    {"{`a`: .5}", "c.json:1:7: not a JSON value"},
+    {"{`a`: +5}", "c.json:1:7: not a JSON value"},
+    {"{`a`: -}", "c.json:1:8: a digit is missing"},
+    {"{`a`: 1e}", "c.json:1:9: a digit is missing"},
+    {"{`a`: 0x10}", "c.json:1:8: ',' or '}' is missing"},
+    {"{`a`: 1.0000000000000000000000000000000000000000000000000000000000001}",
      "a number of more than 60 characters"},
     /* texts */
-    {"{\"a\": \"x\\u0000y\"}", "contains a NUL character"},
-    {"{\"a\\u0000\": 1}", "contains a NUL character"},
-    {"{\"a\": \"\\ud800\"}", "half of a surrogate pair"},
-    {"{\"a\": \"\\udc00\\ud800\"}", "half of a surrogate pair"},
-    {"{\"a\": \"\\ud800\\u0041\"}", "half of a surrogate pair"},
-    {"{\"a\": \"\\u12g4\"}", "four hexadecimal digits"},
-    {"{\"a\": \"\\x41\"}", "an unknown escape"},
-    {"{\"a\": \"C:\\data\"}", "an unknown escape (a backslash is written \\\\)"},
-    {"{\"a\": \"\xFF\"}", "c.json:1:8: invalid UTF-8"},
-    {"{\"a\": \"\xC0\xAF\"}", "invalid UTF-8"},
-    {"{\"a\": \"\xED\xA0\x80\"}", "invalid UTF-8"},
-    {"{\"a\": \"\xF5\x80\x80\x80\"}", "invalid UTF-8"},
-    {"{\"a\": \"\xE2\x82\"}", "invalid UTF-8"},
-    {"{\"a\": \"one\ntwo\"}", "c.json:1:11: a line end or control character inside a text"},
+    {"{`a`: `x\\u0000y`}", "contains a NUL character"},
+    {"{`a\\u0000`: 1}", "contains a NUL character"},
+    {"{`a`: `\\ud800`}", "half of a surrogate pair"},
+    {"{`a`: `\\udc00\\ud800`}", "half of a surrogate pair"},
+    {"{`a`: `\\ud800\\u0041`}", "half of a surrogate pair"},
+    {"{`a`: `\\u12g4`}", "four hexadecimal digits"},
+    {"{`a`: `\\x41`}", "an unknown escape"},
+    {"{`a`: `C:\\data`}", "an unknown escape (a backslash is written \\\\)"},
+    {"{`a`: `\xFF`}", "c.json:1:8: invalid UTF-8"},
+    {"{`a`: `\xC0\xAF`}", "invalid UTF-8"},
+    {"{`a`: `\xED\xA0\x80`}", "invalid UTF-8"},
+    {"{`a`: `\xF5\x80\x80\x80`}", "invalid UTF-8"},
+    {"{`a`: `\xE2\x82`}", "invalid UTF-8"},
+    {"{`a`: `one\ntwo`}", "c.json:1:11: a line end or control character inside a text"},
     /* keys */
     {"[]", "c.json: expected an object in braces, got a list of 0"},
     {"5", "expected an object in braces, got 5"},
-    {"\"data\"", "expected an object in braces, got string \"data\""},
+    {"`data`", "expected an object in braces, got string `data`"},
     {"null", "expected an object in braces, got null"},
     {"{}",
      "data.format: the key is missing (give it one of idx, synthetic, linear, cifar, npy, images)"},
     {"{" DATA "}", "model.input: the key is missing"},
-    {"{" DATA ", \"model\": {\"input\": [1]}}",
+    {"{" DATA ", `model`: {`input`: [1]}}",
      "model.layers: the key is missing (give it a list of 1..64 layers)"},
-    {TRAIN("\"epoch\": 1"), "c.json: train.epoch: unknown key (did you mean 'train.epochs'?)"},
-    {TRAIN("\"EPOCHS\": 1"), "train.EPOCHS: unknown key (did you mean 'train.epochs'?)"},
-    {WITH("\"Train\": {}"), "Train: unknown key (did you mean 'train'?)"},
-    {WITH("\"epochs\": 3"), "epochs: unknown key (did you mean 'train.epochs'?)"},
-    {TRAIN("\"lr\": 3"), "train.lr: unknown key (did you mean 'train.optimizer.lr'?)"},
-    {TRAIN("\"xyzzy\": 3"),
+    {TRAIN("`epoch`: 1"), "c.json: train.epoch: unknown key (did you mean 'train.epochs'?)"},
+    {TRAIN("`EPOCHS`: 1"), "train.EPOCHS: unknown key (did you mean 'train.epochs'?)"},
+    {WITH("`Train`: {}"), "Train: unknown key (did you mean 'train'?)"},
+    {WITH("`epochs`: 3"), "epochs: unknown key (did you mean 'train.epochs'?)"},
+    {TRAIN("`lr`: 3"), "train.lr: unknown key (did you mean 'train.optimizer.lr'?)"},
+    {TRAIN("`xyzzy`: 3"),
      "train.xyzzy: unknown key (the keys here are: epochs, max_steps, seed, batch,"},
-    {OPTIMIZER("\"xyzzy\": 3"),
+    {OPTIMIZER("`xyzzy`: 3"),
      "train.optimizer.xyzzy: unknown key (the keys here are: type, lr, momentum, nesterov,"},
-    {WITH("\"train.epochs\": 3"), "in place of a dot"},
-    {WITH("\"\": 3"), ": unknown key (the keys here are: data, model, train,"},
-    {WITH("\"$schema\": \"a\", \"$schema\": \"b\""), "$schema: the key is given twice"},
-    {TRAIN("\"epochs\": 1, \"epochs\": 2"), "train.epochs: the key is given twice"},
-    {WITH("\"train\": {}, \"train\": {}"), "train: the key is given twice"},
-    {LAYER("{\"type\": \"dense\", \"units\": 1, \"units\": 2}"),
+    {WITH("`train.epochs`: 3"), "in place of a dot"},
+    {WITH("``: 3"), ": unknown key (the keys here are: data, model, train,"},
+    {WITH("`$schema`: `a`, `$schema`: `b`"), "$schema: the key is given twice"},
+    {TRAIN("`epochs`: 1, `epochs`: 2"), "train.epochs: the key is given twice"},
+    {WITH("`train`: {}, `train`: {}"), "train: the key is given twice"},
+    {LAYER("{`type`: `dense`, `units`: 1, `units`: 2}"),
      "model.layers[0].units: the key is given twice"},
-    {LAYER("{\"type\": \"dense\", \"type\": \"flatten\"}"),
-     "model.layers[0].type: the key is given twice"},
-    {WITH("\"train\": 3"), "train: expected an object, got 3"},
-    {TRAIN("\"optimizer\": \"adam\""), "train.optimizer: expected an object, got string \"adam\""},
-    {TRAIN("\"batch\": 128"),
+    {LAYER("{`type`: `dense`, `type`: `flatten`}"), "model.layers[0].type: the key is given twice"},
+    {WITH("`train`: 3"), "train: expected an object, got 3"},
+    {TRAIN("`optimizer`: `adam`"), "train.optimizer: expected an object, got string `adam`"},
+    {TRAIN("`batch`: 128"),
      "train.batch: expected an object, got 128 (say train.batch.per_rank=128, or write it in "
      "braces)"},
     /* types and ranges */
-    {TRAIN("\"epochs\": \"ten\""),
-     "train.epochs: expected an integer 1..1000000, got string \"ten\""},
-    {TRAIN("\"epochs\": 1.5"), "train.epochs: expected an integer 1..1000000, got 1.5"},
-    {TRAIN("\"epochs\": 0"), "train.epochs: expected an integer 1..1000000, got 0"},
-    {TRAIN("\"epochs\": -1"), "got -1"},
-    {TRAIN("\"epochs\": 2147483648"), "got 2147483648"},
-    {TRAIN("\"epochs\": true"), "got true"},
-    {TRAIN("\"epochs\": null"), "got null"},
-    {TRAIN("\"epochs\": [1]"), "got a list of 1"},
-    {TRAIN("\"epochs\": {}"), "got an object"},
-    {TRAIN("\"seed\": 9007199254740993"),
+    {TRAIN("`epochs`: `ten`"), "train.epochs: expected an integer 1..1000000, got string `ten`"},
+    {TRAIN("`epochs`: 1.5"), "train.epochs: expected an integer 1..1000000, got 1.5"},
+    {TRAIN("`epochs`: 0"), "train.epochs: expected an integer 1..1000000, got 0"},
+    {TRAIN("`epochs`: -1"), "got -1"},
+    {TRAIN("`epochs`: 2147483648"), "got 2147483648"},
+    {TRAIN("`epochs`: true"), "got true"},
+    {TRAIN("`epochs`: null"), "got null"},
+    {TRAIN("`epochs`: [1]"), "got a list of 1"},
+    {TRAIN("`epochs`: {}"), "got an object"},
+    {TRAIN("`seed`: 9007199254740993"),
      "train.seed: expected an integer 0..9007199254740991, got 9007199254740992"},
-    {TRAIN("\"seed\": 1e999"), "got inf (too large for a double)"},
-    {OPTIMIZER("\"lr\": 1e999"),
+    {TRAIN("`seed`: 1e999"), "got inf (too large for a double)"},
+    {OPTIMIZER("`lr`: 1e999"),
      "train.optimizer.lr: expected a number > 0 and <= 1000000, got inf (too large for a double)"},
-    {OPTIMIZER("\"lr\": 0"), "train.optimizer.lr: expected a number > 0 and <= 1000000, got 0"},
-    {OPTIMIZER("\"lr\": -0.001"), "got -0.001"},
-    {OPTIMIZER("\"lr\": \"0.001\""), "got string \"0.001\""},
-    {OPTIMIZER("\"type\": \"sgd\", \"momentum\": 1"),
+    {OPTIMIZER("`lr`: 0"), "train.optimizer.lr: expected a number > 0 and <= 1000000, got 0"},
+    {OPTIMIZER("`lr`: -0.001"), "got -0.001"},
+    {OPTIMIZER("`lr`: `0.001`"), "got string `0.001`"},
+    {OPTIMIZER("`type`: `sgd`, `momentum`: 1"),
      "train.optimizer.momentum: expected a number >= 0 and < 1, got 1"},
-    {OPTIMIZER("\"type\": \"adm\""), "train.optimizer.type: expected one of sgd, adam, adamw, got "
-                                     "string \"adm\" (did you mean \"adam\"?)"},
-    {OPTIMIZER("\"type\": \"Adam\""), "(did you mean \"adam\"?)"},
-    {OPTIMIZER("\"type\": \"rmsprop\""),
-     "expected one of sgd, adam, adamw, got string \"rmsprop\""},
-    {OPTIMIZER("\"type\": 1"), "expected one of sgd, adam, adamw, got 1"},
-    {WITH("\"distributed\": {\"average\": 1}"),
-     "distributed.average: expected true or false, got 1"},
-    {WITH("\"distributed\": {\"average\": \"true\"}"),
-     "distributed.average: expected true or false, got string \"true\""},
-    {WITH("\"distributed\": {\"allreduce\": \"mpi\", \"compression\": {\"type\": \"bf16\"}}"),
-     "distributed.compression.type: allreduce \"mpi\" cannot add what is sent as bf16 (take one of "
+    {OPTIMIZER("`type`: `adm`"), "train.optimizer.type: expected one of sgd, adam, adamw, got "
+                                 "string `adm` (did you mean `adam`?)"},
+    {OPTIMIZER("`type`: `Adam`"), "(did you mean `adam`?)"},
+    {OPTIMIZER("`type`: `rmsprop`"), "expected one of sgd, adam, adamw, got string `rmsprop`"},
+    {OPTIMIZER("`type`: 1"), "expected one of sgd, adam, adamw, got 1"},
+    {WITH("`distributed`: {`average`: 1}"), "distributed.average: expected true or false, got 1"},
+    {WITH("`distributed`: {`average`: `true`}"),
+     "distributed.average: expected true or false, got string `true`"},
+    {WITH("`distributed`: {`allreduce`: `mpi`, `compression`: {`type`: `bf16`}}"),
+     "distributed.compression.type: allreduce `mpi` cannot add what is sent as bf16 (take one of "
      "auto, hierarchical, ring, "},
-    {WITH("\"distributed\": {\"allreduce\": \"ring\", \"compression\": {\"type\": \"onebit\"}}"),
-     "allreduce \"ring\" cannot add what is sent as onebit (take one of auto, all_to_all)"},
-    {WITH("\"distributed\": {\"compression\": {\"type\": \"int8\", \"ratio\": 0.5}}"),
+    {WITH("`distributed`: {`allreduce`: `ring`, `compression`: {`type`: `onebit`}}"),
+     "allreduce `ring` cannot add what is sent as onebit (take one of auto, all_to_all)"},
+    {WITH("`distributed`: {`compression`: {`type`: `int8`, `ratio`: 0.5}}"),
      "distributed.compression.ratio: "},
-    {WITH("\"distributed\": {\"compression\": {\"type\": \"topk\", \"ratio\": 0}}"),
+    {WITH("`distributed`: {`compression`: {`type`: `topk`, `ratio`: 0}}"),
      "expected a number > 0 and <= 1, got 0"},
-    {WITH("\"device\": \"gpu\""),
-     "device: expected one of auto, cpu, ref, cuda, got string \"gpu\" (did you mean \"cuda\"?)"},
-    {IN_DATA("\"dir\": \"\""), "data.dir: expected a text of 1..1023 bytes, got string \"\""},
-    {IN_DATA("\"dir\": 5"), "data.dir: expected a text of 1..1023 bytes, got 5"},
+    {WITH("`device`: `gpu`"),
+     "device: expected one of auto, cpu, ref, cuda, got string `gpu` (did you mean `cuda`?)"},
+    {IN_DATA("`dir`: ``"), "data.dir: expected a text of 1..1023 bytes, got string ``"},
+    {IN_DATA("`dir`: 5"), "data.dir: expected a text of 1..1023 bytes, got 5"},
     {INPUT("28"), "model.input: expected [channels, height, width] or [features]"},
     {INPUT("[]"), "model.input: expected [channels, height, width] or [features]"},
     {INPUT("[28, 28]"), "model.input: expected [channels, height, width] or [features]"},
     {INPUT("[1, 2, 3, 4]"), "model.input: expected [channels, height, width] or [features]"},
     {INPUT("[1, 28, 0]"), "model.input[2]: expected an integer 1..65536, got 0"},
     {INPUT("[1, 28.5, 28]"), "model.input[1]: expected an integer 1..65536, got 28.5"},
-    {INPUT("[\"1\"]"), "model.input[0]: expected an integer 1..65536, got string \"1\""},
+    {INPUT("[`1`]"), "model.input[0]: expected an integer 1..65536, got string `1`"},
     /* layers */
     {LAYERS("{}"), "model.layers: expected a list of 1..64 layers, got an object"},
     {LAYERS("[]"), "model.layers: expected 1..64 layers, got 0"},
-    {LAYER("5"), "model.layers[0]: expected an object such as {\"type\": \"flatten\"}, got 5"},
-    {LAYER("\"flatten\""), "model.layers[0]: expected an object"},
+    {LAYER("5"), "model.layers[0]: expected an object such as {`type`: `flatten`}, got 5"},
+    {LAYER("`flatten`"), "model.layers[0]: expected an object"},
     {LAYER("{}"), "model.layers[0].type: the key is missing"},
-    {LAYER("{\"type\": \"conv2\"}"), "model.layers[0].type: expected one of conv2d, dense,"},
-    {LAYER("{\"type\": \"conv2\"}"), "(did you mean \"conv2d\"?)"},
-    {LAYER("{\"type\": 2}"), "model.layers[0].type: expected one of conv2d"},
-    {LAYER("{\"type\": \"conv2d\", \"kernel\": 3}"), "model.layers[0].filters: the key is missing"},
-    {LAYER(DENSE ", {\"type\": \"conv2d\", \"filters\": 4}"),
+    {LAYER("{`type`: `conv2`}"), "model.layers[0].type: expected one of conv2d, dense,"},
+    {LAYER("{`type`: `conv2`}"), "(did you mean `conv2d`?)"},
+    {LAYER("{`type`: 2}"), "model.layers[0].type: expected one of conv2d"},
+    {LAYER("{`type`: `conv2d`, `kernel`: 3}"), "model.layers[0].filters: the key is missing"},
+    {LAYER(DENSE_LAYER ", {`type`: `conv2d`, `filters`: 4}"),
      "model.layers[1].kernel: the key is missing"},
-    {LAYER("{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 0}"),
+    {LAYER("{`type`: `conv2d`, `filters`: 4, `kernel`: 0}"),
      "model.layers[0].kernel: expected an integer 1..1024, got 0"},
-    {LAYER("{\"type\": \"dense\", \"units\": 0}"),
+    {LAYER("{`type`: `dense`, `units`: 0}"),
      "model.layers[0].units: expected an integer 1..65536, got 0"},
-    {LAYER("{\"type\": \"dense\", \"units\": 65537}"), "got 65537"},
-    {LAYER("{\"type\": \"dense\", \"unit\": 1}"),
+    {LAYER("{`type`: `dense`, `units`: 65537}"), "got 65537"},
+    {LAYER("{`type`: `dense`, `unit`: 1}"),
      "model.layers[0].unit: unknown key (did you mean 'model.layers[0].units'?)"},
-    {LAYER("{\"type\": \"dense\", \"filters\": 1}"),
+    {LAYER("{`type`: `dense`, `filters`: 1}"),
      "model.layers[0].filters: unknown key (dense has the keys: type, units, activation, init, "
      "name, input)"},
-#define SPLIT(layer, distributed)                                                                 \
-    "{\"data\": {\"format\": \"idx\", \"sharding\": \"global\"}, \"model\": {\"input\": [1, 28, " \
-    "28], "                                                                                       \
-    "\"layers\": [" layer                                                                         \
-    "]}, \"train\": {\"batch\": {\"global\": 32}}, \"distributed\": {" distributed "}}"
-#define SYNC "{\"type\": \"batch_norm\", \"sync\": true}"
-    {SPLIT("{\"type\": \"batch_norm\"}", "\"strategy\": \"pipeline\""),
+#define SPLIT(layer, distributed)                                                              \
+    "{`data`: {`format`: `idx`, `sharding`: `global`}, `model`: {`input`: [1, 28, "            \
+    "28], "                                                                                    \
+    "`layers`: [" layer "]}, `train`: {`batch`: {`global`: 32}}, `distributed`: {" distributed \
+    "}}"
+#define SYNC "{`type`: `batch_norm`, `sync`: true}"
+    {SPLIT("{`type`: `batch_norm`}", "`strategy`: `pipeline`"),
      "model.layers[0] batch_norm takes statistics over the whole batch, and a pipeline cuts it"},
-    {SPLIT("{\"type\": \"batch_norm\"}", "\"deterministic\": true"),
+    {SPLIT("{`type`: `batch_norm`}", "`deterministic`: true"),
      "model.layers[0] batch_norm takes statistics over a batch, and its leaves pass one by one"},
-    {SPLIT(SYNC, "\"deterministic\": true"), "and its leaves pass one by one"},
-    {SPLIT(SYNC, "\"strategy\": \"pipeline\""), "and a pipeline cuts it"},
-    {SPLIT(SYNC, "\"strategy\": \"parameter_server\""),
+    {SPLIT(SYNC, "`deterministic`: true"), "and its leaves pass one by one"},
+    {SPLIT(SYNC, "`strategy`: `pipeline`"), "and a pipeline cuts it"},
+    {SPLIT(SYNC, "`strategy`: `parameter_server`"),
      "distributed.strategy: model.layers[0] batch_norm with sync adds statistics over all ranks, "
      "and servers compute none (use allreduce or central)"},
-    {SPLIT(SYNC, "\"strategy\": \"parameter_server\", \"parameter_server\": {\"mode\": "
-                 "\"async\"}"),
+    {SPLIT(SYNC, "`strategy`: `parameter_server`, `parameter_server`: {`mode`: "
+                 "`async`}"),
      "batch_norm with sync adds statistics over all ranks, and servers compute none"},
-    {SPLIT(SYNC, "\"average\": false"),
+    {SPLIT(SYNC, "`average`: false"),
      "distributed.average: model.layers[0] batch_norm with sync adds statistics over ranks that "
      "then step alone"},
-    {SPLIT("{\"type\": \"relu\", \"input\": \"a\"}", "\"strategy\": \"pipeline\""),
+    {SPLIT("{`type`: `relu`, `input`: `a`}", "`strategy`: `pipeline`"),
      "model.layers[0] relu reads a branch, and a pipeline would cut through it"},
-    {SPLIT("{\"type\": \"layer_norm\"}", "\"strategy\": \"pipeline\""),
+    {SPLIT("{`type`: `layer_norm`}", "`strategy`: `pipeline`"),
      "model.layers[0] layer_norm is no part of a plain chain, and a pipeline passes through "
      "nothing "
      "else (use allreduce)"},
-    {SPLIT("{\"type\": \"add\", \"inputs\": [\"a\", \"b\", \"c\"]}", "\"average\": true"),
+    {SPLIT("{`type`: `add`, `inputs`: [`a`, `b`, `c`]}", "`average`: true"),
      "model.layers[0].inputs: expected a list of 1..2 names"},
-    {LAYER("{\"type\": \"flatten\", \"filters\": 1}"),
+    {LAYER("{`type`: `flatten`, `filters`: 1}"),
      "model.layers[0].filters: unknown key (flatten has the keys: type, name, input)"},
-    {LAYER("{\"type\": \"dropout\", \"rate\": 1}"),
+    {LAYER("{`type`: `dropout`, `rate`: 1}"),
      "model.layers[0].rate: expected a number >= 0 and < 1, got 1"},
-    {LAYER("{\"type\": \"dense\", \"units\": 1, \"activation\": \"rely\"}"),
-     "(did you mean \"relu\"?)"},
-    {LAYER("{\"type\": \"dense\", \"units\": 1, \"activation\": null}"),
+    {LAYER("{`type`: `dense`, `units`: 1, `activation`: `rely`}"), "(did you mean `relu`?)"},
+    {LAYER("{`type`: `dense`, `units`: 1, `activation`: null}"),
      "model.layers[0].activation: expected one of none, relu"},
-    {LAYER("{\"type\": \"dense\", \"units\": 1, \"activation\": \"softmax\"}"),
-     "got string \"softmax\" (leave it out: the loss softmax_cross_entropy has it)"},
-    {LAYER(DENSE ", {\"type\": \"softmax\"}"),
+    {LAYER("{`type`: `dense`, `units`: 1, `activation`: `softmax`}"),
+     "got string `softmax` (leave it out: the loss softmax_cross_entropy has it)"},
+    {LAYER(DENSE_LAYER ", {`type`: `softmax`}"),
      "(leave it out: the loss softmax_cross_entropy has it)"},
     /* keys that do not go together */
-    {TRAIN("\"batch\": {\"per_rank\": 1, \"global\": 2}"),
+    {TRAIN("`batch`: {`per_rank`: 1, `global`: 2}"),
      "train.batch: both per_rank and global are given"},
-    {TRAIN("\"batch\": {\"per_rank\": 4}, \"accumulate\": 8"),
+    {TRAIN("`batch`: {`per_rank`: 4}, `accumulate`: 8"),
      "train.accumulate: a batch of 4 has no 8 parts"},
-    {OPTIMIZER("\"momentum\": 0.9"),
+    {OPTIMIZER("`momentum`: 0.9"),
      "train.optimizer.momentum: has a meaning only with train.optimizer.type=sgd"},
-    {OPTIMIZER("\"type\": \"sgd\", \"beta1\": 0.9"),
+    {OPTIMIZER("`type`: `sgd`, `beta1`: 0.9"),
      "train.optimizer.beta1: has a meaning only with train.optimizer.type=adam|adamw"},
-    {OPTIMIZER("\"beta2\": 0.99999999"),
+    {OPTIMIZER("`beta2`: 0.99999999"),
      "train.optimizer.beta2: expected a number >= 0 and <= 0.9999999, got 0.99999999"},
-    {OPTIMIZER("\"beta1\": 0.9999999999999999"),
+    {OPTIMIZER("`beta1`: 0.9999999999999999"),
      "train.optimizer.beta1: expected a number >= 0 and <= 0.9999999, got 0.99"},
-    {OPTIMIZER("\"type\": \"sgd\", \"nesterov\": true"),
-     "train.optimizer.nesterov: needs a momentum"},
-    {TRAIN("\"schedule\": {\"type\": \"step\", \"min_lr\": 0.1}"),
+    {OPTIMIZER("`type`: `sgd`, `nesterov`: true"), "train.optimizer.nesterov: needs a momentum"},
+    {TRAIN("`schedule`: {`type`: `step`, `min_lr`: 0.1}"),
      "train.schedule.min_lr: has a meaning only with"},
-    {TRAIN("\"schedule\": {\"type\": \"cosine\", \"min_lr\": 0.1}"),
+    {TRAIN("`schedule`: {`type`: `cosine`, `min_lr`: 0.1}"),
      "train.schedule.min_lr: 0.1 is above train.optimizer.lr 0.001"},
-    {TRAIN("\"schedule\": {\"type\": \"plateau\", \"factor\": 1}"),
+    {TRAIN("`schedule`: {`type`: `plateau`, `factor`: 1}"),
      "train.schedule.factor: expected a number > 0 and < 1, got 1"},
-    {TRAIN("\"schedule\": {\"factor\": 0.5}"),
+    {TRAIN("`schedule`: {`factor`: 0.5}"),
      "train.schedule.factor: has a meaning only with train.schedule.type=plateau"},
-    {TRAIN("\"schedule\": {\"type\": \"plateau\", \"metric\": \"none\"}"),
+    {TRAIN("`schedule`: {`type`: `plateau`, `metric`: `none`}"),
      "train.schedule.metric: a plateau is one of a metric"},
-    {TRAIN("\"early_stopping\": {\"metric\": \"test_lost\"}"), "(did you mean \"test_loss\"?)"},
-    {TRAIN("\"early_stopping\": {\"patience\": 5}"),
+    {TRAIN("`early_stopping`: {`metric`: `test_lost`}"), "(did you mean `test_loss`?)"},
+    {TRAIN("`early_stopping`: {`patience`: 5}"),
      "train.early_stopping.patience: has a meaning only with"},
-    {TRAIN("\"early_stopping\": {\"metric\": \"test_loss\", \"min_delta\": -1}"),
+    {TRAIN("`early_stopping`: {`metric`: `test_loss`, `min_delta`: -1}"),
      "train.early_stopping.min_delta: expected a number >= 0"},
-    {TRAIN("\"early_stopping\": {\"metric\": \"test_accuracy\", \"min_delta\": 1}"),
+    {TRAIN("`early_stopping`: {`metric`: `test_accuracy`, `min_delta`: 1}"),
      "an accuracy is at most 1, and cannot improve by 1"},
-    {WITH("\"thread\": 1"), "(did you mean 'threads'?)"},
-    {IN_DATA("\"slope\": 1"), "data.slope: has a meaning only with data.format=linear"},
+    {WITH("`thread`: 1"), "(did you mean 'threads'?)"},
+    {IN_DATA("`slope`: 1"), "data.slope: has a meaning only with data.format=linear"},
 };
 
 static const char *const good[] = {
     GOOD,
     "\r\n\t " GOOD " \n",
-    WITH("\"$schema\": \"dtrain.schema.json\", \"threads\": 0"),
-    IN_DATA("\"dir\": \"/data/\\u00e9\\ud83d\\ude00/\xC3\xA9\\\\\\\"\\n\""),
-    "// h\xC3\xA9llo, \t\"quoted\"\r\n" GOOD "//\n// end, without a line's",
-    IN_DATA("// \"dir\": \"no\",\n \"dir\": \"a//b\\\\\" // \"c\n"),
-    IN_DATA("\"train_samples\": 2147483647, \"test_samples\": 1"),
+    WITH("`$schema`: `dtrain.schema.json`, `threads`: 0"),
+    IN_DATA("`dir`: `/data/\\u00e9\\ud83d\\ude00/\xC3\xA9\\\\\\`\\n`"),
+    "// h\xC3\xA9llo, \t`quoted`\r\n" GOOD "//\n// end, without a line's",
+    IN_DATA("// `dir`: `no`,\n `dir`: `a//b\\\\` // `c\n"),
+    IN_DATA("`train_samples`: 2147483647, `test_samples`: 1"),
     INPUT("[784]"),
     INPUT("[65536, 1, 1]"),
-    TRAIN("\"epochs\": 1e3, \"seed\": 9007199254740991"),
-    TRAIN("\"epochs\": 3.0, \"max_steps\": 0"),
-    TRAIN("\"batch\": {\"global\": 384}"),
-    TRAIN("\"batch\": {}, \"optimizer\": {}, \"schedule\": {}"),
-    OPTIMIZER("\"type\": \"sgd\", \"lr\": 0.1, \"momentum\": 0.9, \"nesterov\": true, "
-              "\"weight_decay\": 0.30000000000000004"),
-    OPTIMIZER("\"type\": \"adamw\", \"lr\": 0.1234567890123456789, \"beta1\": 0, \"beta2\": "
-              "0.9999999, \"epsilon\": 1e-20"),
-    TRAIN("\"schedule\": {\"type\": \"step\", \"step_epochs\": 0.5, \"gamma\": 1}, "
-          "\"warmup_epochs\": 2.5"),
-    TRAIN("\"schedule\": {\"type\": \"cosine\", \"min_lr\": 1e-7}, \"lr_scaling\": \"sqrt\""),
-    TRAIN("\"schedule\": {\"type\": \"plateau\", \"metric\": \"test_accuracy\", \"min_delta\": "
-          "0.01, \"patience\": 1, \"min_lr\": 0}"),
-    TRAIN("\"early_stopping\": {\"metric\": \"test_loss\", \"patience\": 1, \"min_delta\": 2}"),
-    LAYERS("[{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 3, \"stride\": 2, \"padding\": "
-           "\"same\", \"activation\": \"tanh\", \"init\": \"he_normal\"}, {\"type\": \"relu\"}, "
-           "{\"type\": \"avg_pool2d\", \"size\": 2, \"stride\": 1}, {\"type\": \"sigmoid\"}, "
-           "{\"type\": \"tanh\"}, {\"type\": \"max_pool2d\", \"size\": 3}, {\"type\": "
-           "\"flatten\"}, {\"type\": \"dropout\", \"rate\": 0}, " DENSE "]"),
+    TRAIN("`epochs`: 1e3, `seed`: 9007199254740991"),
+    TRAIN("`epochs`: 3.0, `max_steps`: 0"),
+    TRAIN("`batch`: {`global`: 384}"),
+    TRAIN("`batch`: {}, `optimizer`: {}, `schedule`: {}"),
+    OPTIMIZER("`type`: `sgd`, `lr`: 0.1, `momentum`: 0.9, `nesterov`: true, "
+              "`weight_decay`: 0.30000000000000004"),
+    OPTIMIZER("`type`: `adamw`, `lr`: 0.1234567890123456789, `beta1`: 0, `beta2`: "
+              "0.9999999, `epsilon`: 1e-20"),
+    TRAIN("`schedule`: {`type`: `step`, `step_epochs`: 0.5, `gamma`: 1}, "
+          "`warmup_epochs`: 2.5"),
+    TRAIN("`schedule`: {`type`: `cosine`, `min_lr`: 1e-7}, `lr_scaling`: `sqrt`"),
+    TRAIN("`schedule`: {`type`: `plateau`, `metric`: `test_accuracy`, `min_delta`: "
+          "0.01, `patience`: 1, `min_lr`: 0}"),
+    TRAIN("`early_stopping`: {`metric`: `test_loss`, `patience`: 1, `min_delta`: 2}"),
+    LAYERS("[{`type`: `conv2d`, `filters`: 4, `kernel`: 3, `stride`: 2, `padding`: "
+           "`same`, `activation`: `tanh`, `init`: `he_normal`}, {`type`: `relu`}, "
+           "{`type`: `avg_pool2d`, `size`: 2, `stride`: 1}, {`type`: `sigmoid`}, "
+           "{`type`: `tanh`}, {`type`: `max_pool2d`, `size`: 3}, {`type`: "
+           "`flatten`}, {`type`: `dropout`, `rate`: 0}, " DENSE_LAYER "]"),
     LINEAR("[1]", "mean_squared_error"),
-    WITH("\"distributed\": {\"average\": false, \"broadcast\": false, \"overlap\": false, "
-         "\"bucket_mb\": 0.5}"),
-};
-
-/* Changes to GOOD by --set; "" as needle: accepted. */
-static const struct {
-    const char *sets[3], *needle;
-} changes[] = {
-    {{"train.epochs=1"}, ""},
-    {{"train.epochs= 1 "}, ""},
-    {{"distributed.strategy=pipeline", "distributed.pipeline.cut=[\"conv2\", \"fc1\"]"}, ""},
-    {{"distributed.strategy=pipeline", "distributed.pipeline.cut=conv2"},
-     "cut: expected a list of 0..63 names, got string"},
-    {{"distributed.strategy=pipeline", "distributed.pipeline.cut=[\"a\", \"\"]"},
-     "cut[1]: expected the name of a block, got string"},
-    {{"distributed.strategy=pipeline", "distributed.pipeline.cut=[\"012345678901234567890123\"]"},
-     "cut[0]: expected the name of a b"},
-    {{"distributed.pipeline.cut=[]"},
-     "--set: distributed.pipeline.cut: has a meaning only with distributed.strategy=pipeline"},
-    {{"train.epochs=7", "train.epochs=0", "train.epochs=1"}, ""},
-    {{"train.batch={\"global\":384}"}, ""},
-    {{"train.batch.per_rank=64", "train.batch={\"global\":384}"}, ""},
-    {{"model.layers.1.units=16"}, ""},
-    {{"model.layers.0={\"type\":\"dense\",\"units\":4}"}, ""},
-    {{"data.dir=a=b"}, ""},
-    {{"data.dir=\"5\""}, ""},
-    {{"train.optimizer.type=sgd", "train.optimizer.momentum=0.9", "train.optimizer.nesterov=true"},
-     ""},
-    {{"train.optimizer={\"type\":\"sgd\",\"lr\":0.1}"}, ""},
-    {{"data={\"format\":\"synthetic\",\"noise\":0}"}, ""},
-    {{"train.epochs=ten"},
-     "--set: train.epochs: expected an integer 1..1000000, got string \"ten\""},
-    {{"train.epochs=007"},
-     "--set: train.epochs: expected an integer 1..1000000, got string \"007\""},
-    {{"train.epochs=1.5"}, "--set: train.epochs: expected an integer 1..1000000, got 1.5"},
-    {{"train.optimizer.lr=1e999"},
-     "--set: train.optimizer.lr: expected a number > 0 and <= 1000000, got inf"},
-    {{"train.epochs="}, "--set: train.epochs: expected an integer 1..1000000, got string \"\""},
-    {{"train.epoch=1"}, "--set: train.epoch: unknown key (did you mean 'train.epochs'?)"},
-    {{"trian.epochs=1"}, "--set: trian: unknown key (did you mean 'train'?)"},
-    {{"train=5"}, "--set: train: expected an object, got 5"},
-    {{"train.batch=64"}, "(say train.batch.per_rank=64, or write it in braces)"},
-    {{"train.optimizer=sgd"}, "(say train.optimizer.type=sgd, or write it in braces)"},
-    {{"train.batch_size=64"}, "did you mean 'train.batch.per_rank'?"},
-    {{"data.dir=5"}, "--set: data.dir: expected a text of 1..1023 bytes, got 5"},
-    {{"model.layers.1.unit=16"},
-     "--set: model.layers[1].unit: unknown key (did you mean 'model.layers[1].units'?)"},
-    {{"model.layers.1.units=0"},
-     "--set: model.layers[1].units: expected an integer 1..65536, got 0"},
-    {{"model.layers.2.units=1"},
-     "--set: model.layers: '2' is no number of an entry (the list has 0..1)"},
-    {{"model.layers.00.type={}"},
-     "--set: model.layers: '00' is no number of an entry (the list has 0..1)"},
-    {{"model.layers.0.type={}"}, "--set: model.layers[0].type: expected"},
-    {{"model.layers.-1.units=1"}, "'-1' is no number of an entry"},
-    {{"model.layers.x.units=1"}, "'x' is no number of an entry"},
-    {{"model.layers.99999999999999999999=1"}, "is no number of an entry"},
-    {{"data.format.x=1"}, "--set: data.format is string \"idx\" and has no key 'x'"},
-    {{"train.batch.global=4", "train.batch.per_rank=4"},
-     "--set: train.batch: both per_rank and global are given"},
-    {{"train.optimizer.momentum=0.9"},
-     "--set: train.optimizer.momentum: has a meaning only with train.optimizer.type=sgd"},
-    {{"train.epochs"}, "--set: expected key.path=value, got 'train.epochs'"},
-    {{"=1"}, "--set: expected key.path=value"},
-    {{""}, "--set: expected key.path=value"},
-    {{".train=1"}, "is no key path"},
-    {{"train..epochs=1"}, "is no key path"},
-    {{"train.=1"}, "is no key path"},
-    {{"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a=1"}, "is no key path"},
-    {{"data.dir=a\nb"}, "--set: the value holds control characters"},
-    {{"data.dir=\xFF"}, "--set: the value holds control characters or invalid UTF-8"},
-    {{"data.dir=\"a\\u0000b\"", "data.dir=5"}, "--set: data.dir: expected a text"},
+    WITH("`distributed`: {`average`: false, `broadcast`: false, `overlap`: false, "
+         "`bucket_mb`: 0.5}"),
 };
 
 static void test_bad(void)
@@ -377,10 +300,9 @@ static void test_bad(void)
     struct dt_config config;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const enum dt_status status = parse(bad[i].text, NULL, 0, &config);
-        if (status != DT_CONFIG || strstr(dt_error_text(), bad[i].needle) == NULL) {
-            CHECK_FAIL("%s\n  gives %d \"%s\", expected %d \"...%s...\"", bad[i].text, (int)status,
-                       dt_error_text(), DT_CONFIG, bad[i].needle);
-        }
+        CHECK_MESSAGE(status == DT_CONFIG && strstr(dt_error_text(), quoted(bad[i].needle)) != NULL,
+                      "%s\n  gives %d \"%s\", expected \"...%s...\"", bad[i].text, (int)status,
+                      dt_error_text(), bad[i].needle);
         CHECK(strncmp(dt_error_text(), "c.json:", 7) == 0);
     }
 }
@@ -389,75 +311,30 @@ static void test_good(void)
 {
     struct dt_config config;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        if (parse(good[i], NULL, 0, &config) != DT_OK) {
-            CHECK_FAIL("%s\n  gives \"%s\"", good[i], dt_error_text());
-        }
+        CHECK_MESSAGE(parse(good[i], NULL, 0, &config) == DT_OK, "%s\n  gives \"%s\"", good[i],
+                      dt_error_text());
         check_round_trip(&config);
     }
-}
-
-static void test_sets(void)
-{
-    struct dt_config config;
-    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        int n = 0;
-        while (n < 3 && changes[i].sets[n] != NULL) {
-            n++;
-        }
-        const enum dt_status status = parse(GOOD, changes[i].sets, n, &config);
-        const enum dt_status expected = changes[i].needle[0] == '\0' ? DT_OK : DT_USAGE;
-        if (status != expected || strstr(dt_error_text(), changes[i].needle) == NULL) {
-            CHECK_FAIL("--set '%s' gives %d \"%s\", expected \"%s\"", changes[i].sets[0],
-                       (int)status, dt_error_text(), changes[i].needle);
-        }
-        if (status == DT_OK) {
-            check_round_trip(&config);
-        }
-    }
-}
-
-static void test_set_values(void)
-{
-    const char *sets[] = {"train.epochs=3",
-                          "train.epochs=5",
-                          "model.layers.1.units=16",
-                          "data.dir=a b=c",
-                          "train.batch={\"global\":384}",
-                          "device=ref",
-                          "train.optimizer.lr=0.25",
-                          "distributed.average=false"};
-    struct dt_config config;
-    CHECK_INT(parse(GOOD, sets, 8, &config), DT_OK);
-    CHECK_INT(config.epochs, 5);
-    CHECK_INT(config.model.layers[1].size, 16);
-    CHECK_TEXT(config.data.dir, "a b=c");
-    CHECK_INT(config.batch_global, 384);
-    CHECK_INT(config.batch_per_rank, 0);
-    CHECK_INT(config.device, DT_DEVICE_REF);
-    CHECK_NEAR(config.optimizer.lr, 0.25, 0);
-    CHECK(!config.dist.average);
 }
 
 /* Texts that a C string cannot hold, and limits of size. */
 static void test_bytes(void)
 {
-    static const char nul_behind[] = GOOD "\0" GOOD;
     static char large[(1 << 20) + 2];
+    const size_t n = sizeof GOOD - 1;
     struct dt_config config;
-    dt_error_clear();
-    CHECK_INT(dt_config_parse("c.json", nul_behind, sizeof nul_behind - 1, NULL, 0, &config),
-              DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "a NUL byte (remove it)");
     memset(large, ' ', sizeof large);
-    memcpy(large, GOOD, sizeof GOOD - 1);
-    dt_error_clear();
-    CHECK_INT(dt_config_parse("c.json", large, 1 << 20, NULL, 0, &config), DT_OK);
-    CHECK_INT(dt_config_parse("c.json", large, (1 << 20) + 1, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "larger than 1 MiB");
+    memcpy(large, quoted(GOOD), n + 1);
+    memcpy(large + n + 1, large, n);
+    CHECK_FAILS(dt_config_parse("c.json", large, 2 * n + 1, NULL, 0, &config), DT_CONFIG,
+                "a NUL byte (remove it)");
+    memset(large + n, ' ', sizeof large - n);
+    CHECK_OK(dt_config_parse("c.json", large, 1 << 20, NULL, 0, &config));
+    CHECK_FAILS(dt_config_parse("c.json", large, (1 << 20) + 1, NULL, 0, &config), DT_CONFIG,
+                "larger than 1 MiB");
     memset(large, '[', sizeof large);
-    dt_error_clear();
-    CHECK_INT(dt_config_parse("c.json", large, 1 << 20, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "c.json:1:17: nesting deeper than 16");
+    CHECK_FAILS(dt_config_parse("c.json", large, 1 << 20, NULL, 0, &config), DT_CONFIG,
+                "c.json:1:17: nesting deeper than 16");
 }
 
 static char *name_of_length(size_t n)
@@ -475,53 +352,47 @@ static void test_long_names(void)
     char text[8000];
     struct dt_config config;
     char *name = name_of_length(3000);
-    snprintf(text, sizeof text, "{" DATA ", " MODEL ", \"%s\": 1}", name);
+    snprintf(text, sizeof text, "{" DATA ", " MODEL ", `%s`: 1}", name);
+    CHECK_FAILS(parse(text, NULL, 0, &config), DT_CONFIG,
+                "kkk...: unknown key (the keys here are: data, model, train, "
+                "distributed, checkpoint, log, trace, device, "
+                "precision, cuda, report, tensorboard, threads)");
+    snprintf(text, sizeof text, "{`data`: {`format`: `%s`}, " MODEL "}", name);
+    CHECK_FAILS(parse(text, NULL, 0, &config), DT_CONFIG, "kkk...\"");
+    snprintf(text, sizeof text, "{`data`: {`format`: `idx`, `dir`: `%.1024s`}, " MODEL "}", name);
     CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "kkk...: unknown key (the keys here are: data, model, train, "
-                               "distributed, checkpoint, log, trace, device, "
-                               "precision, cuda, report, tensorboard, threads)");
-    snprintf(text, sizeof text, "{\"data\": {\"format\": \"%s\"}, " MODEL "}", name);
-    CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "kkk...\"");
-    snprintf(text, sizeof text,
-             "{\"data\": {\"format\": \"idx\", \"dir\": \"%.1024s\"}, " MODEL "}", name);
-    CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
-    snprintf(text, sizeof text,
-             "{\"data\": {\"format\": \"idx\", \"dir\": \"%.1023s\"}, " MODEL "}", name);
-    CHECK_INT(parse(text, NULL, 0, &config), DT_OK);
+    snprintf(text, sizeof text, "{`data`: {`format`: `idx`, `dir`: `%.1023s`}, " MODEL "}", name);
+    CHECK_OK(parse(text, NULL, 0, &config));
     check_round_trip(&config);
     for (size_t i = 0; i + 1 < 3000; i += 2) {
         memcpy(name + i, "\xC3\xA9", 2);
     }
-    snprintf(text, sizeof text, "{\"data\": {\"format\": \"x%s\"}, " MODEL "}", name);
-    CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "\xC3\xA9...\"");
+    snprintf(text, sizeof text, "{`data`: {`format`: `x%s`}, " MODEL "}", name);
+    CHECK_FAILS(parse(text, NULL, 0, &config), DT_CONFIG, "\xC3\xA9...\"");
     free(name);
 }
 
 static void test_too_many_layers(void)
 {
-    char text[8000] = "{" DATA ", \"model\": {\"input\": [4], \"layers\": [" DENSE;
+    char text[8000] = "{" DATA ", `model`: {`input`: [4], `layers`: [" DENSE_LAYER;
     struct dt_config config;
     for (int i = 1; i < DT_MAX_LAYERS; i++) {
-        strcat(text, ", " DENSE);
+        strcat(text, ", " DENSE_LAYER);
     }
     const size_t used = strlen(text);
     strcat(text, "]}}");
-    CHECK_INT(parse(text, NULL, 0, &config), DT_OK);
+    CHECK_OK(parse(text, NULL, 0, &config));
     CHECK_INT(config.model.n_layers, DT_MAX_LAYERS);
     check_round_trip(&config);
-    strcpy(text + used, ", " DENSE "]}}");
-    CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "model.layers: expected 1..64 layers, got 65");
+    strcpy(text + used, ", " DENSE_LAYER "]}}");
+    CHECK_FAILS(parse(text, NULL, 0, &config), DT_CONFIG,
+                "model.layers: expected 1..64 layers, got 65");
 }
 
 int main(void)
 {
     test_bad();
     test_good();
-    test_sets();
-    test_set_values();
     test_bytes();
     test_long_names();
     test_too_many_layers();

@@ -1,32 +1,31 @@
 /* A resumed run's forbidden changes are found, and named with both values. */
 #include "cli/config/config.h"
-#include "tests/lib/check.h"
+#include "tests/lib/quoted.h"
 
-static const char base[] = "{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\","
-                           "\"units\":10}]},\"train\":{\"seed\":1,"
-                           "\"optimizer\":{\"type\":\"adam\",\"lr\":0.001}}}";
+static const char base[] = "{`model`:{`input`:[1,28,28],`layers`:[{`type`:`dense`,"
+                           "`units`:10}]},`train`:{`seed`:1,"
+                           "`optimizer`:{`type`:`adam`,`lr`:0.001}}}";
 
 static void expect(const char *now, const char *path, const char *text)
 {
     char found[256];
-    CHECK_INT(dt_config_compare(base, now, path, found, sizeof found), DT_OK);
-    CHECK_TEXT(found, text);
+    CHECK_OK(dt_config_compare(quoted(base), quoted(now), path, found, sizeof found));
+    CHECK_TEXT(found, quoted(text));
 }
 
 int main(void)
 {
     expect(base, "model", "");
-    expect("{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\",\"units\":12}]}}",
-           "model", "model.layers[0].units was 10, now it is 12");
-    expect("{\"model\":{\"input\":[1,28,32],\"layers\":[{\"type\":\"dense\",\"units\":10}]}}",
-           "model", "model.input[2] was 28, now it is 32");
-    expect("{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\",\"units\":10},{"
-           "\"type\":\"relu\"}]}}",
-           "model", "model.layers[1] was not there, now it is {\"type\":\"relu\"}");
-    expect("{\"train\":{\"seed\":1,\"optimizer\":{\"type\":\"sgd\",\"lr\":0.1}}}",
-           "train.optimizer.type", "train.optimizer.type was \"adam\", now it is \"sgd\"");
-    expect("{\"train\":{\"seed\":1,\"optimizer\":{\"type\":\"adam\",\"lr\":0.1}}}",
-           "train.optimizer.type", "");
+    expect("{`model`:{`input`:[1,28,28],`layers`:[{`type`:`dense`,`units`:12}]}}", "model",
+           "model.layers[0].units was 10, now it is 12");
+    expect("{`model`:{`input`:[1,28,32],`layers`:[{`type`:`dense`,`units`:10}]}}", "model",
+           "model.input[2] was 28, now it is 32");
+    expect("{`model`:{`input`:[1,28,28],`layers`:[{`type`:`dense`,`units`:10},{"
+           "`type`:`relu`}]}}",
+           "model", "model.layers[1] was not there, now it is {`type`:`relu`}");
+    expect("{`train`:{`seed`:1,`optimizer`:{`type`:`sgd`,`lr`:0.1}}}", "train.optimizer.type",
+           "train.optimizer.type was `adam`, now it is `sgd`");
+    expect("{`train`:{`seed`:1,`optimizer`:{`type`:`adam`,`lr`:0.1}}}", "train.optimizer.type", "");
     expect("{}", "train.seed", "train.seed was 1, now it is not there");
     return 0;
 }

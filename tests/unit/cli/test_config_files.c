@@ -19,7 +19,7 @@ static void put(const char *name, const char *text)
 {
     FILE *file = fopen(path_of(name), "w");
     CHECK(file != NULL);
-    CHECK(fputs(text, file) >= 0);
+    CHECK(fputs(quoted(text), file) >= 0);
     CHECK_INT(fclose(file), 0);
 }
 
@@ -36,10 +36,9 @@ static void check_refused(const char *name, enum dt_status status, const char *t
     char expected[DT_ERROR_TEXT_SIZE];
     snprintf(expected, sizeof expected, "%s/%s", folder, text);
     const enum dt_status s = load(name, &config);
-    if (s != status || strncmp(dt_error_text(), expected, strlen(expected)) != 0) {
-        CHECK_FAIL("%s gives %d \"%s\", expected %d \"%s...\"", name, (int)s, dt_error_text(),
-                   (int)status, expected);
-    }
+    CHECK_MESSAGE(s == status && strncmp(dt_error_text(), expected, strlen(expected)) == 0,
+                  "%s gives %d \"%s\", expected %d \"%s...\"", name, (int)s, dt_error_text(),
+                  (int)status, expected);
 }
 
 /* The same as one file with all of it, to the bit. */
@@ -47,30 +46,27 @@ static void test_merging(void)
 {
     struct dt_config got, expected;
     CHECK_INT(mkdir(path_of("below"), 0700), 0);
-    put("below/base.json",
-        "// The base.\n"
-        "{\"extends\": \"../deepest.json\", \"train\": {\"epochs\": 7, \"seed\": 3, "
-        "\"optimizer\": {\"type\": \"sgd\", \"momentum\": 0.5}, "
-        "\"schedule\": {\"type\": \"step\", \"gamma\": 0.5}}, \"device\": \"ref\"}");
-    put("deepest.json", "{\"train\": {\"epochs\": 9, \"accumulate\": 2}, " DATA ", \"model\": "
-                        "{\"input\": [1, 28, 28], \"layers\": [{\"type\": \"flatten\"}, "
-                        "{\"type\": \"relu\"}, " DENSE "]}}");
-    put("child.json", "{\"model\": {\"layers\": [{\"type\": \"flatten\"}, " DENSE "]}, // shorter\n"
-                      "\"extends\": \"below/base.json\", \"train\": {\"epochs\": 5, \"schedule\": "
-                      "null, \"optimizer\": {\"momentum\": null, \"lr\": 0.25}}}");
-    if (load("child.json", &got) != DT_OK) {
-        CHECK_FAIL("%s", dt_error_text());
-    }
+    put("below/base.json", "// The base.\n"
+                           "{`extends`: `../deepest.json`, `train`: {`epochs`: 7, `seed`: 3, "
+                           "`optimizer`: {`type`: `sgd`, `momentum`: 0.5}, "
+                           "`schedule`: {`type`: `step`, `gamma`: 0.5}}, `device`: `ref`}");
+    put("deepest.json", "{`train`: {`epochs`: 9, `accumulate`: 2}, " DATA ", `model`: "
+                        "{`input`: [1, 28, 28], `layers`: [{`type`: `flatten`}, "
+                        "{`type`: `relu`}, " DENSE_LAYER "]}}");
+    put("child.json", "{`model`: {`layers`: [{`type`: `flatten`}, " DENSE_LAYER "]}, // shorter\n"
+                      "`extends`: `below/base.json`, `train`: {`epochs`: 5, `schedule`: "
+                      "null, `optimizer`: {`momentum`: null, `lr`: 0.25}}}");
+    CHECK_OK(load("child.json", &got));
     CHECK_INT(mkdir(path_of("whole"), 0700), 0);
     put("whole/child.json",
-        WITH("\"device\": \"ref\", \"train\": {\"epochs\": 5, \"seed\": 3, \"accumulate\": 2, "
-             "\"optimizer\": {\"type\": \"sgd\", \"lr\": 0.25}}"));
-    CHECK_INT(load("whole/child.json", &expected), DT_OK);
+        WITH("`device`: `ref`, `train`: {`epochs`: 5, `seed`: 3, `accumulate`: 2, "
+             "`optimizer`: {`type`: `sgd`, `lr`: 0.25}}"));
+    CHECK_OK(load("whole/child.json", &expected));
     CHECK(memcmp(&got, &expected, sizeof got) == 0);
     CHECK_TEXT(got.name, "child");
     check_round_trip(&got);
     const char *set = "train.epochs=2";
-    CHECK_INT(dt_config_load(path_of("child.json"), &set, 1, &got), DT_OK);
+    CHECK_OK(dt_config_load(path_of("child.json"), &set, 1, &got));
     CHECK_INT(got.epochs, 2);
 }
 
@@ -78,26 +74,26 @@ static void test_absolute_path(void)
 {
     struct dt_config got;
     char text[256];
-    snprintf(text, sizeof text, "{\"extends\": \"%s\"}", path_of("whole/child.json"));
+    snprintf(text, sizeof text, "{`extends`: `%s`}", path_of("whole/child.json"));
     put("below/absolute.json", text);
-    CHECK_INT(load("below/absolute.json", &got), DT_OK);
+    CHECK_OK(load("below/absolute.json", &got));
     CHECK_INT(got.epochs, 5);
 }
 
 /* Of a wrong value, the file that has it; of what is missing, the one that was asked for. */
 static void test_blame(void)
 {
-    put("wrong.json", "{" DATA ", " MODEL ", \"train\": {\n\"epochs\": 0, \"seeed\": 1}}");
-    put("a.json", "{\"extends\": \"wrong.json\", \"train\": {\"seed\": 4}}");
-    put("b.json", "{\"extends\": \"a.json\", \"train\": {\"epochs\": 0.5}}");
-    put("c.json", "{\"extends\": \"a.json\", \"train\": {\"epochs\": 1, \"seeed\": null}}");
-    put("d.json", "{\"extends\": \"c.json\", \"train\": {\"seed\": null, \"accumulate\": null}}");
-    put("e.json", "{\"extends\": \"c.json\", \"model\": {\"layers\": null}}");
-    put("f.json", "{\"extends\": \"c.json\", \"train\": {\"epochs\": 1,}}");
-    put("g.json", "{\"extends\": \"f.json\"}");
-    put("h.json", "{\"extends\": \"c.json\", \"model\": {\"layers\": [{\"type\": \"rulu\"}]}}");
-    put("i.json", "{\"extends\": \"h.json\"}");
-    put("j.json", "{\"extends\": \"c.json\", \"train\": null, \"trian\": 1}");
+    put("wrong.json", "{" DATA ", " MODEL ", `train`: {\n`epochs`: 0, `seeed`: 1}}");
+    put("a.json", "{`extends`: `wrong.json`, `train`: {`seed`: 4}}");
+    put("b.json", "{`extends`: `a.json`, `train`: {`epochs`: 0.5}}");
+    put("c.json", "{`extends`: `a.json`, `train`: {`epochs`: 1, `seeed`: null}}");
+    put("d.json", "{`extends`: `c.json`, `train`: {`seed`: null, `accumulate`: null}}");
+    put("e.json", "{`extends`: `c.json`, `model`: {`layers`: null}}");
+    put("f.json", "{`extends`: `c.json`, `train`: {`epochs`: 1,}}");
+    put("g.json", "{`extends`: `f.json`}");
+    put("h.json", "{`extends`: `c.json`, `model`: {`layers`: [{`type`: `rulu`}]}}");
+    put("i.json", "{`extends`: `h.json`}");
+    put("j.json", "{`extends`: `c.json`, `train`: null, `trian`: 1}");
     check_refused("a.json", DT_CONFIG, "wrong.json: train.seeed: unknown key");
     check_refused("b.json", DT_CONFIG, "wrong.json: train.seeed: unknown key");
     check_refused("d.json", DT_CONFIG, "d.json: train.accumulate: expected an integer");
@@ -105,9 +101,9 @@ static void test_blame(void)
     check_refused("g.json", DT_CONFIG, "f.json:1:45: a comma before a closing bracket");
     check_refused("i.json", DT_CONFIG, "h.json: model.layers[0].type: expected one of");
     check_refused("j.json", DT_CONFIG, "j.json: trian: unknown key (did you mean 'train'?)");
-    put("b.json", "{\"extends\": \"c.json\", \"train\": {\"epochs\": 0.5}}");
+    put("b.json", "{`extends`: `c.json`, `train`: {`epochs`: 0.5}}");
     check_refused("b.json", DT_CONFIG, "b.json: train.epochs: expected an integer");
-    put("c.json", "{\"extends\": \"wrong.json\", \"train\": {\"seeed\": null}}");
+    put("c.json", "{`extends`: `wrong.json`, `train`: {`seeed`: null}}");
     check_refused("c.json", DT_CONFIG, "wrong.json: train.epochs: expected an integer");
 }
 
@@ -116,21 +112,21 @@ static void test_structure(void)
     struct dt_config config;
     char name[16], text[64];
     put("good.json", GOOD);
-    put("twice.json", "{\"extends\": \"good.json\", \"threads\": 1, \"threads\": 2}");
-    put("of_twice.json", "{\"extends\": \"base_twice.json\"}");
+    put("twice.json", "{`extends`: `good.json`, `threads`: 1, `threads`: 2}");
+    put("of_twice.json", "{`extends`: `base_twice.json`}");
     put("base_twice.json", "{" DATA ", " DATA ", " MODEL "}");
-    put("null.json", "{\"extends\": \"threads.json\", \"threads\": null}");
-    put("threads.json", "{" DATA ", " MODEL ", \"threads\": 1, \"threads\": 2}");
-    put("two.json", "{\"extends\": \"good.json\", \"extends\": \"good.json\"}");
-    put("number.json", "{\"extends\": 1}");
-    put("none.json", "{\"extends\": \"godd.json\"}");
-    put("folder.json", "{\"extends\": \"below\"}");
-    put("pipe.json", "{\"extends\": \"a_pipe.json\"}");
-    put("list.json", "{\"extends\": \"a_list.json\"}");
+    put("null.json", "{`extends`: `threads.json`, `threads`: null}");
+    put("threads.json", "{" DATA ", " MODEL ", `threads`: 1, `threads`: 2}");
+    put("two.json", "{`extends`: `good.json`, `extends`: `good.json`}");
+    put("number.json", "{`extends`: 1}");
+    put("none.json", "{`extends`: `godd.json`}");
+    put("folder.json", "{`extends`: `below`}");
+    put("pipe.json", "{`extends`: `a_pipe.json`}");
+    put("list.json", "{`extends`: `a_list.json`}");
     put("a_list.json", "[" GOOD "]");
-    put("self.json", "{\"extends\": \"below/../self.json\"}");
-    put("one.json", "{\"extends\": \"other.json\"}");
-    put("other.json", "{\"extends\": \"one.json\"}");
+    put("self.json", "{`extends`: `below/../self.json`}");
+    put("one.json", "{`extends`: `other.json`}");
+    put("other.json", "{`extends`: `one.json`}");
     CHECK_INT(mkfifo(path_of("a_pipe.json"), 0600), 0);
     check_refused("twice.json", DT_CONFIG, "twice.json: threads: the key is given twice");
     check_refused("of_twice.json", DT_CONFIG, "base_twice.json: data: the key is given twice");
@@ -147,15 +143,15 @@ static void test_structure(void)
     check_refused("list.json", DT_CONFIG, "a_list.json: expected an object in braces, as ");
     check_refused("self.json", DT_CONFIG, "self.json: extends: a circle, ");
     check_refused("one.json", DT_CONFIG, "other.json: extends: a circle, ");
-    put("0.json", "{\"extends\": \"good.json\"}");
+    put("0.json", "{`extends`: `good.json`}");
     for (int i = 1; i < 8; i++) {
         snprintf(name, sizeof name, "%d.json", i);
-        snprintf(text, sizeof text, "{\"extends\": \"%d.json\"}", i - 1);
+        snprintf(text, sizeof text, "{`extends`: `%d.json`}", i - 1);
         put(name, text);
     }
     struct dt_config good;
-    CHECK_INT(load("6.json", &config), DT_OK); /* with good.json eight */
-    CHECK_INT(parse(GOOD, NULL, 0, &good), DT_OK);
+    CHECK_OK(load("6.json", &config)); /* with good.json eight */
+    CHECK_OK(parse(GOOD, NULL, 0, &good));
     memcpy(good.name, config.name, sizeof good.name);
     CHECK(memcmp(&good, &config, sizeof good) == 0);
     check_refused("7.json", DT_CONFIG, "0.json: extends: more than 8 files in a row");
@@ -180,11 +176,9 @@ static void test_long_path(void)
     char path[2 * DT_PATH_SIZE];
     memset(path, 'a', sizeof path);
     path[sizeof path - 1] = '\0';
-    dt_error_clear();
-    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_NO_INPUT);
-    CHECK_HAS(dt_error_text(), "the path is too long");
+    CHECK_FAILS(dt_config_load(path, NULL, 0, &config), DT_NO_INPUT, "the path is too long");
     char text[2 * DT_PATH_SIZE + 32];
-    snprintf(text, sizeof text, "{\"extends\": \"%s\"}", path);
+    snprintf(text, sizeof text, "{`extends`: `%s`}", path);
     put("long.json", text);
     check_refused("long.json", DT_CONFIG, "long.json: extends: expected the path");
 }

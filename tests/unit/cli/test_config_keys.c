@@ -57,7 +57,7 @@ static void test_every_key(void)
 static void test_defaults(void)
 {
     struct dt_config config;
-    CHECK_INT(parse(GOOD, NULL, 0, &config), DT_OK);
+    CHECK_OK(parse(GOOD, NULL, 0, &config));
     CHECK_TEXT(config.name, "c");
     CHECK_INT(config.data.format, DT_DATA_IDX);
     CHECK_TEXT(config.data.dir, "data/mnist");
@@ -106,14 +106,11 @@ static void test_ready_configs(void)
     for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "configs/%s.json", files[i]);
         dt_error_clear();
-        if (dt_config_load(path_in_source(name, path), NULL, 0, &config) != DT_OK) {
-            CHECK_FAIL("%s", dt_error_text());
-        }
+        CHECK_OK(dt_config_load(path_in_source(name, path), NULL, 0, &config));
         CHECK_TEXT(config.name, files[i]);
         check_round_trip(&config);
     }
-    CHECK_INT(dt_config_load(path_in_source("configs/mnist.json", path), file_key, 1, &config),
-              DT_OK);
+    CHECK_OK(dt_config_load(path_in_source("configs/mnist.json", path), file_key, 1, &config));
     CHECK_INT(config.model.n_layers, 8);
     CHECK_INT(config.model.layers[1].type, DT_LAYER_CONV2D);
     CHECK_INT(config.model.layers[1].size, 64);
@@ -131,20 +128,14 @@ static void test_files(void)
     dt_error_clear();
     CHECK_INT(dt_config_load(folder, NULL, 0, &config), DT_NO_INPUT);
     snprintf(path, sizeof path, "%s/none.json", folder);
-    dt_error_clear();
-    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_NO_INPUT);
-    CHECK_HAS(dt_error_text(), path);
+    CHECK_FAILS(dt_config_load(path, NULL, 0, &config), DT_NO_INPUT, path);
     snprintf(path, sizeof path, "%s/empty.json", folder);
     FILE *file = fopen(path, "w");
     CHECK(file != NULL);
     CHECK_INT(fclose(file), 0);
-    dt_error_clear();
-    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), path);
+    CHECK_FAILS(dt_config_load(path, NULL, 0, &config), DT_CONFIG, path);
     CHECK_INT(truncate(path, (1 << 20) + 1), 0);
-    dt_error_clear();
-    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), path);
+    CHECK_FAILS(dt_config_load(path, NULL, 0, &config), DT_CONFIG, path);
     CHECK_INT(remove(path), 0);
     CHECK_INT(rmdir(folder), 0);
 }
@@ -157,14 +148,14 @@ static void check_threads(const char *threads, const char *description)
     struct dt_inference inference;
     struct dt_world alone = {.size = 1, .local_size = 1};
     snprintf(config, sizeof config,
-             "{" DATA ", \"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", "
-             "\"filters\": 4, \"kernel\": 3, \"activation\": \"relu\"}, {\"type\": "
-             "\"flatten\"}, {\"type\": \"dense\", \"units\": 8, \"activation\": "
-             "\"tanh\"}, {\"type\": \"dense\", \"units\": 4}]}, \"threads\": %s}",
+             "{" DATA ", `model`: {`input`: [1, 8, 8], `layers`: [{`type`: `conv2d`, "
+             "`filters`: 4, `kernel`: 3, `activation`: `relu`}, {`type`: "
+             "`flatten`}, {`type`: `dense`, `units`: 8, `activation`: "
+             "`tanh`}, {`type`: `dense`, `units`: 4}]}, `threads`: %s}",
              threads);
     sample_dir_make(dir);
     sample_open(4, 8, &sample);
-    sample.checkpoint.config = config;
+    sample.checkpoint.config = quoted(config);
     sample.checkpoint.state = (struct dt_checkpoint_state){.optimizer_steps = 1,
                                                            .epoch = 1,
                                                            .seed = 1,
@@ -173,9 +164,7 @@ static void check_threads(const char *threads, const char *description)
                                                            .n_train = 6000};
     sample_save(&sample, dir, 1, 1, path);
     dt_error_clear();
-    if (dt_inference_open(&alone, &(struct dt_trained){.file = path}, 2, 1, &inference) != DT_OK) {
-        CHECK_FAIL("%s", dt_error_text());
-    }
+    CHECK_OK(dt_inference_open(&alone, &(struct dt_trained){.file = path}, 2, 1, &inference));
     CHECK_HAS(inference.backend->description, description);
     dt_inference_close(&inference);
     sample_close(&sample);
@@ -205,7 +194,7 @@ static void test_names(void)
                                     {"aa" LONG, "aa" CUT}, {"a" LONG, "a" CUT "\xC3\xA9"}};
     struct dt_config config;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        CHECK_INT(dt_config_parse(cases[i][0], GOOD, sizeof GOOD - 1, NULL, 0, &config), DT_OK);
+        CHECK_OK(dt_config_parse(cases[i][0], quoted(GOOD), sizeof GOOD - 1, NULL, 0, &config));
         CHECK_TEXT(config.name, cases[i][1]);
     }
 }

@@ -111,7 +111,7 @@ static void test_out_of_memory(void)
             CHECK_HAS(dt_error_text(), "image.png: out of memory");
         }
     }
-    CHECK_INT(s, DT_OK);
+    CHECK_OK(s);
     CHECK(n_failed > 5);
 }
 

@@ -9,22 +9,19 @@
 #include "tests/lib/checkpoint_sample.h"
 #include "train/save/saved.h"
 
-#define MODEL(units)                                                                         \
-    "\"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", \"filters\": 4, " \
-    "\"kernel\": 3, \"activation\": "                                                        \
-    "\"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": " units            \
-    ", \"activation\": \"tanh\"}, {\"type\": "                                               \
-    "\"dense\", \"units\": 4}]}"
-#define CONFIG_OF(more, units, train)                                                             \
-    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 100" more "}, " MODEL(units) train \
-        "}"
+#define MODEL(units)                                                             \
+    "`model`: {`input`: [1, 8, 8], `layers`: [{`type`: `conv2d`, `filters`: 4, " \
+    "`kernel`: 3, `activation`: "                                                \
+    "`relu`}, {`type`: `flatten`}, {`type`: `dense`, `units`: " units            \
+    ", `activation`: `tanh`}, {`type`: "                                         \
+    "`dense`, `units`: 4}]}"
+#define CONFIG_OF(more, units, train) \
+    "{`data`: {`format`: `synthetic`, `train_samples`: 100" more "}, " MODEL(units) train "}"
 #define CONFIG(units, train) CONFIG_OF("", units, train)
-static const char config_text[] =
-    CONFIG("8", ", \"train\": {\"seed\": 7, \"batch\": {\"per_rank\": 8}}");
+static const char config_text[] = CONFIG("8", ", `train`: {`seed`: 7, `batch`: {`per_rank`: 8}}");
 
-#define CONFIG_GLOBAL                            \
-    CONFIG_OF(", \"sharding\": \"global\"", "8", \
-              ", \"train\": {\"seed\": 7, \"batch\": {\"per_rank\": 8}}")
+#define CONFIG_GLOBAL \
+    CONFIG_OF(", `sharding`: `global`", "8", ", `train`: {`seed`: 7, `batch`: {`per_rank`: 8}}")
 
 /* Two ranks, 7 steps an epoch, in the middle of the third. */
 static const struct dt_checkpoint_state good = {.step = 17,
@@ -48,8 +45,8 @@ static enum dt_status check(void)
     struct dt_checkpoint_file file;
     struct dt_config config;
     struct dt_model model;
-    CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_OK);
-    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK_OK(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path));
+    CHECK_OK(dt_checkpoint_open(path, &file));
     const enum dt_status s = dt_saved_check(&dt_config_json, path, &file, &config, &model);
     dt_checkpoint_close(&file);
     unlink(path);
@@ -58,8 +55,7 @@ static enum dt_status check(void)
 
 static void check_refused(const char *text)
 {
-    CHECK_INT(check(), DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), path);
+    CHECK_FAILS(check(), DT_BAD_DATA, path);
     CHECK_HAS(dt_error_text(), text);
     dt_error_clear();
 }
@@ -157,9 +153,7 @@ static void test_good_ones(void)
     };
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
         sample.checkpoint.state = states[i];
-        if (check() != DT_OK) {
-            CHECK_FAIL("state %zu: %s", i, dt_error_text());
-        }
+        CHECK_MESSAGE(check() == DT_OK, "state %zu: %s", i, dt_error_text());
     }
     sample.checkpoint.state = good;
 }
@@ -181,7 +175,7 @@ static void test_resized(void)
         {2, 63, "step is 2, expected 3 to 263"},
         {17, 65, "n_samples is 65, expected 3 to 64"},
     };
-    sample.checkpoint.config = CONFIG_GLOBAL;
+    sample.checkpoint.config = quoted(CONFIG_GLOBAL);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sample.checkpoint.state = good;
         sample.checkpoint.state.step = sample.checkpoint.state.optimizer_steps = cases[i].step;
@@ -192,7 +186,7 @@ static void test_resized(void)
             CHECK_FAIL("case %zu: %s", i, dt_error_text());
         }
     }
-    sample.checkpoint.config = config_text;
+    sample.checkpoint.config = quoted(config_text);
     sample.checkpoint.state = good;
 }
 
@@ -202,22 +196,21 @@ static void test_configurations(void)
         {"../../etc/passwd", "its configuration:1:1: not a JSON value"},
         {"", "its configuration:1:1: the text ends too early"},
         {"{}", "its configuration: data.format: the key is missing"},
-        {CONFIG("8", ", \"train\": {\"epochs\": 0}"),
+        {CONFIG("8", ", `train`: {`epochs`: 0}"),
          "its configuration: train.epochs: expected an integer 1..1000000, got 0"},
-        {"{" MODEL("8") ", \"data\": {\"format\": \"idx\", \"dir\": \"a\\u0000b\"}}",
-         "a NUL character"},
+        {"{" MODEL("8") ", `data`: {`format`: `idx`, `dir`: `a\\u0000b`}}", "a NUL character"},
         {CONFIG("9", ""), "tensor 'fc1.weight' has shape [8, 144], the model has [9, 144]"},
-        {CONFIG("8", ", \"train\": {\"optimizer\": {\"type\": \"sgd\", \"momentum\": 0.5}}"),
+        {CONFIG("8", ", `train`: {`optimizer`: {`type`: `sgd`, `momentum`: 0.5}}"),
          "tensors unknown: 'optimizer.1."},
-        {"{\"data\": {\"format\": \"idx\"}, \"model\": {\"input\": [1, 8, 8], \"layers\": "
-         "[{\"type\": \"dense\", \"units\": 4}]}}",
+        {"{`data`: {`format`: `idx`}, `model`: {`input`: [1, 8, 8], `layers`: "
+         "[{`type`: `dense`, `units`: 4}]}}",
          "model.layers[0] dense: "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        sample.checkpoint.config = cases[i][0];
+        sample.checkpoint.config = quoted(cases[i][0]);
         check_refused(cases[i][1]);
     }
-    sample.checkpoint.config = config_text;
+    sample.checkpoint.config = quoted(config_text);
 }
 
 /* A small file that speaks of a model of gigabytes costs no memory: it is refused before the model
@@ -228,8 +221,8 @@ static void test_wide_model(void)
     struct dt_inference inference;
     struct rusage before, after;
     sample.checkpoint.config =
-        CONFIG("16384, \"activation\": \"tanh\"}, {\"type\": \"dense\", \"units\": 16384", "");
-    CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_OK);
+        quoted(CONFIG("16384, `activation`: `tanh`}, {`type`: `dense`, `units`: 16384", ""));
+    CHECK_OK(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path));
     CHECK_INT(getrusage(RUSAGE_SELF, &before), 0);
     CHECK_INT(dt_inference_open(&alone, &(struct dt_trained){.file = path}, 1, 256, &inference),
               DT_BAD_DATA);
@@ -238,14 +231,14 @@ static void test_wide_model(void)
     CHECK(after.ru_maxrss - before.ru_maxrss < 64 << 10); /* KiB */
     dt_error_clear();
     unlink(path);
-    sample.checkpoint.config = config_text;
+    sample.checkpoint.config = quoted(config_text);
 }
 
 int main(void)
 {
     sample_dir_make(dir);
     sample_open(4, 8, &sample);
-    sample.checkpoint.config = config_text;
+    sample.checkpoint.config = quoted(config_text);
     sample.checkpoint.state = good;
     test_good_ones();
     test_counters();

@@ -53,11 +53,10 @@ static inline struct buffer linear_of(const struct case_setup *setup)
     struct buffer z = buffer_open((size_t)setup->pass.batch->n * dt_shape_elems(b->linear_out));
     struct dt_backend *backend;
     struct dt_block_state *state;
-    CHECK_INT(dt_ref_backend.open(&options, &backend), DT_OK);
-    CHECK_INT(dt_ref_backend.block_open(backend, &bare, setup->block, CAPACITY, &state), DT_OK);
-    CHECK_INT(dt_ref_backend.block_forward(state, setup->params.data, setup->x.data, z.data,
-                                           &setup->pass),
-              DT_OK);
+    CHECK_OK(dt_ref_backend.open(&options, &backend));
+    CHECK_OK(dt_ref_backend.block_open(backend, &bare, setup->block, CAPACITY, &state));
+    CHECK_OK(dt_ref_backend.block_forward(state, setup->params.data, setup->x.data, z.data,
+                                          &setup->pass));
     dt_ref_backend.block_close(state);
     dt_ref_backend.close(backend);
     return z;

@@ -7,6 +7,7 @@
  * them; bf16 products are compared on those images that are exact in bf16. Buffers have guard words
  * on both sides, NaNs that no result may read nor write. The cpu backend gets the batch in two
  * parts. The reference keeps C H W order, the cpu backend H W C until a flatten: converted here. */
+#include "tests/lib/layer_draws.h"
 #include "tests/lib/layers.h"
 #include "tests/lib/modes.h"
 #include "tests/unit/cpu/drawings.h"
@@ -45,11 +46,10 @@ static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *st
     pass.accumulate = pass.accumulate || first > 0;
     pass.more = first + n < whole->n;
     if (backward) {
-        CHECK_INT(ops->block_backward(state, at.params, at.grads, at.x + in, at.y + out,
-                                      at.dy + out, setup->want_dx ? at.dx + in : NULL, &pass),
-                  DT_OK);
+        CHECK_OK(ops->block_backward(state, at.params, at.grads, at.x + in, at.y + out, at.dy + out,
+                                     setup->want_dx ? at.dx + in : NULL, &pass));
     } else {
-        CHECK_INT(ops->block_forward(state, at.params, at.x + in, at.y + out, &pass), DT_OK);
+        CHECK_OK(ops->block_forward(state, at.params, at.x + in, at.y + out, &pass));
     }
 }
 
@@ -65,8 +65,8 @@ static struct outcome run_block(const struct dt_backend_ops *ops, const struct m
     const size_t n = (size_t)setup->pass.batch->n;
     struct dt_backend *backend;
     struct dt_block_state *state;
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(ops->block_open(backend, setup->model, setup->block, CAPACITY, &state), DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(ops->block_open(backend, setup->model, setup->block, CAPACITY, &state));
 
     struct buffer x = hwc ? turned(&setup->x, b->in, true) : copy_of(&setup->x);
     struct buffer dy = hwc ? turned(&setup->dy, b->out, true) : copy_of(&setup->dy);
@@ -76,7 +76,7 @@ static struct outcome run_block(const struct dt_backend_ops *ops, const struct m
     struct outcome out = {.grads = copy_of(&setup->grads)};
     struct dt_pass eval = setup->pass;
     eval.training = false;
-    CHECK_INT(ops->block_forward(state, params.data, x.data, eval_y.data, &eval), DT_OK);
+    CHECK_OK(ops->block_forward(state, params.data, x.data, eval_y.data, &eval));
     const struct part_data data = {params.data, x.data, y.data, out.grads.data, dy.data, dx.data};
     for (int backward = 0; backward < 2; backward++) {
         run_part(ops, state, setup, 0, setup->n_first > 0 ? setup->n_first : setup->pass.batch->n,
@@ -225,7 +225,7 @@ static void add_rest(struct dt_model_spec *spec)
             add_layer(spec, pools[draw(N_POOLS)]);
         }
     }
-    add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    add_layer(spec, (struct dt_layer_spec)LAYER(FLATTEN));
 }
 
 static void check_conv(struct dt_shape input, int k, int kernel, int stride,
@@ -233,15 +233,11 @@ static void check_conv(struct dt_shape input, int k, int kernel, int stride,
 {
     struct dt_model_spec spec = {.input = input};
     const enum dt_activation activation = (enum dt_activation)draw(N_ACTIVATIONS);
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
-                                            .size = k,
-                                            .kernel = kernel,
-                                            .stride = stride,
-                                            .padding = padding,
-                                            .activation = activation});
+    add_layer(&spec,
+              (struct dt_layer_spec)LAYER(CONV2D, .size = k, .kernel = kernel, .stride = stride,
+                                          .padding = padding, .activation = activation));
     if (draw(3) == 0) { /* the block ends with the convolution, as most of a deep network do */
-        add_layer(&spec, (struct dt_layer_spec){
-                             .type = DT_LAYER_CONV2D, .size = 2, .kernel = 1, .stride = 1});
+        add_layer(&spec, (struct dt_layer_spec)LAYER(CONV2D, .size = 2, .kernel = 1, .stride = 1));
     }
     add_rest(&spec);
     snprintf(case_text, sizeof case_text,
@@ -254,9 +250,9 @@ static void check_conv(struct dt_shape input, int k, int kernel, int stride,
 static void check_dense(int n_in, int n_out)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}};
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
-                                            .size = n_out,
-                                            .activation = (enum dt_activation)draw(N_ACTIVATIONS)});
+    add_layer(&spec,
+              (struct dt_layer_spec)LAYER(DENSE, .size = n_out,
+                                          .activation = (enum dt_activation)draw(N_ACTIVATIONS)));
     if (draw(2) == 0) {
         add_dropout(&spec);
     }
@@ -306,14 +302,10 @@ static void check_nan_forward(int c)
     const struct dt_batch batch = {.n = 1, .rows = ids, .ids = ids};
     struct dt_model_spec spec = {.input = {c, 9, 9}};
     static struct dt_model model;
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
-                                            .size = 5,
-                                            .kernel = 3,
-                                            .stride = 1,
-                                            .activation = DT_ACTIVATION_RELU});
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2});
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    add_layer(&spec, (struct dt_layer_spec)CONV(5, 3, 1, VALID, RELU));
+    add_layer(&spec, (struct dt_layer_spec)MAX_POOL(2, 2));
+    add_layer(&spec, (struct dt_layer_spec)LAYER(FLATTEN));
+    CHECK_OK(dt_model_lower(&spec, &model));
     struct case_setup setup = {.model = &model,
                                .n_threads = 1,
                                .pass = {.batch = &batch, .training = true},

@@ -3,6 +3,7 @@
  * checked at ties and next to them, at NaN, infinity and numbers that round to it. The backward
  * pass knows no bf16: it is compared with the reference on what was not rounded. */
 #include "tests/lib/guarded.h"
+#include "tests/lib/layers.h"
 #include "tests/lib/modes.h"
 
 #define BATCH 3
@@ -81,12 +82,11 @@ static struct results run(const struct mode *mode, const struct dt_model *model,
                   dx = buffer_open(x->n);
     struct buffer gradient = mode != NULL && !b->flatten ? turned(dy, b->out, true) : copy_of(dy);
     struct results out = {.grads = buffer_open(params->n)};
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(ops->block_open(backend, model, 0, BATCH, &state), DT_OK);
-    CHECK_INT(ops->block_forward(state, params->data, in.data, y.data, &pass), DT_OK);
-    CHECK_INT(ops->block_backward(state, params->data, out.grads.data, in.data, y.data,
-                                  gradient.data, dx.data, &pass),
-              DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(ops->block_open(backend, model, 0, BATCH, &state));
+    CHECK_OK(ops->block_forward(state, params->data, in.data, y.data, &pass));
+    CHECK_OK(ops->block_backward(state, params->data, out.grads.data, in.data, y.data,
+                                 gradient.data, dx.data, &pass));
     ops->block_close(state);
     ops->close(backend);
     out.y = mode != NULL && !b->flatten ? turned(&y, b->out, false) : copy_of(&y);
@@ -116,10 +116,9 @@ static void compare_outputs(const struct buffer *actual, const struct buffer *ex
     }
     for (size_t i = 0; i < expected->n; i++) {
         const float a = actual->data[i], e = expected->data[i];
-        if (!(a == e || (isnan(a) && isnan(e)) || fabs((double)a - (double)e) <= 1e-5 * largest)) {
-            CHECK_FAIL("%s: y[%zu] is %.9g, the reference has %.9g", case_text, i, (double)a,
-                       (double)e);
-        }
+        CHECK_MESSAGE(
+            a == e || (isnan(a) && isnan(e)) || fabs((double)a - (double)e) <= 1e-5 * largest,
+            "%s: y[%zu] is %.9g, the reference has %.9g", case_text, i, (double)a, (double)e);
     }
 }
 
@@ -175,23 +174,18 @@ static void check_shape(struct dt_shape in, int k, int kernel, int stride, enum 
 {
     static const float poison[] = {NAN, INFINITY, -INFINITY, 3.4e38f};
     static struct dt_model model;
-    struct dt_model_spec spec = {.input = in,
-                                 .n_layers = 1,
-                                 .layers = {{.type = DT_LAYER_CONV2D,
-                                             .size = k,
-                                             .kernel = kernel,
-                                             .stride = stride,
-                                             .padding = padding,
-                                             .activation = DT_ACTIVATION_RELU}}};
+    struct dt_model_spec spec = {
+        .input = in,
+        .n_layers = 1,
+        .layers = {LAYER(CONV2D, .size = k, .kernel = kernel, .stride = stride, .padding = padding,
+                         .activation = DT_ACTIVATION_RELU)}};
     if (pool) {
-        spec.layers[spec.n_layers++] =
-            (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2};
-        spec.layers[spec.n_layers++] =
-            (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.25};
+        spec.layers[spec.n_layers++] = (struct dt_layer_spec)MAX_POOL(2, 2);
+        spec.layers[spec.n_layers++] = (struct dt_layer_spec)DROPOUT(0.25);
     } else {
         spec.layers[0].activation = DT_ACTIVATION_NONE;
     }
-    spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
+    spec.layers[spec.n_layers++] = (struct dt_layer_spec)LAYER(FLATTEN);
     snprintf(case_text, sizeof case_text, "%dx%dx%d to %d, kernel %d, stride %d, padding %d%s",
              in.c, in.h, in.w, k, kernel, stride, padding, pool ? ", pool" : "");
     if (dt_model_lower(&spec, &model) != DT_OK) {
@@ -211,11 +205,8 @@ static void check_nan_bits(void)
                                     0x7fc00000u}; /* some only in the half that goes */
     static struct dt_model model;
     const struct dt_model_spec spec = {
-        .input = {16, 1, 2},
-        .n_layers = 2,
-        .layers = {{.type = DT_LAYER_CONV2D, .size = 1, .kernel = 1, .stride = 1},
-                   {.type = DT_LAYER_FLATTEN}}};
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+        .input = {16, 1, 2}, .n_layers = 2, .layers = {CONV(1, 1, 1, VALID, NONE), LAYER(FLATTEN)}};
+    CHECK_OK(dt_model_lower(&spec, &model));
     struct buffer params = buffer_drawn(model.arena_elems), x = buffer_drawn(BATCH * 32),
                   dy = buffer_open(BATCH * 2);
     for (int i = 0; i < 4; i++) {
@@ -235,7 +226,7 @@ static void check_description(void)
 {
     struct dt_backend *backend;
     const struct dt_backend_options options = use_mode(&bf16, 1);
-    CHECK_INT(dt_cpu_backend.open(&options, &backend), DT_OK);
+    CHECK_OK(dt_cpu_backend.open(&options, &backend));
     CHECK_TEXT(backend->description, "x86-64-v4 with AMX, 1 thread");
     dt_cpu_backend.close(backend);
 }

@@ -3,6 +3,7 @@
  * again on the way back, and the same but for rounding on the reference. Also the empty batch, and
  * when gradients are reported final. */
 #include "tests/lib/check.h"
+#include "tests/lib/layers.h"
 
 #include "base/rng.h"
 #include "cpu/isa.h"
@@ -14,38 +15,14 @@
 static const struct dt_model_spec specs[] = {
     {.input = {1, 12, 12},
      .n_layers = 8,
-     .layers = {{.type = DT_LAYER_CONV2D,
-                 .size = 6,
-                 .kernel = 3,
-                 .stride = 1,
-                 .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_CONV2D,
-                 .size = 40,
-                 .kernel = 3,
-                 .stride = 1,
-                 .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                {.type = DT_LAYER_DROPOUT, .rate = 0.25},
-                {.type = DT_LAYER_FLATTEN},
-                {.type = DT_LAYER_DENSE, .size = 30, .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_DROPOUT, .rate = 0.5},
-                {.type = DT_LAYER_DENSE, .size = 10}}},
+     .layers = {CONV(6, 3, 1, VALID, RELU), CONV(40, 3, 1, VALID, RELU), MAX_POOL(2, 2),
+                DROPOUT(0.25), LAYER(FLATTEN), DENSE(30, RELU), DROPOUT(0.5), DENSE(10, NONE)}},
     {.input = {3, 11, 9},
      .n_layers = 7,
-     .layers = {{.type = DT_LAYER_CONV2D,
-                 .size = 7,
-                 .kernel = 4,
-                 .stride = 2,
-                 .padding = DT_PADDING_SAME},
-                {.type = DT_LAYER_TANH},
-                {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
-                {.type = DT_LAYER_SIGMOID},
-                {.type = DT_LAYER_CONV2D, .size = 10, .kernel = 3, .stride = 1},
-                {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
-                {.type = DT_LAYER_FLATTEN}}}, /* nothing after the spatial blocks */
-    {.input = {30, 1, 1},
-     .n_layers = 1,
-     .layers = {{.type = DT_LAYER_DENSE, .size = 10}}}, /* no spatial blocks */
+     .layers = {CONV(7, 4, 2, SAME, NONE), LAYER(TANH), AVG_POOL(2, 1), LAYER(SIGMOID),
+                CONV(10, 3, 1, VALID, NONE), AVG_POOL(2, 2),
+                LAYER(FLATTEN)}}, /* nothing after the spatial blocks */
+    {.input = {30, 1, 1}, .n_layers = 1, .layers = {DENSE(10, NONE)}}, /* no spatial blocks */
 };
 
 struct run {
@@ -121,10 +98,10 @@ static void pass_over(const struct run *run, struct dt_network *net, struct dt_b
     for (size_t i = 0; i < out->n_grads; i++) {
         net->grads[i] = 0.5f;
     }
-    CHECK_INT(dt_network_gather(net, bound, &batch), DT_OK);
-    CHECK_INT(dt_network_forward(net, &pass), DT_OK);
-    CHECK_INT(dt_network_loss(net, bound, &pass), DT_OK);
-    CHECK_INT(dt_network_backward(net, &pass, on_grad_ready, &reports), DT_OK);
+    CHECK_OK(dt_network_gather(net, bound, &batch));
+    CHECK_OK(dt_network_forward(net, &pass));
+    CHECK_OK(dt_network_loss(net, bound, &pass));
+    CHECK_OK(dt_network_backward(net, &pass, on_grad_ready, &reports));
     CHECK(reports.end > 0 && reports.end == run->model->blocks[0].grad_end);
     memcpy(out->grads, net->grads, out->n_grads * sizeof(float));
     memcpy(out->logits, dt_network_logits(net), (size_t)run->n * 10 * sizeof(float));
@@ -142,12 +119,12 @@ static struct result result_of(const struct run *run)
     struct result out = {
         .n_grads = n, .grads = calloc(n, sizeof(float)), .at_report = calloc(n, sizeof(float))};
     CHECK(out.grads != NULL && out.at_report != NULL);
-    CHECK_INT(ops.open(&options, &backend), DT_OK);
+    CHECK_OK(ops.open(&options, &backend));
     running = run;
     ops.plan = plan;
     backend->ops = &ops;
-    CHECK_INT(dt_network_open_alone(run->model, backend, CAPACITY, &net), DT_OK);
-    CHECK_INT(ops.samples_open(backend, &samples, &bound), DT_OK);
+    CHECK_OK(dt_network_open_alone(run->model, backend, CAPACITY, &net));
+    CHECK_OK(ops.samples_open(backend, &samples, &bound));
     dt_model_init(run->model, 5, net->params);
     pass_over(run, net, bound, &out);
     ops.samples_close(backend, bound);
@@ -166,12 +143,11 @@ static void compare(const struct run *run, const char *what, const float *a, con
                     size_t n, double tolerance)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!(fabs((double)a[i] - (double)b[i]) <= tolerance)) {
-            CHECK_FAIL("%s, %d blocks, %d samples in chunks of %d, %d made again, %d threads: "
-                       "%s[%zu] is %.9g, not %.9g",
-                       run->ops->name, run->model->n_blocks, run->n, run->chunk, run->n_recomputed,
-                       run->n_threads, what, i, (double)b[i], (double)a[i]);
-        }
+        CHECK_MESSAGE(fabs((double)a[i] - (double)b[i]) <= tolerance,
+                      "%s, %d blocks, %d samples in chunks of %d, %d made again, %d threads: "
+                      "%s[%zu] is %.9g, not %.9g",
+                      run->ops->name, run->model->n_blocks, run->n, run->chunk, run->n_recomputed,
+                      run->n_threads, what, i, (double)b[i], (double)a[i]);
     }
 }
 
@@ -229,7 +205,7 @@ int main(void)
     for (int i = 0; i < n_isas; i++) {
         setenv("DTRAIN_ISA", isas[i], 1);
         for (int s = 0; s < 3; s++) {
-            CHECK_INT(dt_model_lower(&specs[s], &model), DT_OK);
+            CHECK_OK(dt_model_lower(&specs[s], &model));
             for (int k = 0; k < 10; k++) {
                 check_batch(&model, sizes[k / 2], k % 2 == 1);
             }

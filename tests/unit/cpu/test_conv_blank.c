@@ -56,9 +56,8 @@ static void check_same_bits(const struct buffer *actual, const struct buffer *ex
 {
     for (size_t i = 0; i < actual->n; i++) {
         const float a = actual->data[i], e = expected->data[i];
-        if (!(a == e && signbit(a) == signbit(e)) && !(isnan(a) && isnan(e))) {
-            CHECK_FAIL("%s: element %zu is %a, not %a", case_text, i, (double)a, (double)e);
-        }
+        CHECK_MESSAGE((a == e && signbit(a) == signbit(e)) || (isnan(a) && isnan(e)),
+                      "%s: element %zu is %a, not %a", case_text, i, (double)a, (double)e);
     }
 }
 
@@ -160,7 +159,7 @@ int main(void)
     for (int i = 0; i < n_isas; i++) {
         const struct dt_cpu_kernels *kernels;
         setenv("DTRAIN_ISA", isas[i], 1);
-        CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
+        CHECK_OK(dt_cpu_isa_choose(&kernels));
         for (int round = 0; round < 1000; round++) {
             const int out_w =
                 1 + (int)draw(round % 4 == 0 ? 150 : 30); /* wider than a word of bits too */

@@ -1,6 +1,7 @@
 /* A training step on the cpu backend gives the same bits with 1, 2 and 3 threads, and the second of
  * two equal steps those of the first. Several small models, batches that do not divide evenly, in
  * every way this machine computes. */
+#include "tests/lib/layers.h"
 #include "tests/lib/modes.h"
 #include "tests/lib/optimizer_step.h"
 
@@ -15,43 +16,13 @@
 static const struct dt_model_spec specs[] = {
     {.input = {1, 12, 12},
      .n_layers = 8,
-     .layers = {{.type = DT_LAYER_CONV2D,
-                 .size = 20,
-                 .kernel = 3,
-                 .stride = 1,
-                 .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_CONV2D,
-                 .size = 40,
-                 .kernel = 3,
-                 .stride = 1,
-                 .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                {.type = DT_LAYER_DROPOUT, .rate = 0.25},
-                {.type = DT_LAYER_FLATTEN},
-                {.type = DT_LAYER_DENSE, .size = 50, .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_DROPOUT, .rate = 0.5},
-                {.type = DT_LAYER_DENSE, .size = 10}}},
+     .layers = {CONV(20, 3, 1, VALID, RELU), CONV(40, 3, 1, VALID, RELU), MAX_POOL(2, 2),
+                DROPOUT(0.25), LAYER(FLATTEN), DENSE(50, RELU), DROPOUT(0.5), DENSE(10, NONE)}},
     {.input = {3, 11, 9},
      .n_layers = 6,
-     .layers = {{.type = DT_LAYER_CONV2D,
-                 .size = 7,
-                 .kernel = 4,
-                 .stride = 2,
-                 .padding = DT_PADDING_SAME,
-                 .activation = DT_ACTIVATION_TANH},
-                {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
-                {.type = DT_LAYER_SIGMOID},
-                {.type = DT_LAYER_CONV2D,
-                 .size = 5,
-                 .kernel = 3,
-                 .stride = 1,
-                 .padding = DT_PADDING_SAME},
-                {.type = DT_LAYER_FLATTEN},
-                {.type = DT_LAYER_DENSE, .size = 10}}},
-    {.input = {300, 1, 1},
-     .n_layers = 2,
-     .layers = {{.type = DT_LAYER_DENSE, .size = 33, .activation = DT_ACTIVATION_SIGMOID},
-                {.type = DT_LAYER_DENSE, .size = 10}}},
+     .layers = {CONV(7, 4, 2, SAME, TANH), AVG_POOL(2, 1), LAYER(SIGMOID),
+                CONV(5, 3, 1, SAME, NONE), LAYER(FLATTEN), DENSE(10, NONE)}},
+    {.input = {300, 1, 1}, .n_layers = 2, .layers = {DENSE(33, SIGMOID), DENSE(10, NONE)}},
 };
 
 static const struct mode *mode;
@@ -102,12 +73,12 @@ static void train(struct dt_network *net, struct dt_bound_samples *bound,
             for (uint32_t i = 0; i < CAPACITY; i++) {
                 rows[i] = (i * 7 + step + part) % N_SAMPLES;
             }
-            CHECK_INT(dt_network_gather(net, bound, &batch), DT_OK);
-            CHECK_INT(dt_network_forward(net, &pass), DT_OK);
-            CHECK_INT(dt_network_loss(net, bound, &pass), DT_OK);
-            CHECK_INT(dt_network_backward(net, &pass, NULL, NULL), DT_OK);
+            CHECK_OK(dt_network_gather(net, bound, &batch));
+            CHECK_OK(dt_network_forward(net, &pass));
+            CHECK_OK(dt_network_loss(net, bound, &pass));
+            CHECK_OK(dt_network_backward(net, &pass, NULL, NULL));
         }
-        CHECK_INT(optimizer_step(optimizer, net->params, net->grads, 0.01, 1.0 / 42), DT_OK);
+        CHECK_OK(optimizer_step(optimizer, net->params, net->grads, 0.01, 1.0 / 42));
     }
 }
 
@@ -122,15 +93,14 @@ static struct result run(const struct dt_model *model, int n_threads)
     struct dt_bound_samples *bound;
     struct dt_optimizer optimizer;
     const struct dt_samples samples = make_samples(model->spec.input);
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(dt_network_open_alone(model, backend, CAPACITY, &net), DT_OK);
-    CHECK_INT(dt_optimizer_open(&adam, backend, model->arena_elems, NULL, &optimizer), DT_OK);
-    CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(dt_network_open_alone(model, backend, CAPACITY, &net));
+    CHECK_OK(dt_optimizer_open(&adam, backend, model->arena_elems, NULL, &optimizer));
+    CHECK_OK(ops->samples_open(backend, &samples, &bound));
     float *initial = calloc(model->arena_elems, sizeof(float));
     CHECK(initial != NULL);
     dt_model_init(model, 5, initial);
-    CHECK_INT(ops->copy_in(backend, net->params, initial, model->arena_elems * sizeof(float)),
-              DT_OK);
+    CHECK_OK(ops->copy_in(backend, net->params, initial, model->arena_elems * sizeof(float)));
     free(initial);
     train(net, bound, &optimizer);
 
@@ -138,7 +108,7 @@ static struct result run(const struct dt_model *model, int n_threads)
     out.params = copied(net->params, out.n_params);
     out.grads = copied(net->grads, out.n_params);
     out.logits = copied(dt_network_logits(net), out.n_logits);
-    CHECK_INT(ops->metrics_take(backend, &out.metrics), DT_OK);
+    CHECK_OK(ops->metrics_take(backend, &out.metrics));
     ops->samples_close(backend, bound);
     dt_optimizer_close(&optimizer);
     dt_network_close(net);
@@ -152,10 +122,9 @@ static void same_bits(const char *what, int spec, int n_threads, const float *a,
 {
     for (size_t i = 0; i < n; i++) {
         CHECK(isfinite(a[i]));
-        if (memcmp(&a[i], &b[i], sizeof(float)) != 0) {
-            CHECK_FAIL("%s, model %d: %s[%zu] is %.9g with %d threads and %.9g with 1", mode->text,
-                       spec, what, i, (double)b[i], n_threads, (double)a[i]);
-        }
+        CHECK_MESSAGE(memcmp(&a[i], &b[i], sizeof(float)) == 0,
+                      "%s, model %d: %s[%zu] is %.9g with %d threads and %.9g with 1", mode->text,
+                      spec, what, i, (double)b[i], n_threads, (double)a[i]);
     }
 }
 
@@ -170,7 +139,7 @@ static void check_model(int spec)
 {
     static struct dt_model model;
     static const int threads[] = {1, 2, 3, 3};
-    CHECK_INT(dt_model_lower(&specs[spec], &model), DT_OK);
+    CHECK_OK(dt_model_lower(&specs[spec], &model));
     struct result one = run(&model, 1);
     for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
         struct result several = run(&model, threads[i]);
@@ -206,17 +175,16 @@ static void subnormals_are_zero(void)
     const float least = 1.17549435e-38f; /* of the normal ones */
     struct dt_backend *backend;
     void *memory[4];
-    CHECK_INT(dt_cpu_backend.open(&options, &backend), DT_OK);
+    CHECK_OK(dt_cpu_backend.open(&options, &backend));
     for (int i = 0; i < 4; i++) {
-        CHECK_INT(dt_cpu_backend.alloc(backend, N * sizeof(float), &memory[i]), DT_OK);
+        CHECK_OK(dt_cpu_backend.alloc(backend, N * sizeof(float), &memory[i]));
     }
     float *mean = memory[2];
     for (size_t i = 0; i < N; i++) {
         mean[i] = least;
     }
-    CHECK_INT(
-        dt_cpu_backend.optimizer_step(backend, &update, N, memory[0], memory[1], mean, memory[3]),
-        DT_OK);
+    CHECK_OK(
+        dt_cpu_backend.optimizer_step(backend, &update, N, memory[0], memory[1], mean, memory[3]));
     for (size_t i = 0; i < N; i++) {
         CHECK(mean[i] == 0 ||
               mean[i] ==

@@ -4,6 +4,7 @@
  * Numbers are small multiples of 1/8, so that every sum is exact in float as in double, in whatever
  * order. Buffers have guard words on both sides, NaNs that no result may read nor write. */
 #include "tests/lib/guarded.h"
+#include "tests/lib/layers.h"
 
 #include "cpu/isa.h"
 #include "model/backend.h"
@@ -47,12 +48,11 @@ static struct outcome run(const struct dt_backend_ops *ops, const struct setup *
                           .grads = copy_of(&setup->grads),
                           .dx = over_x ? copy_of(&setup->x) : buffer_open(setup->x.n)};
     const float *x = over_x ? out.dx.data : setup->x.data;
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(ops->block_open(backend, &setup->model, 0, CAPACITY, &state), DT_OK);
-    CHECK_INT(ops->block_forward(state, setup->params.data, x, out.y.data, &pass), DT_OK);
-    CHECK_INT(ops->block_backward(state, setup->params.data, out.grads.data, x, out.y.data, dy.data,
-                                  setup->want_dx ? out.dx.data : NULL, &pass),
-              DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(ops->block_open(backend, &setup->model, 0, CAPACITY, &state));
+    CHECK_OK(ops->block_forward(state, setup->params.data, x, out.y.data, &pass));
+    CHECK_OK(ops->block_backward(state, setup->params.data, out.grads.data, x, out.y.data, dy.data,
+                                 setup->want_dx ? out.dx.data : NULL, &pass));
     buffer_close(&dy, "dy");
     ops->block_close(state);
     ops->close(backend);
@@ -101,8 +101,8 @@ static void open_model(struct setup *setup, int n_in, int n_out)
     const struct dt_model_spec spec = {.input = {n_in, 1, 1},
                                        .n_layers = 1,
                                        .loss = DT_LOSS_MEAN_SQUARED_ERROR,
-                                       .layers = {{.type = DT_LAYER_DENSE, .size = n_out}}};
-    CHECK_INT(dt_model_lower(&spec, &setup->model), DT_OK);
+                                       .layers = {DENSE(n_out, NONE)}};
+    CHECK_OK(dt_model_lower(&spec, &setup->model));
 }
 
 static void close_buffers(struct setup *setup)

@@ -3,6 +3,7 @@
  * rounding must not decide which of them ReLU and pools let through. Every instruction set against
  * the reference, which sums in double. */
 #include "tests/lib/check.h"
+#include "tests/lib/layers.h"
 
 #include "base/rng.h"
 #include "cpu/isa.h"
@@ -30,21 +31,16 @@ static struct dt_model_spec spec_of(const struct net *net)
 {
     struct dt_model_spec spec = {.input = {1, net->side, net->side}};
     for (int i = 0; i < 4 && net->filters[i] > 0; i++) {
-        spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
-                                                              .size = net->filters[i],
-                                                              .kernel = 3,
-                                                              .stride = 1,
-                                                              .padding = net->padding,
-                                                              .activation = DT_ACTIVATION_RELU};
+        spec.layers[spec.n_layers++] =
+            (struct dt_layer_spec)LAYER(CONV2D, .size = net->filters[i], .kernel = 3, .stride = 1,
+                                        .padding = net->padding, .activation = DT_ACTIVATION_RELU);
         if (net->pool && i == 1) {
-            spec.layers[spec.n_layers++] =
-                (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2};
+            spec.layers[spec.n_layers++] = (struct dt_layer_spec)MAX_POOL(2, 2);
         }
     }
-    spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
-    spec.layers[spec.n_layers++] = (struct dt_layer_spec){
-        .type = DT_LAYER_DENSE, .size = 128, .activation = DT_ACTIVATION_RELU};
-    spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 10};
+    spec.layers[spec.n_layers++] = (struct dt_layer_spec)LAYER(FLATTEN);
+    spec.layers[spec.n_layers++] = (struct dt_layer_spec)DENSE(128, RELU);
+    spec.layers[spec.n_layers++] = (struct dt_layer_spec)DENSE(10, NONE);
     return spec;
 }
 
@@ -104,15 +100,15 @@ static void train(const struct dt_backend_ops *ops, const struct dt_samples *sam
     for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
         rows[i] = i;
     }
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(dt_network_open_alone(&model, backend, (int)samples->n, &net), DT_OK);
-    CHECK_INT(ops->samples_open(backend, samples, &bound), DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(dt_network_open_alone(&model, backend, (int)samples->n, &net));
+    CHECK_OK(ops->samples_open(backend, samples, &bound));
     set_params(bias, net->params);
     for (int step = 0; step < n_steps; step++, grads += model.arena_elems) {
-        CHECK_INT(dt_network_gather(net, bound, &batch), DT_OK);
-        CHECK_INT(dt_network_forward(net, &pass), DT_OK);
-        CHECK_INT(dt_network_loss(net, bound, &pass), DT_OK);
-        CHECK_INT(dt_network_backward(net, &pass, NULL, NULL), DT_OK);
+        CHECK_OK(dt_network_gather(net, bound, &batch));
+        CHECK_OK(dt_network_forward(net, &pass));
+        CHECK_OK(dt_network_loss(net, bound, &pass));
+        CHECK_OK(dt_network_backward(net, &pass, NULL, NULL));
         memcpy(grads, net->grads, model.arena_elems * sizeof(float));
         for (size_t i = 0; i < model.arena_elems; i++) {
             net->params[i] -= (float)(lr / (double)samples->n) * grads[i];
@@ -133,10 +129,9 @@ static void compare(const char *what, const float *actual, const float *expected
             largest = fmax(largest, (double)fabsf(expected[i]));
             error = fmax(error, fabs((double)actual[i] - (double)expected[i]));
         }
-        if (!(error <= limit * largest)) {
-            CHECK_FAIL("%s: the gradient of %s is off by %.2g of its largest", what, param->name,
-                       error / largest);
-        }
+        CHECK_MESSAGE(error <= limit * largest,
+                      "%s: the gradient of %s is off by %.2g of its largest", what, param->name,
+                      error / largest);
     }
 }
 
@@ -148,7 +143,7 @@ static void check(const struct net *net, double bias, double lr, int n_steps)
     const int n_isas = dt_cpu_isa_list(isas);
     const struct dt_samples samples = drawings(net->side, net->n_samples);
     const struct dt_model_spec spec = spec_of(net);
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    CHECK_OK(dt_model_lower(&spec, &model));
     const size_t n_elems = model.arena_elems, n = (size_t)n_steps * n_elems;
     float *expected = calloc(n, sizeof *expected), *actual = calloc(n, sizeof *actual);
     CHECK(expected != NULL && actual != NULL);

@@ -5,6 +5,7 @@
 #include "model/stages.h"
 #include "tests/lib/check.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/layers.h"
 #include "tests/lib/optimizer_step.h"
 
 #define N_SAMPLES 6
@@ -16,16 +17,6 @@ static uint8_t pixels[N_SAMPLES * MAX_PIXELS];
 static uint16_t labels[N_SAMPLES];
 static const uint32_t rows[N_SAMPLES] = {0, 1, 2, 3, 4, 5};
 
-#define CONV(filters, pads, function)                                         \
-    {                                                                         \
-        .type = DT_LAYER_CONV2D, .size = (filters), .kernel = 3, .stride = 1, \
-        .padding = DT_PADDING_##pads, .activation = (function)                \
-    }
-#define DENSE(units, function)                                            \
-    {                                                                     \
-        .type = DT_LAYER_DENSE, .size = (units), .activation = (function) \
-    }
-
 /* A fixture, and the network that it is of. */
 static const struct golden {
     const char *file;
@@ -34,37 +25,24 @@ static const struct golden {
     {"network.txt",
      {.input = {2, 8, 8},
       .n_layers = 5,
-      .layers = {CONV(3, VALID, DT_ACTIVATION_RELU),
-                 CONV(4, SAME, DT_ACTIVATION_RELU),
-                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                 {.type = DT_LAYER_FLATTEN},
-                 DENSE(N_CLASSES, DT_ACTIVATION_NONE)}}},
+      .layers = {CONV(3, 3, 1, VALID, RELU), CONV(4, 3, 1, SAME, RELU), MAX_POOL(2, 2),
+                 LAYER(FLATTEN), DENSE(N_CLASSES, NONE)}}},
     {"smoothing.txt",
      {.input = {2, 8, 8},
       .n_layers = 5,
-      .layers = {CONV(3, VALID, DT_ACTIVATION_RELU),
-                 CONV(4, SAME, DT_ACTIVATION_RELU),
-                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                 {.type = DT_LAYER_FLATTEN},
-                 DENSE(N_CLASSES, DT_ACTIVATION_NONE)},
+      .layers = {CONV(3, 3, 1, VALID, RELU), CONV(4, 3, 1, SAME, RELU), MAX_POOL(2, 2),
+                 LAYER(FLATTEN), DENSE(N_CLASSES, NONE)},
       .label_smoothing = 0.1}},
     {"activations.txt",
      {.input = {2, 8, 8},
       .n_layers = 6,
-      .layers = {CONV(3, VALID, DT_ACTIVATION_LEAKY_RELU),
-                 CONV(4, SAME, DT_ACTIVATION_GELU),
-                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                 {.type = DT_LAYER_FLATTEN},
-                 DENSE(6, DT_ACTIVATION_GELU),
-                 DENSE(N_CLASSES, DT_ACTIVATION_NONE)}}},
+      .layers = {CONV(3, 3, 1, VALID, LEAKY_RELU), CONV(4, 3, 1, SAME, GELU), MAX_POOL(2, 2),
+                 LAYER(FLATTEN), DENSE(6, GELU), DENSE(N_CLASSES, NONE)}}},
     {"global-pool.txt",
      {.input = {2, 8, 6},
       .n_layers = 5,
-      .layers = {CONV(3, VALID, DT_ACTIVATION_LEAKY_RELU),
-                 CONV(4, SAME, DT_ACTIVATION_GELU),
-                 {.type = DT_LAYER_GLOBAL_AVG_POOL},
-                 {.type = DT_LAYER_FLATTEN},
-                 DENSE(N_CLASSES, DT_ACTIVATION_NONE)}}},
+      .layers = {CONV(3, 3, 1, VALID, LEAKY_RELU), CONV(4, 3, 1, SAME, GELU),
+                 LAYER(GLOBAL_AVG_POOL), LAYER(FLATTEN), DENSE(N_CLASSES, NONE)}}},
 };
 
 static struct dt_samples golden_samples(struct dt_shape shape)
@@ -100,9 +78,8 @@ static void set_weights(const struct dt_model *model, struct dt_network *network
         }
     }
     struct dt_backend *backend = network->backend;
-    CHECK_INT(
-        backend->ops->copy_in(backend, network->params, arena, model->arena_elems * sizeof *arena),
-        DT_OK);
+    CHECK_OK(
+        backend->ops->copy_in(backend, network->params, arena, model->arena_elems * sizeof *arena));
     free(arena);
 }
 
@@ -110,11 +87,11 @@ static double train_pass(struct dt_network *network, struct dt_bound_samples *bo
                          const struct dt_pass *pass)
 {
     struct dt_metrics metrics;
-    CHECK_INT(dt_network_gather(network, bound, pass->batch), DT_OK);
-    CHECK_INT(dt_network_forward(network, pass), DT_OK);
-    CHECK_INT(dt_network_loss(network, bound, pass), DT_OK);
-    CHECK_INT(dt_network_backward(network, pass, NULL, NULL), DT_OK);
-    CHECK_INT(network->backend->ops->metrics_take(network->backend, &metrics), DT_OK);
+    CHECK_OK(dt_network_gather(network, bound, pass->batch));
+    CHECK_OK(dt_network_forward(network, pass));
+    CHECK_OK(dt_network_loss(network, bound, pass));
+    CHECK_OK(dt_network_backward(network, pass, NULL, NULL));
+    CHECK_OK(network->backend->ops->metrics_take(network->backend, &metrics));
     CHECK_INT(metrics.n_samples, N_SAMPLES);
     return metrics.loss_sum / metrics.n_samples;
 }
@@ -130,7 +107,7 @@ static void check_line(struct dt_backend *backend, FILE *file, const char *name,
           *host = malloc(n * sizeof *host);
     CHECK(actual != NULL && expected != NULL && host != NULL);
     CHECK(fixture_next(file, name, found, expected, (int)n));
-    CHECK_INT(backend->ops->copy_out(backend, host, device, n * sizeof *host), DT_OK);
+    CHECK_OK(backend->ops->copy_out(backend, host, device, n * sizeof *host));
     for (size_t i = 0; i < n; i++) {
         actual[i] = scale * host[param != NULL ? dt_param_at(param, i) : i];
     }
@@ -148,14 +125,12 @@ static void check_training(struct dt_network *network, struct dt_bound_samples *
     struct dt_optimizer optimizer;
     float losses[N_STEPS], expected[N_STEPS];
     char found[64];
-    CHECK_INT(
-        dt_optimizer_open(&spec, network->backend, network->model->arena_elems, NULL, &optimizer),
-        DT_OK);
+    CHECK_OK(
+        dt_optimizer_open(&spec, network->backend, network->model->arena_elems, NULL, &optimizer));
     for (int i = 0; i < N_STEPS; i++) {
         losses[i] = (float)train_pass(network, bound, pass);
-        CHECK_INT(
-            optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES),
-            DT_OK);
+        CHECK_OK(
+            optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES));
     }
     CHECK(fixture_next(file, "losses", found, expected, N_STEPS));
     fixture_check("loss of step", losses, expected, N_STEPS, 1e-5);
@@ -166,16 +141,16 @@ static void run_backend(const struct dt_backend_ops *ops, const struct golden *g
 {
     const struct dt_backend_options options = {.n_threads = 2};
     struct dt_model model;
-    CHECK_INT(dt_model_lower(&golden->spec, &model), DT_OK);
+    CHECK_OK(dt_model_lower(&golden->spec, &model));
     const struct dt_samples samples = golden_samples(golden->spec.input);
     const struct dt_batch batch = {.n = N_SAMPLES, .rows = rows, .ids = rows};
     const struct dt_pass pass = {.batch = &batch, .training = true};
     struct dt_backend *backend = NULL;
     struct dt_bound_samples *bound = NULL;
     struct dt_network *network = NULL;
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
-    CHECK_INT(dt_network_open_alone(&model, backend, N_SAMPLES, &network), DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(ops->samples_open(backend, &samples, &bound));
+    CHECK_OK(dt_network_open_alone(&model, backend, N_SAMPLES, &network));
     set_weights(&model, network);
 
     FILE *file = fixture_open(golden->file);

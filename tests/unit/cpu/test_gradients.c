@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "model/layers/layers.h"
 #include "tests/lib/check.h"
+#include "tests/lib/layers.h"
 
 #define BATCH 3
 #define N_CLASSES 4
@@ -51,16 +52,16 @@ static double loss_of(struct probe *p, bool backward)
     struct dt_metrics metrics;
     const struct dt_backend_ops *ops = p->backend->ops;
     const struct dt_pass pass = {.batch = &batch, .training = true, .seed = 77};
-    CHECK(ops->copy_in(p->backend, p->network->params, p->params,
-                       p->model.arena_elems * sizeof(float)) == DT_OK);
-    CHECK(dt_network_gather(p->network, p->bound, &batch) == DT_OK);
-    CHECK(dt_network_forward(p->network, &pass) == DT_OK);
-    CHECK(dt_network_loss(p->network, p->bound, &pass) == DT_OK);
-    CHECK(ops->metrics_take(p->backend, &metrics) == DT_OK);
+    CHECK_OK(ops->copy_in(p->backend, p->network->params, p->params,
+                          p->model.arena_elems * sizeof(float)));
+    CHECK_OK(dt_network_gather(p->network, p->bound, &batch));
+    CHECK_OK(dt_network_forward(p->network, &pass));
+    CHECK_OK(dt_network_loss(p->network, p->bound, &pass));
+    CHECK_OK(ops->metrics_take(p->backend, &metrics));
     if (backward) {
-        CHECK(dt_network_backward(p->network, &pass, NULL, NULL) == DT_OK);
-        CHECK(ops->copy_out(p->backend, p->grads, p->network->grads,
-                            p->model.arena_elems * sizeof(float)) == DT_OK);
+        CHECK_OK(dt_network_backward(p->network, &pass, NULL, NULL));
+        CHECK_OK(ops->copy_out(p->backend, p->grads, p->network->grads,
+                               p->model.arena_elems * sizeof(float)));
     }
     return metrics.loss_sum;
 }
@@ -108,12 +109,10 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
                                  .rows = &dt_all_layers};
     const struct dt_backend_options options = {.n_threads = 1};
     memcpy(spec.layers, layers, (size_t)n_layers * sizeof *layers);
-    if (dt_model_lower(&spec, &p.model) != DT_OK) {
-        CHECK_FAIL("%s: %s", what, dt_error_text());
-    }
-    CHECK(ops->open(&options, &p.backend) == DT_OK);
-    CHECK(dt_network_open_alone(&p.model, p.backend, BATCH, &p.network) == DT_OK);
-    CHECK(ops->samples_open(p.backend, make_samples(input), &p.bound) == DT_OK);
+    CHECK_MESSAGE(dt_model_lower(&spec, &p.model) == DT_OK, "%s: %s", what, dt_error_text());
+    CHECK_OK(ops->open(&options, &p.backend));
+    CHECK_OK(dt_network_open_alone(&p.model, p.backend, BATCH, &p.network));
+    CHECK_OK(ops->samples_open(p.backend, make_samples(input), &p.bound));
     p.params = calloc(p.model.arena_elems, sizeof(float));
     p.grads = calloc(p.model.arena_elems, sizeof(float));
     CHECK(p.params != NULL && p.grads != NULL);
@@ -136,48 +135,10 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
     ops->close(p.backend);
 }
 
-#define CONV(f, k, s, p, a)                                                 \
-    {                                                                       \
-        .type = DT_LAYER_CONV2D, .size = (f), .kernel = (k), .stride = (s), \
-        .padding = DT_PADDING_##p, .activation = DT_ACTIVATION_##a          \
-    }
-#define DENSE(u, a)                                                          \
-    {                                                                        \
-        .type = DT_LAYER_DENSE, .size = (u), .activation = DT_ACTIVATION_##a \
-    }
-#define MAX_POOL(n, s)                                          \
-    {                                                           \
-        .type = DT_LAYER_MAX_POOL2D, .size = (n), .stride = (s) \
-    }
-#define AVG_POOL(n, s)                                          \
-    {                                                           \
-        .type = DT_LAYER_AVG_POOL2D, .size = (n), .stride = (s) \
-    }
-#define DROPOUT(r)                            \
-    {                                         \
-        .type = DT_LAYER_DROPOUT, .rate = (r) \
-    }
-#define NORM(a)                                                                        \
-    {                                                                                  \
-        .type = DT_LAYER_BATCH_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3, \
-        .momentum = 0.1                                                                \
-    }
-#define LAYER_NORM(a)                                                                 \
-    {                                                                                 \
-        .type = DT_LAYER_LAYER_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3 \
-    }
-#define CONCAT(a, n, ...)                                                                        \
-    {                                                                                            \
-        .type = DT_LAYER_CONCAT, .activation = DT_ACTIVATION_##a, .inputs = { n, {__VA_ARGS__} } \
-    }
-#define NAMED(name_, ...)          \
-    {                              \
-        .name = name_, __VA_ARGS__ \
-    }
-#define LAYER(t)             \
-    {                        \
-        .type = DT_LAYER_##t \
-    }
+#define NORM(a) LAYER(BATCH_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3, .momentum = 0.1)
+#define LAYER_NORM(a) LAYER(LAYER_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3)
+#define CONCAT(a, n, ...) \
+    LAYER(CONCAT, .activation = DT_ACTIVATION_##a, .inputs = {n, {__VA_ARGS__}})
 #define MODEL(what, ...)                                                                \
     do {                                                                                \
         const struct dt_layer_spec layers[] = {__VA_ARGS__};                            \
@@ -238,15 +199,11 @@ static void check_backend(const struct dt_backend_ops *ops)
           DENSE(N_CLASSES, NONE));
     MODEL("layer norm of few units", LAYER(FLATTEN), DENSE(7, TANH), LAYER_NORM(NONE),
           DENSE(N_CLASSES, NONE));
-    MODEL("concat of three",
-          NAMED("a", .type = DT_LAYER_CONV2D, .size = 3, .kernel = 3, .stride = 1,
-                .activation = DT_ACTIVATION_TANH),
-          NAMED("b", .type = DT_LAYER_CONV2D, .size = 17, .kernel = 1, .stride = 1, .input = "a"),
-          NAMED("c", .type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1, .input = "a",
-                .padding = DT_PADDING_SAME),
-          CONCAT(RELU, 3, "b", "a", "c"), AVG_POOL(2, 2), LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
-    MODEL("concat of rows with itself", LAYER(FLATTEN),
-          NAMED("a", .type = DT_LAYER_DENSE, .size = 5, .activation = DT_ACTIVATION_TANH),
+    MODEL("concat of three", CONV(3, 3, 1, VALID, TANH, .name = "a"),
+          CONV(17, 1, 1, VALID, NONE, .name = "b", .input = "a"),
+          CONV(2, 3, 1, SAME, NONE, .name = "c", .input = "a"), CONCAT(RELU, 3, "b", "a", "c"),
+          AVG_POOL(2, 2), LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+    MODEL("concat of rows with itself", LAYER(FLATTEN), DENSE(5, TANH, .name = "a"),
           CONCAT(TANH, 2, "a", "a"), DENSE(N_CLASSES, NONE));
     MODEL("flatten alone at the end", CONV(N_CLASSES, 9, 1, SAME, TANH), AVG_POOL(8, 8),
           LAYER(SIGMOID), LAYER(FLATTEN));

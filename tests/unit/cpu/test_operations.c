@@ -2,6 +2,7 @@
  * instruction set, has the gradients of the reference, which sums in double, and the same bits with
  * one thread and with three. A second, smaller batch is added to the first one's gradients. */
 #include "tests/lib/check.h"
+#include "tests/lib/layers.h"
 
 #include "base/rng.h"
 #include "cpu/isa.h"
@@ -9,52 +10,34 @@
 
 enum { N_SAMPLES = 7, N_CLASSES = 5 };
 
-#define CONV(f, ...)                                                                              \
-    {                                                                                             \
-        .type = DT_LAYER_CONV2D, .size = f, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME, \
-        __VA_ARGS__                                                                               \
-    }
-#define NORM(type_, ...)                                                        \
-    {                                                                           \
-        .type = DT_LAYER_##type_, .epsilon = 1e-5, .momentum = 0.1, __VA_ARGS__ \
-    }
-#define END                                       \
-    {.type = DT_LAYER_FLATTEN},                   \
-    {                                             \
-        .type = DT_LAYER_DENSE, .size = N_CLASSES \
-    }
+#define NORM(type_, ...) LAYER(type_, .epsilon = 1e-5, .momentum = 0.1, ##__VA_ARGS__)
+#define END LAYER(FLATTEN), DENSE(N_CLASSES, NONE)
 
 /* A ReLU is the operation's own where another block follows. */
 static const struct dt_model_spec specs[] = {
     {.input = {1, 61, 35},
      .n_layers = 5,
-     .layers = {CONV(19, .activation = DT_ACTIVATION_TANH),
-                NORM(LAYER_NORM, .activation = DT_ACTIVATION_RELU), NORM(BATCH_NORM), END}},
+     .layers = {CONV(19, 3, 1, SAME, TANH), NORM(LAYER_NORM, .activation = DT_ACTIVATION_RELU),
+                NORM(BATCH_NORM), END}},
     {.input = {2, 41, 31},
      .n_layers = 7,
-     .layers = {CONV(33, .name = "a"),
+     .layers = {CONV(33, 3, 1, SAME, NONE, .name = "a"),
                 NORM(LAYER_NORM, .activation = DT_ACTIVATION_TANH, .name = "b"),
-                CONV(33, .input = "a"),
-                {.type = DT_LAYER_ADD, .activation = DT_ACTIVATION_RELU, .inputs = {1, {"b"}}},
-                NORM(BATCH_NORM),
-                END}},
+                CONV(33, 3, 1, SAME, NONE, .input = "a"),
+                LAYER(ADD, .activation = DT_ACTIVATION_RELU, .inputs = {1, {"b"}}),
+                NORM(BATCH_NORM), END}},
     {.input = {3, 37, 29},
      .n_layers = 7,
-     .layers = {CONV(17, .activation = DT_ACTIVATION_TANH, .name = "a"),
-                CONV(3, .name = "b"),
-                CONV(30, .input = "a", .name = "c"),
-                {.type = DT_LAYER_CONCAT,
-                 .activation = DT_ACTIVATION_RELU,
-                 .inputs = {4, {"b", "a", "c", "a"}}},
-                {.type = DT_LAYER_CONCAT, .inputs = {1, {"a"}}},
-                END}},
+     .layers = {CONV(17, 3, 1, SAME, TANH, .name = "a"), CONV(3, 3, 1, SAME, NONE, .name = "b"),
+                CONV(30, 3, 1, SAME, NONE, .input = "a", .name = "c"),
+                LAYER(CONCAT, .activation = DT_ACTIVATION_RELU,
+                      .inputs = {4, {"b", "a", "c", "a"}}),
+                LAYER(CONCAT, .inputs = {1, {"a"}}), END}},
     {.input = {2100, 1, 1},
      .n_layers = 5,
-     .layers = {NORM(LAYER_NORM),
-                {.type = DT_LAYER_DENSE, .size = 29, .name = "a"},
+     .layers = {NORM(LAYER_NORM), DENSE(29, NONE, .name = "a"),
                 NORM(LAYER_NORM, .activation = DT_ACTIVATION_RELU),
-                {.type = DT_LAYER_CONCAT, .inputs = {1, {"a"}}},
-                {.type = DT_LAYER_DENSE, .size = N_CLASSES}}}};
+                LAYER(CONCAT, .inputs = {1, {"a"}}), DENSE(N_CLASSES, NONE)}}};
 enum { N_SPECS = sizeof specs / sizeof *specs };
 
 static struct dt_model model;
@@ -104,17 +87,17 @@ static float *gradients(const struct dt_backend_ops *ops, int n_threads)
     struct dt_bound_samples *bound;
     float *grads = calloc(model.arena_elems, sizeof *grads);
     CHECK(grads != NULL);
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(dt_network_open_alone(&model, backend, N_SAMPLES, &net), DT_OK);
-    CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(dt_network_open_alone(&model, backend, N_SAMPLES, &net));
+    CHECK_OK(ops->samples_open(backend, &samples, &bound));
     set_params(net->params);
     for (int part = 0; part < 2; part++) {
         const struct dt_batch batch = {.n = part == 0 ? N_SAMPLES : 3, .rows = rows, .ids = rows};
         const struct dt_pass pass = {.batch = &batch, .training = true, .accumulate = part == 1};
-        CHECK_INT(dt_network_gather(net, bound, &batch), DT_OK);
-        CHECK_INT(dt_network_forward(net, &pass), DT_OK);
-        CHECK_INT(dt_network_loss(net, bound, &pass), DT_OK);
-        CHECK_INT(dt_network_backward(net, &pass, NULL, NULL), DT_OK);
+        CHECK_OK(dt_network_gather(net, bound, &batch));
+        CHECK_OK(dt_network_forward(net, &pass));
+        CHECK_OK(dt_network_loss(net, bound, &pass));
+        CHECK_OK(dt_network_backward(net, &pass, NULL, NULL));
     }
     memcpy(grads, net->grads, model.arena_elems * sizeof *grads);
     ops->samples_close(backend, bound);
@@ -133,10 +116,9 @@ static void compare(const char *isa, int spec, const float *actual, const float 
             largest = fmax(largest, (double)fabsf(expected[i]));
             error = fmax(error, fabs((double)actual[i] - (double)expected[i]));
         }
-        if (!(largest > 0 && error <= 2e-5 * fmax(largest, 1e-3))) {
-            CHECK_FAIL("%s, model %d: the gradient of %s is off by %.2g of its largest, %g", isa,
-                       spec, param->name, error / largest, largest);
-        }
+        CHECK_MESSAGE(largest > 0 && error <= 2e-5 * fmax(largest, 1e-3),
+                      "%s, model %d: the gradient of %s is off by %.2g of its largest, %g", isa,
+                      spec, param->name, error / largest, largest);
     }
 }
 
@@ -147,9 +129,8 @@ int main(void)
     for (int spec = 0; spec < N_SPECS; spec++) {
         struct dt_model_spec named = specs[spec];
         named.rows = &dt_all_layers;
-        if (dt_model_lower(&named, &model) != DT_OK) {
-            CHECK_FAIL("model %d: %s", spec, dt_error_text());
-        }
+        CHECK_MESSAGE(dt_model_lower(&named, &model) == DT_OK, "model %d: %s", spec,
+                      dt_error_text());
         float *expected = gradients(&dt_ref_backend, 1);
         for (int i = 0; i < n_isas; i++) {
             setenv("DTRAIN_ISA", isas[i], 1);

@@ -42,8 +42,8 @@ static void step(struct dt_optimizer *optimizer, struct dt_backend *backend, flo
     for (int i = 0; i < N_WEIGHTS; i++) {
         host[i] = fixture_number((uint32_t)(10 + number), (uint32_t)i) / (float)GRAD_SCALE;
     }
-    CHECK_INT(backend->ops->copy_in(backend, grads, host, sizeof host), DT_OK);
-    CHECK_INT(optimizer_step(optimizer, weights, grads, optimizer->spec.lr, GRAD_SCALE), DT_OK);
+    CHECK_OK(backend->ops->copy_in(backend, grads, host, sizeof host));
+    CHECK_OK(optimizer_step(optimizer, weights, grads, optimizer->spec.lr, GRAD_SCALE));
 }
 
 static void run_case(struct dt_backend *backend, FILE *file, const char *name,
@@ -53,22 +53,22 @@ static void run_case(struct dt_backend *backend, FILE *file, const char *name,
     spec.weight_decay = (double)decay_and_clip[0];
     spec.clip_norm = (double)decay_and_clip[1];
     struct dt_optimizer optimizer;
-    CHECK_INT(dt_optimizer_open(&spec, backend, N_WEIGHTS, NULL, &optimizer), DT_OK);
+    CHECK_OK(dt_optimizer_open(&spec, backend, N_WEIGHTS, NULL, &optimizer));
     void *weights = NULL, *grads = NULL;
-    CHECK_INT(backend->ops->alloc(backend, N_WEIGHTS * sizeof(float), &weights), DT_OK);
-    CHECK_INT(backend->ops->alloc(backend, N_WEIGHTS * sizeof(float), &grads), DT_OK);
+    CHECK_OK(backend->ops->alloc(backend, N_WEIGHTS * sizeof(float), &weights));
+    CHECK_OK(backend->ops->alloc(backend, N_WEIGHTS * sizeof(float), &grads));
     float host[N_WEIGHTS], expected[N_WEIGHTS];
     for (int i = 0; i < N_WEIGHTS; i++) {
         host[i] = fixture_number(1, (uint32_t)i);
     }
-    CHECK_INT(backend->ops->copy_in(backend, weights, host, sizeof host), DT_OK);
+    CHECK_OK(backend->ops->copy_in(backend, weights, host, sizeof host));
     for (int i = 0; i < N_STEPS; i++) {
         char what[256], found[64];
         snprintf(what, sizeof what, "%s: %s, decay %g, clip %g, step %d: weight",
                  backend->ops->name, name, spec.weight_decay, spec.clip_norm, i + 1);
         CHECK(fixture_next(file, "weights", found, expected, N_WEIGHTS));
         step(&optimizer, backend, weights, grads, i);
-        CHECK_INT(backend->ops->copy_out(backend, host, weights, sizeof host), DT_OK);
+        CHECK_OK(backend->ops->copy_out(backend, host, weights, sizeof host));
         fixture_check(what, host, expected, N_WEIGHTS, 1e-6);
     }
     backend->ops->free(backend, weights);
@@ -80,7 +80,7 @@ static void run_backend(const struct dt_backend_ops *ops)
 {
     const struct dt_backend_options options = {.n_threads = 2};
     struct dt_backend *backend = NULL;
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
     FILE *file = fixture_open("optimizers.txt");
     char name[64];
     float decay_and_clip[2];
@@ -118,14 +118,14 @@ static void check_betas(const struct dt_backend_ops *ops, double beta1, double b
     struct dt_optimizer optimizer;
     void *weight = NULL, *grad = NULL;
     struct adam exact = {0};
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(dt_optimizer_open(&spec, backend, 1, NULL, &optimizer), DT_OK);
-    CHECK_INT(ops->alloc(backend, sizeof(float), &weight), DT_OK);
-    CHECK_INT(ops->alloc(backend, sizeof(float), &grad), DT_OK);
+    CHECK_OK(ops->open(&options, &backend));
+    CHECK_OK(dt_optimizer_open(&spec, backend, 1, NULL, &optimizer));
+    CHECK_OK(ops->alloc(backend, sizeof(float), &weight));
+    CHECK_OK(ops->alloc(backend, sizeof(float), &grad));
     for (int t = 1; t <= 300; t++) {
         float *g = grad;
         *g = 0.5f + fixture_number(3, (uint32_t)t);
-        CHECK_INT(optimizer_step(&optimizer, weight, grad, spec.lr, 1), DT_OK);
+        CHECK_OK(optimizer_step(&optimizer, weight, grad, spec.lr, 1));
         adam_step(&exact, &spec, (double)*g, t);
     }
     CHECK_NEAR((double)optimizer.states[0][0] / exact.mean, 1, 2e-6);

@@ -90,8 +90,7 @@ static void expect_fault(const struct dt_data_spec *spec, enum dt_split split,
     struct dt_dataset dataset;
     struct dt_owned owned = everything;
     owned.n = split == DT_SPLIT_TRAIN ? N_TRAIN : N_TEST;
-    CHECK_INT(dt_dataset_open(spec, split, owned, &dataset), status);
-    CHECK_HAS(dt_error_text(), text);
+    CHECK_FAILS(dt_dataset_open(spec, split, owned, &dataset), status, text);
     CHECK(dataset.items == NULL && dataset.answers == NULL);
     dt_error_clear();
 }
@@ -106,7 +105,7 @@ static void test_rows_of_each_rank(void)
         write_files(variant % 2 == 1);
         spec.n_train = variant < 2 ? 0 : 17; /* 17: at most so many */
         size_t n_total;
-        CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n_total), DT_OK);
+        CHECK_OK(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n_total));
         CHECK_INT(n_total, variant < 2 ? N_TRAIN : 17);
         uint32_t crc = 0;
         for (int size = 1; size <= 30; size += size < 4 ? 1 : 13) {
@@ -114,8 +113,7 @@ static void test_rows_of_each_rank(void)
                 const struct dt_shard shard = {
                     .n_total = n_total, .global_batch = 30, .rank = rank, .size = size};
                 struct dt_dataset dataset;
-                CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &dataset),
-                          DT_OK);
+                CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &dataset));
                 const struct dt_samples *samples = &dataset.samples;
                 CHECK_INT(samples->n, (n_total - (size_t)rank + (size_t)size - 1) / (size_t)size *
                                           ((size_t)rank < n_total));
@@ -196,10 +194,9 @@ static void test_bad_label_of_another_rank(void)
     struct dt_dataset dataset;
     write_files(false);
     write_labels(names[1], N_TRAIN, 13, 200, false);
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
-                              (struct dt_owned){.n = 12, .first = 0, .stride = 2}, &dataset),
-              DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), "label 200 at index 13");
+    CHECK_FAILS(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                                (struct dt_owned){.n = 12, .first = 0, .stride = 2}, &dataset),
+                DT_BAD_DATA, "label 200 at index 13");
     dt_error_clear();
 }
 
@@ -209,17 +206,14 @@ static void test_changed_after_counting(void)
     const struct dt_data_spec spec = idx_spec();
     struct dt_dataset dataset;
     write_files(false);
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
-                              (struct dt_owned){.n = N_TRAIN + 1, .first = 0, .stride = 1},
-                              &dataset),
-              DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), "changed during the run");
-    dt_error_clear();
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
-                              (struct dt_owned){.n = N_TRAIN - 1, .first = 0, .stride = 1},
-                              &dataset),
-              DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), "changed during the run");
+    CHECK_FAILS(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                                (struct dt_owned){.n = N_TRAIN + 1, .first = 0, .stride = 1},
+                                &dataset),
+                DT_BAD_DATA, "changed during the run");
+    CHECK_FAILS(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                                (struct dt_owned){.n = N_TRAIN - 1, .first = 0, .stride = 1},
+                                &dataset),
+                DT_BAD_DATA, "changed during the run");
     dt_error_clear();
 }
 
@@ -240,11 +234,9 @@ static struct dt_dataset open_all(const struct dt_data_spec *spec, enum dt_split
 {
     struct dt_dataset dataset;
     size_t n_total;
-    CHECK_INT(dt_dataset_count(spec, split, &n_total), DT_OK);
+    CHECK_OK(dt_dataset_count(spec, split, &n_total));
     const struct dt_owned all = {.n = n_total, .first = 0, .stride = 1};
-    if (dt_dataset_open(spec, split, all, &dataset) != DT_OK) {
-        CHECK_FAIL("%s", dt_error_text());
-    }
+    CHECK_OK(dt_dataset_open(spec, split, all, &dataset));
     return dataset;
 }
 
@@ -258,7 +250,7 @@ static void check_same_rows(const struct dt_data_spec *spec, size_t n_item_bytes
             .n_total = all.samples.n, .global_batch = 30, .rank = rank, .size = 3};
         const struct dt_owned owned = dt_shard_owned(&shard);
         struct dt_dataset part;
-        CHECK_INT(dt_dataset_open(spec, DT_SPLIT_TEST, owned, &part), DT_OK);
+        CHECK_OK(dt_dataset_open(spec, DT_SPLIT_TEST, owned, &part));
         CHECK_INT(part.crc, all.crc);
         for (size_t row = 0; row < owned.n; row++) {
             const size_t id = owned.first + row * owned.stride;
@@ -429,12 +421,12 @@ static void test_generated_that_do_not_fit(void)
     struct dt_data_spec spec = synthetic_spec();
     spec.n_train = 0;
     size_t n_total;
-    CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n_total), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "data.train_samples: generated data need 1..");
+    CHECK_FAILS(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n_total), DT_CONFIG,
+                "data.train_samples: generated data need 1..");
     dt_error_clear();
     spec.row = &dt_linear_data;
-    CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TEST, &n_total), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "linear is one number in and one out (");
+    CHECK_FAILS(dt_dataset_count(&spec, DT_SPLIT_TEST, &n_total), DT_CONFIG,
+                "linear is one number in and one out (");
     dt_error_clear();
 }
 

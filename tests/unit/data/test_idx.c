@@ -102,8 +102,7 @@ static enum dt_status parse(struct bytes b, int wanted, struct dt_idx *out)
 static void expect_bad(struct bytes b, int wanted, const char *text)
 {
     struct dt_idx idx;
-    CHECK_INT(parse(b, wanted, &idx), DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), text);
+    CHECK_FAILS(parse(b, wanted, &idx), DT_BAD_DATA, text);
     CHECK(strncmp(dt_error_text(), "/proc/self/fd/", 14) == 0);
     CHECK(idx.data == NULL);
     dt_error_clear();
@@ -125,7 +124,7 @@ static void test_images_in_every_form(void)
     const struct bytes files[] = {raw, gzip_of(raw, 9), gzip_of(raw, 0)};
     for (int i = 0; i < 3; i++) {
         struct dt_idx idx;
-        CHECK_INT(parse(files[i], 3, &idx), DT_OK);
+        CHECK_OK(parse(files[i], 3, &idx));
         CHECK_INT(idx.n_dims, 3);
         CHECK_INT(idx.dims[0], 5);
         CHECK_INT(idx.dims[1], 3);
@@ -144,14 +143,14 @@ static void test_labels_and_channels(void)
 {
     struct dt_idx idx;
     struct bytes labels = idx_file(8, 1, (uint32_t[]){7}, 7);
-    CHECK_INT(parse(labels, 1, &idx), DT_OK);
+    CHECK_OK(parse(labels, 1, &idx));
     CHECK_INT(idx.n_rows, 7);
     CHECK_INT(idx.n_item_bytes, 1);
     CHECK_INT(idx.data[6], 6);
     dt_idx_close(&idx);
     free(labels.at);
     struct bytes colour = idx_file(8, 4, (uint32_t[]){2, 3, 4, 5}, 120);
-    CHECK_INT(parse(colour, 3, &idx), DT_OK);
+    CHECK_OK(parse(colour, 3, &idx));
     CHECK_INT(idx.n_dims, 4);
     CHECK_INT(idx.n_item_bytes, 60);
     CHECK_INT(idx.data[119], 119);
@@ -165,7 +164,7 @@ static void check_kept_rows(struct bytes file, const uint8_t *payload, size_t n,
                             size_t limit, uint32_t first, uint32_t stride)
 {
     struct dt_idx idx;
-    CHECK_INT(dt_idx_open(path_of(file), 3, limit, first, stride, &reader, &idx), DT_OK);
+    CHECK_OK(dt_idx_open(path_of(file), 3, limit, first, stride, &reader, &idx));
     const size_t n_limit = limit > 0 && limit < n ? limit : n;
     size_t kept = 0;
     for (size_t row = first; row < n_limit; row += stride) {
@@ -306,8 +305,8 @@ static void test_damaged_gzip(void)
     const struct bytes raw = images_file(50, 7, 9), whole = gzip_of(raw, 6);
     struct dt_idx idx;
     for (size_t n = 1; n < whole.n; n++) {
-        CHECK_INT(parse((struct bytes){whole.at, n}, 3, &idx), DT_BAD_DATA);
-        CHECK_HAS(dt_error_text(), n < 2 ? "header truncated: " : "unexpected end of file (");
+        CHECK_FAILS(parse((struct bytes){whole.at, n}, 3, &idx), DT_BAD_DATA,
+                    n < 2 ? "header truncated: " : "unexpected end of file (");
     }
     for (size_t bit = 0; bit < 8 * whole.n; bit++) {
         whole.at[bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -359,7 +358,7 @@ static const char *write_file(const char *name, struct bytes b)
     static char path[256];
     const struct dt_file_part part = {b.at, b.n};
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    CHECK_INT(dt_file_write_atomic(folder, name, &part, 1), DT_OK);
+    CHECK_OK(dt_file_write_atomic(folder, name, &part, 1));
     return path;
 }
 
@@ -369,16 +368,15 @@ static void test_open_and_peek(void)
     for (int gzip = 0; gzip < 2; gzip++) { /* by content: each has the other's name */
         const char *path = write_file(gzip ? "images" : "images.gz", gzip ? gz : raw);
         struct dt_idx idx;
-        CHECK_INT(dt_idx_open(path, 3, 100, 1, 3, &reader, &idx), DT_OK);
+        CHECK_OK(dt_idx_open(path, 3, 100, 1, 3, &reader, &idx));
         CHECK_INT(idx.n_rows, 33);
         CHECK_INT(memcmp(idx.data + 72, raw.at + 16 + 4 * 72, 72), 0);
         dt_idx_close(&idx);
-        CHECK_INT(dt_idx_peek(path, 3, &reader, &idx), DT_OK);
+        CHECK_OK(dt_idx_peek(path, 3, &reader, &idx));
         CHECK_INT(idx.dims[0], 500);
         CHECK_INT(idx.dims[2], 9);
         CHECK(idx.data == NULL);
-        CHECK_INT(dt_idx_peek(path, 1, &reader, &idx), DT_BAD_DATA);
-        CHECK_HAS(dt_error_text(), "holds images");
+        CHECK_FAILS(dt_idx_peek(path, 1, &reader, &idx), DT_BAD_DATA, "holds images");
         CHECK(strncmp(dt_error_text(), path, strlen(path)) == 0);
         dt_error_clear();
         unlink(path);
@@ -390,8 +388,8 @@ static void test_open_and_peek(void)
     CHECK_HAS(dt_error_text(), "header says 500 x 8 x 9 = 36000 bytes, file has 9984");
     dt_error_clear();
     unlink(write_file("cut", cut));
-    CHECK_INT(dt_idx_peek(write_file("empty", (struct bytes){0}), 3, &reader, &idx), DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), "empty file");
+    CHECK_FAILS(dt_idx_peek(write_file("empty", (struct bytes){0}), 3, &reader, &idx), DT_BAD_DATA,
+                "empty file");
     dt_error_clear();
     unlink(write_file("empty", (struct bytes){0}));
     CHECK_INT(dt_idx_open("/dev/null", 3, 0, 0, 1, &reader, &idx), DT_NO_INPUT);
@@ -405,8 +403,8 @@ static void test_plain_refusal(void)
     const struct dt_idx_reader plain = {.alive = &nobody};
     struct bytes png = text_file("\x89PNG\r\n");
     struct dt_idx idx;
-    CHECK_INT(dt_idx_open(path_of(png), 3, 0, 0, 1, &plain, &idx), DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), ": not an IDX3 ubyte file (magic 0x89504e47)");
+    CHECK_FAILS(dt_idx_open(path_of(png), 3, 0, 0, 1, &plain, &idx), DT_BAD_DATA,
+                ": not an IDX3 ubyte file (magic 0x89504e47)");
     dt_error_clear();
     free(png.at);
 }

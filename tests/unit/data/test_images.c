@@ -116,8 +116,8 @@ static void open_ranks(const struct dt_data_spec *spec, int size, int *seen, uin
     for (int rank = 0; rank < size; rank++) {
         struct dt_shard shard = {.global_batch = 30, .rank = rank, .size = size};
         struct dt_dataset data;
-        CHECK_INT(dt_dataset_count(spec, DT_SPLIT_TRAIN, &shard.n_total), DT_OK);
-        CHECK_INT(dt_dataset_open(spec, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &data), DT_OK);
+        CHECK_OK(dt_dataset_count(spec, DT_SPLIT_TRAIN, &shard.n_total));
+        CHECK_OK(dt_dataset_open(spec, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &data));
         check_rows(&data.samples, seen);
         CHECK(*crc == 0 || *crc == data.crc);
         *crc = data.crc;
@@ -188,10 +188,9 @@ static void test_wrong_folders(void)
     command("rmdir", "test/yak");
     command("rm -r", "test/cat"); /* the others keep their numbers */
     struct dt_dataset data;
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TEST,
-                              (struct dt_owned){.n = 2 * PER_CLASS, .first = 0, .stride = 1},
-                              &data),
-              DT_OK);
+    CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TEST,
+                             (struct dt_owned){.n = 2 * PER_CLASS, .first = 0, .stride = 1},
+                             &data));
     int seen[2 * PER_CLASS];
     check_rows(&data.samples, seen);
     dt_dataset_close(&data);
@@ -240,9 +239,8 @@ static void test_wrong_files(void)
     write_text("train/dog/.hidden", "hidden");
     command("rm", "train/dog/bad");
     struct dt_dataset data;
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
-                              (struct dt_owned){.n = 21, .first = 0, .stride = 1}, &data),
-              DT_OK);
+    CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                             (struct dt_owned){.n = 21, .first = 0, .stride = 1}, &data));
     dt_dataset_close(&data);
     for (int i = 0; i < 14; i++) { /* named one by one, up to ten */
         char name[64];
@@ -251,9 +249,8 @@ static void test_wrong_files(void)
     }
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "/train: 10 or more bad images: cat/");
     /* Another rank's images are not decoded. */
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
-                              (struct dt_owned){.n = 0, .first = UINT32_MAX, .stride = 1}, &data),
-              DT_OK);
+    CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                             (struct dt_owned){.n = 0, .first = UINT32_MAX, .stride = 1}, &data));
     dt_dataset_close(&data);
 }
 
@@ -283,7 +280,7 @@ static void test_files_beside_classes(void)
     write_text("train/README.txt", "of the images");
     write_text("test/labels.csv", "");
     for (int split = DT_SPLIT_TRAIN; split <= DT_SPLIT_TEST; split++) {
-        CHECK_INT(dt_dataset_count(&spec, (enum dt_split)split, &n_total), DT_OK);
+        CHECK_OK(dt_dataset_count(&spec, (enum dt_split)split, &n_total));
         CHECK_INT(n_total, N_CLASSES * PER_CLASS);
     }
 }

@@ -16,7 +16,7 @@ static void test_batches_are_the_shards(void)
 {
     struct dt_loader loader;
     uint32_t rows[64], ids[64];
-    CHECK_INT(dt_loader_open(&example, &loader), DT_OK);
+    CHECK_OK(dt_loader_open(&example, &loader));
     CHECK_INT(loader.capacity, 32);
     for (uint32_t epoch = 0; epoch < 3; epoch++) {
         for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&example); step++) {
@@ -33,7 +33,7 @@ static void test_batches_are_the_shards(void)
 static void test_nothing_is_allocated_in_a_step(void)
 {
     struct dt_loader loader;
-    CHECK_INT(dt_loader_open(&example, &loader), DT_OK);
+    CHECK_OK(dt_loader_open(&example, &loader));
     const struct mallinfo2 before = mallinfo2();
     const uint32_t *rows = dt_loader_batch(&loader, 0, 0).rows;
     for (uint64_t step = 0; step < 100; step++) {
@@ -50,7 +50,7 @@ static void test_a_rank_without_samples(void)
     struct dt_loader loader;
     const struct dt_shard shard = {
         .mode = DT_SHARDING_SHARD, .n_total = 2, .global_batch = 4, .rank = 3, .size = 4};
-    CHECK_INT(dt_loader_open(&shard, &loader), DT_OK);
+    CHECK_OK(dt_loader_open(&shard, &loader));
     CHECK_INT(dt_loader_batch(&loader, 0, 0).n, 0);
     dt_loader_close(&loader);
     dt_loader_close(&loader); /* harmless */

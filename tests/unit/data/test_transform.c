@@ -80,9 +80,8 @@ static void add(struct dt_data_spec *spec, enum dt_augment_kind kind, int size)
 static struct dt_dataset open_split(const struct dt_data_spec *spec, enum dt_split split)
 {
     struct dt_dataset out;
-    CHECK_INT(
-        dt_dataset_open(spec, split, (struct dt_owned){.n = 20, .first = 1, .stride = 2}, &out),
-        DT_OK);
+    CHECK_OK(
+        dt_dataset_open(spec, split, (struct dt_owned){.n = 20, .first = 1, .stride = 2}, &out));
     return out;
 }
 
@@ -92,9 +91,9 @@ static void gather(const struct dt_backend_ops *ops, const struct dt_samples *sa
 {
     struct dt_backend *backend;
     struct dt_bound_samples *bound;
-    CHECK_INT(ops->open(&(struct dt_backend_options){.n_threads = 1}, &backend), DT_OK);
-    CHECK_INT(ops->samples_open(backend, samples, &bound), DT_OK);
-    CHECK_INT(ops->gather(backend, bound, batch, x), DT_OK);
+    CHECK_OK(ops->open(&(struct dt_backend_options){.n_threads = 1}, &backend));
+    CHECK_OK(ops->samples_open(backend, samples, &bound));
+    CHECK_OK(ops->gather(backend, bound, batch, x));
     ops->samples_close(backend, bound);
     ops->close(backend);
 }
@@ -197,7 +196,7 @@ static void test_sums(void)
             const struct dt_owned owned = {.n = (size_t)((40 - rank + size - 1) / size),
                                            .first = (uint32_t)rank,
                                            .stride = (uint32_t)size};
-            CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, owned, &data), DT_OK);
+            CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TRAIN, owned, &data));
             dt_channel_sums_add(&data.samples, size == 1 ? all : parts);
             for (size_t i = 0; size == 1 && i < 40; i++) {
                 for (int p = 0; p < 30; p++, n++) {
@@ -210,23 +209,22 @@ static void test_sums(void)
         }
     }
     CHECK(memcmp(all, parts, sizeof all) == 0);
-    CHECK_INT(dt_normalize_of(all, 3, &found), DT_OK);
+    CHECK_OK(dt_normalize_of(all, 3, &found));
     CHECK_INT(found.n, 3);
     CHECK_NEAR(found.mean[2], sum / n, 1e-12);
     CHECK_NEAR(found.std[2], sqrt(squares / n - sum / n * (sum / n)), 1e-12);
     const struct dt_channel_sums flat = {.n = 10, .sum = 50, .squares = 250};
-    CHECK_INT(dt_normalize_of(&flat, 1, &found), DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), "channel 0 is the same in all training images (leave");
+    CHECK_FAILS(dt_normalize_of(&flat, 1, &found), DT_BAD_DATA,
+                "channel 0 is the same in all training images (leave");
     dt_error_clear();
 }
 
 static void expect_refusal(const struct dt_data_spec *spec, const char *text)
 {
     struct dt_dataset data;
-    CHECK_INT(dt_dataset_open(spec, DT_SPLIT_TRAIN,
-                              (struct dt_owned){.n = 1, .first = 0, .stride = 1}, &data),
-              DT_CONFIG);
-    CHECK_HAS(dt_error_text(), text);
+    CHECK_FAILS(dt_dataset_open(spec, DT_SPLIT_TRAIN,
+                                (struct dt_owned){.n = 1, .first = 0, .stride = 1}, &data),
+                DT_CONFIG, text);
     CHECK(data.items == NULL && data.transform == NULL);
     dt_error_clear();
 }

@@ -66,10 +66,10 @@ static void note_rank(const struct dt_data_spec *spec, enum dt_split split, int 
 {
     size_t n_total;
     struct dt_dataset set;
-    CHECK_INT(dt_dataset_count(spec, split, &n_total), DT_OK);
+    CHECK_OK(dt_dataset_count(spec, split, &n_total));
     const struct dt_shard shard = {
         .n_total = n_total, .global_batch = n_total, .rank = rank, .size = size};
-    CHECK_INT(dt_dataset_open(spec, split, dt_shard_owned(&shard), &set), DT_OK);
+    CHECK_OK(dt_dataset_open(spec, split, dt_shard_owned(&shard), &set));
     const struct dt_samples *s = &set.samples;
     const size_t n_item = dt_shape_elems(s->shape);
     CHECK_INT(s->n_total, n_total);
@@ -94,11 +94,11 @@ static void check_parts(double validation, size_t n_held, uint64_t seed, bool *h
     size_t n;
     memset(train, -1, sizeof train);
     memset(valid, -1, sizeof valid);
-    CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_VALIDATION, &n), DT_OK);
+    CHECK_OK(dt_dataset_count(&spec, DT_SPLIT_VALIDATION, &n));
     CHECK_INT(n, n_held);
-    CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n), DT_OK);
+    CHECK_OK(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n));
     CHECK_INT(n, n_samples - n_held);
-    CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TEST, &n), DT_OK);
+    CHECK_OK(dt_dataset_count(&spec, DT_SPLIT_TEST, &n));
     CHECK_INT(n, 7);
     for (int size = 1; size <= 7; size += 2) { /* sample k is the same at any number of ranks */
         int seen[N] = {0};
@@ -197,10 +197,9 @@ static void test_line(void)
                                 .n_targets = 1};
     const struct dt_data_spec whole = dt_validation_none(&spec);
     struct dt_dataset all, train, valid;
-    CHECK_INT(dt_dataset_open(&whole, DT_SPLIT_TRAIN, (struct dt_owned){100, 0, 1}, &all), DT_OK);
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){60, 0, 1}, &train), DT_OK);
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_VALIDATION, (struct dt_owned){40, 0, 1}, &valid),
-              DT_OK);
+    CHECK_OK(dt_dataset_open(&whole, DT_SPLIT_TRAIN, (struct dt_owned){100, 0, 1}, &all));
+    CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){60, 0, 1}, &train));
+    CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_VALIDATION, (struct dt_owned){40, 0, 1}, &valid));
     CHECK_INT(train.samples.n_targets, 1);
     CHECK(train.samples.pixels == NULL && train.samples.labels == NULL);
     for (size_t id = 0, i = 0, k = 0; id < 100; id++) {
@@ -222,8 +221,7 @@ static void expect(double validation, enum dt_status status, const char *text)
     const struct dt_data_spec spec = spec_of(validation, 1);
     struct dt_dataset set;
     size_t n;
-    CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n), status);
-    CHECK_HAS(dt_error_text(), text);
+    CHECK_FAILS(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n), status, text);
     dt_error_clear();
     CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_VALIDATION, (struct dt_owned){1, 0, 1}, &set),
               status);
@@ -243,14 +241,12 @@ static void test_refusals(void)
     expect((double)INFINITY, DT_CONFIG, "leaves none to train with");
     expect((double)NAN, DT_CONFIG, "leaves none to validate with");
     expect(-1, DT_CONFIG, "leaves none to validate with");
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){901, 0, 1}, &set),
-              DT_BAD_DATA);
-    CHECK_HAS(dt_error_text(), "changed during the run");
+    CHECK_FAILS(dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){901, 0, 1}, &set),
+                DT_BAD_DATA, "changed during the run");
     dt_error_clear();
     n_most = 0; /* the files alone */
-    CHECK_INT(
-        dt_dataset_open(&spec, DT_SPLIT_VALIDATION, (struct dt_owned){0, UINT32_MAX, 1}, &set),
-        DT_OK);
+    CHECK_OK(
+        dt_dataset_open(&spec, DT_SPLIT_VALIDATION, (struct dt_owned){0, UINT32_MAX, 1}, &set));
     CHECK_INT(n_most, 0);
     CHECK_INT(set.samples.n_total, 100);
     dt_dataset_close(&set);

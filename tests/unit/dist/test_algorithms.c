@@ -22,12 +22,11 @@ static const struct dt_codec *codec; /* of what opens from now on; NULL: none */
 
 static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t n_elems)
 {
-    CHECK_INT(dt_wire_open_local(size, wires), DT_OK);
+    CHECK_OK(dt_wire_open_local(size, wires));
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(n_elems + 2 * N_AROUND);
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1,
-                                   encoding_of(codec), &executors[r]),
-                  DT_OK);
+        CHECK_OK(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1,
+                                  encoding_of(codec), &executors[r]));
     }
 }
 
@@ -46,13 +45,13 @@ static void run_all(int size, size_t n_elems, bool in_turns)
     bool done[MAX_RANKS] = {false};
     int n_done = 0;
     for (int r = 0; r < size; r++) {
-        CHECK_INT(dt_executor_start(&executors[r], SLOT, 0, N_AROUND, N_AROUND + n_elems), DT_OK);
+        CHECK_OK(dt_executor_start(&executors[r], SLOT, 0, N_AROUND, N_AROUND + n_elems));
     }
     for (int i = 0; n_done < size; i++) {
         const int r = in_turns ? i % size : (int)draw((uint32_t)size);
         CHECK(i < 10000 * size); /* nobody waits for ever */
         if (!done[r]) {
-            CHECK_INT(dt_executor_progress(&executors[r], SLOT, &done[r]), DT_OK);
+            CHECK_OK(dt_executor_progress(&executors[r], SLOT, &done[r]));
             n_done += done[r];
         }
     }
@@ -72,11 +71,10 @@ static void check_sums(const struct dt_algorithm *algorithm, int size, size_t n_
             for (int other = 0; inside && other < size; other++) {
                 expected += other != r ? whole(other, i) : 0;
             }
-            if (data[r].data[i] != expected) {
-                CHECK_FAIL("%s, %d ranks, %zu elements: rank %d has %g at %zu, not %g",
-                           algorithm->name, size, n_elems, r, (double)data[r].data[i], i,
-                           (double)expected);
-            }
+            CHECK_MESSAGE(data[r].data[i] == expected,
+                          "%s, %d ranks, %zu elements: rank %d has %g at %zu, not %g",
+                          algorithm->name, size, n_elems, r, (double)data[r].data[i], i,
+                          (double)expected);
         }
     }
 }
@@ -97,14 +95,13 @@ static void check_traffic(const struct dt_algorithm *algorithm, int size, size_t
         sent.messages += total.messages;
         sent.elements += total.bytes / sizeof(float);
     }
-    if (memcmp(&sent, &expected, sizeof sent) != 0 ||
-        memcmp(&counted, &expected, sizeof sent) != 0) {
-        CHECK_FAIL("%s, %d ranks, %zu elements: %llu messages of %llu elements, by the formula "
-                   "%llu of %llu",
-                   algorithm->name, size, n_elems, (unsigned long long)sent.messages,
-                   (unsigned long long)sent.elements, (unsigned long long)expected.messages,
-                   (unsigned long long)expected.elements);
-    }
+    CHECK_MESSAGE(memcmp(&sent, &expected, sizeof sent) == 0 &&
+                      memcmp(&counted, &expected, sizeof sent) == 0,
+                  "%s, %d ranks, %zu elements: %llu messages of %llu elements, by the formula "
+                  "%llu of %llu",
+                  algorithm->name, size, n_elems, (unsigned long long)sent.messages,
+                  (unsigned long long)sent.elements, (unsigned long long)expected.messages,
+                  (unsigned long long)expected.elements);
 }
 
 static void check_whole_numbers(const struct dt_algorithm *algorithm, int size, size_t n_elems)
@@ -173,10 +170,10 @@ static void check_alike(const struct dt_algorithm *algorithm, int size, size_t n
                         const struct buffer *first)
 {
     for (int r = 0; r < size; r++) {
-        if (memcmp(data[r].data + N_AROUND, first->data + N_AROUND, n_elems * sizeof(float)) != 0) {
-            CHECK_FAIL("%s, %d ranks, %zu elements as %s: rank %d has other sums", algorithm->name,
-                       size, n_elems, dt_compression_names[codec->spec.type], r);
-        }
+        CHECK_MESSAGE(
+            memcmp(data[r].data + N_AROUND, first->data + N_AROUND, n_elems * sizeof(float)) == 0,
+            "%s, %d ranks, %zu elements as %s: rank %d has other sums", algorithm->name, size,
+            n_elems, dt_compression_names[codec->spec.type], r);
     }
 }
 

@@ -184,7 +184,7 @@ static void test_feedback(int s, size_t n)
     double in[MAX_N] = {0}, sent[MAX_N] = {0};
     spec.error_feedback = true;
     const struct dt_codec codec = codec_of(&spec, &layout);
-    CHECK_INT(dt_error_feedback_open(&codec, 1, N_BEFORE + n, &feedback), DT_OK);
+    CHECK_OK(dt_error_feedback_open(&codec, 1, N_BEFORE + n, &feedback));
     for (int step = 0; step < 20; step++) {
         struct buffer values = buffer_random(n, 80 + step, 0);
         for (size_t i = 0; i < n; i++) {
@@ -199,11 +199,10 @@ static void test_feedback(int s, size_t n)
         buffer_close(&values, "values");
     }
     for (size_t i = 0; i < n && spec.type != DT_COMPRESSION_NONE; i++) {
-        if (sent[i] + (double)feedback.left[N_BEFORE + i] != in[i]) {
-            CHECK_FAIL("%s, %zu numbers: sent %.17g and left %.17g are not %.17g",
-                       dt_compression_names[spec.type], n, sent[i],
-                       (double)feedback.left[N_BEFORE + i], in[i]);
-        }
+        CHECK_MESSAGE(sent[i] + (double)feedback.left[N_BEFORE + i] == in[i],
+                      "%s, %zu numbers: sent %.17g and left %.17g are not %.17g",
+                      dt_compression_names[spec.type], n, sent[i],
+                      (double)feedback.left[N_BEFORE + i], in[i]);
     }
     dt_error_feedback_close(&feedback);
     buffer_close(&bytes, "bytes");
@@ -215,7 +214,7 @@ static void test_no_feedback(int s)
     struct dt_error_feedback feedback;
     const struct dt_codec codec = codec_of(&specs[s], &layout);
     uint8_t bytes[4 * 64];
-    CHECK_INT(dt_error_feedback_open(&codec, 0, 64, &feedback), DT_OK);
+    CHECK_OK(dt_error_feedback_open(&codec, 0, 64, &feedback));
     CHECK(feedback.left == NULL);
     for (int step = 0; step < 3; step++) {
         struct buffer values = buffer_random(64, 80, 1),

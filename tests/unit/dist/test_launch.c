@@ -93,9 +93,8 @@ int main(void)
         }
         dt_error_clear();
         const enum dt_status status = dt_launch_check(launch->size);
-        if (status != (launch->refusal == NULL ? DT_OK : DT_UNAVAILABLE)) {
-            CHECK_FAIL("%s: status %d, text '%s'", launch->title, (int)status, dt_error_text());
-        }
+        CHECK_MESSAGE(status == (launch->refusal == NULL ? DT_OK : DT_UNAVAILABLE),
+                      "%s: status %d, text '%s'", launch->title, (int)status, dt_error_text());
         CHECK_HAS(dt_error_text(), launch->refusal == NULL ? "" : launch->refusal);
         if (launch->refusal != NULL) {
             CHECK_INT(dt_launch_rank(), launch->rank);

@@ -3,6 +3,7 @@
  * ever; gpipe's and 1f1b's bubble is (p - 1) / (m + p - 1); and 1f1b has no more micro-batches
  * under way than there are stages from there on. And the cut into stages. */
 #include "tests/lib/check.h"
+#include "tests/lib/layers.h"
 
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/pipeline/stages.h"
@@ -84,9 +85,7 @@ static void refuses_cut(const struct dt_model *model, int n_stages,
                         const struct dt_pipeline_cut *cut, const char *text)
 {
     struct dt_stages stages;
-    dt_error_clear();
-    CHECK_INT(dt_stages_make(model, n_stages, cut, &stages), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), text);
+    CHECK_FAILS(dt_stages_make(model, n_stages, cut, &stages), DT_CONFIG, text);
 }
 
 /* The four blocks are fc1, fc2, fc3, fc4. */
@@ -94,8 +93,7 @@ static void check_cuts(const struct dt_model *model)
 {
     struct dt_stages stages;
     dt_error_clear();
-    CHECK_INT(dt_stages_make(model, 3, &(struct dt_pipeline_cut){2, {"fc2", "fc4"}}, &stages),
-              DT_OK);
+    CHECK_OK(dt_stages_make(model, 3, &(struct dt_pipeline_cut){2, {"fc2", "fc4"}}, &stages));
     CHECK_INT(stages.stages[0].end, 1);
     CHECK_INT(stages.stages[1].begin, 1);
     CHECK_INT(stages.stages[1].end, 3);
@@ -120,10 +118,10 @@ static void check_idle_stage(void)
         .input = {.c = 8, .h = 1, .w = 1}, .n_layers = 3, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
     static struct dt_model model;
     struct dt_pipeline_cut cut = {.n = 1};
-    spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5};
-    spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 8};
-    spec.layers[2] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 8};
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    spec.layers[0] = (struct dt_layer_spec)DROPOUT(0.5);
+    spec.layers[1] = (struct dt_layer_spec)DENSE(8, NONE);
+    spec.layers[2] = (struct dt_layer_spec)DENSE(8, NONE);
+    CHECK_OK(dt_model_lower(&spec, &model));
     strcpy(cut.names[0], model.blocks[1].name);
     refuses_cut(&model, 2, &cut, "stage 0, from \"block1\" on, has no parameters");
 }
@@ -137,16 +135,15 @@ static void check_stages(void)
     static struct dt_model model;
     struct dt_stages stages;
     const struct dt_pipeline_cut even = {0};
-    spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
+    spec.layers[0] = (struct dt_layer_spec)LAYER(FLATTEN);
     for (int i = 0; i < 4; i++) {
-        spec.layers[i < 2 ? i + 1 : i + 2] =
-            (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = units[i]};
+        spec.layers[i < 2 ? i + 1 : i + 2] = (struct dt_layer_spec)DENSE(units[i], NONE);
     }
-    spec.layers[3] = (struct dt_layer_spec){.type = DT_LAYER_RELU};
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    spec.layers[3] = (struct dt_layer_spec)LAYER(RELU);
+    CHECK_OK(dt_model_lower(&spec, &model));
     for (int n = 1; n <= 4; n++) {
         size_t end = model.arena_elems;
-        CHECK_INT(dt_stages_make(&model, n, &even, &stages), DT_OK);
+        CHECK_OK(dt_stages_make(&model, n, &even, &stages));
         CHECK_INT(stages.stages[0].begin, 0);
         CHECK_INT(stages.stages[n - 1].end, model.n_blocks);
         for (int s = 0; s < n; s++) {
@@ -157,7 +154,7 @@ static void check_stages(void)
         }
         CHECK_INT((int)end, 0);
     }
-    CHECK_INT(dt_stages_make(&model, 2, &even, &stages), DT_OK); /* the first three and the last */
+    CHECK_OK(dt_stages_make(&model, 2, &even, &stages)); /* the first three and the last */
     CHECK_NEAR(stages.stages[0].flops, 3 * (2 * 64 + 2 * 64 + 2 * 8 * 64), 1e-9);
     CHECK_INT(dt_stages_make(&model, 5, &even, &stages), DT_CONFIG);
     check_cuts(&model);

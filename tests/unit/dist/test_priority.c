@@ -29,11 +29,10 @@ static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t cr
             data[r].data[i] = 1.0f / (float)(1 + r + (int)(i % 50));
         }
         if (credit > 0) {
-            CHECK_INT(dt_wire_open_credit(wires[r], credit, N_SLOTS, &wires[r]), DT_OK);
+            CHECK_OK(dt_wire_open_credit(wires[r], credit, N_SLOTS, &wires[r]));
         }
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS,
-                                   encoding_of(&codec), &executors[r]),
-                  DT_OK);
+        CHECK_OK(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS,
+                                  encoding_of(&codec), &executors[r]));
     }
 }
 
@@ -49,16 +48,15 @@ static void close_ranks(int size)
 static void start(int rank, int slot)
 {
     const uint64_t draw = dt_executor_draw(&executors[rank]);
-    CHECK_INT(dt_executor_start(&executors[rank], slot, draw, (size_t)slot * SLOT_ELEMS,
-                                (size_t)(slot + 1) * SLOT_ELEMS),
-              DT_OK);
+    CHECK_OK(dt_executor_start(&executors[rank], slot, draw, (size_t)slot * SLOT_ELEMS,
+                               (size_t)(slot + 1) * SLOT_ELEMS));
 }
 
 /* Moves all of the rank's sums on, and says whether the slot's is there. */
 static bool progress(int rank, int slot)
 {
     bool done;
-    CHECK_INT(dt_executor_progress(&executors[rank], slot, &done), DT_OK);
+    CHECK_OK(dt_executor_progress(&executors[rank], slot, &done));
     return done;
 }
 
@@ -78,7 +76,7 @@ static void check_order(size_t credit, const char *expected)
 {
     bool all = false;
     memset(order, 0, sizeof order);
-    CHECK_INT(dt_wire_open_local(2, wires), DT_OK);
+    CHECK_OK(dt_wire_open_local(2, wires));
     below = wires[0]->ops;
     struct dt_wire_ops noting = *below;
     noting.send = send_noted;
@@ -111,7 +109,7 @@ static struct buffer sums_by_chance(const struct dt_algorithm *algorithm, int si
                                     const struct dt_compression_spec *compression)
 {
     int n_started[MAX_RANKS] = {0}, n_left[MAX_RANKS], n_done = 0;
-    CHECK_INT(dt_wire_open_local(size, wires), DT_OK);
+    CHECK_OK(dt_wire_open_local(size, wires));
     open_ranks(algorithm, size, credit, compression);
     for (int r = 0; r < size; r++) {
         n_left[r] = N_SLOTS;
@@ -217,9 +215,9 @@ static double step_s(double latency_s, double bandwidth, size_t credit)
     const struct dt_wire_delay delay = {
         .latency_s = latency_s, .bandwidth = bandwidth, .clock_s = fake_clock};
     double end_s = 0;
-    CHECK_INT(dt_wire_open_local(N_RANKS, wires), DT_OK);
+    CHECK_OK(dt_wire_open_local(N_RANKS, wires));
     for (int r = 0; r < N_RANKS; r++) {
-        CHECK_INT(dt_wire_open_delay(wires[r], &delay, &wires[r]), DT_OK);
+        CHECK_OK(dt_wire_open_delay(wires[r], &delay, &wires[r]));
         clocks[r] = (struct clocked){.busy_until_s = BACKWARD_S};
     }
     open_ranks(dt_algorithm_find("ring"), N_RANKS, credit, NULL);

@@ -37,7 +37,7 @@ static struct dt_watchdog *open_dog(struct dt_comm *comm)
 {
     struct dt_watchdog *dog;
     const struct dt_watchdog_options options = {.host = "here", .keep = keep, .context = folder};
-    CHECK(dt_watchdog_open(comm, &options, &dog) == DT_OK);
+    CHECK_OK(dt_watchdog_open(comm, &options, &dog));
     return dog;
 }
 
@@ -47,7 +47,7 @@ static char *read_record(void)
     uint8_t *text;
     size_t n;
     snprintf(path, sizeof path, "%s/flight-0.json", folder);
-    CHECK(dt_file_read(path, 1 << 20, &text, &n) == DT_OK);
+    CHECK_OK(dt_file_read(path, 1 << 20, &text, &n));
     return (char *)text;
 }
 
@@ -78,7 +78,7 @@ static void *write_often(void *context)
 static void check_notes(void)
 {
     struct dt_comm *comm;
-    CHECK(dt_comm_open_self(&comm) == DT_OK);
+    CHECK_OK(dt_comm_open_self(&comm));
     struct dt_watchdog *dog = open_dog(comm);
     struct dt_flight *flight = dt_watchdog_flight(dog);
     pthread_t writer;
@@ -86,7 +86,7 @@ static void check_notes(void)
     for (uint64_t step = 1; step <= 20000; step++) {
         dt_comm_phase(comm, "training");
         dt_flight_step(flight, step);
-        CHECK(dt_comm_barrier(comm, "a barrier") == DT_OK);
+        CHECK_OK(dt_comm_barrier(comm, "a barrier"));
     }
     pthread_join(writer, NULL);
     dt_flight_rewrite(flight);
@@ -109,7 +109,7 @@ static void check_notes(void)
 static void check_hang(void)
 {
     struct dt_comm *comm;
-    CHECK(dt_comm_open_self(&comm) == DT_OK);
+    CHECK_OK(dt_comm_open_self(&comm));
     comm->timeout_s = 2;
     struct dt_watchdog *dog = open_dog(comm);
     dt_comm_phase(comm, "data load");
@@ -120,7 +120,7 @@ static void check_hang(void)
     CHECK(atomic_load(&ended_with) == 0);
     dt_comm_phase(comm, "training");
     dt_flight_step(dt_watchdog_flight(dog), 7);
-    CHECK(dt_comm_barrier(comm, "a barrier") == DT_OK);
+    CHECK_OK(dt_comm_barrier(comm, "a barrier"));
     for (int i = 0; i < 600 && atomic_load(&ended_with) == 0; i++) {
         dt_sleep_ms(100);
     }

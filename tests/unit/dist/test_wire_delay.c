@@ -21,9 +21,9 @@ static void open_wires(double latency_s, double bandwidth)
     const struct dt_wire_delay delay = {
         .latency_s = latency_s, .bandwidth = bandwidth, .clock_s = fake_clock};
     now_s = 0;
-    CHECK_INT(dt_wire_open_local(N_RANKS, wires), DT_OK);
+    CHECK_OK(dt_wire_open_local(N_RANKS, wires));
     for (int r = 0; r < N_RANKS; r++) {
-        CHECK_INT(dt_wire_open_delay(wires[r], &delay, &wires[r]), DT_OK);
+        CHECK_OK(dt_wire_open_delay(wires[r], &delay, &wires[r]));
     }
 }
 
@@ -45,16 +45,15 @@ static void begin(struct message *m, int from, int to, char mark)
 {
     *m = (struct message){.from = from, .to = to};
     memset(m->sent, mark, sizeof m->sent);
-    CHECK_INT(dt_wire_send(wires[from], to, 0, m->sent, sizeof m->sent, &m->send), DT_OK);
-    CHECK_INT(dt_wire_receive(wires[to], from, 0, m->received, sizeof m->received, &m->receive),
-              DT_OK);
+    CHECK_OK(dt_wire_send(wires[from], to, 0, m->sent, sizeof m->sent, &m->send));
+    CHECK_OK(dt_wire_receive(wires[to], from, 0, m->received, sizeof m->received, &m->receive));
 }
 
 static bool has_arrived(struct message *m)
 {
     bool sent, received;
-    CHECK_INT(dt_wire_test(wires[m->from], &m->send, &sent), DT_OK);
-    CHECK_INT(dt_wire_test(wires[m->to], &m->receive, &received), DT_OK);
+    CHECK_OK(dt_wire_test(wires[m->from], &m->send, &sent));
+    CHECK_OK(dt_wire_test(wires[m->to], &m->receive, &received));
     CHECK(sent || !received);
     CHECK(!received || memcmp(m->sent, m->received, sizeof m->sent) == 0);
     return received;
@@ -126,15 +125,14 @@ static double allreduce_s(const struct dt_algorithm *algorithm, double tick_s)
         for (int i = 0; i < N_ELEMS; i++) {
             data[r][i] = (float)(r + i);
         }
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1,
-                                   (struct dt_encoding){.codec = NULL}, &executors[r]),
-                  DT_OK);
-        CHECK_INT(dt_executor_start(&executors[r], 0, 0, 0, N_ELEMS), DT_OK);
+        CHECK_OK(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1,
+                                  (struct dt_encoding){.codec = NULL}, &executors[r]));
+        CHECK_OK(dt_executor_start(&executors[r], 0, 0, 0, N_ELEMS));
     }
     for (int n_done = 0; n_done < N_RANKS; now_s += tick_s) {
         n_done = 0;
         for (int r = 0; r < N_RANKS; r++) {
-            CHECK_INT(dt_executor_progress(&executors[r], 0, &done[r]), DT_OK);
+            CHECK_OK(dt_executor_progress(&executors[r], 0, &done[r]));
             n_done += done[r];
         }
     }
@@ -155,13 +153,11 @@ static void check_simulated(void)
     const struct dt_costs costs = {.ranks_per_host = 1, .between = {2e-3, 1e-6}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct dt_simulation s;
-        CHECK_INT(dt_simulate(dt_algorithm_find(names[i]), N_RANKS, N_ELEMS, &costs, &s, NULL),
-                  DT_OK);
+        CHECK_OK(dt_simulate(dt_algorithm_find(names[i]), N_RANKS, N_ELEMS, &costs, &s, NULL));
         open_wires(2e-3, 1e6);
         const double took_s = allreduce_s(dt_algorithm_find(names[i]), s.seconds / 1000);
-        if (took_s < 0.999 * s.seconds || took_s > 1.03 * s.seconds) {
-            CHECK_FAIL("%s: %g s, simulated %g", names[i], took_s, s.seconds);
-        }
+        CHECK_MESSAGE(took_s >= 0.999 * s.seconds && took_s <= 1.03 * s.seconds,
+                      "%s: %g s, simulated %g", names[i], took_s, s.seconds);
         close_wires();
     }
 }

@@ -67,7 +67,7 @@ static void check_late(void)
     struct dt_replay p;
     int n;
     char text[DT_LAB_WORD];
-    CHECK_INT(dt_replay_open(&algorithm, 2, 4, mark, &p), DT_OK);
+    CHECK_OK(dt_replay_open(&algorithm, 2, 4, mark, &p));
     CHECK_INT(p.n_pieces, 3);
     CHECK(p.cuts[0] == 0 && p.cuts[1] == 1 && p.cuts[2] == 3 && p.cuts[3] == 4);
     dt_replay_transfers(&p, 0, &n);
@@ -88,7 +88,7 @@ static void check_states_between(void)
 {
     const struct dt_algorithm algorithm = toy(there_and_on);
     struct dt_replay p;
-    CHECK_INT(dt_replay_open(&algorithm, 4, 1, mark, &p), DT_OK);
+    CHECK_OK(dt_replay_open(&algorithm, 4, 1, mark, &p));
     static const float expected[4][4] = {{1, 2, 4, 8}, {1, 1, 4, 8}, {1, 1, 1, 8}, {1, 1, 1, 1}};
     for (int round = 0; round <= 3; round++) {
         for (int rank = 0; rank < 4; rank++) {

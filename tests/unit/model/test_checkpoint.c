@@ -14,7 +14,7 @@ static void write_file(const char *path, const void *bytes, size_t n_bytes)
 
 static void read_file(const char *path, uint8_t **bytes, size_t *n_bytes)
 {
-    CHECK_INT(dt_file_read(path, (size_t)1 << 30, bytes, n_bytes), DT_OK);
+    CHECK_OK(dt_file_read(path, (size_t)1 << 30, bytes, n_bytes));
 }
 
 /* ---- what goes in comes out ---- */
@@ -44,7 +44,7 @@ static void test_round_trip(void)
     CHECK_TEXT(path, expected);
 
     struct dt_checkpoint_file file;
-    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK_OK(dt_checkpoint_open(path, &file));
     CHECK(memcmp(&file.state, &sample.checkpoint.state, sizeof file.state) == 0);
     CHECK_TEXT(file.config, sample_config);
     float *arenas[3];
@@ -55,15 +55,14 @@ static void test_round_trip(void)
             arenas[a][i] = SAMPLE_GAP; /* stays in the gaps */
         }
     }
-    CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 2, arenas + 1), DT_OK);
+    CHECK_OK(dt_checkpoint_get(&file, &sample.model, arenas[0], 2, arenas + 1));
     for (int a = 0; a < 3; a++) {
         CHECK(memcmp(arenas[a], sample.arenas[a], sample.model.arena_elems * sizeof(float)) == 0);
         memset(arenas[a], 0, sample.model.arena_elems * sizeof(float));
     }
     float *second_only[2] = {NULL, arenas[2]};
-    CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 0, NULL),
-              DT_OK); /* weights alone */
-    CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 2, second_only), DT_OK);
+    CHECK_OK(dt_checkpoint_get(&file, &sample.model, arenas[0], 0, NULL)); /* weights alone */
+    CHECK_OK(dt_checkpoint_get(&file, &sample.model, arenas[0], 2, second_only));
     CHECK(memcmp(arenas[0] + sample.model.params[2].offset,
                  sample.arenas[0] + sample.model.params[2].offset, 64) == 0);
     CHECK(memcmp(arenas[2] + sample.model.params[2].offset,
@@ -122,9 +121,9 @@ static void test_residuals(void)
     sample.checkpoint.state.compression_draws = 42;
     sample.checkpoint.residuals = rows;
     sample_save(&sample, dir, 1, 1, path);
-    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
-    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 2), DT_OK);
-    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 0), DT_OK);
+    CHECK_OK(dt_checkpoint_open(path, &file));
+    CHECK_OK(dt_checkpoint_check(&file, &sample.model, 2));
+    CHECK_OK(dt_checkpoint_check(&file, &sample.model, 0));
     CHECK(dt_checkpoint_has_residuals(&file));
     CHECK_INT(file.state.compression_draws, 42);
     dt_checkpoint_get_residuals(&file, N_WORKERS, back);
@@ -135,15 +134,15 @@ static void test_residuals(void)
         CHECK(back[i] == rows[i] + (i + of_two < n ? rows[i + of_two] : 0));
     }
     file.state.world_size = 2;
-    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 2), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "tensor 'compression.residuals' has shape [3, 12");
+    CHECK_FAILS(dt_checkpoint_check(&file, &sample.model, 2), DT_CONFIG,
+                "tensor 'compression.residuals' has shape [3, 12");
     CHECK_HAS(dt_error_text(), "2 workers of this model have [2, 12");
     dt_error_clear();
     dt_checkpoint_close(&file);
     sample.checkpoint.residuals = NULL;
     sample.checkpoint.state.compression_draws = 0;
     sample_save(&sample, dir, 1, 1, path);
-    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK_OK(dt_checkpoint_open(path, &file));
     CHECK(!dt_checkpoint_has_residuals(&file));
     dt_checkpoint_close(&file);
     sample_dir_remove(dir);
@@ -156,9 +155,9 @@ static void test_residuals(void)
 static void check_get_refused(const struct dt_checkpoint_file *file, const struct sample *other,
                               int n_states, const char *message)
 {
-    CHECK_INT(dt_checkpoint_get(file, &other->model, other->arenas[0], n_states, other->arenas + 1),
-              DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "step-000000000001.safetensors: ");
+    CHECK_FAILS(
+        dt_checkpoint_get(file, &other->model, other->arenas[0], n_states, other->arenas + 1),
+        DT_CONFIG, "step-000000000001.safetensors: ");
     CHECK_HAS(dt_error_text(), message);
     dt_error_clear();
 }
@@ -170,7 +169,7 @@ static void test_another_model(void)
     struct dt_checkpoint_file file;
     sample_dir_make(dir);
     sample_save(&sample, dir, 1, 1, path);
-    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK_OK(dt_checkpoint_open(path, &file));
     check_get_refused(&file, &sample, 1,
                       "tensors unknown: 'optimizer.1.conv1.weight', 'optimizer.1.conv1.bias', ");
     sample_open(5, 8, &other);
@@ -186,7 +185,7 @@ static void test_another_model(void)
     sample.checkpoint.n_optimizer_states = 1;
     sample_save(&sample, dir, 1, 1, path);
     sample.checkpoint.n_optimizer_states = 2;
-    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK_OK(dt_checkpoint_open(path, &file));
     check_get_refused(&file, &sample, 2, "tensors missing: 'optimizer.1.conv1.weight', ");
     struct dt_model smaller = sample.model, larger = sample.model;
     smaller.n_params = 4;
@@ -253,7 +252,7 @@ static void test_keep(void)
         CHECK(sample_exists(dir, foreign[i]));
     }
     struct dt_checkpoint_file file;
-    CHECK_INT(newest(dir, path, &file), DT_OK);
+    CHECK_OK(newest(dir, path, &file));
     CHECK_INT(n_damaged, 0);
     CHECK_INT(file.state.step, 1000000000000); /* by number, not by name */
     dt_checkpoint_close(&file);
@@ -266,9 +265,9 @@ static void test_newest(void)
     struct dt_checkpoint_file file;
     sample_dir_make(dir);
     snprintf(missing, sizeof missing, "%s/none", dir);
-    CHECK_INT(newest(missing, path, &file), DT_OK);
+    CHECK_OK(newest(missing, path, &file));
     CHECK_TEXT(path, "");
-    CHECK_INT(newest(dir, path, &file), DT_OK);
+    CHECK_OK(newest(dir, path, &file));
     CHECK_TEXT(path, "");
     dt_checkpoint_close(&file);
     for (uint64_t step = 100; step <= 400; step += 100) {
@@ -285,7 +284,7 @@ static void test_newest(void)
     char folder[DT_CHECKPOINT_PATH_SIZE];
     snprintf(folder, sizeof folder, "%s/step-000000000500.safetensors", dir);
     CHECK_INT(mkdir(folder, 0700), 0);
-    CHECK_INT(newest(dir, path, &file), DT_OK);
+    CHECK_OK(newest(dir, path, &file));
     CHECK_INT(rmdir(folder), 0);
     CHECK_INT(file.state.step, 200);
     CHECK_HAS(path, "/step-000000000200.safetensors");
@@ -344,8 +343,7 @@ static void test_bad_paths(void)
     struct dt_checkpoint_file file;
     sample_dir_make(dir);
     snprintf(missing, sizeof missing, "%s/none", dir);
-    CHECK_INT(dt_checkpoint_open(missing, &file), DT_NO_INPUT);
-    CHECK_HAS(dt_error_text(), "No such file or directory");
+    CHECK_FAILS(dt_checkpoint_open(missing, &file), DT_NO_INPUT, "No such file or directory");
     dt_error_clear();
     CHECK_INT(dt_checkpoint_open(dir, &file), DT_NO_INPUT);
     dt_error_clear();

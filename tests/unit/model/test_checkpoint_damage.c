@@ -30,18 +30,15 @@ static void test_every_bit_and_every_length(void)
     CHECK(is_accepted(bytes, n_bytes));
     for (size_t bit = 0; bit < 8 * n_bytes; bit += EVERY(7)) {
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        if (is_accepted(bytes, n_bytes)) {
-            CHECK_FAIL("bit %zu of byte %zu flipped, and nobody noticed", bit % 8, bit / 8);
-        }
+        CHECK_MESSAGE(!is_accepted(bytes, n_bytes),
+                      "bit %zu of byte %zu flipped, and nobody noticed", bit % 8, bit / 8);
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     for (size_t n = 0; n < n_bytes; n += EVERY(7)) {
         uint8_t *exact = malloc(n + (n == 0)); /* so that a sanitizer sees a read past the end */
         CHECK(exact != NULL);
         memcpy(exact, bytes, n);
-        if (is_accepted(exact, n)) {
-            CHECK_FAIL("cut after %zu bytes, and nobody noticed", n);
-        }
+        CHECK_MESSAGE(!is_accepted(exact, n), "cut after %zu bytes, and nobody noticed", n);
         free(exact);
     }
     uint8_t *longer = calloc(1, n_bytes + 1);
@@ -54,12 +51,14 @@ static void test_every_bit_and_every_length(void)
 
 /* ---- hostile headers: right CRCs, wrong content ---- */
 
-/* Replaces the first `from` in the header by `to`, then makes length and CRC right again. From
- * malloc. */
+/* Replaces the first "from" in the header by "to", which have backticks for quotes, then makes
+ * length and CRC right again. From malloc. */
 static uint8_t *forge(const uint8_t *bytes, size_t n_bytes, const char *from, const char *to,
                       size_t *n_out)
 {
     uint64_t length;
+    from = quoted(from);
+    to = quoted(to);
     memcpy(&length, bytes, 8);
     char *header = strndup((const char *)bytes + 8, length);
     CHECK(header != NULL);
@@ -89,41 +88,39 @@ static uint8_t *forge(const uint8_t *bytes, size_t n_bytes, const char *from, co
 static const struct {
     const char *from, *to, *message;
 } forgeries[] = {
-    {"\"version\":\"1\"", "\"version\":\"3\"", "format version 3, this dtrain reads 1"},
-    {"\"version\":\"1\"", "\"version\":\"one\"", "metadata 'version' is 'one', not a counter"},
-    {"\"version\":\"1\",", "", "no 'version' in its metadata"},
-    {"\"format\":\"dtrain\"", "\"format\":\"pt\"", "not a checkpoint of dtrain (format 'pt')"},
-    {"\"header_crc\"", "\"header_cRc\"", "not a checkpoint of dtrain"},
-    {"\"seed\":\"0\"", "\"seed\":\"18446744073709551616\"",
+    {"`version`:`1`", "`version`:`3`", "format version 3, this dtrain reads 1"},
+    {"`version`:`1`", "`version`:`one`", "metadata 'version' is 'one', not a counter"},
+    {"`version`:`1`,", "", "no 'version' in its metadata"},
+    {"`format`:`dtrain`", "`format`:`pt`", "not a checkpoint of dtrain (format 'pt')"},
+    {"`header_crc`", "`header_cRc`", "not a checkpoint of dtrain"},
+    {"`seed`:`0`", "`seed`:`18446744073709551616`",
      "metadata 'seed' is '18446744073709551616', not a counter"},
-    {"\"seed\":\"0\"", "\"seed\":\"-1\"", "'seed' is '-1', not a counter"},
-    {"\"seed\":\"0\"", "\"seed\":\" 1\"", "not a counter"},
-    {"\"seed\":\"0\"", "\"seed\":\"\"", "not a counter"},
-    {"\"seed\":\"0\"", "\"seed\":0", "metadata 'seed' is not a string"},
-    {"\"seed\":\"0\"", "\"seed\":\"0\",\"seed\":\"0\"", "metadata 'seed' appears twice"},
-    {"\"seed\":\"0\"", "\"Seed\":\"0\"", "no 'seed' in its metadata"},
-    {"\"loss_sum\":\"0x0p+0\"", "\"loss_sum\":\"nan\"",
+    {"`seed`:`0`", "`seed`:`-1`", "'seed' is '-1', not a counter"},
+    {"`seed`:`0`", "`seed`:` 1`", "not a counter"},
+    {"`seed`:`0`", "`seed`:``", "not a counter"},
+    {"`seed`:`0`", "`seed`:0", "metadata 'seed' is not a string"},
+    {"`seed`:`0`", "`seed`:`0`,`seed`:`0`", "metadata 'seed' appears twice"},
+    {"`seed`:`0`", "`Seed`:`0`", "no 'seed' in its metadata"},
+    {"`loss_sum`:`0x0p+0`", "`loss_sum`:`nan`",
      "metadata 'loss_sum' is 'nan', not a finite number"},
-    {"\"loss_sum\":\"0x0p+0\"", "\"loss_sum\":\"1e999\"", "not a finite number"},
-    {"\"loss_sum\":\"0x0p+0\"", "\"loss_sum\":\"0.5x\"", "not a finite number"},
-    {"\"config\":", "\"gonfig\":", "no 'config' in its metadata"},
-    {"\"crc32.fc1.bias\"", "\"crc32.fc9.bias\"", "no 'crc32.fc1.bias' in its metadata"},
-    {"\"__metadata__\":{", "\"__metadata__\":[],\"other\":{", "__metadata__ must be an object"},
-    {"\"__metadata__\":{", "\"__metadata__\":{},\"__metadata__\":{",
-     "'__metadata__' appears twice"},
-    {"\"dtype\":\"F32\"", "\"dtype\":\"F16\"",
+    {"`loss_sum`:`0x0p+0`", "`loss_sum`:`1e999`", "not a finite number"},
+    {"`loss_sum`:`0x0p+0`", "`loss_sum`:`0.5x`", "not a finite number"},
+    {"`config`:", "`gonfig`:", "no 'config' in its metadata"},
+    {"`crc32.fc1.bias`", "`crc32.fc9.bias`", "no 'crc32.fc1.bias' in its metadata"},
+    {"`__metadata__`:{", "`__metadata__`:[],`other`:{", "__metadata__ must be an object"},
+    {"`__metadata__`:{", "`__metadata__`:{},`__metadata__`:{", "'__metadata__' appears twice"},
+    {"`dtype`:`F32`", "`dtype`:`F16`",
      "tensor 'conv1.weight' has dtype 'F16', only F32 is supported"},
-    {"\"dtype\":\"F32\"", "\"dtype\":32",
-     "tensor 'conv1.weight' needs dtype, shape and data_offsets"},
-    {"\"dtype\":\"F32\",", "", "needs dtype, shape and data_offsets"},
-    {"\"dtype\":\"F32\"", "\"dtype\":\"F32\",\"dtype\":\"F32\"", "once each"},
+    {"`dtype`:`F32`", "`dtype`:32", "tensor 'conv1.weight' needs dtype, shape and data_offsets"},
+    {"`dtype`:`F32`,", "", "needs dtype, shape and data_offsets"},
+    {"`dtype`:`F32`", "`dtype`:`F32`,`dtype`:`F32`", "once each"},
     {"[4,1,3,3]", "[4,1,3,4]", "offsets [0, 144] do not match its shape, which takes 192 bytes"},
     {"[4,1,3,3]", "[4,1,1,3,3]", "tensor 'conv1.weight' has an impossible shape"},
     {"[4,1,3,3]", "[36.5]", "impossible shape"},
     {"[4,1,3,3]", "[-36]", "impossible shape"},
     {"[4,1,3,3]", "[0,36]", "impossible shape"},
     {"[4,1,3,3]", "[1e999]", "impossible shape"},
-    {"[4,1,3,3]", "[\"36\"]", "impossible shape"},
+    {"[4,1,3,3]", "[`36`]", "impossible shape"},
     {"[4,1,3,3]", "36", "impossible shape"},
     {"[4,1,3,3]", "[4294967296,4294967296,1,1]", "impossible shape"},
     {"[4,1,3,3]", "[4611686018427387904,1]", "impossible shape"},
@@ -139,23 +136,23 @@ static const struct {
      "tensor 'conv1.bias' begins at byte 148 of the data, expected 144 (a hole)"},
     {"[144,160]", "[9007199254740976,9007199254740992]",
      "truncated: tensor 'conv1.bias' ends at byte 9007199254740992"},
-    {",\"optimizer.1.fc2.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[14816,14832]}",
-     "", "16 extra bytes after the last tensor"},
-    {"\"conv1.bias\":", "\"conv1.weight\":", "'conv1.weight' appears twice"},
-    {"\"conv1.bias\":", "\"a-name-of-more-than-sixty-three-characters-0123456789012345678901\":",
+    {",`optimizer.1.fc2.bias`:{`dtype`:`F32`,`shape`:[4],`data_offsets`:[14816,14832]}", "",
+     "16 extra bytes after the last tensor"},
+    {"`conv1.bias`:", "`conv1.weight`:", "'conv1.weight' appears twice"},
+    {"`conv1.bias`:", "`a-name-of-more-than-sixty-three-characters-0123456789012345678901`:",
      "is too long"},
-    {"\"conv1.bias\":{", "\"conv1.bias\":7,\"x\":{",
+    {"`conv1.bias`:{", "`conv1.bias`:7,`x`:{",
      "tensor 'conv1.bias' needs dtype, shape and data_offsets"},
     {"}}  ", "}} x", "its header is not JSON (line 1, column "},
     {"}}  ", "}}{}", "its header is not JSON"},
     {"}}  ", "}}\n ", "its header is not a JSON object"},
-    {"{\"__metadata__\"", "[{\"__metadata__\"", "its header is not JSON"},
-    {"\"F32\"", "\"F32\\u0000\"", "its header is not JSON"}, /* cJSON's texts end at a NUL */
-    {"\"fc1.bias\"", "\"fc1.bias\\u0000\"", "its header is not JSON"},
-    {"\"seed\":\"0\"", "\"seed\":\"0\\u0000x\"", "its header is not JSON"},
-    {"\"seed\"", "\"seed\\u0000\"", "its header is not JSON"},
-    {"\"seed\":\"0\"", "\"seed\":\"\xff\"", "its header is not JSON"},
-    {"{\"__metadata__\"", " {\"__metadata__\"", "its header is not a JSON object"},
+    {"{`__metadata__`", "[{`__metadata__`", "its header is not JSON"},
+    {"`F32`", "`F32\\u0000`", "its header is not JSON"}, /* cJSON's texts end at a NUL */
+    {"`fc1.bias`", "`fc1.bias\\u0000`", "its header is not JSON"},
+    {"`seed`:`0`", "`seed`:`0\\u0000x`", "its header is not JSON"},
+    {"`seed`", "`seed\\u0000`", "its header is not JSON"},
+    {"`seed`:`0`", "`seed`:`\xff`", "its header is not JSON"},
+    {"{`__metadata__`", " {`__metadata__`", "its header is not a JSON object"},
 };
 
 static void check_rejected(const uint8_t *bytes, size_t n_bytes, const char *message)
@@ -173,7 +170,7 @@ static void test_forged_headers(void)
     uint8_t *bytes;
     size_t n_bytes, n_forged;
     sample_bytes(&sample, &bytes, &n_bytes);
-    uint8_t *forged = forge(bytes, n_bytes, "\"seed\":\"0\"", "\"seed\":\"5\"", &n_forged);
+    uint8_t *forged = forge(bytes, n_bytes, "`seed`:`0`", "`seed`:`5`", &n_forged);
     CHECK(is_accepted(forged, n_forged)); /* the forger's craft is sound */
     free(forged);
     for (size_t i = 0; i < sizeof forgeries / sizeof forgeries[0]; i++) {
@@ -195,10 +192,10 @@ static void test_forged_sizes(void)
     sample_bytes(&sample, &bytes, &n_bytes);
     size_t used = 0;
     for (int i = 0; used < n_text - 32; i++) {
-        used += (size_t)sprintf(text + used, "\"t%d\":{},", i);
+        used += (size_t)sprintf(text + used, "`t%d`:{},", i);
     }
-    strcpy(text + used, "\"conv1.bias\":");
-    uint8_t *forged = forge(bytes, n_bytes, "\"conv1.bias\":", text, &n_forged);
+    strcpy(text + used, "`conv1.bias`:");
+    uint8_t *forged = forge(bytes, n_bytes, "`conv1.bias`:", text, &n_forged);
     check_rejected(forged, n_forged, "entries in the header, at most 642 are supported");
     free(forged);
 
@@ -249,10 +246,10 @@ static void test_non_finite_values(void)
     memcpy(data + 160, bad, 4);
     memcpy(data + 2000, bad + 1, 4);
     memcpy(data + 4764, bad + 2, 4);
-    char *old = memmem(bytes, 8 + length, "\"crc32.fc1.weight\":\"", 20), from[32], to[32];
+    char *old = memmem(bytes, 8 + length, quoted("`crc32.fc1.weight`:`"), 20), from[32], to[32];
     CHECK(old != NULL);
     snprintf(from, sizeof from, "%.28s", old);
-    snprintf(to, sizeof to, "\"crc32.fc1.weight\":\"%08lx", crc32_z(0, data + 160, 4608));
+    snprintf(to, sizeof to, "`crc32.fc1.weight`:`%08lx", crc32_z(0, data + 160, 4608));
     uint8_t *forged = forge(bytes, n_bytes, from, to, &n_forged);
     check_rejected(forged, n_forged, "tensor 'fc1.weight' contains 3 non-finite values");
     free(forged);

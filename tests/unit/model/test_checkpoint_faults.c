@@ -99,7 +99,7 @@ static void test_failing_calls(void)
                       sample_exists(dir, "step-000000000001.safetensors") +
                           sample_exists(dir, "step-000000000002.safetensors"));
             struct dt_checkpoint_file file;
-            CHECK_INT(dt_checkpoint_newest(dir, &judge, path, &file), DT_OK);
+            CHECK_OK(dt_checkpoint_newest(dir, &judge, path, &file));
             CHECK(file.state.step == 2 || (file.state.step == 1 && status != DT_OK));
             dt_checkpoint_close(&file);
             sample_save(&sample, dir, 3, 1, path); /* and the next save clears up */
@@ -128,7 +128,7 @@ static void test_file_size_limit(void)
     dt_error_clear();
     CHECK_INT(sample_count_files(dir), 1);
     struct dt_checkpoint_file file;
-    CHECK_INT(dt_checkpoint_newest(dir, &judge, path, &file), DT_OK);
+    CHECK_OK(dt_checkpoint_newest(dir, &judge, path, &file));
     CHECK_INT(file.state.step, 1);
     dt_checkpoint_close(&file);
     sample_dir_remove(dir);

@@ -79,14 +79,13 @@ static uint64_t newest_step(const char *dir)
 {
     char path[DT_CHECKPOINT_PATH_SIZE];
     struct dt_checkpoint_file file;
-    CHECK_INT(dt_checkpoint_newest(dir, &judge, path, &file), DT_OK);
+    CHECK_OK(dt_checkpoint_newest(dir, &judge, path, &file));
     const uint64_t step = file.state.step;
     if (path[0] == '\0') {
         return 0;
     }
-    CHECK_INT(dt_checkpoint_get(&file, &sample.model, sample.arenas[0], 2,
-                                (float *[2]){sample.arenas[1], sample.arenas[2]}),
-              DT_OK);
+    CHECK_OK(dt_checkpoint_get(&file, &sample.model, sample.arenas[0], 2,
+                               (float *[2]){sample.arenas[1], sample.arenas[2]}));
     dt_checkpoint_close(&file);
     return step;
 }
@@ -133,10 +132,9 @@ int main(void)
     for (int i = 0; i < N_KILLS; i++) {
         const uint64_t acknowledged = kill_one(dir, step + 1, i);
         const uint64_t found = newest_step(dir);
-        if (found < acknowledged || found < step) {
-            CHECK_FAIL("kill %d: step %llu was acknowledged, the newest is %llu", i,
-                       (unsigned long long)acknowledged, (unsigned long long)found);
-        }
+        CHECK_MESSAGE(found >= acknowledged && found >= step,
+                      "kill %d: step %llu was acknowledged, the newest is %llu", i,
+                      (unsigned long long)acknowledged, (unsigned long long)found);
         step = found;
         const int n_files = sample_count_files(dir);
         CHECK(n_files <=

@@ -4,28 +4,21 @@
 #include "model/layers/layers.h"
 #include "model/optimizer.h"
 #include "tests/lib/check.h"
+#include "tests/lib/layers.h"
 
 static struct dt_model model;
 static const struct dt_layer_rows rows = {
     .enter = dt_layers_enter, .lower = dt_layer_lower, .finish = dt_layers_finish};
 
 static const struct dt_layer_spec tutorial[] = {
-    {.type = DT_LAYER_CONV2D,
-     .size = 32,
-     .kernel = 3,
-     .stride = 1,
-     .activation = DT_ACTIVATION_RELU},
-    {.type = DT_LAYER_CONV2D,
-     .size = 64,
-     .kernel = 3,
-     .stride = 1,
-     .activation = DT_ACTIVATION_RELU},
-    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-    {.type = DT_LAYER_DROPOUT, .rate = 0.25},
-    {.type = DT_LAYER_FLATTEN},
-    {.type = DT_LAYER_DENSE, .size = 128, .activation = DT_ACTIVATION_RELU},
-    {.type = DT_LAYER_DROPOUT, .rate = 0.5},
-    {.type = DT_LAYER_DENSE, .size = 10},
+    CONV(32, 3, 1, VALID, RELU),
+    CONV(64, 3, 1, VALID, RELU),
+    MAX_POOL(2, 2),
+    DROPOUT(0.25),
+    LAYER(FLATTEN),
+    DENSE(128, RELU),
+    DROPOUT(0.5),
+    DENSE(10, NONE),
 };
 
 static enum dt_status lower(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers)
@@ -39,7 +32,7 @@ static enum dt_status lower(struct dt_shape input, const struct dt_layer_spec *l
 /* Four blocks, 320 + 18,496 + 1,179,776 + 1,290 parameters, PyTorch's names and shapes. */
 static void test_tutorial_model(void)
 {
-    CHECK(lower((struct dt_shape){1, 28, 28}, tutorial, 8) == DT_OK);
+    CHECK_OK(lower((struct dt_shape){1, 28, 28}, tutorial, 8));
     CHECK_INT(model.n_blocks, 4);
     CHECK_INT(model.n_parameters, 1199882);
     CHECK_INT(model.n_outputs, 10);
@@ -71,7 +64,7 @@ static void test_tutorial_model(void)
 /* Front to back in the backward pass's order, without holes but for alignment. */
 static void test_arena_is_in_reverse(void)
 {
-    CHECK(lower((struct dt_shape){1, 28, 28}, tutorial, 8) == DT_OK);
+    CHECK_OK(lower((struct dt_shape){1, 28, 28}, tutorial, 8));
     CHECK_INT(model.blocks[3].grad_begin, 0);
     for (int b = model.n_blocks - 1; b > 0; b--) {
         CHECK_INT(model.blocks[b - 1].grad_begin, model.blocks[b].grad_end);
@@ -82,10 +75,8 @@ static void test_arena_is_in_reverse(void)
 
 static void test_same_padding(void)
 {
-    const struct dt_layer_spec layers[] = {
-        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 4, .stride = 2, .padding = DT_PADDING_SAME},
-        {.type = DT_LAYER_FLATTEN}};
-    CHECK(lower((struct dt_shape){1, 9, 8}, layers, 2) == DT_OK);
+    const struct dt_layer_spec layers[] = {CONV(2, 4, 2, SAME, NONE), LAYER(FLATTEN)};
+    CHECK_OK(lower((struct dt_shape){1, 9, 8}, layers, 2));
     CHECK_INT(model.blocks[0].linear_out.h,
               5); /* ceil(9 / 2); (5 - 1) * 2 + 4 - 9 = 3 zeros, one of them above */
     CHECK_INT(model.blocks[0].pad_before_h, 1);
@@ -96,14 +87,10 @@ static void test_same_padding(void)
 /* A layer that would have to run before what the block already does opens a new one. */
 static void test_any_order(void)
 {
-    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_TANH},
-                                           {.type = DT_LAYER_DROPOUT, .rate = 0.5},
-                                           {.type = DT_LAYER_RELU},
-                                           {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
-                                           {.type = DT_LAYER_FLATTEN},
-                                           {.type = DT_LAYER_SIGMOID},
-                                           {.type = DT_LAYER_DENSE, .size = 2}};
-    CHECK(lower((struct dt_shape){3, 4, 4}, layers, 7) == DT_OK);
+    const struct dt_layer_spec layers[] = {LAYER(TANH),    DROPOUT(0.5),   LAYER(RELU),
+                                           AVG_POOL(2, 1), LAYER(FLATTEN), LAYER(SIGMOID),
+                                           DENSE(2, NONE)};
+    CHECK_OK(lower((struct dt_shape){3, 4, 4}, layers, 7));
     CHECK_INT(model.n_blocks, 4);
     CHECK_INT(model.blocks[1].activation, DT_ACTIVATION_RELU);
     CHECK_INT(model.blocks[1].pool, DT_POOL_AVG);
@@ -115,12 +102,9 @@ static void test_any_order(void)
 /* The average of an image of any shape is one pixel, which a flatten only renames. */
 static void test_global_pool(void)
 {
-    const struct dt_layer_spec layers[] = {
-        {.type = DT_LAYER_CONV2D, .size = 6, .kernel = 3, .stride = 1},
-        {.type = DT_LAYER_GLOBAL_AVG_POOL},
-        {.type = DT_LAYER_FLATTEN},
-        {.type = DT_LAYER_DENSE, .size = 3}};
-    CHECK(lower((struct dt_shape){2, 9, 6}, layers, 4) == DT_OK);
+    const struct dt_layer_spec layers[] = {CONV(6, 3, 1, VALID, NONE), LAYER(GLOBAL_AVG_POOL),
+                                           LAYER(FLATTEN), DENSE(3, NONE)};
+    CHECK_OK(lower((struct dt_shape){2, 9, 6}, layers, 4));
     const struct dt_block *conv = &model.blocks[0];
     CHECK_INT(model.n_blocks, 2);
     CHECK_INT(conv->pool, DT_POOL_AVG);
@@ -132,35 +116,30 @@ static void test_global_pool(void)
 
 static void test_flatten_of_gray_input_is_no_block(void)
 {
-    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_FLATTEN},
-                                           {.type = DT_LAYER_DENSE, .size = 3}};
-    CHECK(lower((struct dt_shape){1, 4, 4}, layers, 2) == DT_OK);
+    const struct dt_layer_spec layers[] = {LAYER(FLATTEN), DENSE(3, NONE)};
+    CHECK_OK(lower((struct dt_shape){1, 4, 4}, layers, 2));
     CHECK_INT(model.n_blocks, 1);
     CHECK_INT(model.n_spatial, 0);
     CHECK_INT(model.blocks[0].in.c, 16);
     CHECK_INT(model.params[0].image.c, 0);
-    CHECK(lower((struct dt_shape){3, 4, 4}, layers, 2) == DT_OK);
+    CHECK_OK(lower((struct dt_shape){3, 4, 4}, layers, 2));
     CHECK_INT(model.n_blocks, 2);
     CHECK_INT(model.params[0].image.c, 3);
 }
 
 static void test_flatten_at_the_end_is_canonical(void)
 {
-    const struct dt_layer_spec layers[] = {
-        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1}, {.type = DT_LAYER_FLATTEN}};
-    CHECK(lower((struct dt_shape){1, 4, 4}, layers, 2) == DT_OK);
+    const struct dt_layer_spec layers[] = {CONV(2, 3, 1, VALID, NONE), LAYER(FLATTEN)};
+    CHECK_OK(lower((struct dt_shape){1, 4, 4}, layers, 2));
     CHECK(model.blocks[0].flatten && model.blocks[0].canonical);
 }
 
 /* Files have PyTorch's order: unit, then C H W of its inputs; the arena has H W C. */
 static void test_order_in_files(void)
 {
-    const struct dt_layer_spec layers[] = {
-        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 2, .stride = 1},
-        {.type = DT_LAYER_FLATTEN},
-        {.type = DT_LAYER_DENSE, .size = 3},
-        {.type = DT_LAYER_DENSE, .size = 2}};
-    CHECK(lower((struct dt_shape){1, 4, 5}, layers, 4) == DT_OK);
+    const struct dt_layer_spec layers[] = {CONV(2, 2, 1, VALID, NONE), LAYER(FLATTEN),
+                                           DENSE(3, NONE), DENSE(2, NONE)};
+    CHECK_OK(lower((struct dt_shape){1, 4, 5}, layers, 4));
     const struct dt_param *fc1 = &model.params[2];
     float *arena = calloc(model.arena_elems, sizeof *arena),
           *file = calloc(model.arena_elems, sizeof *file);
@@ -170,7 +149,7 @@ static void test_order_in_files(void)
     for (size_t i = 0; i < model.arena_elems; i++) {
         arena[i] = file[i] = (float)i;
     }
-    CHECK_INT(dt_model_reorder(&model, true, file), DT_OK);
+    CHECK_OK(dt_model_reorder(&model, true, file));
     for (int p = 0; p < model.n_params; p++) {
         const struct dt_param *param = &model.params[p];
         for (size_t i = 0; i < param->n_elems; i++) {
@@ -178,7 +157,7 @@ static void test_order_in_files(void)
         }
     }
     CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) != 0);
-    CHECK_INT(dt_model_reorder(&model, false, file), DT_OK);
+    CHECK_OK(dt_model_reorder(&model, false, file));
     CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) == 0);
     free(arena);
     free(file);
@@ -187,8 +166,7 @@ static void test_order_in_files(void)
 static void expect_error(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers,
                          const char *needle)
 {
-    CHECK_INT(lower(input, layers, n_layers), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), needle);
+    CHECK_FAILS(lower(input, layers, n_layers), DT_CONFIG, needle);
 }
 
 #define EXPECT(needle, ...)                                                           \
@@ -200,30 +178,24 @@ static void expect_error(struct dt_shape input, const struct dt_layer_spec *laye
 static void test_errors_name_the_layer(void)
 {
     const struct dt_shape input = {1, 4, 4};
-    const struct dt_layer_spec flatten = {.type = DT_LAYER_FLATTEN},
-                               dense = {.type = DT_LAYER_DENSE, .size = 3};
-    const struct dt_layer_spec conv7 = {
-        .type = DT_LAYER_CONV2D, .size = 3, .kernel = 7, .stride = 1};
-    const struct dt_layer_spec conv3 = {
-        .type = DT_LAYER_CONV2D, .size = 3, .kernel = 3, .stride = 1};
+    const struct dt_layer_spec flatten = LAYER(FLATTEN), dense = DENSE(3, NONE);
+    const struct dt_layer_spec conv7 = CONV(3, 7, 1, VALID, NONE);
+    const struct dt_layer_spec conv3 = CONV(3, 3, 1, VALID, NONE);
     EXPECT("model.layers[0] conv2d: kernel 7 does not fit input 4x4", conv7, flatten);
     EXPECT("model.layers[1] conv2d: kernel 3 does not fit input 2x2", conv3, conv3, flatten);
     EXPECT("model.layers[0] dense: its input is an image", dense);
     EXPECT("model.layers[1] conv2d: its input is flat", flatten, conv3);
-    EXPECT("model.layers[1] global_avg_pool: its input is flat", flatten,
-           {.type = DT_LAYER_GLOBAL_AVG_POOL});
-    EXPECT("model.layers[0] max_pool2d: size 5 does not fit input 4x4",
-           {.type = DT_LAYER_MAX_POOL2D, .size = 5, .stride = 5}, flatten);
-    EXPECT("model.layers[0] max_pool2d: stride out of range",
-           {.type = DT_LAYER_MAX_POOL2D, .size = 2}, flatten);
-    EXPECT("model.layers[0] conv2d: size out of range",
-           {.type = DT_LAYER_CONV2D, .kernel = 3, .stride = 1}, flatten);
+    EXPECT("model.layers[1] global_avg_pool: its input is flat", flatten, LAYER(GLOBAL_AVG_POOL));
+    EXPECT("model.layers[0] max_pool2d: size 5 does not fit input 4x4", MAX_POOL(5, 5), flatten);
+    EXPECT("model.layers[0] max_pool2d: stride out of range", LAYER(MAX_POOL2D, .size = 2),
+           flatten);
+    EXPECT("model.layers[0] conv2d: size out of range", LAYER(CONV2D, .kernel = 3, .stride = 1),
+           flatten);
     EXPECT("the last layer gives 3x2x2 images", conv3);
     EXPECT("nothing to train", flatten);
-    EXPECT("at least 2 classes", flatten, {.type = DT_LAYER_DENSE, .size = 1});
-    EXPECT("rate out of range", {.type = DT_LAYER_DROPOUT, .rate = NAN}, flatten, dense);
-    const struct dt_layer_spec pool = {.type = DT_LAYER_AVG_POOL2D, .size = 1, .stride = 1},
-                               windows[] = {conv3, pool};
+    EXPECT("at least 2 classes", flatten, DENSE(1, NONE));
+    EXPECT("rate out of range", DROPOUT(NAN), flatten, dense);
+    const struct dt_layer_spec pool = AVG_POOL(1, 1), windows[] = {conv3, pool};
     for (int i = 0; i < 2; i++) { /* no flatten layer is to blame */
         expect_error((struct dt_shape){3, 1, 1}, &windows[i], 1,
                      "2d: model.input has 3 features and no image (use dense layers");
@@ -231,36 +203,22 @@ static void test_errors_name_the_layer(void)
     expect_error((struct dt_shape){65536, 65536, 65536}, &flatten, 1, "model.input");
 }
 
-#define GRAPH_CONV(...)                                                                           \
-    {                                                                                             \
-        .type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME, \
-        __VA_ARGS__                                                                               \
-    }
-#define GRAPH_ADD(...)                                       \
-    {                                                        \
-        .type = DT_LAYER_ADD, .inputs = { 1, {__VA_ARGS__} } \
-    }
-#define GRAPH_CONCAT(n, ...)                                     \
-    {                                                            \
-        .type = DT_LAYER_CONCAT, .inputs = {(n), {__VA_ARGS__} } \
-    }
-#define END                               \
-    {.type = DT_LAYER_FLATTEN},           \
-    {                                     \
-        .type = DT_LAYER_DENSE, .size = 3 \
-    }
+#define GRAPH_CONV(...) CONV(2, 3, 1, SAME, NONE, ##__VA_ARGS__)
+#define GRAPH_ADD(...) LAYER(ADD, .inputs = {1, {__VA_ARGS__}})
+#define GRAPH_CONCAT(n, ...) LAYER(CONCAT, .inputs = {(n), {__VA_ARGS__}})
+#define END LAYER(FLATTEN), DENSE(3, NONE)
 
 static void test_graphs(void)
 {
     const struct dt_shape input = {2, 4, 4};
     const struct dt_layer_spec layers[] = {GRAPH_CONV(.name = "a"),
-                                           {.type = DT_LAYER_RELU, .name = "b"},
+                                           LAYER(RELU, .name = "b"),
                                            GRAPH_CONV(.name = "c"),
                                            GRAPH_CONV(.input = "b"),
                                            GRAPH_ADD("c"),
-                                           {.type = DT_LAYER_RELU},
+                                           LAYER(RELU),
                                            END};
-    CHECK_INT(lower(input, layers, 8), DT_OK);
+    CHECK_OK(lower(input, layers, 8));
     CHECK(model.graph != NULL);
     CHECK_INT(model.n_blocks, 5); /* a and b are one; add, relu and flatten, too */
     CHECK_TEXT(model.blocks[0].name, "a");
@@ -272,22 +230,21 @@ static void test_graphs(void)
     CHECK_INT(dt_block_input(&model, 3, 0), 3);
     CHECK_INT(dt_block_input(&model, 3, 1), 2);
     CHECK(model.blocks[3].activation == DT_ACTIVATION_RELU && model.blocks[3].flatten);
-    CHECK_INT(lower(input, (const struct dt_layer_spec[]){END}, 2), DT_OK);
+    CHECK_OK(lower(input, (const struct dt_layer_spec[]){END}, 2));
     CHECK(model.graph == NULL);
 }
 
 static void test_concat(void)
 {
     const struct dt_shape input = {2, 4, 4};
-    const struct dt_layer_spec layers[] = {
-        GRAPH_CONV(.name = "a"),
-        {.type = DT_LAYER_CONV2D, .size = 5, .kernel = 1, .stride = 1, .input = "a", .name = "b"},
-        GRAPH_CONV(.input = "a", .name = "c"),
-        GRAPH_CONCAT(3, "b", "a", "c"),
-        GRAPH_CONCAT(1, "a"),
-        {.type = DT_LAYER_RELU},
-        END};
-    CHECK_INT(lower(input, layers, 8), DT_OK);
+    const struct dt_layer_spec layers[] = {GRAPH_CONV(.name = "a"),
+                                           CONV(5, 1, 1, VALID, NONE, .input = "a", .name = "b"),
+                                           GRAPH_CONV(.input = "a", .name = "c"),
+                                           GRAPH_CONCAT(3, "b", "a", "c"),
+                                           GRAPH_CONCAT(1, "a"),
+                                           LAYER(RELU),
+                                           END};
+    CHECK_OK(lower(input, layers, 8));
     const struct dt_block *concat = &model.blocks[3];
     CHECK_TEXT(concat->name, "concat1");
     CHECK_INT(concat->out.c, 9);
@@ -307,13 +264,9 @@ static void test_concat(void)
 static void test_layer_norm(void)
 {
     const struct dt_shape input = {2, 4, 3};
-    const struct dt_layer_spec norm = {.type = DT_LAYER_LAYER_NORM, .epsilon = 1e-5},
-                               layers[] = {norm,
-                                           {.type = DT_LAYER_FLATTEN},
-                                           norm,
-                                           {.type = DT_LAYER_DENSE, .size = 3},
-                                           norm};
-    CHECK_INT(lower(input, layers, 5), DT_OK);
+    const struct dt_layer_spec norm = LAYER(LAYER_NORM, .epsilon = 1e-5),
+                               layers[] = {norm, LAYER(FLATTEN), norm, DENSE(3, NONE), norm};
+    CHECK_OK(lower(input, layers, 5));
     CHECK_TEXT(model.params[0].name, "ln1.weight");
     CHECK_TEXT(model.params[3].name, "ln2.bias");
     CHECK(model.params[0].n_dims == 3 && model.params[1].n_dims == 3);
@@ -326,8 +279,8 @@ static void test_layer_norm(void)
     CHECK(model.params[6].n_dims == 1 && model.params[6].dims[0] == 3);
     CHECK_INT(model.n_buffers, 0);
     /* Where no dense layer follows, the row is C H W; an image stays as it is. */
-    const struct dt_layer_spec row[] = {norm, {.type = DT_LAYER_FLATTEN}, norm};
-    CHECK_INT(lower(input, row, 3), DT_OK);
+    const struct dt_layer_spec row[] = {norm, LAYER(FLATTEN), norm};
+    CHECK_OK(lower(input, row, 3));
     CHECK_INT(dt_param_at(&model.params[0], 1), 2);
     CHECK_INT(dt_param_at(&model.params[2], 1), 1);
 }
@@ -348,50 +301,44 @@ static void test_wrong_graphs(void)
            END);
     EXPECT("model.layers[1] conv2d: nothing reads its output", GRAPH_CONV(.name = "a"),
            GRAPH_CONV(.name = "b"), GRAPH_CONV(.input = "a"), END);
-    EXPECT("model.layers[1] add: has no second input", GRAPH_CONV(.name = "a"),
-           {.type = DT_LAYER_ADD}, END);
+    EXPECT("model.layers[1] add: has no second input", GRAPH_CONV(.name = "a"), LAYER(ADD), END);
     EXPECT("model.layers[3] add: its inputs are 2x4x4 and 2x2x2", GRAPH_CONV(.name = "a"),
-           {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2, .name = "b"},
-           GRAPH_CONV(.input = "a"), GRAPH_ADD("b"), END);
-    EXPECT("its inputs are 32x1x1 in a row and 32x1x1 in a row",
-           {.type = DT_LAYER_FLATTEN, .name = "a"}, {.type = DT_LAYER_DENSE, .size = 32},
-           GRAPH_ADD("a"), {.type = DT_LAYER_DENSE, .size = 3});
+           LAYER(MAX_POOL2D, .size = 2, .stride = 2, .name = "b"), GRAPH_CONV(.input = "a"),
+           GRAPH_ADD("b"), END);
+    EXPECT("its inputs are 32x1x1 in a row and 32x1x1 in a row", LAYER(FLATTEN, .name = "a"),
+           DENSE(32, NONE), GRAPH_ADD("a"), DENSE(3, NONE));
     EXPECT("model.layers[1] concat: has no second input (give \"inputs\": names of layers, or one "
            "that goes with the last layer's output)",
-           GRAPH_CONV(.name = "a"), {.type = DT_LAYER_CONCAT}, END);
+           GRAPH_CONV(.name = "a"), LAYER(CONCAT), END);
     EXPECT("model.layers[2] concat: its inputs are 2x2x2 and 2x4x4 (give them one height and "
            "width, by strides or pools, or flatten all)",
-           GRAPH_CONV(.name = "a"), {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-           GRAPH_CONCAT(1, "a"), END);
+           GRAPH_CONV(.name = "a"), MAX_POOL(2, 2), GRAPH_CONCAT(1, "a"), END);
     EXPECT("model.layers[2] concat: its inputs are 32x1x1 in a row and 2x4x4",
-           GRAPH_CONV(.name = "a"), {.type = DT_LAYER_FLATTEN}, GRAPH_CONCAT(1, "a"), END);
+           GRAPH_CONV(.name = "a"), LAYER(FLATTEN), GRAPH_CONCAT(1, "a"), END);
     EXPECT("model.layers[2] concat: its inputs are flattened images (put the flatten behind the "
            "concat, or a dense layer between them)",
-           {.type = DT_LAYER_FLATTEN, .name = "a"}, {.type = DT_LAYER_DENSE, .size = 5},
-           GRAPH_CONCAT(1, "a"), {.type = DT_LAYER_DENSE, .size = 3});
+           LAYER(FLATTEN, .name = "a"), DENSE(5, NONE), GRAPH_CONCAT(1, "a"), DENSE(3, NONE));
     EXPECT("model.layers[1] concat: input \"b\": no layer has this name", GRAPH_CONV(.name = "a"),
            GRAPH_CONCAT(3, "a", "a", "b"), END);
     EXPECT("model.layers[1] concat: inputs and input both name its first input (leave input out)",
-           GRAPH_CONV(.name = "a"),
-           {.type = DT_LAYER_CONCAT, .input = "a", .inputs = {2, {"a", "a"}}}, END);
-    EXPECT("model.layers[0] layer_norm: epsilon out of range", {.type = DT_LAYER_LAYER_NORM}, END);
-    EXPECT("epsilon out of range", {.type = DT_LAYER_BATCH_NORM, .momentum = 0.1}, END);
-    EXPECT("momentum out of range", {.type = DT_LAYER_BATCH_NORM, .epsilon = 1}, END);
+           GRAPH_CONV(.name = "a"), LAYER(CONCAT, .input = "a", .inputs = {2, {"a", "a"}}), END);
+    EXPECT("model.layers[0] layer_norm: epsilon out of range", LAYER(LAYER_NORM), END);
+    EXPECT("epsilon out of range", LAYER(BATCH_NORM, .momentum = 0.1), END);
+    EXPECT("momentum out of range", LAYER(BATCH_NORM, .epsilon = 1), END);
 }
 
 /* Sizes whose product would overflow are named, not multiplied. */
 static void test_sizes_cannot_overflow(void)
 {
     const struct dt_shape input = {65536, 64, 64};
-    const struct dt_layer_spec flatten = {.type = DT_LAYER_FLATTEN};
-    EXPECT("more than 2^31 weights", flatten, {.type = DT_LAYER_DENSE, .size = 65536});
-    EXPECT("more than 2^31 weights",
-           {.type = DT_LAYER_CONV2D, .size = 65536, .kernel = 64, .stride = 64}, flatten);
+    const struct dt_layer_spec flatten = LAYER(FLATTEN);
+    EXPECT("more than 2^31 weights", flatten, DENSE(65536, NONE));
+    EXPECT("more than 2^31 weights", CONV(65536, 64, 64, VALID, NONE), flatten);
 }
 
 static void test_initial_weights(void)
 {
-    CHECK(lower((struct dt_shape){1, 28, 28}, tutorial, 8) == DT_OK);
+    CHECK_OK(lower((struct dt_shape){1, 28, 28}, tutorial, 8));
     float *arena = calloc(model.arena_elems, sizeof *arena),
           *again = calloc(model.arena_elems, sizeof *again);
     CHECK(arena != NULL && again != NULL);

@@ -97,20 +97,20 @@ static void test_options(void)
 {
     struct dt_bench_options o;
     struct dt_args args = {0};
-    CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
+    CHECK_OK(dt_bench_options_read(&args, &o));
     CHECK(o.min_bytes == 8 && o.max_bytes == 32 << 20 && o.factor == 2 && o.n_iters == 20 &&
           o.n_warmup == 5 && o.n_checks == 1);
     args = (struct dt_args){GIVEN(MIN_BYTES, "4k"), GIVEN(MAX_BYTES, "1G"), GIVEN(FACTOR, "1024"),
                             GIVEN(ITERS, "1"),      GIVEN(WARMUP, "0"),     GIVEN(CHECK, "0")};
-    CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
+    CHECK_OK(dt_bench_options_read(&args, &o));
     CHECK(o.min_bytes == 4096 && o.max_bytes == 1 << 30 && o.factor == 1024 && o.n_iters == 1 &&
           o.n_warmup == 0 && o.n_checks == 0);
     CHECK(!o.delayed);
     args = (struct dt_args){GIVEN(LATENCY, "12.5")};
-    CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
+    CHECK_OK(dt_bench_options_read(&args, &o));
     CHECK(o.delayed && o.delay.latency_s == 12.5e-6 && o.delay.bandwidth > 1e30);
     args = (struct dt_args){GIVEN(BANDWIDTH, "1.25")};
-    CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
+    CHECK_OK(dt_bench_options_read(&args, &o));
     CHECK(o.delayed && o.delay.latency_s == 0 && o.delay.bandwidth == 1.25e9 &&
           o.delay.clock_s == dt_clock_s);
     const struct {
@@ -141,9 +141,7 @@ static void test_options(void)
         {{GIVEN(CHECK, "1001")}, "--check: expected a whole number 0..1000, got '1001'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        dt_error_clear();
-        CHECK_INT(dt_bench_options_read(&bad[i].args, &o), DT_USAGE);
-        CHECK_HAS(dt_error_text(), bad[i].text);
+        CHECK_FAILS(dt_bench_options_read(&bad[i].args, &o), DT_USAGE, bad[i].text);
     }
 }
 

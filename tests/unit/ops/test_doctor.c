@@ -256,10 +256,9 @@ static void test_fine(void)
         const char *name = dt_checks[i].name;
         const struct dt_finding finding = dt_checks[i].run(ranks, N_RANKS);
         const bool none = strncmp(name, "gpu", 3) == 0 || strcmp(name, "slurm") == 0;
-        if (finding.verdict != (none ? DT_VERDICT_NONE : DT_VERDICT_OK) ||
-            finding.text[0] == '\0' || finding.cure[0] != '\0') {
-            CHECK_FAIL("%s: %s (%s)", dt_checks[i].name, finding.text, finding.cure);
-        }
+        CHECK_MESSAGE(finding.verdict == (none ? DT_VERDICT_NONE : DT_VERDICT_OK) &&
+                          finding.text[0] != '\0' && finding.cure[0] == '\0',
+                      "%s: %s (%s)", dt_checks[i].name, finding.text, finding.cure);
     }
 }
 
@@ -344,9 +343,7 @@ static void test_all_fail(void)
         for (size_t k = 0; k < sizeof faults / sizeof faults[0]; k++) {
             fails = fails || strcmp(faults[k].check, dt_checks[i].name) == 0;
         }
-        if (!fails) {
-            CHECK_FAIL("nothing makes %s fail", dt_checks[i].name);
-        }
+        CHECK_MESSAGE(fails, "nothing makes %s fail", dt_checks[i].name);
     }
 }
 

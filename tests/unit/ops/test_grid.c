@@ -15,7 +15,7 @@ static void test_combinations(void)
                                                {"a=2", "b.c=x", "d={\"e\":\"},]\\\",\"}"},
                                                {"a=2", "b.c=x", "d=\"f,g\""}};
     struct dt_grid grid;
-    CHECK_INT(dt_grid_open(sets, 3, &grid), DT_OK);
+    CHECK_OK(dt_grid_open(sets, 3, &grid));
     CHECK_INT(grid.n_runs, 6);
     for (int run = 0; run < 6; run++) {
         const char *found[3];
@@ -30,7 +30,7 @@ static void test_combinations(void)
 static void test_nothing(void)
 {
     struct dt_grid grid;
-    CHECK_INT(dt_grid_open(NULL, 0, &grid), DT_OK);
+    CHECK_OK(dt_grid_open(NULL, 0, &grid));
     CHECK_INT(grid.n_runs, 1);
     dt_grid_close(&grid);
 }

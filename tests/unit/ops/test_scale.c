@@ -28,7 +28,7 @@ static struct dt_scale_step step_of(const char *algorithm, int n_ranks, double s
 {
     const struct dt_scale_allreduce allreduce = {.algorithm = dt_algorithm_find(algorithm)};
     double seconds[DT_SCALE_MAX_BUCKETS];
-    CHECK_INT(dt_scale_sums(&job, &allreduce, n_ranks, seconds), DT_OK);
+    CHECK_OK(dt_scale_sums(&job, &allreduce, n_ranks, seconds));
     return dt_scale_step(&job, seconds, n_ranks, samples);
 }
 
@@ -114,13 +114,13 @@ static void test_in_memory(void)
     job.costs =
         (struct dt_costs){.ranks_per_host = 4, .within = {1e-5, 1e-9}, .between = {1e-3, 1e-8}};
     job.n_at_once = 2;
-    CHECK_INT(dt_scale_sums(&job, &allreduce, 1, seconds), DT_OK);
+    CHECK_OK(dt_scale_sums(&job, &allreduce, 1, seconds));
     NEAR(seconds[0], 0);
-    CHECK_INT(dt_scale_sums(&job, &allreduce, 2, seconds), DT_OK);
+    CHECK_OK(dt_scale_sums(&job, &allreduce, 2, seconds));
     NEAR(seconds[0], 1e-5 + 4e-6);
-    CHECK_INT(dt_scale_sums(&job, &allreduce, 4, seconds), DT_OK);
+    CHECK_OK(dt_scale_sums(&job, &allreduce, 4, seconds));
     NEAR(seconds[0], 2 * (1e-5 + 4e-6));
-    CHECK_INT(dt_scale_sums(&job, &allreduce, 8, seconds), DT_OK); /* and a ring of two hosts */
+    CHECK_OK(dt_scale_sums(&job, &allreduce, 8, seconds)); /* and a ring of two hosts */
     NEAR(seconds[0], 2 * (1e-5 + 4e-6) + 2 * (1e-3 + 1e-8 * 2000));
 }
 
@@ -154,12 +154,12 @@ static void test_fit(void)
     struct dt_scale_job truth = job;
     truth.message = 3;
     truth.overlap = 0.25;
-    CHECK_INT(dt_scale_sums(&truth, &allreduce, 2, seconds), DT_OK);
+    CHECK_OK(dt_scale_sums(&truth, &allreduce, 2, seconds));
     const double with_s = dt_scale_step(&truth, seconds, 2, 64).wait_s,
                  apart_s = seconds[0] + seconds[1];
-    CHECK_INT(dt_scale_fit(&job, &allreduce, 64, apart_s, with_s), DT_OK);
+    CHECK_OK(dt_scale_fit(&job, &allreduce, 64, apart_s, with_s));
     CHECK(fabs(job.message - 3) < 1e-9 && fabs(job.overlap - 0.25) < 1e-9);
-    CHECK_INT(dt_scale_fit(&job, &allreduce, 64, -1, 1), DT_OK); /* noise */
+    CHECK_OK(dt_scale_fit(&job, &allreduce, 64, -1, 1)); /* noise */
     NEAR(job.message, 0);
 }
 
@@ -210,7 +210,7 @@ static void test_horovod(void)
         {"VGG-16", 154, 0.68, 2, {{123.64e6, 0.01}, {14.71e6, 0.99}}},
     };
     struct dt_scale_network ethernet;
-    CHECK_INT(dt_scale_network_find("25gbe", &ethernet), DT_OK);
+    CHECK_OK(dt_scale_network_find("25gbe", &ethernet));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         set_job(64, 64 / rows[i].images_per_s, 1);
         fill_buckets(&rows[i]);

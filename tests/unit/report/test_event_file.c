@@ -54,7 +54,7 @@ static size_t read_file(int i, uint8_t **bytes, char name[256])
     const int n = list(&entries) + 2;
     snprintf(name, 256, "%s", entries[i + 2]->d_name);
     snprintf(path, sizeof path, "%s/tensorboard/%s", run.path, name);
-    CHECK_INT(dt_file_read(path, 1 << 20, bytes, &n_bytes), DT_OK);
+    CHECK_OK(dt_file_read(path, 1 << 20, bytes, &n_bytes));
     for (int k = 0; k < n; k++) {
         free(entries[k]);
     }
@@ -71,7 +71,7 @@ static void test_framing(void)
     FILE *file;
     uint8_t *bytes;
     char name[256];
-    CHECK_INT(dt_event_file_open(&run, &file), DT_OK);
+    CHECK_OK(dt_event_file_open(&run, &file));
     CHECK(dt_event_file_put(file, "abc", 3));
     CHECK(read_file(0, &bytes, name) == sizeof expected); /* before the close */
     for (size_t i = 0; i < sizeof expected; i++) {
@@ -99,7 +99,7 @@ static void test_names(void)
     FILE *later = fopen(path, "w");
     CHECK(later != NULL && fclose(later) == 0);
     for (int i = 2; i < 4; i++) {
-        CHECK_INT(dt_event_file_open(&run, &file), DT_OK);
+        CHECK_OK(dt_event_file_open(&run, &file));
         CHECK(dt_event_file_put(file, "x", 1));
         fclose(file);
         CHECK(read_file(i, &bytes, name) == 17); /* the last of all */
@@ -120,7 +120,7 @@ static void test_host_names(void)
         struct dirent **entries;
         FILE *file;
         host_name = names[i][0];
-        CHECK_INT(dt_event_file_open(&run, &file), DT_OK);
+        CHECK_OK(dt_event_file_open(&run, &file));
         fclose(file);
         const int n = list(&entries) + 2;
         CHECK_HAS(entries[n - 1]->d_name, names[i][1]);
@@ -140,8 +140,7 @@ static void test_links(const char *work)
     CHECK(mkdir(run.path, 0777) == 0);
     snprintf(link, sizeof link, "%.900s/tensorboard", run.path);
     CHECK(symlink("/tmp", link) == 0);
-    CHECK_INT(dt_event_file_open(&run, &file), DT_CANT_CREATE);
-    CHECK_HAS(dt_error_text(), "linked/tensorboard: ");
+    CHECK_FAILS(dt_event_file_open(&run, &file), DT_CANT_CREATE, "linked/tensorboard: ");
     dt_error_clear();
     CHECK(unlink(link) == 0 && mkfifo(link, 0600) == 0);
     CHECK_INT(dt_event_file_open(&run, &file), DT_CANT_CREATE);
@@ -161,11 +160,11 @@ static void test_full(void)
                           end = {.kind = DT_EVENT_END};
     CHECK(sinks.events != NULL);
     if (strcmp(dt_protobuf_library(), "none") != 0) {
-        CHECK_INT(dt_tensorboard_take(&sinks, &event), DT_OK);
+        CHECK_OK(dt_tensorboard_take(&sinks, &event));
         CHECK(sinks.events_failed && sinks.events == NULL);
-        CHECK_INT(dt_tensorboard_take(&sinks, &event), DT_OK);
-        CHECK_INT(dt_tensorboard_take(&sinks, &end), DT_IO);
-        CHECK_HAS(dt_error_text(), "tensorboard: events are missing, as the warning above says");
+        CHECK_OK(dt_tensorboard_take(&sinks, &event));
+        CHECK_FAILS(dt_tensorboard_take(&sinks, &end), DT_IO,
+                    "tensorboard: events are missing, as the warning above says");
         dt_error_clear();
     }
     dt_sinks_close(&sinks);

@@ -165,10 +165,8 @@ static void test_failures_travel(void)
     CHECK_HAS(text, "\"exit_code\":\t74,");
     CHECK_HAS(text, "records are missing");
     free(text);
-    CHECK_INT(
-        dt_sinks_emit(&sinks,
-                      &(struct dt_event){.kind = DT_EVENT_END, .status = DT_STOPPED, .end = &end}),
-        DT_OK);
+    CHECK_OK(dt_sinks_emit(
+        &sinks, &(struct dt_event){.kind = DT_EVENT_END, .status = DT_STOPPED, .end = &end}));
     dt_error_clear();
 }
 
@@ -185,10 +183,8 @@ static void test_trace_fails(void)
     CHECK_INT(dt_timeline_take(
                   &sinks, &(struct dt_event){.kind = DT_EVENT_TIMELINE, .timeline = &timeline}),
               DT_IO);
-    dt_error_clear();
-    CHECK_INT(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}),
-              DT_IO);
-    CHECK_HAS(dt_error_text(), "trace.json could not be written, as the warning above says");
+    CHECK_FAILS(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}),
+                DT_IO, "trace.json could not be written, as the warning above says");
     dt_error_clear();
 }
 
@@ -205,9 +201,8 @@ static void test_bytes_that_are_no_utf8(void)
     begun.ranks = ranks;
     sinks.command = "dtrain --run \xFF\xFE";
     remove_file("metrics.jsonl");
-    CHECK_INT(
-        dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &begun}),
-        DT_OK);
+    CHECK_OK(
+        dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &begun}));
     dt_sinks_close(&sinks);
     char *text = text_of("metrics.jsonl");
     CHECK(dt_json_check(text, strlen(text), &fault));
@@ -217,7 +212,7 @@ static void test_bytes_that_are_no_utf8(void)
     CHECK_HAS(text, "\"dtrain --run \xEF\xBF\xBD\xEF\xBF\xBD\"");
     free(text);
     (void)dt_error(DT_IO, "\xE2\x82");
-    CHECK_INT(record_end(), DT_OK);
+    CHECK_OK(record_end());
     dt_error_clear();
     text = text_of("summary.json");
     CHECK(dt_json_check(text, strlen(text), &fault));
@@ -226,7 +221,7 @@ static void test_bytes_that_are_no_utf8(void)
 
 static void test_summary(void)
 {
-    CHECK_INT(record_end(), DT_OK);
+    CHECK_OK(record_end());
     char *whole = text_of("summary.json");
     CHECK_HAS(whole, "\"intercept\":\t4");
     CHECK_HAS(whole, "\"version\":");

@@ -43,8 +43,7 @@ static char run[] = "/tmp/dtrain-test-memory-XXXXXX", page[64];
 
 static void put(const char *name, const char *text)
 {
-    CHECK_INT(dt_file_write_atomic(run, name, &(struct dt_file_part){text, strlen(text)}, 1),
-              DT_OK);
+    CHECK_OK(dt_file_write_atomic(run, name, &(struct dt_file_part){text, strlen(text)}, 1));
 }
 
 static void make_run(void)
@@ -104,14 +103,14 @@ static enum dt_status report(int n)
 static size_t read_page(uint8_t **bytes)
 {
     size_t n = 0;
-    CHECK_INT(dt_file_read(page, 1 << 20, bytes, &n), DT_OK);
+    CHECK_OK(dt_file_read(page, 1 << 20, bytes, &n));
     return n;
 }
 
 static void test_each_allocation(int n)
 {
     uint8_t *whole, *now;
-    CHECK_INT(report(n), DT_OK);
+    CHECK_OK(report(n));
     const size_t n_whole = read_page(&whole);
     CHECK_HAS((const char *)whole, n == 1 ? "Who did what when" : "train.epochs");
     CHECK_HAS((const char *)whole, "done");
@@ -122,9 +121,8 @@ static void test_each_allocation(int n)
         s = report(n);
         const bool failed = n_calls >= k;
         failing_call = 0;
-        if ((s == DT_NO_MEMORY) != failed || (dt_error_text()[0] != '\0') != failed) {
-            CHECK_FAIL("%d runs, allocation %ld: status %d, %s", n, k, s, dt_error_text());
-        }
+        CHECK_MESSAGE((s == DT_NO_MEMORY) == failed && (dt_error_text()[0] != '\0') == failed,
+                      "%d runs, allocation %ld: status %d, %s", n, k, s, dt_error_text());
         dt_error_clear();
         CHECK(read_page(&now) == n_whole && memcmp(now, whole, n_whole) == 0);
         free(now);
@@ -141,7 +139,7 @@ static void test_screen_of_nothing(void)
     struct dt_record record;
     snprintf(name, sizeof name, "%s/metrics.jsonl", run);
     CHECK_INT(unlink(name), 0);
-    CHECK_INT(dt_record_open(run, &record), DT_OK);
+    CHECK_OK(dt_record_open(run, &record));
     FILE *out = open_memstream(&text, &n);
     dt_run_screen_draw(out, &record, (struct dt_screen){.width = 80, .height = 24, .utf8 = true});
     CHECK_INT(fclose(out), 0);

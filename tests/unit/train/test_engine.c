@@ -2,6 +2,7 @@
  * text in checkpoints of a format that only this test knows, and what the run tells are events. It
  * is linked with train/ and what lies below. */
 #include "tests/lib/checkpoint_sample.h"
+#include "tests/lib/layers.h"
 #include "train/save/saver.h"
 #include "train/train.h"
 #include "train/trainer.h"
@@ -18,7 +19,7 @@ static const struct dt_config config = {
     .sharding = DT_SHARDING_SHARD,
     .model = {.input = {1, 1, 1},
               .n_layers = 1,
-              .layers = {{.type = DT_LAYER_DENSE, .size = 1}},
+              .layers = {DENSE(1, NONE)},
               .loss = DT_LOSS_MEAN_SQUARED_ERROR},
     .epochs = 1,
     .batch_per_rank = 4,
@@ -90,7 +91,7 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
     now.epochs = epochs;
     now.checkpoint_best = best;
     told[0] = '\0';
-    CHECK_INT(dt_comm_open_self(&comm), DT_OK);
+    CHECK_OK(dt_comm_open_self(&comm));
     struct dt_world world = {.size = 1, .local_size = 1, .host = "here", .comm = comm};
     struct dt_folder_saver saver = {
         .saver = {.ops = &dt_folder_saver_ops}, .run_dir = dir, .resume = resume};
@@ -110,7 +111,7 @@ static void check_file(const char *name, const char *text)
     uint8_t *bytes;
     size_t n_bytes;
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    CHECK_INT(dt_file_read(path, 1000, &bytes, &n_bytes), DT_OK);
+    CHECK_OK(dt_file_read(path, 1000, &bytes, &n_bytes));
     CHECK_TEXT((const char *)bytes, text);
     free(bytes);
 }
@@ -139,12 +140,12 @@ static void test_best(void)
     char best[DT_CHECKPOINT_PATH_SIZE + 32];
     snprintf(best, sizeof best, "%s/best.safetensors", checkpoints);
     CHECK(mkdir(best, 0700) == 0);
-    CHECK_INT(train(3, true, DT_TEST_LOSS), DT_OK);
+    CHECK_OK(train(3, true, DT_TEST_LOSS));
     CHECK_TEXT(told, "folder warning warning run step step epoch save save end result");
     CHECK_HAS(warning, "checkpoint.best: the test samples choose the result");
     CHECK_INT(best_epoch, 0);
     CHECK(rmdir(best) == 0);
-    CHECK_INT(train(4, true, DT_TEST_LOSS), DT_OK);
+    CHECK_OK(train(4, true, DT_TEST_LOSS));
     CHECK_INT(best_epoch, 4);
     CHECK(unlink(best) == 0);
 }
@@ -155,22 +156,20 @@ int main(void)
     const struct dt_file_part damage = {"no checkpoint", 13};
     sample_dir_make(dir);
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", dir);
-    CHECK_INT(train(1, false, DT_TEST_NONE), DT_OK);
+    CHECK_OK(train(1, false, DT_TEST_NONE));
     CHECK_TEXT(told, "folder run step step epoch save end result");
     check_file("config.json", "thin\n");
 
-    CHECK_INT(dt_file_write_atomic(checkpoints, "step-000000000099.safetensors", &damage, 1),
-              DT_OK);
-    CHECK_INT(train(2, true, DT_TEST_NONE), DT_OK);
+    CHECK_OK(dt_file_write_atomic(checkpoints, "step-000000000099.safetensors", &damage, 1));
+    CHECK_OK(train(2, true, DT_TEST_NONE));
     CHECK_TEXT(told, "folder warning run step step epoch save end result");
     CHECK_HAS(warning, "step-000000000099.safetensors");
     CHECK_HAS(warning, "; passing it over");
 
     test_best();
     word = "thick";
-    CHECK_INT(train(9, true, DT_TEST_NONE), DT_CONFIG);
-    CHECK_HAS(dt_error_text(),
-              "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
+    CHECK_FAILS(train(9, true, DT_TEST_NONE), DT_CONFIG,
+                "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
     sample_dir_remove(checkpoints);
     sample_dir_remove(dir);
     return 0;

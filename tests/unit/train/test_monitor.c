@@ -22,7 +22,7 @@ static const struct dt_emitter emitter = {.emit = hear};
 static void begin_run(void)
 {
     struct dt_run_event start = {0};
-    CHECK_INT(dt_watchers_run_begin(&t, &start), DT_OK);
+    CHECK_OK(dt_watchers_run_begin(&t, &start));
 }
 
 static void begin(const struct dt_config *config)
@@ -38,7 +38,7 @@ static void begin(const struct dt_config *config)
                                       .steps_per_epoch = 10,
                                       .min_lr = config->schedule_min_lr,
                                       .factor = config->schedule_factor};
-    CHECK_INT(dt_monitor_open(&t, &emitter), DT_OK);
+    CHECK_OK(dt_monitor_open(&t, &emitter));
     begin_run();
 }
 
@@ -52,7 +52,7 @@ static struct result epoch(double loss, double accuracy)
     struct dt_epoch_event event = {
         .test = {.loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200}};
     const uint64_t best = t.state.best_epoch;
-    CHECK_INT(dt_watchers_epoch_end(&t, &event), DT_OK);
+    CHECK_OK(dt_watchers_epoch_end(&t, &event));
     t.state.epoch++;
     return (struct result){.is_best = t.state.best_epoch != best,
                            .is_reduced = event.reduced_lr > 0};
@@ -61,7 +61,7 @@ static struct result epoch(double loss, double accuracy)
 static struct dt_end_event end_of(void)
 {
     struct dt_end_event end = {0};
-    CHECK_INT(dt_watchers_run_end(&t, DT_OK, &end), DT_OK);
+    CHECK_OK(dt_watchers_run_end(&t, DT_OK, &end));
     return end;
 }
 
@@ -78,7 +78,7 @@ static void test_average(void)
             struct dt_epoch_event event = {
                 .test = {.loss_sum = e, .n_correct = 4 - e, .n_samples = 4},
                 .averaged = {.loss_sum = 4 - e, .n_correct = e, .n_samples = 4}};
-            CHECK_INT(dt_watchers_epoch_end(&t, &event), DT_OK);
+            CHECK_OK(dt_watchers_epoch_end(&t, &event));
             t.state.epoch++;
         }
         CHECK_INT(t.state.best_epoch, i < 4 ? 3 : 1);
