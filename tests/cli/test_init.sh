@@ -7,15 +7,7 @@ init() { # init ARGUMENT...: leaves out, err and $got
   got=0
   "$DTRAIN" init "$@" >out 2>err </dev/null || got=$?
 }
-
-refused() { # refused CODE TEXT ARGUMENT...
-  local code=$1 text=$2
-  shift 2
-  init "$@"
-  is "$text: exit code" "$code" "$got"
-  is "$text: stdout" '' "$(cat out)"
-  is "$text: the words" "dtrain: $text" "$(cat err)"
-}
+refused() { refuses "$1" 0 "=$2" init "${@:3}"; } # refused CODE TEXT ARGUMENT...
 
 # mnist and mlp mean what configs/ has; their comments are all that differs.
 for pair in mnist:mnist mlp:mnist-mlp; do

@@ -4,19 +4,10 @@
 # shellcheck disable=SC2016,SC2046,SC2086 # awk; arguments
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
-cat >config.json <<'JSON'
-{
+configure '[1, 8, 8]' 'flatten dense12:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 320, "test_samples": 60 },
-  "model": {
-    "input": [1, 8, 8],
-    "layers": [{ "type": "flatten" }, { "type": "dense", "units": 12, "activation": "relu" }, { "type": "dense", "units": 10 }]
-  },
   "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "lr": 0.002 } },
-  "distributed": { "check_every": 1 },
-  "device": "cpu",
-  "threads": 1
-}
-JSON
+  "distributed": { "check_every": 1 }, "device": "cpu", "threads": 1'
 export DTRAIN_TIMEOUT=2
 
 dtrain() { # dtrain RANKS RUN ARGUMENT...: two epochs of ten steps of two workers; leaves RUN.out, RUN.err and $got
@@ -95,13 +86,8 @@ dtrain 3 flip-first --inject flip:rank=0,step=6,tensor=fc1.weight
 ends flip-first 70 "replicas differ: tensor 'fc1.weight' of rank 0 differs from that of the other 2 ranks "
 
 refused() { # refused CODE WORDS ARGUMENT...
-  local code=$1 words=$2
-  shift 2
-  dtrain 2 no "$@"
-  check "$*: exit code $got" test "$got" -eq "$code"
-  check "$*: the words" grep -qF -- "$words" no.err
-  check "$*: more than one line" test "$(wc -l <no.err)" -eq 1
-  check "$*: a folder" test ! -e no
+  refuses "$1" 2 "$2" --config config.json --run no "${@:3}"
+  check "$2: a folder" test ! -e no
 }
 refused 64 'kil:rank=1: unknown fault (one of slow, jitter, kill, stop, stall, flip, nan, drop, as in slow:' --inject kil:rank=1
 refused 64 "kill:rank=1: 'step' is missing (write it as in kill:rank=1,step=100)" --inject kill:rank=1

@@ -5,24 +5,9 @@
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: python3 reads the files, and is not installed'; exit 77; }
-cat >config.json <<'JSON'
-{
-  "data": { "format": "synthetic", "train_samples": 320, "test_samples": 100 },
-  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 64 }, { "type": "dense", "units": 4 }] },
-  "train": { "epochs": 3, "batch": { "per_rank": 16 } },
-  "log": { "every_s": 0.001, "every_steps": 4 },
-  "threads": 1
-}
-JSON
-
-run() { # run CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
-  local code=$1 n=$2 got=0 launcher=()
-  shift 2
-  ((n == 0)) || launcher=("$MPIEXEC" -n "$n")
-  timeout -k 5 60 "${launcher[@]}" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
-  n_checks=$((n_checks + 1))
-  ((got == code)) || fail "exit code $got, expected $code: -np $n $*" err out
-}
+configure '[1, 8, 8]' 'flatten dense64 dense4' '
+  "data": { "format": "synthetic", "train_samples": 320, "test_samples": 100 }, "train": { "epochs": 3, "batch": { "per_rank": 16 } },
+  "log": { "every_s": 0.001, "every_steps": 4 }, "threads": 1'
 
 one_line() { # one_line FILE PATTERN
   [[ $(wc -l <"$1") -eq 1 ]] && grep -Eqx -- "$2" "$1"

@@ -1,40 +1,17 @@
 #!/usr/bin/env bash
 # Resume is bit-exact, also in the middle of an epoch, and also after kill -9 at any moment: the last checkpoint of an interrupted run is
 # byte for byte that of an uninterrupted one, and so are the losses. usage: DTRAIN=... MPIEXEC=... test_resume.sh RANKS
-set -euo pipefail
-ranks=$1 lib=$(cd "$(dirname "${BASH_SOURCE[0]}")/../lib" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-cat > config.json <<'JSON'
-{
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+set -e
+n_ranks=$1
+configure '[1, 12, 12]' 'conv8 pool dropout0.25 flatten dense16:relu dropout0.5 dense10' '
   "data": { "format": "synthetic", "train_samples": 6000, "test_samples": 64, "sharding": "shard" },
-  "model": {
-    "input": [1, 12, 12],
-    "layers": [
-      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
-      { "type": "max_pool2d", "size": 2 },
-      { "type": "dropout", "rate": 0.25 },
-      { "type": "flatten" },
-      { "type": "dense", "units": 16, "activation": "relu" },
-      { "type": "dropout", "rate": 0.5 },
-      { "type": "dense", "units": 10 }
-    ],
-    "loss": "softmax_cross_entropy"
-  },
   "train": { "epochs": 3, "seed": 5, "batch": { "per_rank": 16 }, "accumulate": 2, "optimizer": { "type": "adam", "lr": 0.002 } },
-  "distributed": { "check_every": 1 },
-  "checkpoint": { "every_steps": 3, "keep": 3 },
-  "log": { "every_steps": 1 }
-}
-JSON
+  "distributed": { "check_every": 1 }, "checkpoint": { "every_steps": 3, "keep": 3 }, "log": { "every_steps": 1 }'
 dtrain() {
-  "$MPIEXEC" -n "$ranks" "$DTRAIN" --config config.json "$@" 2>> log
+  "$MPIEXEC" -n "$n_ranks" "$DTRAIN" --config config.json "$@" 2>> log
 }
-last() {
-  find "$1/checkpoints" -name 'step-*.safetensors' | sort | tail -n 1
-}
-
 dtrain --run whole > whole.txt
 steps=$(wc -l < <(grep '"type":"step"' whole/metrics.jsonl))
 [ "$steps" -gt 40 ] || { echo "only $steps steps"; exit 1; }
@@ -54,10 +31,10 @@ dtrain --run parts --resume > parts.txt
 # Killed three times at unforeseeable moments.
 : > log
 for try in 1 2 3; do
-  "$MPIEXEC" -n "$ranks" "$DTRAIN" --config config.json --run cut --resume > cut.txt 2>> log &
+  "$MPIEXEC" -n "$n_ranks" "$DTRAIN" --config config.json --run cut --resume > cut.txt 2>> log &
   pid=$! # of mpirun, whose ranks die with it
   for _ in $(seq 1000); do # until it has made some progress
-    now=$(basename "$(last cut 2> /dev/null)" 2> /dev/null || true)
+    now=$(basename "$(newest_checkpoint cut 2> /dev/null)" 2> /dev/null || true)
     [ "${now:-}" \> "$(printf 'step-%012d.safetensors' "$((try * 15))")" ] && break
     kill -0 "$pid" 2> /dev/null || break
   done
@@ -80,19 +57,18 @@ epochs() { # all columns but images_per_s
 }
 for run in parts cut; do
   cmp whole.txt "$run.txt"
-  cmp "$(last whole)" "$(last "$run")"
+  cmp "$(newest_checkpoint whole)" "$(newest_checkpoint "$run")"
   diff <(losses whole) <(losses "$run") > /dev/null || { echo "$run: step records differ"; exit 1; }
   diff <(epochs whole) <(epochs "$run") || { echo "$run: epoch records differ"; exit 1; }
 done
 echo "stopped 3 times, killed and resumed $resumed times, to the same bits after $steps steps"
 
 # How many ranks there are does not matter to what follows.
-[ "$ranks" = 2 ] || exit 0
+[ "$n_ranks" = 2 ] || exit 0
 
 # Begun by a dtrain with another order: not inside an epoch, where samples would be seen twice, but from an epoch's end.
-cat > older.py << PYTHON
+cat > older.py << 'PYTHON'
 import sys
-sys.path.insert(0, "$lib")
 from checkpoint import join, json, read, split, write
 header, data = split(read(sys.argv[1]))
 del header["__metadata__"]["shuffle_rounds"]
@@ -103,10 +79,10 @@ write("older.safetensors", join(header, data))
 PYTHON
 command -v python3 > /dev/null || { echo "skipped: python3, which makes an old checkpoint, is not installed"; exit 77; }
 dtrain --run older --set train.epochs=1 > older.txt
-python3 older.py "$(last older)"
+python3 older.py "$(newest_checkpoint older)"
 dtrain --resume=older.safetensors --run other --set train.max_steps="$((steps / 3 + 1))" > older.txt || { cat log; exit 1; }
 dtrain --run inside --set train.max_steps=10 > older.txt
-python3 older.py "$(last inside)"
+python3 older.py "$(newest_checkpoint inside)"
 code=0
 dtrain --resume=older.safetensors --run another > older.txt || code=$?
 [ "$code" = 78 ] && grep -q "number of rounds of the shuffle was 4, now it is 6" log || { echo "an old order: exit code $code"; cat log; exit 1; }

@@ -4,16 +4,10 @@
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
-cat >config.json <<'JSON'
-{
+configure '[1, 8, 8]' 'flatten dense4' '
   "data": { "format": "synthetic", "train_samples": 640, "test_samples": 64 },
-  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 4 }] },
-  "train": { "epochs": 1000000, "batch": { "per_rank": 32 } },
-  "checkpoint": { "every_epochs": 0 },
-  "log": { "every_steps": 1 },
-  "threads": 1
-}
-JSON
+  "train": { "epochs": 1000000, "batch": { "per_rank": 32 } }, "checkpoint": { "every_epochs": 0 }, "log": { "every_steps": 1 },
+  "threads": 1'
 
 start() { # start RUN [RANKS]: a job that does not end by itself; sets job; without RANKS no launcher
   if (($# > 1)); then

@@ -4,18 +4,10 @@
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 stuck=$1
-cat >config.json <<'JSON'
-{
+configure '[1, 8, 8]' 'flatten dense12:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 640, "test_samples": 60 },
-  "model": {
-    "input": [1, 8, 8],
-    "layers": [{ "type": "flatten" }, { "type": "dense", "units": 12, "activation": "relu" }, { "type": "dense", "units": 10 }]
-  },
-  "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "lr": 0.002 } },
-  "device": "cpu",
-  "threads": 1
-}
-JSON
+  "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "lr": 0.002 } }, "device": "cpu",
+  "threads": 1'
 export DTRAIN_TIMEOUT=2
 
 run() { # run PROGRAM RANKS RUN ARGUMENT...: leaves RUN.err and $got

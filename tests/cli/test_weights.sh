@@ -4,35 +4,11 @@
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: python3 makes the files, and is not installed'; exit 77; }
-cat >config.json <<'JSON'
-{
-  "data": { "format": "synthetic", "train_samples": 200, "test_samples": 100 },
-  "model": {
-    "input": [1, 8, 8],
-    "layers": [
-      { "type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu" },
-      { "type": "flatten" },
-      { "type": "dense", "units": 4 }
-    ]
-  },
-  "train": { "epochs": 2, "batch": { "global": 20 } },
-  "threads": 1
-}
-JSON
-works() { # works RANKS ARGUMENT...
-  local n=$1
-  shift
-  n_checks=$((n_checks + 1))
-  timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" "$@" >out 2>err </dev/null || fail "does not work: $*" err
-}
-refused() { # refused CODE TEXT ARGUMENT...: in one line
-  local code=$1 text=$2 got=0
-  shift 2
-  n_checks=$((n_checks + 1))
-  timeout -k 5 60 "$MPIEXEC" -n 1 "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
-  [[ $got -eq $code && ! -s out && $(wc -l <err) -eq 1 && $(cat err) == 'dtrain: '*"$text"* ]] ||
-    fail "$*: exit code $got, expected $code and '$text'" err
-}
+configure '[1, 8, 8]' 'conv4 flatten dense4' '
+  "data": { "format": "synthetic", "train_samples": 200, "test_samples": 100 }, "train": { "epochs": 2, "batch": { "global": 20 } },
+  "threads": 1'
+works() { run 0 "$@"; } # works RANKS ARGUMENT...
+refused() { refuses "$1" 1 "$2" "${@:3}"; } # refused CODE TEXT ARGUMENT...
 
 works 1 --config config.json --run first
 saved=$(newest_checkpoint first)

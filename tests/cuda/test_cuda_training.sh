@@ -23,14 +23,6 @@ train() { # train GPUS RUN ARGUMENT...: with one, the ranks share it
   gpus "$n" "${config[@]}" --run "$run" --set device=cuda "$@"
   is "$run" 0 "$got"
 }
-is() { # is WHAT EXPECTED ACTUAL
-  n_checks=$((n_checks + 1))
-  [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" err
-}
-says() { # says WHAT PATTERN: a line of stderr matches as a whole
-  n_checks=$((n_checks + 1))
-  grep -Eqx -- "$2" err || fail "$1: no line '$2'" err
-}
 ends() { # ends WHAT CODE PATTERN: with this code, and one line about it on all ranks
   is "$1" "$2 1" "$got $(grep -Ec '^(dtrain: |\[mpiexec|Fatal|Abort)' err)"
   says "$1" "dtrain: $3"
@@ -46,11 +38,6 @@ close_to() { # close_to TOLERANCE RUN RUN: the losses of all epochs, and the acc
 
 # Steps recorded and call by call: the same bytes, and the same numbers of each step. With every option of a step, and a
 # short last batch; and with batches of 1 to 3 samples, whose sizes differ between ranks and change at different steps.
-weights() { # weights RUN: of the newest checkpoint, without its header
-  local file
-  file=$(newest_checkpoint "$1")
-  tail -c +$((9 + $(od -An -tu8 -N8 "$file"))) "$file"
-}
 steps_of() { # steps_of RUN: without what depends on time, and the norms of gradients
   grep '"type":"step"' "$1/metrics.jsonl" | sed 's/,"grad_norm":.*//'
 }
@@ -64,7 +51,7 @@ same_bits() { # same_bits NAME STEPS ARGUMENT...: with and without graphs
   train "$ranks" "$name" --set log.every_steps=1 --set log.audit=true "$@"
   train "$ranks" "$name-by_call" --set log.every_steps=1 --set log.audit=true --set cuda.graph=false "$@"
   says "$name, call by call" '  steps call by call: cuda.graph is off'
-  check "$name: the same weights" cmp <(weights "$name") <(weights "$name-by_call")
+  check "$name: the same weights" same_weights "$name" "$name-by_call"
   check "$name: the same steps" test "$(steps_of "$name")" == "$(steps_of "$name-by_call")"
   check "$name: the same samples" test "$(audits_of "$name")" == "$(audits_of "$name-by_call")"
   is "$name: steps" "$n_steps" "$(steps_of "$name" | grep -c .)"
@@ -91,7 +78,7 @@ for graph in true false; do
   train "$ranks" "resized_$graph" "${resized[@]}" --set 'train.batch={"global":8}' --set train.max_steps=3
   train "$ranks" "resized_$graph" "${resized[@]}" --set 'train.batch={"global":13}' --resume
 done
-check 'another batch: the same weights' cmp <(weights resized_true) <(weights resized_false)
+check 'another batch: the same weights' same_weights resized_true resized_false
 check 'another batch: the same samples' test "$(audits_of resized_true)" == "$(audits_of resized_false)"
 is 'another batch: samples of the steps' '8 8 8 2 13 13 9 13 13 13 13 9' \
   "$(audits_of resized_true | sed 's/.*"samples":\([0-9]*\).*/\1/' | tr '\n' ' ' | sed 's/ $//')"

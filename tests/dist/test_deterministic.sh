@@ -6,27 +6,10 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: python3, which reads checkpoints, is not installed'; exit 77; }
 # Leaves of 8 of batches of 100, and a last batch of 30: short leaves, and ranks without any.
-cat >config.json <<'JSON'
-{
+configure '[1, 12, 12]' 'conv8 conv16 pool dropout0.25 flatten dense32:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 330, "test_samples": 40, "sharding": "global" },
-  "model": {
-    "input": [1, 12, 12],
-    "layers": [
-      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
-      { "type": "conv2d", "filters": 16, "kernel": 3, "activation": "relu" },
-      { "type": "max_pool2d", "size": 2 },
-      { "type": "dropout", "rate": 0.25 },
-      { "type": "flatten" },
-      { "type": "dense", "units": 32, "activation": "relu" },
-      { "type": "dense", "units": 10 }
-    ]
-  },
   "train": { "epochs": 2, "seed": 5, "batch": { "global": 100 }, "optimizer": { "type": "adam", "lr": 0.002, "clip_norm": 1 } },
-  "distributed": { "deterministic": true, "leaf": 8 },
-  "device": "cpu",
-  "threads": 1
-}
-JSON
+  "distributed": { "deterministic": true, "leaf": 8 }, "device": "cpu", "threads": 1'
 
 alike() { python3 "$tests/lib/python/checkpoint.py" alike "$@"; } # alike RUN...
 

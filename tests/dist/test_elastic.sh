@@ -8,27 +8,11 @@
 command -v python3 >/dev/null || { echo 'skipped: python3, which reads the audit, is not installed'; exit 77; }
 wrong_lab=$1 samples=$tests/../scripts/check-samples
 # 7 steps of 48 an epoch, the last one of 42; a checkpoint every second step.
-cat >config.json <<'JSON'
-{
+configure '[1, 8, 8]' 'conv4 dropout0.25 flatten dense10' '
   "data": { "format": "synthetic", "train_samples": 330, "test_samples": 40, "sharding": "global" },
-  "model": {
-    "input": [1, 8, 8],
-    "layers": [
-      { "type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu" },
-      { "type": "dropout", "rate": 0.25 },
-      { "type": "flatten" },
-      { "type": "dense", "units": 10 }
-    ]
-  },
   "train": { "epochs": 2, "seed": 5, "batch": { "global": 48 }, "optimizer": { "type": "adam", "lr": 0.002 } },
-  "distributed": { "deterministic": true, "leaf": 8, "check_every": 1 },
-  "checkpoint": { "every_steps": 2 },
-  "log": { "audit": true },
-  "report": false,
-  "device": "cpu",
-  "threads": 1
-}
-JSON
+  "distributed": { "deterministic": true, "leaf": 8, "check_every": 1 }, "checkpoint": { "every_steps": 2 }, "log": { "audit": true },
+  "report": false, "device": "cpu", "threads": 1'
 per_rank=(--set 'train.batch={"per_rank":12}' --set 'distributed={}')
 
 killed() { # killed RUN RANKS STEP ARGUMENT...: the run's last rank is killed before this step
@@ -102,7 +86,6 @@ audit 1 'epoch 1: 28 steps on 4 ranks used 1320 of 330 samples, not each once' r
 # Killed behind the checkpoint of an epoch's last step, and before the epoch was over: no sample of it is left.
 cat >last_step.py <<PYTHON
 import sys
-sys.path.insert(0, "$tests/lib")
 from checkpoint import join, read, split, write
 header, data = split(read("last/checkpoints/step-000000000006.safetensors"))
 header["__metadata__"].update(step="7", step_in_epoch="7", optimizer_steps="7", n_samples=(330.0).hex())

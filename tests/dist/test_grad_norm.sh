@@ -2,16 +2,9 @@
 # The norm of the mean gradient is in the records of steps, the same with every strategy, whoever has the gradient; where nobody has, it is null.
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
-cat > config.json <<'JSON'
-{
+configure '[1, 8, 8]' 'conv4 flatten dense33:tanh dense10' '
   "data": { "format": "synthetic", "train_samples": 240, "test_samples": 20, "sharding": "global" },
-  "model": { "input": [1, 8, 8], "layers": [
-    { "type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu" }, { "type": "flatten" }, { "type": "dense", "units": 33, "activation": "tanh" },
-    { "type": "dense", "units": 10 } ] },
-  "train": { "epochs": 1, "batch": { "global": 24 } },
-  "log": { "every_steps": 2 }, "report": false
-}
-JSON
+  "train": { "epochs": 1, "batch": { "global": 24 } }, "log": { "every_steps": 2 }, "report": false'
 train one 1
 train allreduce 2 --set threads=1
 train threads 2 --set threads=2

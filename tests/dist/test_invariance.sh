@@ -3,32 +3,13 @@
 # training: with 1 to 5 ranks the loss of each of 50 steps agrees to 1e-4 relative, with dropout on, while the replicas are compared bit for
 # bit after every step. What algorithms send is what they predicted.
 # usage: DTRAIN=... MPIEXEC=... test_invariance.sh
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-cat > config.json <<'JSON'
-{
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+set -e
+configure '[1, 14, 14]' 'conv8 conv16 pool dropout0.25 flatten dense32:relu dropout0.5 dense10' '
   "data": { "format": "synthetic", "train_samples": 2000, "test_samples": 64, "sharding": "global" },
-  "model": {
-    "input": [1, 14, 14],
-    "layers": [
-      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
-      { "type": "conv2d", "filters": 16, "kernel": 3, "activation": "relu" },
-      { "type": "max_pool2d", "size": 2 },
-      { "type": "dropout", "rate": 0.25 },
-      { "type": "flatten" },
-      { "type": "dense", "units": 32, "activation": "relu" },
-      { "type": "dropout", "rate": 0.5 },
-      { "type": "dense", "units": 10 }
-    ],
-    "loss": "softmax_cross_entropy"
-  },
   "train": { "epochs": 3, "max_steps": 50, "seed": 3, "batch": { "global": 96 }, "optimizer": { "type": "adam", "lr": 0.001 } },
-  "distributed": { "check_every": 1 },
-  "log": { "every_steps": 1 }
-}
-JSON
+  "distributed": { "check_every": 1 }, "log": { "every_steps": 1 }'
 ways=(ring tree recursive_doubling halving_doubling all_to_all master_worker hierarchical)
 layouts=(1:1:auto 2:1:auto 3:1:auto 4:1:auto 3:2:auto 4:2:auto 5:2:auto 5:3:auto 4:2:hierarchical 5:3:hierarchical 2:1:mpi 5:2:mpi)
 for way in "${ways[@]}"; do # of two ranks, all of them send the same: test_grad_sync.c has those

@@ -5,28 +5,11 @@
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 # Four buckets; the first one's messages are larger than the credit.
-cat >config.json <<'JSON'
-{
+configure '[1, 12, 12]' 'conv8 conv4 flatten dropout0.25 dense600:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 256, "test_samples": 60 },
-  "model": {
-    "input": [1, 12, 12],
-    "layers": [
-      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
-      { "type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu" },
-      { "type": "flatten" },
-      { "type": "dropout", "rate": 0.25 },
-      { "type": "dense", "units": 600, "activation": "relu" },
-      { "type": "dense", "units": 10 }
-    ]
-  },
   "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 8 }, "accumulate": 2, "optimizer": { "type": "adam", "lr": 0.002 } },
-  "checkpoint": { "every_steps": 5 },
-  "distributed": { "check_every": 3, "bucket_mb": 0 },
-  "log": { "every_steps": 1 },
-  "device": "cpu",
-  "threads": 1
-}
-JSON
+  "checkpoint": { "every_steps": 5 }, "distributed": { "check_every": 3, "bucket_mb": 0 }, "log": { "every_steps": 1 },
+  "device": "cpu", "threads": 1'
 sed 's/"bucket_mb": 0/&, "order": "priority"/' config.json >priority.json
 by_priority=(--set 'distributed.order=priority')
 

@@ -4,29 +4,10 @@
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
-cat >config.json <<'JSON'
-{
+configure '[1, 12, 12]' 'conv8 conv8 pool dropout0.25 flatten dense16:relu dropout0.5 dense10' '
   "data": { "format": "synthetic", "train_samples": 330, "test_samples": 60 },
-  "model": {
-    "input": [1, 12, 12],
-    "layers": [
-      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
-      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
-      { "type": "max_pool2d", "size": 2 },
-      { "type": "dropout", "rate": 0.25 },
-      { "type": "flatten" },
-      { "type": "dense", "units": 16, "activation": "relu" },
-      { "type": "dropout", "rate": 0.5 },
-      { "type": "dense", "units": 10 }
-    ]
-  },
   "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 32 }, "optimizer": { "type": "sgd", "lr": 0.02, "momentum": 0.9 } },
-  "log": { "every_steps": 1 },
-  "distributed": { "check_every": 3 },
-  "device": "cpu",
-  "threads": 1
-}
-JSON
+  "log": { "every_steps": 1 }, "distributed": { "check_every": 3 }, "device": "cpu", "threads": 1'
 
 near() { python3 "$tests/lib/python/checkpoint.py" losses "$@"; } # near BOUND RUN...
 pipeline() { # pipeline SCHEDULE MICRO_BATCHES

@@ -5,28 +5,13 @@
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: python3, which changes checkpoints, is not installed'; exit 77; }
-cat >config.json <<'JSON'
-{
+configure '[1, 12, 12]' 'conv8 pool flatten dense16:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 300, "test_samples": 40 },
-  "model": {
-    "input": [1, 12, 12],
-    "layers": [
-      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
-      { "type": "max_pool2d", "size": 2 },
-      { "type": "flatten" },
-      { "type": "dense", "units": 16, "activation": "relu" },
-      { "type": "dense", "units": 10 }
-    ]
-  },
-  "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "lr": 0.002 } },
-  "device": "cpu",
-  "threads": 1
-}
-JSON
+  "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "lr": 0.002 } }, "device": "cpu",
+  "threads": 1'
 # change.py FILE OUT strip|reshape: without the residuals, as an older dtrain wrote it; or with rows of another length
 cat >change.py <<PY
 import sys
-sys.path.insert(0, "$tests/lib")
 from checkpoint import join, read, split, write
 name = "compression.residuals"
 header, data = split(read(sys.argv[1]))
@@ -40,7 +25,6 @@ else:
 write(sys.argv[2], join(header, data))
 PY
 
-last() { find "$1/checkpoints" -name 'step-*.safetensors' | sort | tail -n 1; }
 kind() { echo --set "distributed.compression.type=$1"; }
 
 # shellcheck disable=SC2046,SC2086 # arguments
@@ -49,13 +33,13 @@ kind() { echo --set "distributed.compression.type=$1"; }
   train whole 2 $(kind int8) $stochastic
   train parts 2 $(kind int8) $stochastic --set train.max_steps=7
   train parts 2 $(kind int8) $stochastic --resume
-  check 'other bits than without a stop' cmp "$(last whole)" "$(last parts)"
+  check 'other bits than without a stop' cmp "$(newest_checkpoint whole)" "$(newest_checkpoint parts)"
   check 'warns' test "$(grep -c residuals parts.err)" -eq 0
-  check 'a file of a run without compression has more than ever' test -z "$(train none 2 && grep -ao 'compression[._][a-z]*' "$(last none)")"
+  check 'a file of a run without compression has more than ever' test -z "$(train none 2 && grep -ao 'compression[._][a-z]*' "$(newest_checkpoint none)")"
 
   # Under another codec, or with other workers, they are kept; without error feedback they are dropped.
   train first 2 $(kind topk) --set train.epochs=1
-  saved=$(last first)
+  saved=$(newest_checkpoint first)
   train codec 2 $(kind onebit) --resume="$saved"
   check 'another codec: warns' test "$(grep -c residuals codec.err)" -eq 0
   train more 3 $(kind topk) --resume="$saved"

@@ -4,26 +4,10 @@
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
-cat >config.json <<'JSON'
-{
+configure '[1, 12, 12]' 'conv8 pool flatten dropout0.25 dense16:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 600, "test_samples": 60 },
-  "model": {
-    "input": [1, 12, 12],
-    "layers": [
-      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
-      { "type": "max_pool2d", "size": 2 },
-      { "type": "flatten" },
-      { "type": "dropout", "rate": 0.25 },
-      { "type": "dense", "units": 16, "activation": "relu" },
-      { "type": "dense", "units": 10 }
-    ]
-  },
   "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "accumulate": 2, "optimizer": { "type": "adam", "lr": 0.002 } },
-  "distributed": { "check_every": 1 },
-  "device": "cpu",
-  "threads": 1
-}
-JSON
+  "distributed": { "check_every": 1 }, "device": "cpu", "threads": 1'
 
 alike() { python3 "$tests/lib/python/checkpoint.py" alike "$@"; } # alike RUN...
 servers() { echo --set distributed.strategy=parameter_server --set "distributed.parameter_server.servers=$1"; }

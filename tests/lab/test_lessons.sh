@@ -3,16 +3,9 @@
 # usage: DTRAIN=... MPIEXEC=... test_lessons.sh WRONG_LAB
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
-wrong_lab=$1 program=$DTRAIN
+wrong_lab=$1
 
-lesson() { # lesson CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
-  local code=$1 ranks=$2 launch=() got=0
-  shift 2
-  ((ranks == 0)) || launch=("$MPIEXEC" -n "$ranks")
-  timeout -k 5 120 "${launch[@]}" "$program" lab "$@" >out 2>err </dev/null || got=$?
-  n_checks=$((n_checks + 1))
-  ((got == code)) || fail "exit code $got, expected $code: lab $* with $ranks ranks" err out
-}
+lesson() { run "$1" "$2" lab "${@:3}"; } # lesson CODE RANKS ARGUMENT...
 right() { # right RANKS NAME ARGUMENT...: it passes, in 80 columns and two screens; the page is of one file
   local name=$2
   lesson 0 "$@" --html "$name.html"
@@ -38,11 +31,7 @@ unread() { # unread RANKS NAME: what differs is the verdict, also where the page
   check "lab $2: not the page, and then what differs: $(cat err)" test "$(grep -cE '^dtrain: (deaf: nobody reads|.*(: got .*, expected |: does not hold$))' err)" = 2
   program=$DTRAIN
 }
-refused() { # refused CODE TEXT RANKS ARGUMENT...: this one line, nothing on stdout
-  lesson "$1" "${@:3}"
-  check "'lab ${*:4}' is refused with: $(cat err)" test "$(cat err)" = "dtrain: $2"
-  check "'lab ${*:4}' is refused, and prints" test ! -s out
-}
+refused() { refuses "$1" "$3" "=$2" lab "${@:4}"; } # refused CODE TEXT RANKS ARGUMENT...
 
 right 2 gradtape
 check 'gradtape: not the losses of the example' grep -qE '^loss +26.431675 +0$' out

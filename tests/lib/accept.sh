@@ -4,7 +4,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
 # shellcheck disable=SC2034 # for the tests
 wrong_cluster=$1 module=$2
-program=$DTRAIN
 unset DTRAIN_CUDA_MODULE
 rows='launch doctor example gradients sums links memory compute training checkpoint frozen'
 

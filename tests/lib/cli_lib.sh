@@ -9,7 +9,7 @@ tests=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck disable=SC2034 # for the tests
 configs=$(cd "$tests/../configs" && pwd)
 work=$(mktemp -d /tmp/dtrain-test.XXXXXX)
-n_checks=0 n_failed=0
+n_checks=0 n_failed=0 program=$DTRAIN
 touch "$work/started"
 unset DTRAIN_TIMEOUT DTRAIN_ISA NO_COLOR
 export LC_ALL=C.UTF-8
@@ -57,11 +57,56 @@ is() { # is WHAT EXPECTED ACTUAL: the same text
   [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" out err
 }
 
+layer() { # layer WORD: as JSON; conv8 is 3 x 3 with a ReLU, pool the largest of 2 x 2, dense16:relu has an activation, dense16 has none
+  case $1 in
+  conv*) printf '{"type": "conv2d", "filters": %s, "kernel": 3, "activation": "relu"}' "${1#conv}" ;;
+  pool) printf '{"type": "max_pool2d", "size": 2}' ;;
+  dropout*) printf '{"type": "dropout", "rate": %s}' "${1#dropout}" ;;
+  dense*:*) printf '{"type": "dense", "units": %s, "activation": "%s"}' "$(cut -d: -f1 <<<"${1#dense}")" "${1#*:}" ;;
+  dense*) printf '{"type": "dense", "units": %s}' "${1#dense}" ;;
+  *) printf '{"type": "%s"}' "$1" ;;
+  esac
+}
+
+configure() { # configure INPUT LAYERS MEMBERS: writes config.json, with layers in such words, and its members beside the model
+  local word layers=
+  for word in $2; do
+    layers+=${layers:+, }$(layer "$word")
+  done
+  printf '{ "model": { "input": %s, "layers": [%s] }, %s }\n' "$1" "$layers" "$3" >config.json
+}
+
+says() { # says WHAT PATTERN [FILE]: a line of err, or of the file, matches as a whole
+  n_checks=$((n_checks + 1))
+  grep -Eqx -- "$2" "${3:-err}" || fail "$1: no line '$2'" "${3:-err}"
+}
+
 dtrain() { # dtrain RANKS ARGUMENT...: leaves out, err and $got
   local n=$1
   shift
   got=0
   timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
+}
+
+run() { # run CODE RANKS ARGUMENT...: $program has to end so; leaves out, err and $got; 0 ranks: without a launcher
+  local code=$1 n=$2 launcher=()
+  shift 2
+  ((n == 0)) || launcher=("$MPIEXEC" -n "$n")
+  got=0
+  timeout -k 5 120 "${launcher[@]}" "$program" "$@" >out 2>err </dev/null || got=$?
+  n_checks=$((n_checks + 1))
+  ((got == code)) || fail "exit code $got, expected $code: $* with $n ranks" err out
+}
+
+refuses() { # refuses CODE RANKS TEXT ARGUMENT...: as run, with nothing on stdout and one line of error, which has the text; "^TEXT" begins it, "=TEXT" is it
+  run "$1" "$2" "${@:4}"
+  is "${*:4}: bytes on stdout, lines of error" '0 1' "$(wc -c <out) $(wc -l <err)"
+  n_checks=$((n_checks + 1))
+  case $3 in
+  =*) [[ $(cat err) == "dtrain: ${3#=}" ]] ;;
+  ^*) [[ $(cat err) == "dtrain: ${3#^}"* ]] ;;
+  *) [[ $(cat err) == 'dtrain: '*"$3"* ]] ;;
+  esac || fail "${*:4}: no '$3'" err
 }
 
 train() { # train RUN RANKS ARGUMENT...: a run of config.json, which has to work; leaves RUN.out and RUN.err
@@ -71,12 +116,7 @@ train() { # train RUN RANKS ARGUMENT...: a run of config.json, which has to work
 }
 
 refused() { # refused CODE RANKS TEXT ARGUMENT...: a run of config.json that ends with this code and one line, with the text
-  local code=$1 n=$2 text=$3
-  shift 3
-  dtrain "$n" --config config.json --run no "$@"
-  is "$text: exit code" "$code" "$got"
-  check "$text: the words" grep -qF -- "$text" err
-  check "$text: more than one line" test "$(wc -l <err)" -eq 1
+  refuses "$1" "$2" "$3" --config config.json --run no "${@:4}"
 }
 
 finish() {
@@ -151,6 +191,13 @@ is_valid_json_lines() { # every line of the file is an object
   python3 -c 'import json, sys
 for line in open(sys.argv[1]): assert isinstance(json.loads(line), dict)' "$1"
 }
+
+weights() { # weights RUN-OR-FILE: the tensors of the newest checkpoint, or of this one, whatever its header says
+  local file=$1
+  [[ ! -d $1 ]] || file=$(newest_checkpoint "$1")
+  tail -c +$((9 + $(od -An -tu8 -N8 "$file"))) "$file"
+}
+same_weights() { cmp <(weights "$1") <(weights "$2"); }
 
 newest_checkpoint() { # of a run folder
   find "$1/checkpoints" -name 'step-*.safetensors' 2>/dev/null | sort | tail -n 1

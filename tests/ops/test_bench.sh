@@ -7,23 +7,9 @@
 command -v python3 >/dev/null || { echo 'skipped: python3 reads the tables, and is not installed'; exit 77; }
 wrong_sum=$1 module=$2 double=${3:-}
 export FAKE_GPUS='aaaaaaaa bbbbbbbb' FAKE_DEVICES=2
-program=$DTRAIN
 
-bench() { # bench CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
-  local code=$1 n=$2 got=0 launcher=()
-  shift 2
-  ((n == 0)) || launcher=("$MPIEXEC" -n "$n")
-  timeout -k 5 120 "${launcher[@]}" "$program" bench "$@" >out 2>err </dev/null || got=$?
-  n_checks=$((n_checks + 1))
-  ((got == code)) || fail "exit code $got, expected $code: -np $n bench $*" err out
-}
-refused() { # refused TEXT RANKS ARGUMENT...: 64, this one line, nothing on stdout
-  local text=$1
-  shift
-  bench 64 "$@"
-  check "'$*' is refused with: $(cat err)" test "$(cat err)" = "dtrain: $text"
-  check "'$*' is refused, and prints" test ! -s out
-}
+bench() { run "$1" "$2" bench "${@:3}"; } # bench CODE RANKS ARGUMENT...
+refused() { refuses 64 "$2" "=$1" bench "${@:3}"; } # refused TEXT RANKS ARGUMENT...
 
 cat >sums.py <<'PY'
 """usage: sums.py RANKS WRONG WAY... [on HOSTS]: the tables of `bench allreduce` in out and sums.json are alike, and what they should be."""

@@ -95,16 +95,10 @@ ended_as() { # ended_as RUN SECONDS STATE CODE: the job, of which nothing is lef
 }
 tells() { check "$1: no '$2': $(tail -n 3 "$1.log")" grep -qE "$2" "$1.log"; }
 
-cat >config.json <<'JSON'
-{
+configure '[1, 8, 8]' 'flatten dense10' '
   "data": { "format": "synthetic", "train_samples": 320, "test_samples": 64 },
-  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 10 }] },
-  "train": { "epochs": 100, "batch": { "per_rank": 16 } },
-  "checkpoint": { "every_epochs": 0 },
-  "distributed": { "timeout_s": 3 },
-  "threads": 1
-}
-JSON
+  "train": { "epochs": 100, "batch": { "per_rank": 16 } }, "checkpoint": { "every_epochs": 0 }, "distributed": { "timeout_s": 3 },
+  "threads": 1'
 start_slurm || { cat slurm/*.log; echo 'skipped: Slurm does not start here'; exit 77; }
 echo "Slurm runs after $SECONDS s"
 

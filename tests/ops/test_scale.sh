@@ -6,21 +6,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: python3 reads the tables, and is not installed'; exit 77; }
 
-scale() { # scale CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
-  local code=$1 n=$2 got=0 launcher=()
-  shift 2
-  ((n == 0)) || launcher=("$MPIEXEC" -n "$n")
-  timeout -k 5 120 "${launcher[@]}" "$DTRAIN" scale "$@" >out 2>err </dev/null || got=$?
-  n_checks=$((n_checks + 1))
-  ((got == code)) || fail "exit code $got, expected $code: -np $n scale $*" err out
-}
-refused() { # refused CODE TEXT RANKS ARGUMENT...: this one line, nothing on stdout
-  local code=$1 text=$2
-  shift 2
-  scale "$code" "$1" --config scale.json "${@:2}"
-  check "'$*' is refused with: $(cat err)" test "$(cat err)" = "dtrain: $text"
-  check "'$*' is refused, and prints" test ! -s out
-}
+scale() { run "$1" "$2" scale "${@:3}"; } # scale CODE RANKS ARGUMENT...
+refused() { refuses "$1" "$3" "=$2" scale --config scale.json "${@:4}"; } # refused CODE TEXT RANKS ARGUMENT...
 
 cat >scale.json <<'JSON'
 { "data": { "format": "synthetic", "train_samples": 400, "test_samples": 20 },

@@ -1,21 +1,13 @@
 #!/usr/bin/env bash
 # `dtrain slurm` on a double of Slurm: the script it writes runs the job that was asked for, and Slurm is asked about that script.
-#
-# usage: test_slurm.sh DTRAIN, in the folder of the sources
-set -euo pipefail
+# usage: DTRAIN=... MPIEXEC=... test_slurm.sh
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+set -e
 unset DTRAIN # the batch script would take it
-dtrain=$(realpath "$1")
-template=$PWD/scripts/dtrain.sbatch configs=$PWD/configs
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+dtrain=$program template=$tests/../scripts/dtrain.sbatch
 mkdir "$work/slurm" "$work/empty"
-cd "$work"
 cp "$configs/mnist.json" job.json
-
-fail() {
-  printf 'test_slurm: %s\n' "$*" >&2
-  exit 1
-}
 
 cat >slurm/sbatch <<'END'
 #!/bin/sh
@@ -127,4 +119,4 @@ refused 64 'job.json: device is cuda, and the job asks for no GPU' --set device=
 refused 78 'distributed.parameter_server.servers: 1 server of 1 rank leave no worker' --set distributed.strategy=parameter_server --ntasks-per-node 1
 refused 64 '--set: train.epoch: unknown key' --set train.epoch=1
 refused 64 '--junit does not belong to slurm' --junit x
-printf 'slurm: ok\n'
+finish

@@ -1,19 +1,10 @@
 #!/usr/bin/env bash
 # `dtrain sweep`: every combination is trained as `dtrain` trains it, by one rank or by several; what fails, stops or hangs is told.
-#
-# DTRAIN and MPIEXEC: which ones.
-# shellcheck disable=SC2054,SC2153 # values with commas; variables from outside
-set -euo pipefail
-dtrain=$(realpath "$DTRAIN") mpiexec=$MPIEXEC
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-fail() {
-  printf 'test_sweep: %s\n' "$*" >&2
-  exit 1
-}
-
+# usage: DTRAIN=... MPIEXEC=... test_sweep.sh
+# shellcheck disable=SC2054,SC2317 # values with commas; functions that wait_for calls
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+set -e
 cat >tiny.json <<'END'
 {"data": {"format": "synthetic", "train_samples": 600, "test_samples": 100},
  "model": {"input": [1, 12, 12], "layers": [{"type": "flatten"}, {"type": "dense", "units": 16}, {"type": "dense", "units": 10}]},
@@ -21,11 +12,17 @@ cat >tiny.json <<'END'
 END
 sets=(--set train.optimizer.lr=0.001,0.01,1e6 --set 'train.batch={"global":30},{"global":60}' --set threads=1)
 
-sweep() { # sweep <exit code> <ranks> <option>...
-  local want=$1 ranks=$2 got=0
-  shift 2
-  timeout 100 "$mpiexec" -n "$ranks" "$dtrain" sweep --config tiny.json "$@" >out 2>err </dev/null || got=$?
-  [[ $got -eq $want ]] || fail "sweep of $ranks $* ended with $got, expected $want: $(cat err)"
+sweep() { run "$1" "$2" sweep --config tiny.json "${@:3}"; } # sweep CODE RANKS OPTION...
+begin() { # begin RUN OPTION...: a sweep by two ranks, until both train; sets job
+  timeout 100 "$MPIEXEC" -n 2 "$DTRAIN" sweep --config tiny.json --run "$@" >out 2>err </dev/null &
+  job=$!
+  check "$1: does not begin" wait_for 60 both_train "$1"
+}
+both_train() { [[ -s $1/1/metrics.jsonl && -s $1/2/metrics.jsonl ]]; }
+ended() { # ended CODE WHAT: the job
+  got=0
+  wait "$job" || got=$?
+  is "$2" "$1" "$got"
 }
 says() { grep -qE -- "$1" "$2" || fail "no '$1' in: $(cat "$2")"; }
 results() { cut -d, -f1-8 "$1/sweep.csv"; } # without the seconds
@@ -43,7 +40,7 @@ says '^run +lr +batch +verdict +test accuracy +test loss +steps +time$' out
 awk 'NR > 1 && NR < 6 {print $5}' out | sort -rnc || fail "the best is not first: $(cat out)"
 says '^ *6/6  run ' err
 says 'run 5: training diverged at step' err
-"$dtrain" --config tiny.json --run alone --set train.optimizer.lr=0.01 --set 'train.batch={"global":60}' --set threads=1 >/dev/null 2>&1
+"$DTRAIN" --config tiny.json --run alone --set train.optimizer.lr=0.01 --set 'train.batch={"global":60}' --set threads=1 >/dev/null 2>&1
 loss=$(python3 -c 'import json; print("%.9g" % json.load(open("alone/summary.json"))["test_loss"])')
 says "^4,.*,$loss,20," three/sweep.csv
 cmp alone/checkpoints/step-000000000020.safetensors three/4/checkpoints/step-000000000020.safetensors 2>/dev/null ||
@@ -57,16 +54,9 @@ END
 
 # A signal to one rank stops all, with checkpoints; --resume ends with what the sweep would have been.
 long=(--set train.optimizer.lr=0.001,0.002,0.003 --set train.epochs=150 --set threads=1)
-timeout 100 "$mpiexec" -n 2 "$dtrain" sweep --config tiny.json "${long[@]}" --run stopped >out 2>err </dev/null &
-job=$!
-for _ in {1..500}; do
-  [[ -s stopped/1/metrics.jsonl && -s stopped/2/metrics.jsonl ]] && break
-  sleep 0.02
-done
+begin stopped "${long[@]}"
 kill -TERM "$(grep -oE '[0-9]+' stopped/2/run.lock | head -1)"
-code=0
-wait $job || code=$?
-[[ $code -eq 75 ]] || fail "after a signal to one rank: $code: $(cat err)"
+ended 75 'after a signal to one rank'
 [[ -n $(ls stopped/1/checkpoints) && -n $(ls stopped/2/checkpoints) && ! -e stopped/3 ]] || fail 'not all stopped with a checkpoint'
 sweep 0 2 "${long[@]}" --run stopped --resume
 sweep 0 1 "${long[@]}" --run whole
@@ -74,16 +64,9 @@ cmp <(results stopped) <(results whole) || fail "after --resume: $(cat stopped/s
 
 # A rank that is frozen is named while the others train, and they save; a run that cannot be is a row, and the others continue.
 for frozen in 1 2; do
-  timeout 100 env DTRAIN_TIMEOUT=2 "$mpiexec" -n 2 "$dtrain" sweep --config tiny.json --set train.seed=1,2 --set train.epochs=100000 --run frozen$frozen >out 2>err </dev/null &
-  job=$!
-  for _ in {1..500}; do
-    [[ -s frozen$frozen/1/metrics.jsonl && -s frozen$frozen/2/metrics.jsonl ]] && break
-    sleep 0.02
-  done
+  DTRAIN_TIMEOUT=2 begin frozen$frozen --set train.seed=1,2 --set train.epochs=100000
   kill -STOP "$(grep -oE '[0-9]+' frozen$frozen/$frozen/run.lock | head -1)"
-  code=0
-  wait $job || code=$?
-  [[ $code -eq 76 ]] || fail "with rank $((frozen - 1)) frozen: $code: $(cat err)"
+  ended 76 "with rank $((frozen - 1)) frozen"
   says "sign of life of the sweep stalled for 2 s: rank $((frozen - 1)) " err
   [[ -n $(ls frozen$frozen/$((3 - frozen))/checkpoints) ]] || fail "the run beside frozen rank $((frozen - 1)) is not saved"
 done
@@ -116,7 +99,7 @@ for line in re.split(rb"[\r\n]+", out):
 sys.exit(code)
 END
 bad=(--set train.optimizer.lr=0.001,1e6,20 --set 'train.batch={"global":10}' --set threads=1)
-timeout 100 python3 terminal.py "$mpiexec" -n 2 "$dtrain" sweep --config tiny.json "${bad[@]}" --set train.epochs=40 --run bad </dev/null >/dev/null ||
+timeout 100 python3 terminal.py "$MPIEXEC" -n 2 "$DTRAIN" sweep --config tiny.json "${bad[@]}" --set train.epochs=40 --run bad </dev/null >/dev/null ||
   fail "on a terminal: $?"
 says '^2,"1e6",.*,diverged,nan,nan,' bad/sweep.csv
 
@@ -136,21 +119,14 @@ sweep 0 2 --set train.optimizer.lr=0.001,0.01 --run values --resume
 cmp <(cut -d, -f1-6 values/sweep.csv) <(cut -d, -f1-6 before.csv) || fail 'resuming what is done changes it'
 
 # Asked to stop before it has a folder: as later, and what was not begun is called so.
-"$dtrain" sweep --config tiny.json --set train.seed=1,2 --set train.epochs=100000 --run early >out 2>err </dev/null &
+"$DTRAIN" sweep --config tiny.json --set train.seed=1,2 --set train.epochs=100000 --run early >out 2>err </dev/null &
 job=$!
 until [[ $(sed -n 's/^SigBlk:.*\(....\)$/\1/p' /proc/$job/status 2>/dev/null) == 4[0-9a-f]* ]]; do [[ -d /proc/$job ]] || break; done
 kill -TERM $job
-code=0
-wait $job || code=$?
-[[ $code -eq 75 ]] || fail "a signal before there is a folder: $code: $(cat err)"
+ended 75 'a signal before there is a folder'
 says '^2,"2","100000",not begun,nan,nan,nan,nan$' early/sweep.csv
 
-refused() { # refused <exit code> <text> <option>...
-  local code=$1 text=$2
-  shift 2
-  sweep "$code" 1 "$@"
-  [[ ! -s out && $(wc -l <err) -eq 1 && $(cat err) == "dtrain: $text"* ]] || fail "sweep $*, not '$text' but: $(cat err)"
-}
+refused() { refuses "$1" 1 "^$2" sweep --config tiny.json "${@:3}"; } # refused CODE TEXT OPTION...
 refused 64 '--set train.epochs is given twice' --set train.epochs=1 --set train.epochs=2
 refused 64 '--set train.epochs=1,,2: an empty value' --set train.epochs=1,,2
 refused 64 '--set train.epochs: not of the form' --set train.epochs
@@ -163,4 +139,4 @@ refused 73 '--run /: is the root of the file system' --run / --resume
 mkdir linked
 ln -s ../before.csv linked/sweep.csv
 refused 73 'linked/sweep.csv: is a symbolic link' --run linked --resume
-printf 'sweep: ok\n'
+finish

@@ -47,16 +47,10 @@ exec ip netns exec $b unshare --uts --ipc bash -c "hostname b && exec \$*"
 END
 chmod +x ssh
 
-cat >config.json <<'JSON'
-{
+configure '[1, 8, 8]' 'flatten dense10' '
   "data": { "format": "synthetic", "train_samples": 640, "test_samples": 64 },
-  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 10 }] },
-  "train": { "epochs": 1000, "batch": { "per_rank": 8 } },
-  "log": { "every_steps": 1 },
-  "checkpoint": { "every_epochs": 0 },
-  "threads": 1
-}
-JSON
+  "train": { "epochs": 1000, "batch": { "per_rank": 8 } }, "log": { "every_steps": 1 }, "checkpoint": { "every_epochs": 0 },
+  "threads": 1'
 
 start() { # start RUN LIMIT ARGUMENT...: two ranks on each host; sets job
   local run=$1 limit=$2

@@ -2,18 +2,10 @@
 # A run that ends early, with a rate that goes down on a plateau, and keeps its best checkpoint: it says why it ended, and a run that was
 # stopped on the way, with any strategy, ends at the same epoch with the same bits.
 . "$(dirname "$0")/../lib/cli_lib.sh"
-cat > config.json <<'JSON'
-{
+configure '[1, 8, 8]' 'flatten dense16:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 300, "test_samples": 60 },
-  "model": { "input": [1, 8, 8], "layers": [
-    { "type": "flatten" }, { "type": "dense", "units": 16, "activation": "relu" }, { "type": "dense", "units": 10 } ] },
-  "train": { "epochs": 40, "seed": 3, "batch": { "global": 60 }, "optimizer": { "lr": 0.03 },
-             "early_stopping": { "metric": "test_loss", "patience": 4 },
-             "schedule": { "type": "plateau", "metric": "test_accuracy", "factor": 0.5, "patience": 2 } },
-  "checkpoint": { "best": "test_loss", "keep": 99 },
-  "report": false
-}
-JSON
+  "train": { "epochs": 40, "seed": 3, "batch": { "global": 60 }, "optimizer": { "lr": 0.03 }, "early_stopping": { "metric": "test_loss", "patience": 4 }, "schedule": { "type": "plateau", "metric": "test_accuracy", "factor": 0.5, "patience": 2 } },
+  "checkpoint": { "best": "test_loss", "keep": 99 }, "report": false'
 dtrain() { # dtrain RANKS RUN ARGUMENT...
   local ranks=$1 run=$2
   shift 2
@@ -100,13 +92,7 @@ check 'no best: not said' grep -q 'best.safetensors: not there any more' alone.e
 check 'no best: none is made' test -e alone/checkpoints/best.safetensors
 
 # Where it can mean nothing.
-refused() { # refused TEXT ARGUMENT...
-  local text=$1 code=0
-  shift
-  "$DTRAIN" --config config.json --run refused "$@" >refused.out 2>refused.err || code=$?
-  check "$*: exit code $code" test "$code" -eq 64
-  check "$*: $(cat refused.err)" test "$(cat refused.err)" = "dtrain: --set: $text"
-}
+refused() { refuses 64 0 "=--set: $1" --config config.json --run refused "${@:2}"; } # refused TEXT ARGUMENT...
 refused 'train.schedule.metric: mean squared error knows no classes, and so no accuracy (take test_loss)' --set model.loss=mean_squared_error \
   --set train.schedule.metric=test_accuracy
 refused 'checkpoint.best: mean squared error knows no classes, and so no accuracy (take test_loss)' --set model.loss=mean_squared_error \
