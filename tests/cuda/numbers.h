@@ -3,6 +3,7 @@
 #define DT_TESTS_FAKECUDA_NUMBERS_H
 
 #include "tests/lib/guarded.h"
+#include "tests/lib/temporary.h"
 
 #include "cuda/kernels/kernels.h"
 
@@ -11,26 +12,9 @@
 
 static cudaStream_t stream;
 
-/* ---- numbers of a type */
-
 static inline size_t type_bytes(enum dt_gpu_type type)
 {
     return type == DT_GPU_F32 ? 4 : 2;
-}
-
-static inline uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return isnan(x) ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static inline float from_bf16(uint16_t half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 /* ---- device memory with guards */
@@ -144,11 +128,10 @@ static inline void scratch_close(struct device *d)
     free(after);
 }
 
+/* Zeros, until temporaries_end. */
 static inline float *floats(size_t n)
 {
-    float *x = calloc(n + 1, sizeof *x);
-    CHECK(x != NULL);
-    return x;
+    return temporary((n + 1) * sizeof(float));
 }
 
 static inline float *random_floats(size_t n, int largest)

@@ -42,21 +42,6 @@ static inline struct dt_backend *open_ref(void)
     return backend;
 }
 
-static inline uint16_t to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return isnan(value) ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static inline float from_bf16(uint16_t half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* Device memory for `capacity` samples of shape s, filled with the given ones, and NaNs after
  * them. */
 static inline float *to_gpu(struct dt_backend *backend, const struct buffer *canonical,

@@ -1,10 +1,7 @@
 /* The cuda backend outside blocks against the reference: samples, losses, sums, optimizer steps,
- * ten steps of a whole network; and its errors without a GPU, without memory, and when a GPU
- * fails. */
+ * and ten steps of a whole network. */
 #include "tests/cuda/session.h"
 
-#include "cuda/cuda_check.h"
-#include "cuda/cuda_memory.h"
 #include "tests/lib/layers.h"
 
 /* ---- samples, losses, sums, updates */
@@ -296,157 +293,6 @@ static void check_training(const struct mode *mode, double clip_norm)
     training_close(&second);
 }
 
-/* ---- failures */
-
-/* Each allocation fails once: the error is one line that names the memory, and nothing leaks. */
-static void check_no_memory(void)
-{
-    const struct dt_model model = small_cnn(false);
-    const struct dt_samples samples = small_images();
-    const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_ADAM};
-    enum dt_status s = DT_NO_MEMORY;
-    long n = 0;
-    while (s != DT_OK) {
-        struct session session;
-        fake_options.fail_malloc_at = fake_counts().n_mallocs + 1 + n++;
-        s = session_open(&dt_cuda_backend, DT_PRECISION_BF16, &model, &samples, &spec, &session);
-        fake_options.fail_malloc_at = 0;
-        if (s != DT_OK) {
-            CHECK_INT(s, DT_NO_MEMORY);
-            CHECK_HAS(dt_error_text(), "out of memory on ");
-            CHECK_HAS(dt_error_text(), " are free");
-            dt_error_clear();
-        }
-        session_close(&session);
-        CHECK_INT(fake_counts().n_live_bytes, 0);
-    }
-    CHECK(n > 20);
-}
-
-/* The backend's count equals the fake's; growing scratch memory makes the peak larger than the
- * remaining use. */
-static void check_counted_memory(void)
-{
-    const struct dt_model model = small_cnn(false);
-    const struct dt_samples samples = small_images();
-    const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_ADAM};
-    struct session session;
-    struct dt_device_memory memory, after;
-    CHECK_OK(session_open(&dt_cuda_backend, DT_PRECISION_F32, &model, &samples, &spec, &session));
-    dt_cuda_memory(session.backend, &memory);
-    CHECK(memory.peak_bytes >= (size_t)fake_counts().n_live_bytes);
-    CHECK(memory.peak_bytes < (size_t)fake_counts().n_live_bytes + (size_t)100000);
-    CHECK_INT(memory.total_bytes - memory.free_bytes, fake_counts().n_live_bytes);
-    void *large;
-    for (int i = 0; i < 2; i++) { /* the second time it replaces the first */
-        CHECK_OK(session.backend->ops->alloc(session.backend, 50000000, &large));
-        session.backend->ops->free(session.backend, large);
-    }
-    dt_cuda_memory(session.backend, &after);
-    CHECK_INT(after.peak_bytes, fake_counts().n_live_bytes + 50000000 + 256);
-    CHECK_INT(after.free_bytes, memory.free_bytes);
-    session_close(&session);
-}
-
-/* A data set larger than the GPU's memory. */
-static void check_small_gpu(void)
-{
-    static uint8_t pixels[1];
-    static uint16_t labels[1];
-    const struct dt_samples samples = {.n = (size_t)1 << 30,
-                                       .shape = {1, 1, 4},
-                                       .pixels = pixels,
-                                       .labels = labels,
-                                       .n_classes = 1};
-    struct dt_backend *gpu = open_gpu(&modes[0]);
-    struct dt_bound_samples *bound;
-    CHECK_FAILS(gpu->ops->samples_open(gpu, &samples, &bound), DT_NO_MEMORY,
-                "the data set needs 4.29 GB, ");
-    CHECK_INT(cudaGetLastError(), cudaSuccess); /* else the next launch would report it again */
-    dt_error_clear();
-    gpu->ops->close(gpu);
-    CHECK_INT(fake_counts().n_live_bytes, 0);
-}
-
-/* Every failure on the device becomes a status with a text, at the latest when the program
- * waits. */
-static void check_failing_launches(void)
-{
-    struct buffer x = buffer_open(1000);
-    struct dt_backend *gpu = open_gpu(&modes[0]);
-    float *device = to_gpu(gpu, &x, (struct dt_shape){1000, 1, 1}, 1, false);
-    struct dt_metrics metrics;
-    CHECK_OK(gpu->ops->sync(gpu));
-    fake_options.fail_launch_at = fake_counts().n_enqueued + 1;
-    CHECK_FAILS(gpu->ops->metrics_take(gpu, &metrics), DT_INTERNAL, "CUDA: ");
-    CHECK_HAS(dt_error_text(), "cuda_backend.c:");
-    dt_error_clear();
-    fake_options.fail_launch_at = 0;
-    gpu->ops->free(gpu, device);
-    gpu->ops->close(gpu);
-    buffer_close(&x, "x");
-}
-
-/* A broken GPU is reported as such, not as a bug: the fault, the GPU, and the cure. */
-static void check_faults(void)
-{
-    static const struct {
-        cudaError_t code;
-        enum dt_status status;
-        const char *cure;
-    } faults[] = {
-        {cudaErrorECCUncorrectable, DT_UNAVAILABLE, ": its memory is damaged: "},
-        {cudaErrorNvlinkUncorrectable, DT_UNAVAILABLE, "nvidia-smi nvlink"},
-        {cudaErrorContained, DT_UNAVAILABLE, "Xid"},
-        {cudaErrorUnsupportedPtxVersion, DT_UNAVAILABLE,
-         ": the driver is older than the toolkit: "},
-        {cudaErrorSystemNotReady, DT_UNAVAILABLE, "systemctl status nvidia-fabricmanager"},
-        {cudaErrorMpsServerNotReady, DT_UNAVAILABLE, "nvidia-cuda-mps-control"},
-        {cudaErrorIllegalAddress, DT_INTERNAL, ": a bug; or "},
-        {cudaErrorInvalidValue, DT_INTERNAL, "backend.c:7: call"}};
-    struct dt_device_info gpu;
-    int n_gpus;
-    CHECK_OK(dt_cuda_probe(0, &gpu, &n_gpus));
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        CHECK_INT(dt_cuda_failed(faults[i].code, "call", "cuda/backend.c", 7), faults[i].status);
-        CHECK_HAS(dt_error_text(), cudaGetErrorString(faults[i].code));
-        CHECK_HAS(dt_error_text(), faults[i].cure);
-        CHECK((strstr(dt_error_text(), gpu.uuid) != NULL) ==
-              (faults[i].code != cudaErrorInvalidValue));
-        dt_error_clear();
-    }
-}
-
-static void check_probe(void)
-{
-    struct dt_device_info gpu;
-    int n_gpus;
-    CHECK_OK(dt_cuda_probe(3, &gpu, &n_gpus)); /* all ranks share the only one */
-    CHECK(n_gpus == 1 && gpu.index == 0 && gpu.total_bytes > 0);
-    CHECK(gpu.free_bytes > 0 && gpu.free_bytes <= gpu.total_bytes);
-    CHECK(strlen(gpu.uuid) == 40 && strncmp(gpu.uuid, "GPU-", 4) == 0 && gpu.uuid[12] == '-' &&
-          gpu.uuid[27] == '-');
-    struct dt_backend *backend = open_gpu(&modes[2]);
-    char description[96];
-    snprintf(description, sizeof description, "%s, bf16", gpu.name);
-    CHECK_TEXT(backend->description, description);
-    CHECK(!backend->host_memory);
-    backend->ops->close(backend);
-    if (!fake_is_linked) {
-        return;
-    }
-    fake_options.n_devices = 2;
-    CHECK_OK(dt_cuda_probe(1, &gpu, &n_gpus));
-    CHECK(n_gpus == 2 && gpu.index == 1);
-    CHECK_FAILS(dt_cuda_probe(2, &gpu, &n_gpus), DT_UNAVAILABLE,
-                "local rank 2 has no GPU of its own: this host shows 2");
-    fake_options.n_devices = -1;
-    CHECK_FAILS(dt_cuda_probe(0, &gpu, &n_gpus), DT_UNAVAILABLE, "there is no NVIDIA driver");
-    CHECK_INT(n_gpus, 0);
-    dt_error_clear();
-    fake_options.n_devices = 0;
-}
-
 /* The first convolution reads the samples in place; a later reader of x still gets it. */
 static void check_x_after_first_conv(void)
 {
@@ -500,8 +346,6 @@ static void check_x_after_first_conv(void)
 int main(void)
 {
     check_x_after_first_conv();
-    check_probe();
-    check_faults();
     for (size_t m = 0; m < N_MODES; m++) {
         check_heads(&modes[m]);
         check_training(&modes[m], 0);
@@ -509,11 +353,5 @@ int main(void)
     }
     check_batches_in_flight();
     check_updates();
-    if (fake_is_linked) {
-        check_no_memory();
-        check_counted_memory();
-        check_small_gpu();
-        check_failing_launches(); /* last: a failed GPU stays failed */
-    }
     return 0;
 }

@@ -18,9 +18,8 @@ static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_
                  n_c = (size_t)shape.c;
     float *values = random_floats(N * n_elems, 40), *x = floats((size_t)n * n_elems),
           *expected = floats((size_t)n * n_elems);
-    uint8_t *bytes = malloc(N * n_elems);
-    uint32_t *rows = malloc((size_t)n * sizeof *rows + 1);
-    CHECK(bytes != NULL && rows != NULL);
+    uint8_t *bytes = temporary(N * n_elems);
+    uint32_t *rows = temporary((size_t)n * sizeof *rows + 1);
     for (size_t i = 0; i < N * n_elems; i++) {
         bytes[i] = (uint8_t)draw(256);
     }
@@ -45,11 +44,7 @@ static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_
     near("x", x, expected, (size_t)n * n_elems, 0);
     device_close(&set, NULL);
     device_close(&order, NULL);
-    free(values);
-    free(bytes);
-    free(rows);
-    free(x);
-    free(expected);
+    temporaries_end();
 }
 
 /* A batch that is normalized and augmented, element by element as base/transform.h has it. */
@@ -65,10 +60,9 @@ static void check_transform(struct dt_shape shape, enum dt_gpu_type type)
                                    .n_steps = 3,
                                    .steps = {{.n = 2}, {.mirrors = 1}, {.n = 1}}};
     float *x = floats(BATCH * n_elems), *expected = floats(BATCH * n_elems);
-    uint8_t *bytes = malloc(N * n_elems);
+    uint8_t *bytes = temporary(N * n_elems);
     const uint32_t epoch = 3;
     uint32_t rows[BATCH], ids[BATCH];
-    CHECK(bytes != NULL);
     for (int c = 0; c < shape.c; c++) {
         t.scale[c] = 0.25f * (float)(c + 1);
         t.offset[c] = -0.5f * (float)c;
@@ -101,9 +95,7 @@ static void check_transform(struct dt_shape shape, enum dt_gpu_type type)
     for (int i = 0; i < 5; i++) {
         device_close(opened[i], NULL);
     }
-    free(bytes);
-    free(x);
-    free(expected);
+    temporaries_end();
 }
 
 static void test_gather(void)
@@ -164,9 +156,8 @@ static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, c
     const int width = t->pool == DT_POOL_NONE ? 1 : t->pool_w,
               size = t->pool == DT_POOL_NONE ? 1 : t->pool_h * t->pool_w,
               stride = t->pool == DT_POOL_NONE ? 1 : t->pool_stride;
-    double *b = malloc(n_in * sizeof *b), *a = malloc(n_in * sizeof *a),
-           *delta = calloc(n_in, sizeof *delta);
-    CHECK(b != NULL && a != NULL && delta != NULL);
+    double *b = temporary(n_in * sizeof *b), *a = temporary(n_in * sizeof *a),
+           *delta = temporary(n_in * sizeof *delta);
     for (size_t i = 0; i < n_in; i++) {
         b[i] = (double)z[i] + (k->with_bias ? (double)k->bias[i % (size_t)in.c] : 0);
         a[i] = activated(t->activation, b[i]);
@@ -196,9 +187,6 @@ static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, c
         dz[i] = (float)gradient;
         db[i % (size_t)in.c] += gradient;
     }
-    free(b);
-    free(a);
-    free(delta);
 }
 
 /* y and dz (n samples each) and db from the kernels. */
@@ -255,7 +243,6 @@ static void check_db(const struct tail_case *k, const float *actual, const float
         expected[c] = written ? (k->accumulate ? before[c] : 0) + (float)sums[c] : before[c];
     }
     near("db", actual, expected, n_c, 1e-4);
-    free(expected);
 }
 
 static void check_tail(const struct tail_case *k)
@@ -267,8 +254,7 @@ static void check_tail(const struct tail_case *k)
           *again_dz = floats(n * n_in);
     float *expected_y = floats(n * n_out), *expected_dz = floats(n * n_in);
     float *before = random_floats(n_c, 16), *db = floats(n_c), *again_db = floats(n_c);
-    double *sums = calloc(n_c, sizeof *sums);
-    CHECK(sums != NULL);
+    double *sums = temporary(n_c * sizeof *sums);
     for (size_t i = 0; i < n; i++) {
         plain_tail(k, k->ids[i], k->z + i * n_in, k->dy + i * n_out, expected_y + i * n_out,
                    expected_dz + i * n_in, sums);
@@ -283,11 +269,6 @@ static void check_tail(const struct tail_case *k)
     same_bits("y", y, again_y, n * n_out);
     same_bits("dz", dz, again_dz, n * n_in);
     same_bits("db", db, again_db, n_c);
-    float *all[] = {y, dz, again_y, again_dz, expected_y, expected_dz, before, db, again_db};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        free(all[i]);
-    }
-    free(sums);
 }
 
 static struct { /* kinds of random cases that occurred */
@@ -383,9 +364,7 @@ static void check_random_tail(void)
     seen.dropped += t->dropout_rate > 0;
     seen.in_place += k.in_place;
     seen.strange += strange;
-    free(k.z);
-    free(k.bias);
-    free(k.dy);
+    temporaries_end();
 }
 
 static void test_tail(void)
@@ -413,8 +392,7 @@ static void test_many_samples(void)
                                   .activation = DT_ACTIVATION_RELU,
                                   .dropout_rate = 0.5f,
                                   .seed = 5};
-    uint32_t *ids = malloc(N * sizeof *ids);
-    CHECK(ids != NULL);
+    uint32_t *ids = temporary(N * sizeof *ids);
     for (uint32_t i = 0; i < N; i++) {
         ids[i] = i * 3;
     }
@@ -423,10 +401,7 @@ static void test_many_samples(void)
     k.dy = random_floats(N, 16);
     snprintf(case_text, sizeof case_text, "tail of %d", N);
     check_tail(&k);
-    free(ids);
-    free(k.z);
-    free(k.bias);
-    free(k.dy);
+    temporaries_end();
 }
 
 /* Enough channels to fill a row of blocks, or to leave room for a few rows of sums only. */
@@ -447,9 +422,6 @@ static void test_many_channels(void)
         k.dy = random_floats(5 * n_c, 16);
         snprintf(case_text, sizeof case_text, "tail of %d channels", channels[i]);
         check_tail(&k);
-        free(k.z);
-        free(k.bias);
-        free(k.dy);
     }
 }
 
@@ -482,10 +454,7 @@ static void check_weight(int k, int c, int kernel, enum dt_gpu_type type, bool a
         canonical[i] += accumulate ? before[i] : 0;
     }
     near("dw", packed, canonical, n, 0);
-    free(canonical);
-    free(packed);
-    free(expected);
-    free(before);
+    temporaries_end();
 }
 
 static void test_weights(void)

@@ -59,8 +59,7 @@ static void plain_conv(const struct conv_case *k, float *y, float *gradients)
 {
     const size_t n_channels = (size_t)k->conv.out.c,
                  n_places = (size_t)(k->conv.out.h * k->conv.out.w);
-    double *sums = calloc(n_parameters(k), sizeof *sums);
-    CHECK(sums != NULL);
+    double *sums = temporary(n_parameters(k) * sizeof *sums);
     for (size_t i = 0; i < n_out(k); i++) {
         const size_t c = i % n_channels, place = i / n_channels % n_places,
                      sample = i / n_channels / n_places;
@@ -82,7 +81,6 @@ static void plain_conv(const struct conv_case *k, float *y, float *gradients)
         gradients[i] =
             (k->accumulate || !written ? k->before[i] : 0) + (written ? (float)sums[i] : 0);
     }
-    free(sums);
 }
 
 static struct device open_input(const struct conv_case *k, struct dt_gpu_first_conv *conv,
@@ -109,7 +107,6 @@ static struct device open_input(const struct conv_case *k, struct dt_gpu_first_c
     }
     struct device d = numbers_open(hwc, n, k->type, 0);
     conv->x = d.data;
-    free(hwc);
     return d;
 }
 
@@ -156,18 +153,13 @@ static void check_conv(const struct conv_case *k)
     near("gradients", gradients, expected, n_p, k->type == DT_GPU_F32 ? 2e-4 : 1e-2);
     same_bits("y", y, again_y, n_out(k));
     same_bits("gradients", gradients, again, n_p);
-    float *all[] = {y, again_y, expected_y, gradients, again, expected};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        free(all[i]);
-    }
 }
 
 static void draw_case(struct conv_case *k)
 {
     const struct dt_gpu_first_conv *c = &k->conv;
-    k->bytes = malloc(N_SET * n_in(k));
-    k->rows = malloc((size_t)k->n * sizeof *k->rows + 1);
-    CHECK(k->bytes != NULL && k->rows != NULL);
+    k->bytes = temporary(N_SET * n_in(k));
+    k->rows = temporary((size_t)k->n * sizeof *k->rows + 1);
     for (size_t i = 0; i < N_SET * n_in(k); i++) {
         k->bytes[i] = (uint8_t)draw(24);
     }
@@ -224,12 +216,7 @@ static void check_shape(int n, struct dt_shape in, int filters, int kernel, int 
         check_conv(&k);
         n_kept++;
     }
-    float *all[] = {k.values, k.x, k.weight, k.bias, k.dy, k.before};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        free(all[i]);
-    }
-    free(k.bytes);
-    free(k.rows);
+    temporaries_end();
 }
 
 int main(void)

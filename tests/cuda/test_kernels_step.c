@@ -76,8 +76,7 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
              n_outputs, strange);
     const size_t n_logits = (size_t)n * (size_t)n_outputs;
     uint16_t labels[N];
-    uint32_t *rows = malloc((size_t)n * sizeof *rows + 1);
-    CHECK(rows != NULL);
+    uint32_t *rows = temporary((size_t)n * sizeof *rows + 1);
     for (int i = 0; i < n; i++) {
         rows[i] = draw(N);
     }
@@ -122,11 +121,7 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
     }
     CHECK(memcmp(&metrics[1], &metrics[0], sizeof metrics[0]) == 0);
     CHECK(k.spec.label_smoothing > 0 || memcmp(&metrics[2], &metrics[0], sizeof metrics[0]) == 0);
-    float *all[] = {targets, k.logits, expected, actual, again};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        free(all[i]);
-    }
-    free(rows);
+    temporaries_end();
 }
 
 static void test_loss(void)
@@ -173,14 +168,6 @@ static struct head_result result_open(const struct head_case *k)
                                 .dx = floats(n * (size_t)k->n_in),
                                 .gradients = floats(n_gradients(k)),
                                 .metrics = {100, 10, 20}};
-}
-
-static void result_close(struct head_result *r)
-{
-    free(r->logits);
-    free(r->dlogits);
-    free(r->dx);
-    free(r->gradients);
 }
 
 /* Computes logits, and from dlogits dx and the gradients. */
@@ -296,8 +283,7 @@ static void check_head(int n, int n_in, int n_out, bool strange)
                                 .n = n,
                                 .n_outputs = n_out,
                                 .samples = {.n = N, .labels = labels}};
-    k.loss.rows = malloc((size_t)n * sizeof *k.loss.rows + 1);
-    CHECK(k.loss.rows != NULL);
+    k.loss.rows = temporary((size_t)n * sizeof *k.loss.rows + 1);
     for (int i = 0; i < n; i++) {
         k.loss.rows[i] = draw(N);
     }
@@ -321,14 +307,7 @@ static void check_head(int n, int n_in, int n_out, bool strange)
     plain_head(&k, &expected);
     struct head_result actual = run_head(&k), again = run_head(&k);
     compare_heads(&k, &actual, &again, &expected);
-    result_close(&actual);
-    result_close(&again);
-    result_close(&expected);
-    float *all[] = {k.x, k.weight, k.bias, k.before, k.loss.logits};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        free(all[i]);
-    }
-    free(k.loss.rows);
+    temporaries_end();
 }
 
 static void test_head(void)
@@ -367,7 +346,7 @@ static void check_sum_squares(size_t n)
     }
     near_or_same("sum", actual[0], expected);
     CHECK(memcmp(&actual[0], &actual[1], sizeof actual[0]) == 0);
-    free(x);
+    temporaries_end();
 }
 
 static void check_update(const struct dt_update *update, size_t n, bool with_states, size_t shift,
@@ -416,12 +395,8 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
     for (int i = 0; i < 3; i++) {
         near("a result of the step", actual[0][i], expected[i], n, 2e-6);
         same_bits("a result of the step", actual[0][i], actual[1][i], n);
-        free(before[i]);
-        free(expected[i]);
-        free(actual[0][i]);
-        free(actual[1][i]);
     }
-    free(grads);
+    temporaries_end();
 }
 
 /* A step of one times the gradient over a filter of 3 x 2 x 3 x 3 at element 5, whose packed
@@ -454,9 +429,7 @@ static void check_packed(enum dt_gpu_type type)
         CHECK_NEAR(after[i], w[i] - (inside ? packed[at] : g[i]), 0); /* eighths: exact */
         CHECK(!inside || copy[at] == after[i]);
     }
-    free(w);
-    free(g);
-    free(packed);
+    temporaries_end();
 }
 
 static void test_sums_and_optimizers(void)

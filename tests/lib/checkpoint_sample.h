@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "model/checkpoint.h"
-#include "tests/lib/quoted.h"
+#include "tests/lib/temporary.h"
 #include "tests/lib/layers.h"
 
 struct sample {

@@ -4,7 +4,7 @@
 #define DT_TESTS_CONFIG_SAMPLE_H
 
 #include "cli/config/config.h"
-#include "tests/lib/quoted.h"
+#include "tests/lib/temporary.h"
 
 #define DATA "`data`: {`format`: `idx`}"
 #define DENSE_LAYER "{`type`: `dense`, `units`: 10}"

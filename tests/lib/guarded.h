@@ -29,6 +29,21 @@ static inline float draw_eighths(int largest)
     return ((float)draw((uint32_t)(2 * largest + 1)) - (float)largest) / 8.0f;
 }
 
+static inline uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return isnan(x) ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline float from_bf16(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 struct buffer {
     size_t n;
     float *memory, *data;

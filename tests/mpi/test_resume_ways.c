@@ -6,6 +6,7 @@
 #include "dist/strategy/residuals.h"
 #include "tests/lib/checkpoint_sample.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/temporary.h"
 #include "train/save/run_dir.h"
 #include "train/save/state.h"
 #include "train/trainer.h"
@@ -147,8 +148,7 @@ static void test_resume(struct dt_world *world, const struct dt_config *config)
 {
     struct dt_trainer t;
     open_run(world, config, true, false, &t);
-    float *weights = malloc(t.model.arena_elems * sizeof *weights);
-    CHECK(weights != NULL);
+    float *weights = temporary(t.model.arena_elems * sizeof *weights);
     take_steps(&t, N_BEFORE);
     save(&t);
     take_steps(&t, N_AFTER);
@@ -168,7 +168,6 @@ static void test_resume(struct dt_world *world, const struct dt_config *config)
         check_weights(&t, weights, "a run that was not asked to resume");
         dt_trainer_close(&t);
     }
-    free(weights);
 }
 
 static void test_all(struct dt_world *world)

@@ -1,6 +1,6 @@
 /* A resumed run's forbidden changes are found, and named with both values. */
 #include "cli/config/config.h"
-#include "tests/lib/quoted.h"
+#include "tests/lib/temporary.h"
 
 static const char base[] = "{`model`:{`input`:[1,28,28],`layers`:[{`type`:`dense`,"
                            "`units`:10}]},`train`:{`seed`:1,"

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include "tests/lib/checkpoint_sample.h"
+#include "tests/lib/temporary.h"
 
 static struct sample sample; /* shared; every test leaves it as it was */
 
@@ -111,8 +112,7 @@ static void test_residuals(void)
     const size_t n = N_WORKERS * sample.model.arena_elems;
     char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
     struct dt_checkpoint_file file;
-    float *rows = malloc(n * sizeof *rows), *back = malloc(n * sizeof *back);
-    CHECK(rows != NULL && back != NULL);
+    float *rows = temporary(n * sizeof *rows), *back = temporary(n * sizeof *back);
     for (size_t i = 0; i < n; i++) {
         rows[i] = sample_value(7, i);
     }
@@ -146,8 +146,6 @@ static void test_residuals(void)
     CHECK(!dt_checkpoint_has_residuals(&file));
     dt_checkpoint_close(&file);
     sample_dir_remove(dir);
-    free(rows);
-    free(back);
 }
 
 /* ---- another model ---- */

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include "tests/lib/checkpoint_sample.h"
+#include "tests/lib/temporary.h"
 
 static struct sample sample; /* shared; every test leaves it as it was */
 
@@ -41,11 +42,9 @@ static void test_every_bit_and_every_length(void)
         CHECK_MESSAGE(!is_accepted(exact, n), "cut after %zu bytes, and nobody noticed", n);
         free(exact);
     }
-    uint8_t *longer = calloc(1, n_bytes + 1);
-    CHECK(longer != NULL);
+    uint8_t *longer = temporary(1 * n_bytes + 1);
     memcpy(longer, bytes, n_bytes);
     CHECK(!is_accepted(longer, n_bytes + 1));
-    free(longer);
     free(bytes);
 }
 
@@ -187,8 +186,7 @@ static void test_forged_sizes(void)
     const size_t n_text = 600000;
     uint8_t *bytes;
     size_t n_bytes, n_forged;
-    char *text = malloc(n_text + 64);
-    CHECK(text != NULL);
+    char *text = temporary(n_text + 64);
     sample_bytes(&sample, &bytes, &n_bytes);
     size_t used = 0;
     for (int i = 0; used < n_text - 32; i++) {
@@ -211,7 +209,6 @@ static void test_forged_sizes(void)
         memcpy(start, &lengths[i], 8);
         check_rejected(start, sizeof start, "header length ");
     }
-    free(text);
     free(bytes);
 }
 

@@ -3,8 +3,8 @@
 #include "model/checkpoint.h"
 #include "model/layers/layers.h"
 #include "model/optimizer.h"
-#include "tests/lib/check.h"
 #include "tests/lib/layers.h"
+#include "tests/lib/temporary.h"
 
 static struct dt_model model;
 static const struct dt_layer_rows rows = {
@@ -141,9 +141,8 @@ static void test_order_in_files(void)
                                            DENSE(3, NONE), DENSE(2, NONE)};
     CHECK_OK(lower((struct dt_shape){1, 4, 5}, layers, 4));
     const struct dt_param *fc1 = &model.params[2];
-    float *arena = calloc(model.arena_elems, sizeof *arena),
-          *file = calloc(model.arena_elems, sizeof *file);
-    CHECK(arena != NULL && file != NULL);
+    float *arena = temporary(model.arena_elems * sizeof *arena),
+          *file = temporary(model.arena_elems * sizeof *file);
     CHECK_INT(dt_param_at(fc1, 24 + 12 + 1 * 4 + 3),
               24 + (1 * 4 + 3) * 2 + 1); /* unit 1, c 1, h 1, w 3 of 2 x 3 x 4 */
     for (size_t i = 0; i < model.arena_elems; i++) {
@@ -159,8 +158,6 @@ static void test_order_in_files(void)
     CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) != 0);
     CHECK_OK(dt_model_reorder(&model, false, file));
     CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) == 0);
-    free(arena);
-    free(file);
 }
 
 static void expect_error(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers,
@@ -339,9 +336,8 @@ static void test_sizes_cannot_overflow(void)
 static void test_initial_weights(void)
 {
     CHECK_OK(lower((struct dt_shape){1, 28, 28}, tutorial, 8));
-    float *arena = calloc(model.arena_elems, sizeof *arena),
-          *again = calloc(model.arena_elems, sizeof *again);
-    CHECK(arena != NULL && again != NULL);
+    float *arena = temporary(model.arena_elems * sizeof *arena),
+          *again = temporary(model.arena_elems * sizeof *again);
     dt_model_init(&model, 1, arena);
     dt_model_init(&model, 1, again);
     CHECK(memcmp(arena, again, model.arena_elems * sizeof *arena) == 0);
@@ -363,8 +359,6 @@ static void test_initial_weights(void)
     for (size_t i = 0; i < 128; i++) {
         CHECK_NEAR(arena[model.params[5].offset + i], 0, 0);
     }
-    free(arena);
-    free(again);
 }
 
 int main(void)

@@ -1,0 +1,321 @@
+/* Fake cuDNN's calls for convolutions, with heuristics that answer with every kind of engine that a
+ * caller must distinguish. */
+#include <chrono>
+#include <thread>
+
+#include "tests/fakecuda/cudnn/fake_descriptor.h"
+#include "tests/fakecuda/fake.h"
+
+struct cudnnContext {
+    cudaStream_t stream;
+};
+
+using namespace fake_cudnn;
+
+namespace {
+
+long n_descriptors;
+
+bool is_among(const engine *e, long engines)
+{
+    return (engines >> e->number & 1) != 0;
+}
+
+/* ---- answers ---- */
+
+constexpr int64_t n_empty = 3; /* announced by the heuristics, but not filled */
+
+/* Fills descriptors that the caller has created. */
+cudnnStatus_t fill(const descriptor *from, cudnnBackendDescriptorType_t type,
+                   const std::vector<const engine *> &engines, int64_t capacity, int64_t *count,
+                   void *elements)
+{
+    const int64_t n = (int64_t)engines.size();
+    *count = capacity == 0 ? n : n < capacity ? n : capacity;
+    for (int64_t i = 0; i < *count && capacity > 0; i++) {
+        descriptor *d = known(((cudnnBackendDescriptor_t *)elements)[i]);
+        NEED(d != nullptr && d->type == type, BAD_PARAM);
+        d->problem = from->problem;
+        d->chosen = engines[(size_t)i];
+        d->finalized = true;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t notes_of(const descriptor *d, int64_t capacity, int64_t *count, void *elements)
+{
+    const auto &notes = d->chosen->notes;
+    *count = (int64_t)notes.size();
+    for (size_t i = 0; i < notes.size() && (int64_t)i < capacity; i++) {
+        ((cudnnBackendNumericalNote_t *)elements)[i] = notes[i];
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- running ---- */
+
+/* The pack's pointer for this tensor. */
+cudnnStatus_t pointer_of(const descriptor *pack, const tensor &t, const char *what, void **out)
+{
+    const auto ids = pack->attributes.find(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    NEED(ids != pack->attributes.end(), BAD_PARAM);
+    for (size_t i = 0; i < (size_t)ids->second.count; i++) {
+        if (pack->get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) == t.id) {
+            *out = pack->get<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
+            NEED(*out != nullptr, BAD_PARAM_NULL_POINTER);
+            NEED((uintptr_t)*out % (uintptr_t)t.align == 0, BAD_PARAM_MISALIGNED_POINTER);
+            fake_need_device(*out, t.n_bytes(), what);
+            return CUDNN_STATUS_SUCCESS;
+        }
+    }
+    return fail(CUDNN_STATUS_BAD_PARAM, what);
+}
+
+cudnnStatus_t workspace_of(const descriptor *pack, int64_t n_bytes, void **out)
+{
+    const bool given = pack->attributes.count(CUDNN_ATTR_VARIANT_PACK_WORKSPACE) != 0;
+    *out = given ? pack->get<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE) : nullptr;
+    if (n_bytes > 0) {
+        NEED(*out != nullptr, BAD_PARAM_NULL_POINTER);
+        fake_need_device(*out, (size_t)n_bytes, "cudnnBackendExecute, workspace");
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+bool overlap(const void *a, size_t n_a, const void *b, size_t n_b)
+{
+    return (const char *)a < (const char *)b + n_b && (const char *)b < (const char *)a + n_a;
+}
+
+void check_overlaps(const convolution &c, const operands &m, size_t workspace_bytes)
+{
+    const struct {
+        const tensor *t;
+        const void *memory;
+        direction is_result_of;
+        const char *name;
+    } all[] = {{&c.x, m.x, INPUT_GRADIENT, "x"},
+               {&c.filter, m.filter, FILTER_GRADIENT, "the filter"},
+               {&c.y, m.y, FORWARD, "y"}};
+    if (c.with_relu && overlap(m.bias, c.bias.n_bytes(), m.y, c.y.n_bytes())) {
+        fake_die("cudnnBackendExecute: the result, y, overlaps the bias");
+    }
+    for (const auto &a : all) {
+        if (workspace_bytes > 0 &&
+            overlap(a.memory, a.t->n_bytes(), m.workspace, workspace_bytes)) {
+            fake_die("cudnnBackendExecute: %s overlaps the workspace", a.name);
+        }
+        for (const auto &b : all) {
+            if (&a != &b && a.is_result_of == c.is &&
+                overlap(a.memory, a.t->n_bytes(), b.memory, b.t->n_bytes())) {
+                fake_die("cudnnBackendExecute: the result, %s, overlaps %s", a.name, b.name);
+            }
+        }
+    }
+}
+
+} // namespace
+
+long fake_n_descriptors(void)
+{
+    return n_descriptors;
+}
+
+/* ---- the library's calls ---- */
+
+size_t cudnnGetVersion(void)
+{
+    return CUDNN_VERSION;
+}
+
+const char *cudnnGetErrorString(cudnnStatus_t status)
+{
+    switch (status / 1000) {
+    case 0:
+        return "CUDNN_STATUS_SUCCESS";
+    case 1:
+        return "CUDNN_STATUS_NOT_INITIALIZED";
+    case 2:
+        return "CUDNN_STATUS_BAD_PARAM";
+    case 3:
+        return "CUDNN_STATUS_NOT_SUPPORTED";
+    case 4:
+        return "CUDNN_STATUS_INTERNAL_ERROR";
+    default:
+        return "CUDNN_STATUS_EXECUTION_FAILED";
+    }
+}
+
+void cudnnGetLastErrorString(char *message, size_t max_size)
+{
+    if (max_size > 0) {
+        strncpy(message, last_error.c_str(), max_size - 1);
+        message[max_size - 1] = '\0';
+    }
+    last_error.clear();
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
+{
+    int device;
+    NEED(cudaGetDevice(&device) == cudaSuccess, NOT_INITIALIZED);
+    *handle = new cudnnContext{};
+    handles.insert(*handle);
+    fake_opened("cuDNN handle");
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
+{
+    NEED(handles.erase(handle) == 1, NOT_INITIALIZED);
+    delete handle;
+    fake_closed("cuDNN handle");
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
+{
+    NEED(handles.count(handle) == 1, NOT_INITIALIZED);
+    handle->stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t *out)
+{
+    NEED(out != nullptr, BAD_PARAM_NULL_POINTER);
+    NEED(!rules_of(type).empty() || type == CUDNN_BACKEND_ENGINE_DESCRIPTOR ||
+             type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+         NOT_SUPPORTED);
+    descriptor *d = new descriptor{};
+    d->type = type;
+    descriptors.insert(d);
+    n_descriptors++;
+    fake_opened("cuDNN descriptor");
+    *out = d;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t pointer)
+{
+    descriptor *d = known(pointer);
+    if (d == nullptr) {
+        fake_die("cudnnBackendDestroyDescriptor: not a descriptor, or destroyed before");
+    }
+    descriptors.erase(d);
+    delete d;
+    fake_closed("cuDNN descriptor");
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t pointer,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count,
+                                       const void *elements)
+{
+    descriptor *d = known(pointer);
+    NEED(d != nullptr, BAD_PARAM_NULL_POINTER);
+    NEED(!d->finalized, BAD_PARAM);
+    NEED(elements != nullptr, BAD_PARAM_NULL_POINTER);
+    for (const rule &r : rules_of(d->type)) {
+        if (r.name == name) {
+            NEED(type == r.type, BAD_PARAM_ATTRIBUTE_TYPE);
+            NEED(count > 0 && (r.count == 0 || count == r.count), BAD_PARAM);
+            const char *bytes = (const char *)elements;
+            d->attributes[name] = {count,
+                                   std::vector<char>(bytes, bytes + (size_t)count * size_of(type))};
+            return CUDNN_STATUS_SUCCESS;
+        }
+    }
+    return fail(CUDNN_STATUS_BAD_PARAM, "no such attribute");
+}
+
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t pointer)
+{
+    descriptor *d = known(pointer);
+    NEED(d != nullptr, BAD_PARAM_NULL_POINTER);
+    NEED(!d->finalized, BAD_PARAM);
+    for (const rule &r : rules_of(d->type)) {
+        NEED(!r.required || d->attributes.count(r.name) == 1, BAD_PARAM);
+    }
+    PASS_ON(finalize(d));
+    d->finalized = true;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t pointer,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t capacity,
+                                       int64_t *count, void *elements)
+{
+    const descriptor *d = known(pointer);
+    NEED(d != nullptr && count != nullptr, BAD_PARAM_NULL_POINTER);
+    if (d->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && !d->finalized) {
+        fake_die("cudnnBackendGetAttribute: of a configuration that the heuristics did not fill");
+    }
+    NEED(d->finalized, BAD_PARAM_NOT_FINALIZED);
+    NEED(capacity == 0 || elements != nullptr, BAD_PARAM_NULL_POINTER);
+    if (d->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
+        NEED(type == CUDNN_TYPE_BACKEND_DESCRIPTOR, BAD_PARAM_ATTRIBUTE_TYPE);
+        PASS_ON(fill(d, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, d->found, capacity, count, elements));
+        *count += capacity == 0 && *count > 0 ? n_empty : 0;
+        return CUDNN_STATUS_SUCCESS;
+    }
+    if (d->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+        NEED(type == CUDNN_TYPE_BACKEND_DESCRIPTOR, BAD_PARAM_ATTRIBUTE_TYPE);
+        return fill(d, CUDNN_BACKEND_ENGINE_DESCRIPTOR, {d->chosen}, capacity, count, elements);
+    }
+    if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
+        NEED(type == CUDNN_TYPE_NUMERICAL_NOTE, BAD_PARAM_ATTRIBUTE_TYPE);
+        return notes_of(d, capacity, count, elements);
+    }
+    const bool asks_workspace = d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
+                                name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE;
+    if (asks_workspace ||
+        (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)) {
+        NEED(type == CUDNN_TYPE_INT64, BAD_PARAM_ATTRIBUTE_TYPE);
+        NEED(capacity == 1, BAD_PARAM);
+        *count = 1;
+        *(int64_t *)elements = asks_workspace ? d->chosen->workspace : d->chosen->number;
+        return CUDNN_STATUS_SUCCESS;
+    }
+    return fail(CUDNN_STATUS_NOT_SUPPORTED, "fake cuDNN does not support this");
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_pointer,
+                                  cudnnBackendDescriptor_t pack_pointer)
+{
+    NEED(handles.count(handle) == 1, NOT_INITIALIZED);
+    const descriptor *plan = known(plan_pointer), *pack = known(pack_pointer);
+    NEED(plan != nullptr && pack != nullptr, BAD_PARAM_NULL_POINTER);
+    NEED(plan->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, BAD_PARAM_DESCRIPTOR_TYPE);
+    NEED(pack->type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, BAD_PARAM_DESCRIPTOR_TYPE);
+    NEED(plan->finalized && pack->finalized, BAD_PARAM_NOT_FINALIZED);
+    NEED(plan->handle == handle, BAD_PARAM);
+    const engine *used = plan->chosen;
+    if (!used->allowed) {
+        fake_die("cudnnBackendExecute: the engine '%s' was run", used->name);
+    }
+    convolution problem = plan->problem;
+    problem.keeps_nans = problem.keeps_nans && !used->drops_nans;
+    operands memory;
+    PASS_ON(pointer_of(pack, problem.x, "cudnnBackendExecute, x", &memory.x));
+    PASS_ON(pointer_of(pack, problem.filter, "cudnnBackendExecute, filter", &memory.filter));
+    PASS_ON(pointer_of(pack, problem.y, "cudnnBackendExecute, y", &memory.y));
+    if (problem.with_relu) {
+        PASS_ON(pointer_of(pack, problem.bias, "cudnnBackendExecute, bias", &memory.bias));
+    }
+    PASS_ON(workspace_of(pack, used->workspace, &memory.workspace));
+    check_overlaps(problem, memory, (size_t)used->workspace);
+    const bool tf32 = used->tf32 && problem.x.type == CUDNN_DATA_FLOAT;
+    NEED(!is_among(used, fake_options.failing_engines), EXECUTION_FAILED);
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(fake_options.loading_ms)); /* on the host */
+    const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
+        run(problem, memory, tf32, (size_t)used->workspace);
+        fake_take_time(fake_options.engine_ms[used->number]);
+        return !is_among(used, fake_options.endless_engines);
+    });
+    NEED(code == cudaSuccess, EXECUTION_FAILED);
+    return CUDNN_STATUS_SUCCESS;
+}
