@@ -54,7 +54,7 @@ train -n 1 "$DTRAIN" --config good.json --run middle --set train.max_steps=3
 row run-used 73 'run: already holds a run' --config good.json --run run
 saved=$(newest_checkpoint run)
 middle=$(newest_checkpoint middle)
-"$tests/lib/make_bad_input.py" checkpoints "$saved" checkpoints
+"$tests/lib/python/make_bad_input.py" checkpoints "$saved" checkpoints
 train -n 4 "$DTRAIN" --config good.json --run resumed --resume=checkpoints/same.safetensors
 rm -rf resumed
 ranks=$most row resume-missing 66 'nowhere.safetensors: No such file or directory' --config good.json --run resumed --resume=nowhere.safetensors
@@ -89,7 +89,7 @@ checkpoint nan 65 "tensor 'conv1.weight' contains 1 non-finite values"
 checkpoint steps 65 'step_in_epoch is 18446744073709551615, expected 0 to 8'
 checkpoint path 65 'path.safetensors: its configuration:1:1: '
 row eval-huge 80 'huge.safetensors: the test loss is not a number' eval --checkpoint checkpoints/huge.safetensors
-"$tests/lib/make_bad_input.py" image white.png
+"$tests/lib/python/make_bad_input.py" image white.png
 row predict-huge 80 'huge.safetensors: for white.png it computes no finite number' predict --checkpoint checkpoints/huge.safetensors white.png
 resume=(--config good.json --run resumed "--resume=$saved")
 row resume-model 78 'model.layers[0].filters was 2, now it is 3' "${resume[@]}" --set model.layers.0.filters=3

@@ -74,7 +74,7 @@ run 0 0 --config config.json --set train.max_steps=1
 check 'two runs, not two folders' test "$(find runs/config -mindepth 1 -maxdepth 1 -type d | wc -l)" -eq 2
 
 # Paths are relative to the working directory, also those inside the configuration.
-"$tests/lib/make_bad_input.py" data data
+"$tests/lib/python/make_bad_input.py" data data
 mkdir -p else/where/data configs
 mv data/good else/where/data/mine
 sed 's/"format": "synthetic", [^}]*/"format": "idx", "dir": "data\/mine" /' config.json >configs/idx.json

@@ -12,7 +12,7 @@ refused() { refuses "$1" 1 "$2" "${@:3}"; } # refused CODE TEXT ARGUMENT...
 
 works 1 --config config.json --run first
 saved=$(newest_checkpoint first)
-"$tests/lib/make_weights.py" "$saved" files
+"$tests/lib/python/make_weights.py" "$saved" files
 torch=(--config config.json --weights files/torch.safetensors)
 
 # Used as they are: the same results as with the checkpoint that they are from.
@@ -51,7 +51,7 @@ check 'eval with a counter differs' cmp -s out normed
 standing=(--set train.optimizer.lr=1e-30 --set train.max_steps=1)
 for n in 1 2; do
   works $n "${torch[@]}" "${standing[@]}" --run "still$n" --set distributed.broadcast=false --set distributed.init_per_rank=true
-  check "-np $n: the weights are not those of the file" "$tests/lib/make_weights.py" --same "$(newest_checkpoint "still$n")" files/torch.safetensors
+  check "-np $n: the weights are not those of the file" "$tests/lib/python/make_weights.py" --same "$(newest_checkpoint "still$n")" files/torch.safetensors
   check "-np $n: no line says where weights are from" grep -q '^  weights from files/torch.safetensors$' err
   check "-np $n: replicas differ" bash -c "! grep -q 'as expected' err"
 done

@@ -3,6 +3,7 @@
 #include "tests/cuda/session.h"
 
 #include "tests/lib/layers.h"
+#include "tests/lib/update_cases.h"
 
 /* ---- samples, losses, sums, updates */
 
@@ -67,10 +68,7 @@ static void check_head(const struct mode *mode, const struct dt_samples *samples
                1e-6 * fabs(expected.metrics.loss_sum));
     CHECK_NEAR(actual.metrics.n_correct, expected.metrics.n_correct, 0);
     CHECK_NEAR(actual.metrics.n_samples, 2 * N_BATCH, 0);
-    struct buffer *all[] = {&actual.x, &actual.dlogits, &expected.x, &expected.dlogits, &logits};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        buffer_close(all[i], "a buffer of the loss");
-    }
+    BUFFERS_CLOSE(&actual.x, &actual.dlogits, &expected.x, &expected.dlogits, &logits);
     gpu->ops->close(gpu);
     ref->ops->close(ref);
 }
@@ -103,8 +101,7 @@ static void check_heads(const struct mode *mode)
     check_head(mode, &images, (struct dt_model_spec){.loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY});
     check_head(mode, &images, (struct dt_model_spec){.label_smoothing = 0.25});
     check_head(mode, &numbers, (struct dt_model_spec){.loss = DT_LOSS_MEAN_SQUARED_ERROR});
-    buffer_close(&values, "values");
-    buffer_close(&targets, "targets");
+    BUFFERS_CLOSE(&values, &targets);
 }
 
 /* More batches than slots, before any copy has reached the device. */
@@ -129,8 +126,7 @@ static void check_batches_in_flight(void)
     gpu->ops->samples_close(gpu, bound);
     gpu->ops->free(gpu, device);
     gpu->ops->close(gpu);
-    buffer_close(&x, "x");
-    buffer_close(&values, "values");
+    BUFFERS_CLOSE(&x, &values);
 }
 
 static void update_on(struct dt_backend *backend, const struct dt_update *update, int n_states,
@@ -168,39 +164,11 @@ static void check_update(const struct dt_update *update, int n_states)
     update_on(gpu, update, n_states, &grads, actual);
     for (int i = 0; i < 3; i++) {
         compare_within(&modes[0], "parameters or optimizer state", &actual[i], &expected[i]);
-        buffer_close(&actual[i], "the gpu's");
-        buffer_close(&expected[i], "the reference's");
+        BUFFERS_CLOSE(&actual[i], &expected[i]);
     }
     buffer_close(&grads, "grads");
     gpu->ops->close(gpu);
     ref->ops->close(ref);
-}
-
-static void check_updates(void)
-{
-    const struct dt_update adam = {.type = DT_OPTIMIZER_ADAM,
-                                   .grad_scale = 1.0f / 128,
-                                   .lr = 0.01f,
-                                   .weight_decay = 0.1f,
-                                   .one_minus_beta1 = 0.1f,
-                                   .one_minus_beta2 = 0.01f,
-                                   .epsilon = 1e-7f,
-                                   .bias_correction1 = 0.19f,
-                                   .bias_correction2 = 0.02f};
-    const struct dt_update sgd = {
-        .grad_scale = 0.25f, .lr = 0.1f, .weight_decay = 0.01f, .momentum = 0.9f};
-    struct dt_update adamw = adam, nesterov = sgd, clipped = sgd, short_enough = sgd;
-    adamw.type = DT_OPTIMIZER_ADAMW;
-    nesterov.nesterov = true;
-    clipped.clip_norm = 0.5f;
-    short_enough.clip_norm = 1e6f;
-    check_update(&clipped, 1);
-    check_update(&short_enough, 1);
-    check_update(&adam, 2);
-    check_update(&adamw, 2);
-    check_update(&sgd, 1);
-    check_update(&sgd, 0);
-    check_update(&nesterov, 1);
 }
 
 /* ---- a whole network */
@@ -272,8 +240,7 @@ static struct training train(const struct dt_backend_ops *ops, enum dt_precision
 
 static void training_close(struct training *t)
 {
-    buffer_close(&t->losses, "losses");
-    buffer_close(&t->params, "params");
+    BUFFERS_CLOSE(&t->losses, &t->params);
 }
 
 static void check_training(const struct mode *mode, double clip_norm)
@@ -339,8 +306,7 @@ static void check_x_after_first_conv(void)
     gpu->ops->block_close(state);
     gpu->ops->samples_close(gpu, bound);
     gpu->ops->close(gpu);
-    buffer_close(&values, "values");
-    buffer_close(&x, "x");
+    BUFFERS_CLOSE(&values, &x);
 }
 
 int main(void)
@@ -352,6 +318,8 @@ int main(void)
         check_training(&modes[m], 0.5);
     }
     check_batches_in_flight();
-    check_updates();
+    for (int i = 0; i < N_UPDATE_CASES; i++) {
+        check_update(&update_cases[i].update, update_cases[i].n_states);
+    }
     return 0;
 }

@@ -37,10 +37,7 @@ static struct buffer halves(size_t n, uint32_t zeros_of_8)
 
 static void close_outcome(struct outcome *o)
 {
-    buffer_close(&o->y, "y");
-    buffer_close(&o->eval_y, "y of evaluation");
-    buffer_close(&o->grads, "grads");
-    buffer_close(&o->dx, "dx");
+    BUFFERS_CLOSE(&o->y, &o->eval_y, &o->grads, &o->dx);
 }
 
 static void run_passes(const struct dt_backend_ops *ops, struct dt_block_state *state,
@@ -138,8 +135,7 @@ static struct outcome run_gpu(const struct case_setup *setup)
                   params_after = from_gpu(gpu, params, arena, 1, false);
     check_same_bits("x", &setup->x, &x_after);
     check_same_bits("params", &setup->params, &params_after);
-    buffer_close(&x_after, "x after");
-    buffer_close(&params_after, "params after");
+    BUFFERS_CLOSE(&x_after, &params_after);
     void *all[] = {params, grads, x, dx, dy, y, eval_y};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         ops->free(gpu, all[i]);
@@ -184,10 +180,7 @@ static void check_block(const struct dt_model *model, int block)
     struct outcome expected = run_ref(&setup);
     check_on_gpu(&setup, &expected);
     close_outcome(&expected);
-    buffer_close(&setup.params, "params");
-    buffer_close(&setup.grads, "grads before");
-    buffer_close(&setup.x, "x");
-    buffer_close(&setup.dy, "dy");
+    BUFFERS_CLOSE(&setup.params, &setup.grads, &setup.x, &setup.dy);
     n_cases++;
     n_partial += batch.n > 0 && batch.n < CAPACITY;
     n_empty += batch.n == 0;
@@ -295,10 +288,7 @@ static void check_nan(const struct dt_model *model, int block)
     CHECK(n_nans > 0 && n_nans < (int)expected.y.n / 2);
     close_outcome(&expected);
     close_outcome(&found);
-    buffer_close(&setup.params, "params");
-    buffer_close(&setup.grads, "grads before");
-    buffer_close(&setup.x, "x");
-    buffer_close(&setup.dy, "dy");
+    BUFFERS_CLOSE(&setup.params, &setup.grads, &setup.x, &setup.dy);
 }
 
 static void check_nans(bool timed)

@@ -178,8 +178,7 @@ static void check_plan(const struct plan *plan)
                    actual = on_its_own(plan, false);
     check_same_bits("params", &actual.params, &expected.params);
     check_metrics(&actual, &expected);
-    buffer_close(&expected.params, "params");
-    buffer_close(&actual.params, "params on its own");
+    BUFFERS_CLOSE(&expected.params, &actual.params);
 }
 
 static void check_against_reference(void)
@@ -196,8 +195,7 @@ static void check_against_reference(void)
     snprintf(case_text, sizeof case_text, "against the reference");
     compare_within(&(struct mode){"f32 after many steps", DT_PRECISION_F32, 1e-4}, "params",
                    &actual.params, &expected.params);
-    buffer_close(&expected.params, "params");
-    buffer_close(&actual.params, "params on its own");
+    BUFFERS_CLOSE(&expected.params, &actual.params);
 }
 
 /* An error while a step is recorded belongs to that step, and the stream is usable again. */

@@ -1,21 +1,9 @@
 /* Any bytes as a baseline of `accept`: an error with a text, or figures that are numbers above 0.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "ops/accept/outcome.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
+#include "tests/fuzz/fuzz.h"
 
 static void check_figures(const struct dt_accept_baseline *baseline)
 {

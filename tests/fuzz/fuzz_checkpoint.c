@@ -3,21 +3,10 @@
  * an error with a text, or finite weights for a small model; never a crash, a leak or a read out of
  * bounds. */
 #include "model/checkpoint.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/lib/layers.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 /* Conv 3x3 and dense 2 over 4x4 pixels: the model of the seeds. */
 static const struct dt_model *small_model(void)

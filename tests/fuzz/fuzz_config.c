@@ -1,12 +1,11 @@
 /* The configuration's reader under libFuzzer: any bytes give DT_OK or DT_CONFIG, and what is
  * accepted survives being printed. A last line that begins with "--set " is a change, and a line
  * "--extends" parts the text of a file from that of the next, which it extends. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/config/read.h"
 #include "dist/strategy/strategies.h"
 #include "model/layers/layers.h"
+#include "tests/fuzz/fuzz.h"
 
 /* The rows that the reader asks: nothing that opens. */
 static const struct dt_algorithm algorithms[] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
@@ -18,8 +17,6 @@ const struct dt_dist_rows dt_all_rows = {
 const struct dt_graph_ops dt_layer_graph = {0};
 const struct dt_layer_rows dt_all_layers = {
     .enter = dt_layers_enter, .lower = dt_layer_lower, .finish = dt_layers_finish};
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
 /* Where the last line begins, if it is a change. */
 static size_t find_set(const char *text, size_t n)

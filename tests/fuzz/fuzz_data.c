@@ -5,17 +5,12 @@
 #include "data/dataset.h"
 #include "data/idx.h"
 #include "data/validation.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define MOST_SAMPLES 4096
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
 static const struct dt_data_spec formats[] = {
     {.row = &dt_idx_data, .shape = {1, 2, 3}, .n_classes = 3, .refuse = dt_idx_refuse},
@@ -45,13 +40,6 @@ static const char *const names[] = {"train-images-idx3-ubyte",
 #define N_NAMES (sizeof names / sizeof names[0])
 
 static char folder[] = "/tmp/dtrain-fuzz-XXXXXX";
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static void remove_all(void)
 {

@@ -1,23 +1,9 @@
 /* Any bytes as an IDX file: an error with a text, or rows that are really there; never a crash, a
  * leak or a read out of bounds. */
 #include "data/idx.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+#include "tests/fuzz/fuzz.h"
 
 static volatile unsigned sink;
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static void parse(const char *path, int wanted, size_t limit, uint32_t first, uint32_t stride)
 {
@@ -42,11 +28,7 @@ static void parse(const char *path, int wanted, size_t limit, uint32_t first, ui
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
-    static int fd = -1;
-    char path[64];
-    fd = fd < 0 ? memfd_create("fuzz", 0) : fd;
-    require(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, n_bytes, 0) == (ssize_t)n_bytes);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const char *path = path_of(bytes, n_bytes);
     parse(path, 1, 0, 0, 1);
     parse(path, 3, 0, 0, 1);
     parse(path, 3, 5, 1, 3);

@@ -2,23 +2,9 @@
  * there; never a crash, a leak or a read out of bounds. */
 #include "data/formats/npy.h"
 #include "data/formats/zip.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+#include "tests/fuzz/fuzz.h"
 
 static volatile uint64_t sink;
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 /* Elements lie behind the header. */
 static void parse_array(const uint8_t *bytes, size_t n_bytes)

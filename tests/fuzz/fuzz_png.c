@@ -2,19 +2,9 @@
  * lies behind the CRCs is reached: an error with a text, or pixels; never a crash, a leak or a read
  * out of bounds. */
 #include "data/formats/picture.h"
+#include "tests/fuzz/fuzz.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static uint32_t load_be32(const uint8_t *bytes)
 {

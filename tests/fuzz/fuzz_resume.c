@@ -8,21 +8,16 @@
 #include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/sinks/record.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/unit/base/file_calls.h"
 #include "train/save/run_dir.h"
 
 #define STEP 3 /* of the checkpoint, in the second epoch */
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
 static const char config_text[] =
     "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 8, 8], \"layers\": ["
@@ -35,13 +30,6 @@ struct text {
 
 static struct dt_run_dir dir = {.path = "/tmp/dtrain-fuzz-XXXXXX"};
 static struct dt_world world = {.size = 1};
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static int done(int fd)
 {

@@ -7,22 +7,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "dist/strategy/strategies.h"
 #include "report/page/page.h"
 #include "report/run.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/unit/base/file_calls.h"
 
 #define MOST_FILES 8
 #define DESCRIPTORS 2000 /* from here on */
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
 static const char small_config[] =
     "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 8, 8], \"layers\": ["
@@ -44,13 +39,6 @@ static const struct dt_strategy_row *const strategies[] = {NULL};
 const struct dt_dist_rows dt_all_rows = {
     .strategies = strategies,
     .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS}};
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static int open_one(int at, const char *path, int flags, mode_t mode)
 {

@@ -68,4 +68,4 @@ text() { # text NAME CODE TEXT FORMAT: a row; the configuration is what printf m
   row "$1" "$2" "$3" --config "bad/$1.json"
 }
 
-"$tests/lib/make_bad_input.py" data data
+"$tests/lib/python/make_bad_input.py" data data

@@ -83,6 +83,18 @@ static inline void buffer_close(struct buffer *b, const char *what)
     free(b->memory);
 }
 
+static inline void buffers_close(struct buffer *const *all, size_t n, const char *what)
+{
+    for (size_t i = 0; i < n; i++) {
+        buffer_close(all[i], what);
+    }
+}
+
+#define BUFFERS_CLOSE(...)                                                          \
+    buffers_close((struct buffer *[]){__VA_ARGS__},                                 \
+                  sizeof(struct buffer *[]){__VA_ARGS__} / sizeof(struct buffer *), \
+                  "one of " #__VA_ARGS__)
+
 /* `share` of 8 elements are zero. */
 static inline struct buffer buffer_random(size_t n, int largest, uint32_t zeros_of_8)
 {

@@ -84,6 +84,29 @@ static inline void rig_close(struct rig *rig)
     rig->backend->ops->close(rig->backend);
 }
 
+/* The ranks but the late one, the last, give up waiting for what cannot be there, with
+ * rig_word_on_late and its phase in the error, and wait again once it has come. */
+static inline void rig_give_up(struct dt_comm *comm, struct dt_comm *second,
+                               struct dt_request *request, const char *who, const char *phase)
+{
+    const int late = comm->size - 1;
+    const double usual_timeout_s = comm->timeout_s;
+    char doing[80];
+    snprintf(doing, sizeof doing, "in '%.60s", phase);
+    if (comm->rank != late && who[0] != '\0') {
+        comm->timeout_s = 0.5;
+        CHECK_FAILS(dt_comm_wait(comm, request), DT_STALLED, "allreduce of the test stalled for ");
+        CHECK_HAS(dt_error_text(), who);
+        CHECK_HAS(dt_error_text(), who[0] == 'r' ? doing : "");
+        dt_error_clear();
+        comm->timeout_s = usual_timeout_s;
+    }
+    if (comm->rank != late) {
+        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
+    }
+    CHECK_OK(dt_comm_wait(comm, request)); /* a stall is only an opinion: now it goes through */
+}
+
 /* The parameter's elements, in the backend's (here: the host's) memory. */
 static inline float *rig_param(struct rig *rig, const char *name)
 {

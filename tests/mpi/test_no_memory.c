@@ -4,7 +4,6 @@
  * or they did without. The linker puts these allocators in the place of the C library's. */
 #include <cjson/cJSON.h>
 #include <dirent.h>
-#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,48 +11,22 @@
 #include "cli/config/config.h"
 #include "dist/ranks/launch/job.h"
 #include "tests/lib/check.h"
+#include "tests/lib/failing.h"
 #include "train/save/run_dir.h"
 #include "train/save/state.h"
 #include "train/trainer.h"
 #include "train/watch/watch.h"
 
-static long n_calls, failing_call; /* counted from 1; 0: none fails */
-
-static bool fails(void)
-{
-    if (failing_call == 0 || ++n_calls != failing_call) {
-        return false;
-    }
-    errno = ENOMEM;
-    return true;
-}
-
-#define FAILING(type, name, parameters, arguments)       \
-    type __real_##name parameters;                       \
-    type __wrap_##name parameters;                       \
-    type __wrap_##name parameters                        \
-    {                                                    \
-        return fails() ? NULL : __real_##name arguments; \
-    }
-FAILING(void *, malloc, (size_t n), (n))
-FAILING(void *, calloc, (size_t n, size_t size), (n, size))
-FAILING(void *, realloc, (void *memory, size_t n), (memory, n))
 FAILING(void *, aligned_alloc, (size_t alignment, size_t n), (alignment, n))
 FAILING(char *, strdup, (const char *text), (text))
 FAILING(DIR *, opendir, (const char *path), (path))
 FAILING(FILE *, fopen, (const char *path, const char *mode), (path, mode))
-FAILING(FILE *, open_memstream, (char **text, size_t *n), (text, n))
 
 int __real_posix_memalign(void **memory, size_t alignment, size_t n);
 int __wrap_posix_memalign(void **memory, size_t alignment, size_t n);
 int __wrap_posix_memalign(void **memory, size_t alignment, size_t n)
 {
     return fails() ? ENOMEM : __real_posix_memalign(memory, alignment, n);
-}
-
-static void *json_malloc(size_t n)
-{
-    return malloc(n);
 }
 
 static const char config_text[] =

@@ -1,30 +1,19 @@
 #!/usr/bin/env python3
 """bench-cpu counts operations, forms ratios within rounds and reads dtrain's records as it says, and all of dtrain's rows run.
 
-Usage: test_bench_cpu.py SOURCE_DIR DTRAIN MPIEXEC. No figure that it measures matters here.
-"""
-import importlib.machinery
-import importlib.util
-import json
+usage: DTRAIN=... MPIEXEC=... test_bench_cpu.py. No figure that it measures matters here."""
 import os
 import re
-import subprocess
 import sys
-import tempfile
 
-source, dtrain, mpiexec = sys.argv[1:4]
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(source, "scripts"))
-import bench_goals as goals
+from checks import DTRAIN, MPIEXEC, SOURCE, check, dtrain, finish, new_folder, read_json, run, script, write
 
-loader = importlib.machinery.SourceFileLoader("bench_cpu", os.path.join(source, "scripts", "bench-cpu"))
-bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_cpu", loader))
-loader.exec_module(bench)
+bench = script("bench-cpu")
+import bench_goals as goals  # noqa: E402
 
 
 def expect(what, got, want):
-    if got != want:
-        sys.exit("test_bench_cpu: %s is %r, expected %r" % (what, got, want))
+    check(got == want, f"{what} is {got!r}, expected {want!r}")
 
 
 def test_flops():
@@ -75,8 +64,7 @@ def test_torch_net():
             module.reset_running_stats()  # it then changes nothing
     expect("a sum of branches", [round(y, 3) for y in net(torch.tensor([[[[1.0, -1.0]]]])).flatten().tolist()], [3, 0])
     for name in ("mnist.json", "cifar-resnet20.json"):
-        plan = subprocess.check_output([dtrain, "plan", "--config", os.path.join(source, "configs", name), "--set",
-                                        'data={"format":"synthetic"}'], text=True)
+        plan = dtrain("plan", "--config", f"{SOURCE}/configs/{name}", "--set", 'data={"format":"synthetic"}').stdout
         model = bench.load(name)["model"]
         net = peers.torch_net(model)
         expect(name + ": outputs", net(torch.zeros(2, *model["input"])).shape, (2, 10))
@@ -86,18 +74,13 @@ def test_torch_net():
 
 def test_rows():
     """Every row of a ratio has a contender; those of dtrain run; what fails is named and costs only its own rows."""
-    with tempfile.TemporaryDirectory() as folder:
-        path, prototype = os.path.join(folder, "out.json"), os.path.join(folder, "prototype")
-        with open(prototype, "w") as file:
-            file.write("#!/bin/sh\n[ \"$*\" = '-I -e 2' ] && [ -d mnist ] && echo '  total 16.000 ms/step mean -> 8000 images/s'\n")
-        os.chmod(prototype, 0o755)
-        command = [sys.executable, os.path.join(source, "scripts", "bench-cpu"), "--quick", "--dtrain", dtrain, "--mpirun", mpiexec,
-                   "--python", "/bin/false", "--horovod-python", "/bin/false", "--prototype", prototype, "--prototype-v3", "/bin/true",
-                   "--json", path]
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        expect("the exit code (%s)" % done.stderr, done.returncode, 1)
-        with open(path) as file:
-            result = json.load(file)
+    new_folder()
+    write("prototype", "#!/bin/sh\n[ \"$*\" = '-I -e 2' ] && [ -d mnist ] && echo '  total 16.000 ms/step mean -> 8000 images/s'\n")
+    os.chmod("prototype", 0o755)
+    run(sys.executable, f"{SOURCE}/scripts/bench-cpu", "--quick", "--dtrain", DTRAIN, "--mpirun", MPIEXEC, "--python", "/bin/false",
+        "--horovod-python", "/bin/false", "--prototype", os.path.abspath("prototype"), "--prototype-v3", "/bin/true", "--json", "out.json",
+        code=1)
+    result = read_json("out.json")
     ratios = [goal for goal in goals.all_goals() if goal.group != "ranks" or result["cores"] > 1]
     rows = {row for goal in ratios for row in (goal.mine, *goal.others)}
     absent = {goals.BF16, *(row for _, row, *_ in goals.SETTINGS)} & set(result["unavailable"])  # on other processors
@@ -115,4 +98,4 @@ test_ratios()
 test_records()
 test_torch_net()
 test_rows()
-print("test_bench_cpu: ok")
+finish()

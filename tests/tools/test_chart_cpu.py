@@ -1,26 +1,17 @@
 #!/usr/bin/env python3
 """scripts/chart-cpu on a tiny model: the charts are SVG and hold the figures of the table, and the page keeps what is not its own.
 
-Usage: test_chart_cpu.py SOURCE_DIR DTRAIN MPIRUN
-"""
+usage: DTRAIN=... MPIEXEC=... test_chart_cpu.py"""
 import argparse
-import importlib.machinery
-import importlib.util
 import os
 import re
-import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree
 
-SOURCE, DTRAIN, MPIRUN = sys.argv[1:]
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-import charts  # noqa: E402
+from checks import DTRAIN, MPIEXEC, SOURCE, finish, new_folder, read, run, script, write
 
-loader = importlib.machinery.SourceFileLoader("chart_cpu", os.path.join(SOURCE, "scripts", "chart-cpu"))
-chart_cpu = importlib.util.module_from_spec(importlib.util.spec_from_loader("chart_cpu", loader))
-loader.exec_module(chart_cpu)
+chart_cpu = script("chart-cpu")
+import charts  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -61,43 +52,33 @@ def test_drawing():
 
 def test_one_learning_rate():
     """With a learning rate that grows with the ranks, 2 of them once had sparser gradients than 1, and looked 2.3 times as fast."""
-    with tempfile.TemporaryDirectory() as folder:
-        record = os.path.join(folder, "arguments")
-        program = os.path.join(folder, "dtrain")
-        with open(program, "w") as file:
-            file.write('#!/bin/sh\necho "$@" >>%s\nfor path; do :; done\necho "{}" >"$path"\n' % record)
-        os.chmod(program, 0o755)
-        config = os.path.join(SOURCE, "configs", "mnist.json")
-        bench = chart_cpu.Bench(argparse.Namespace(dtrain=program, mpirun=MPIRUN, config=config, batch=8, data=folder))
-        bench.round = 0
-        for n_ranks in (1, 2):
-            bench.blocks(n_ranks=n_ranks)
-        with open(record) as file:
-            calls = file.read().splitlines()
+    write("dtrain", '#!/bin/sh\necho "$@" >>arguments\nfor path; do :; done\necho "{}" >"$path"\n')
+    os.chmod("dtrain", 0o755)
+    bench = chart_cpu.Bench(argparse.Namespace(dtrain=os.path.abspath("dtrain"), mpirun=MPIEXEC, config=f"{SOURCE}/configs/mnist.json",
+                                               batch=8, data=os.getcwd()))
+    bench.round = 0
+    for n_ranks in (1, 2):
+        bench.blocks(n_ranks=n_ranks)
+    calls = read("arguments").splitlines()
     assert len(calls) == 3 and all("--set train.lr_scaling=none" in call for call in calls), calls
 
 
-def chart(folder, *extra, code=0):
-    config = os.path.join(SOURCE, "configs", "synthetic.json")
-    command = [sys.executable, os.path.join(SOURCE, "scripts", "chart-cpu"), "--dtrain", DTRAIN, "--mpirun", MPIRUN,
-               "--config", config, "--batch", "8", "--quick", "--rounds", "1", "--out", folder, *extra]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
-    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-    return done.stderr
+def chart(*extra, code=0):
+    """The pages are in the folder `out`."""
+    os.makedirs("out", exist_ok=True)
+    return run(sys.executable, f"{SOURCE}/scripts/chart-cpu", "--dtrain", DTRAIN, "--mpirun", MPIEXEC, "--config",
+               f"{SOURCE}/configs/synthetic.json", "--batch", "8", "--quick", "--rounds", "1", "--out", "out", *extra, code=code).stderr
 
 
 def texts(path):
     return [element.text for element in xml.etree.ElementTree.parse(path).getroot().iter(SVG + "text")]
 
 
-def test_page(folder):
-    page = os.path.join(folder, "cpu.md")
+def test_page():
     before, after = "# Mine\n\nkept\n\n<!-- chart-cpu begins -->", "<!-- chart-cpu ends -->\n\nkept, too\n"
-    with open(page, "w") as file:
-        file.write(before + "\nold figures\n" + after)
-    chart(folder)
-    with open(page) as file:
-        text = file.read()
+    write("out/cpu.md", before + "\nold figures\n" + after)
+    chart()
+    text = read("out/cpu.md")
     assert text.startswith(before) and text.endswith(after) and "old figures" not in text, text
     assert "A quick run" in text and "GFLOP/s of multiply-adds a core" in text
     names = ("batch", "channels", "ranks", "blocks", "latency", "sums")
@@ -117,29 +98,27 @@ def test_page(folder):
         ["gather", ""], ["loss", ""], ["optimizer", ""], ["rest", ""]], sections["block"]
     assert {row[0] for row in sections["way"]} == {"shared_memory", "mpi"} and len(sections["way"]) == 36, sections["way"]
     for name, head in (("batch", "images in a batch"), ("channels", "filters of the convolutions"), ("ranks", "ranks")):
-        shown = texts(os.path.join(folder, "cpu-%s.svg" % name))
+        shown = texts(f"out/cpu-{name}.svg")
         assert all(row[0] in shown and row[1] in shown for row in sections[head]), (shown, sections[head])
-    shown = texts(os.path.join(folder, "cpu-blocks.svg"))
+    shown = texts("out/cpu-blocks.svg")
     assert all(any(t.startswith(row[2] + " ms") for t in shown) for row in sections["block"]), (shown, sections["block"])
-    assert {"shared_memory", "mpi", "1 KiB", "1 MiB"} <= set(texts(os.path.join(folder, "cpu-sums.svg")))
-    assert {"shared_memory", "mpi", "8 B", "32 KiB", "µs"} <= set(texts(os.path.join(folder, "cpu-latency.svg")))
-    assert all(charts.RANGE in texts(os.path.join(folder, "cpu-%s.svg" % name)) for name in names), "the bars are not explained"
+    assert {"shared_memory", "mpi", "1 KiB", "1 MiB"} <= set(texts("out/cpu-sums.svg"))
+    assert {"shared_memory", "mpi", "8 B", "32 KiB", "µs"} <= set(texts("out/cpu-latency.svg"))
+    assert all(charts.RANGE in texts(f"out/cpu-{name}.svg") for name in names), "the bars are not explained"
 
 
-def test_failures(folder):
-    with open(os.path.join(folder, "cpu.md"), "w") as file:
-        file.write("no marks\n")
-    assert "has lost its marks" in chart(folder, code=1)
-    with open(os.path.join(folder, "cpu.md")) as file:
-        assert file.read() == "no marks\n"
-    os.remove(os.path.join(folder, "cpu.md"))
-    assert "ended with 78" in chart(folder, "--batch", "1000000", code=1)
+def test_failures():
+    write("out/cpu.md", "no marks\n")
+    assert "has lost its marks" in chart(code=1)
+    assert read("out/cpu.md") == "no marks\n"
+    os.remove("out/cpu.md")
+    assert "ended with 78" in chart("--batch", "1000000", code=1)
 
 
+new_folder()
 test_arithmetic()
 test_drawing()
 test_one_learning_rate()
-with tempfile.TemporaryDirectory() as out:
-    test_page(out)
-    test_failures(out)
-print("chart-cpu: ok")
+test_page()
+test_failures()
+finish()

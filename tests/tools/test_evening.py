@@ -1,14 +1,16 @@
 """The trainer that is read in an evening: it links the files that docs/reading.md lists, few enough lines of them, and trains to the
 same bits as dtrain with the same configuration.
 
-usage: test_evening.py SOURCE_DIR BINARY_DIR MPIRUN NM"""
-import json
+usage: DTRAIN=... MPIEXEC=... test_evening.py BINARY_DIR NM"""
+import glob
 import os
 import re
-import struct
 import subprocess
 import sys
-import tempfile
+
+import checkpoint
+import checks
+from checks import SOURCE, check, dtrain, finish, new_folder, write_json
 
 MOST_LINES, MOST_CODE = 6659, 5184
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
@@ -93,43 +95,28 @@ def check_reading(root, binary, nm):
     return wrong
 
 
-def tensors_of(checkpoint):
+def tensors_of(path):
     """The weights as one string of bytes, tensor after tensor as in the network."""
-    with open(checkpoint, "rb") as file:
-        data = file.read()
-    (n,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + n])
+    header, data = checkpoint.split(checkpoint.read(path))
     names = [name + kind for name in ("conv1", "conv2", "fc1", "fc2") for kind in (".weight", ".bias")]
-    places = [header[name]["data_offsets"] for name in names]
-    return b"".join(data[8 + n + begin:8 + n + end] for begin, end in places)
+    return b"".join(data[slice(*header[name]["data_offsets"])] for name in names)
 
 
-def check_bits(binary, mpirun, n_ranks, folder):
-    os.mkdir(folder)
-    config, run, weights = (os.path.join(folder, name) for name in ("evening.json", "run", "weights"))
-    with open(config, "w") as file:
-        json.dump(CONFIG, file)
-    ranks = [mpirun, "-n", str(n_ranks)]
-    subprocess.run([*ranks, os.path.join(binary, "dtrain"), "--config", config, "--run", run], stdout=subprocess.PIPE,
-                   stderr=subprocess.PIPE, check=True)
-    told = subprocess.run([*ranks, os.path.join(binary, "evening"), "--images", "330", "--weights", weights], stdout=subprocess.PIPE, text=True, check=True)
+def check_bits(binary, n_ranks):
+    run, weights = f"run{n_ranks}", f"weights{n_ranks}"
+    dtrain("--config", "evening.json", "--run", run, ranks=n_ranks)
+    told = checks.run(os.path.join(binary, "evening"), "--images", 330, "--weights", weights, ranks=n_ranks, code=0)
     counted, formula = re.search(r"messages of rank 0: (\d+), .* = (\d+)\n", told.stdout).groups()
-    checkpoints = os.path.join(run, "checkpoints")
-    theirs = tensors_of(os.path.join(checkpoints, max(os.listdir(checkpoints))))
-    with open(weights, "rb") as file:
-        ours = file.read()
-    wrong = [] if counted == formula else [f"{n_ranks} ranks: {counted} messages, the formula says {formula}"]
-    return wrong + ([] if ours == theirs else [f"{n_ranks} ranks: the weights of evening and dtrain differ"])
+    check(counted == formula, f"{n_ranks} ranks: {counted} messages, the formula says {formula}")
+    theirs = tensors_of(max(glob.glob(f"{run}/checkpoints/*")))
+    check(theirs == checkpoint.read(weights), f"{n_ranks} ranks: the weights of evening and dtrain differ")
 
 
-def main():
-    root, binary, mpirun, nm = sys.argv[1:]
-    wrong = check_reading(root, binary, nm)
-    with tempfile.TemporaryDirectory() as folder:
-        for n_ranks in (1, 2, 3):
-            wrong += check_bits(binary, mpirun, n_ranks, os.path.join(folder, str(n_ranks)))
-    print("\n".join(wrong) or "evening and dtrain train to the same bits on 1, 2 and 3 ranks")
-    sys.exit(bool(wrong))
-
-
-main()
+BINARY, NM = sys.argv[1:]
+for line in check_reading(SOURCE, BINARY, NM):
+    check(False, line)
+new_folder()
+write_json("evening.json", CONFIG)
+for ranks in (1, 2, 3):
+    check_bits(BINARY, ranks)
+finish()

@@ -5,8 +5,6 @@ ended early, and over its time; how it judges figures.
 usage: test_gpu_check.py BUILD-FOLDER MODULE MODE: fake CUDA as a module; "alone", "several" GPUs, or "units", without a training
 """
 import argparse
-import importlib.machinery
-import importlib.util
 import os
 import re
 import shutil
@@ -15,18 +13,15 @@ import sys
 import tempfile
 import time
 
-TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(TOP, "scripts"))
+import checks
+
+gpu_check_script = checks.script("gpu-check")
 from gpu import offline, parts, probe, torch_steps  # noqa: E402
 from gpu.check import Check, Cut, Failed  # noqa: E402
 
 BUILD, MODULE, MODE = sys.argv[1:]
 WORK = tempfile.mkdtemp(prefix="dtrain-test-gpu-check-")
-SCRIPT = os.path.join(TOP, "scripts", "gpu-check")
-loader = importlib.machinery.SourceFileLoader("gpu_check", SCRIPT)
-gpu_check_script = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
-loader.exec_module(gpu_check_script)
+SCRIPT = os.path.join(checks.SOURCE, "scripts", "gpu-check")
 
 SANITIZER = """#!/bin/sh
 case "$*" in

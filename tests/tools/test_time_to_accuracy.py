@@ -2,24 +2,18 @@
 """scripts/time-to-accuracy adds up the epochs' seconds, finds the first epoch whose mean reaches the goal, and runs on a tiny model;
 its configuration has the network and the data of configs/mnist.json.
 
-Usage: test_time_to_accuracy.py SOURCE_DIR DTRAIN.
-"""
+usage: DTRAIN=... MPIEXEC=... test_time_to_accuracy.py"""
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
-import json
 import os
 import re
-import subprocess
 import sys
 
-SOURCE, DTRAIN = sys.argv[1:3]
-sys.dont_write_bytecode = True
-SCRIPT = os.path.join(SOURCE, "scripts", "time-to-accuracy")
-loader = importlib.machinery.SourceFileLoader("time_to_accuracy", SCRIPT)
-script = importlib.util.module_from_spec(importlib.util.spec_from_loader("time_to_accuracy", loader))
-loader.exec_module(script)
+from checks import DTRAIN, SOURCE, finish, read_json, script
+from checks import run as run_program
+
+os.environ.pop("DTRAIN_DATA", None)
+time_to_accuracy = script("time-to-accuracy")
 
 
 def epoch(step, images_per_s, accuracy):
@@ -28,7 +22,7 @@ def epoch(step, images_per_s, accuracy):
 
 def test_seconds():
     records = [{"type": "run", "global_batch": 8}, {"type": "step"}, epoch(10, 40, 0.5), epoch(20, 20, 0.75)]
-    assert list(script.epochs_of(records)) == [(0.5, 2), (0.75, 6)]
+    assert list(time_to_accuracy.epochs_of(records)) == [(0.5, 2), (0.75, 6)]
 
 
 def test_goal():
@@ -36,15 +30,13 @@ def test_goal():
     runs = [[(0.5, 1), (1, 2), (1, 3)], [(0.7, 3), (0.8, 6), (1, 9)]]
     for goal, seconds in ((0.6, 2), (0.9, 4), (0.95, 6), (1.1, None)):
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            assert script.report(runs, goal) == seconds, goal
+            assert time_to_accuracy.report(runs, goal) == seconds, goal
         assert out.getvalue().splitlines()[2] == "    2      4.0   90.00 %   100.00  80.00", out.getvalue()
 
 
 def run(goal, *settings):
-    command = [sys.executable, SCRIPT, "--dtrain", DTRAIN, "--config", os.path.join(SOURCE, "configs", "synthetic.json"), "--seeds",
-               "2", "--epochs", "2", "--goal", str(goal), *settings]
-    environment = {name: value for name, value in os.environ.items() if name != "DTRAIN_DATA"}
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment, timeout=300)
+    return run_program(sys.executable, f"{SOURCE}/scripts/time-to-accuracy", "--dtrain", DTRAIN, "--config",
+                       f"{SOURCE}/configs/synthetic.json", "--seeds", 2, "--epochs", 2, "--goal", goal, *settings)
 
 
 def test_runs():
@@ -58,7 +50,7 @@ def test_runs():
 
 
 def test_network():
-    usual, fast = (json.load(open(os.path.join(SOURCE, "configs", name))) for name in ("mnist.json", "mnist-fast.json"))
+    usual, fast = (read_json(f"{SOURCE}/configs/{name}") for name in ("mnist.json", "mnist-fast.json"))
     for config in (usual, fast):
         del config["train"]
     assert usual == fast, fast
@@ -68,4 +60,4 @@ test_network()
 test_seconds()
 test_goal()
 test_runs()
-print("time-to-accuracy: ok")
+finish()

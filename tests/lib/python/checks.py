@@ -2,6 +2,7 @@
 
 They want $DTRAIN, the program, and $MPIEXEC, the launcher, and end with `finish`."""
 import atexit
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -47,6 +48,16 @@ def new_folder():
     folder = tempfile.mkdtemp(prefix="dtrain-test.")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.chdir(folder)
+
+
+def script(name):
+    """The program scripts/NAME as a module, which may import others of that folder."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, f"{SOURCE}/scripts")
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), f"{SOURCE}/scripts/{name}")
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
 
 
 # ---- the program

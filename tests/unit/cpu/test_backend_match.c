@@ -91,13 +91,7 @@ static struct outcome run_block(const struct dt_backend_ops *ops, const struct m
     out.y = hwc ? turned(&y, b->out, false) : copy_of(&y);
     out.eval_y = hwc ? turned(&eval_y, b->out, false) : copy_of(&eval_y);
     out.dx = hwc ? turned(&dx, b->in, false) : copy_of(&dx);
-    buffer_close(&x, "x");
-    buffer_close(&dy, "dy");
-    buffer_close(&x_before, "x_before");
-    buffer_close(&params, "params");
-    buffer_close(&y, "y");
-    buffer_close(&eval_y, "y of evaluation");
-    buffer_close(&dx, "dx");
+    BUFFERS_CLOSE(&x, &dy, &x_before, &params, &y, &eval_y, &dx);
     ops->block_close(state);
     ops->close(backend);
     return out;
@@ -105,10 +99,7 @@ static struct outcome run_block(const struct dt_backend_ops *ops, const struct m
 
 static void close_outcome(struct outcome *o)
 {
-    buffer_close(&o->y, "y");
-    buffer_close(&o->eval_y, "y of evaluation");
-    buffer_close(&o->grads, "grads");
-    buffer_close(&o->dx, "dx");
+    BUFFERS_CLOSE(&o->y, &o->eval_y, &o->grads, &o->dx);
 }
 
 /* ---- comparison */
@@ -186,10 +177,7 @@ static void check_block(const struct dt_model *model, int block, bool first)
         close_outcome(&actual);
     }
     close_outcome(&expected);
-    buffer_close(&setup.params, "params");
-    buffer_close(&setup.grads, "grads before");
-    buffer_close(&setup.x, "x");
-    buffer_close(&setup.dy, "dy");
+    BUFFERS_CLOSE(&setup.params, &setup.grads, &setup.x, &setup.dy);
     allowed_error = 1e-5;
     n_cases++;
     n_flattened += b->flatten;
@@ -327,10 +315,7 @@ static void check_nan_forward(int c)
         close_outcome(&expected);
         setup.x.data[at] = before;
     }
-    buffer_close(&setup.params, "params");
-    buffer_close(&setup.grads, "grads");
-    buffer_close(&setup.x, "x");
-    buffer_close(&setup.dy, "dy");
+    BUFFERS_CLOSE(&setup.params, &setup.grads, &setup.x, &setup.dy);
 }
 
 int main(void)

@@ -2,6 +2,7 @@
  * gather, loss heads, optimizer steps, norm, dropout masks; and how an instruction set is chosen.
  */
 #include "tests/lib/guarded.h"
+#include "tests/lib/update_cases.h"
 
 #include "base/dropout.h"
 #include "cpu/isa.h"
@@ -62,10 +63,7 @@ static void check_gather_and_loss(const char *isa, struct dt_model_spec spec, st
     CHECK_NEAR(metrics[1].loss_sum, metrics[0].loss_sum, 1e-9 * fabs(metrics[0].loss_sum));
     CHECK_NEAR(metrics[1].n_correct, metrics[0].n_correct, 0);
     CHECK_NEAR(metrics[1].n_samples, 8, 0);
-    struct buffer *all[] = {&x[0], &x[1], &dlogits[0], &dlogits[1], &hwc, &targets, &logits};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        buffer_close(all[i], "a buffer of the loss");
-    }
+    BUFFERS_CLOSE(&x[0], &x[1], &dlogits[0], &dlogits[1], &hwc, &targets, &logits);
 }
 
 static void check_update(const char *isa, const struct dt_update *update, bool with_states)
@@ -90,36 +88,9 @@ static void check_update(const char *isa, const struct dt_update *update, bool w
     }
     for (int j = 0; j < 3; j++) {
         compare(isa, "parameters or optimizer state", &got[1][j], &got[0][j]);
-        buffer_close(&got[0][j], "ref's");
-        buffer_close(&got[1][j], "cpu's");
+        BUFFERS_CLOSE(&got[0][j], &got[1][j]);
     }
-    buffer_close(&params, "params");
-    buffer_close(&grads, "grads");
-    buffer_close(&states[0], "state1");
-    buffer_close(&states[1], "state2");
-}
-
-static void check_updates(const char *isa)
-{
-    const struct dt_update adam = {.type = DT_OPTIMIZER_ADAM,
-                                   .grad_scale = 1.0f / 128,
-                                   .lr = 0.01f,
-                                   .weight_decay = 0.1f,
-                                   .one_minus_beta1 = 0.1f,
-                                   .one_minus_beta2 = 0.01f,
-                                   .epsilon = 1e-7f,
-                                   .bias_correction1 = 0.19f,
-                                   .bias_correction2 = 0.02f};
-    const struct dt_update sgd = {
-        .grad_scale = 0.25f, .lr = 0.1f, .weight_decay = 0.01f, .momentum = 0.9f};
-    struct dt_update adamw = adam, nesterov = sgd;
-    adamw.type = DT_OPTIMIZER_ADAMW;
-    nesterov.nesterov = true;
-    check_update(isa, &adam, true);
-    check_update(isa, &adamw, true);
-    check_update(isa, &sgd, true);
-    check_update(isa, &sgd, false);
-    check_update(isa, &nesterov, true);
+    BUFFERS_CLOSE(&params, &grads, &states[0], &states[1]);
 }
 
 /* With weights that are zero, a step of rate 1 leaves minus the clipped gradient, whose norm is the
@@ -148,8 +119,7 @@ static void check_clipping(const char *isa)
                      (double)limits[clip]);
             CHECK(clip != 1 || n < 2 || fabs(sqrt(norm) - 0.5) < 1e-4);
             compare(isa, "the step", &got[1], &got[0]);
-            buffer_close(&got[0], "ref's");
-            buffer_close(&got[1], "cpu's");
+            BUFFERS_CLOSE(&got[0], &got[1]);
         }
     }
     buffer_close(&grads, "grads");
@@ -246,7 +216,9 @@ int main(void)
         check_gather_and_loss(isas[i], smooth, (struct dt_shape){3, 4, 5});
         check_gather_and_loss(isas[i], errors, (struct dt_shape){1, 5, 11});
         check_gather_and_loss(isas[i], errors, (struct dt_shape){37, 1, 1});
-        check_updates(isas[i]);
+        for (int k = 0; k < N_UPDATE_CASES; k++) {
+            check_update(isas[i], &update_cases[k].update, update_cases[k].n_states > 0);
+        }
         check_clipping(isas[i]);
         check_dropout_masks();
     }

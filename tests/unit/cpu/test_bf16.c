@@ -91,19 +91,13 @@ static struct results run(const struct mode *mode, const struct dt_model *model,
     ops->close(backend);
     out.y = mode != NULL && !b->flatten ? turned(&y, b->out, false) : copy_of(&y);
     out.dx = mode != NULL ? turned(&dx, b->in, false) : copy_of(&dx);
-    buffer_close(&in, "x");
-    buffer_close(&y, "y");
-    buffer_close(&back, "unused");
-    buffer_close(&dx, "dx");
-    buffer_close(&gradient, "dy");
+    BUFFERS_CLOSE(&in, &y, &back, &dx, &gradient);
     return out;
 }
 
 static void close_results(struct results *r)
 {
-    buffer_close(&r->y, "y");
-    buffer_close(&r->grads, "grads");
-    buffer_close(&r->dx, "dx");
+    BUFFERS_CLOSE(&r->y, &r->grads, &r->dx);
 }
 
 /* Numbers that are not finite must be the same, the rest near. */
@@ -144,11 +138,7 @@ static void check_forward(const struct dt_model *model, float poison)
     close_results(&expected);
     close_results(&actual);
     close_results(&unrounded);
-    buffer_close(&params, "params");
-    buffer_close(&x, "x");
-    buffer_close(&dy, "dy");
-    buffer_close(&params_16, "rounded params");
-    buffer_close(&x_16, "rounded x");
+    BUFFERS_CLOSE(&params, &x, &dy, &params_16, &x_16);
 }
 
 /* Without activation and pool, gradients do not depend on the outputs. */
@@ -164,9 +154,7 @@ static void check_backward(const struct dt_model *model)
     compare("bf16", "dx", &actual.dx, &expected.dx);
     close_results(&expected);
     close_results(&actual);
-    buffer_close(&params, "params");
-    buffer_close(&x, "x");
-    buffer_close(&dy, "dy");
+    BUFFERS_CLOSE(&params, &x, &dy);
 }
 
 static void check_shape(struct dt_shape in, int k, int kernel, int stride, enum dt_padding padding,
@@ -217,9 +205,7 @@ static void check_nan_bits(void)
         }
         close_results(&r);
     }
-    buffer_close(&params, "params");
-    buffer_close(&x, "x");
-    buffer_close(&dy, "dy");
+    BUFFERS_CLOSE(&params, &x, &dy);
 }
 
 static void check_description(void)

@@ -4,8 +4,8 @@
  * when gradients are reported final. */
 #include "tests/lib/check.h"
 #include "tests/lib/layers.h"
+#include "tests/unit/cpu/made_samples.h"
 
-#include "base/rng.h"
 #include "cpu/isa.h"
 #include "model/stages.h"
 
@@ -67,22 +67,6 @@ static enum dt_status on_grad_ready(void *context, size_t begin, size_t end)
     return DT_OK;
 }
 
-static struct dt_samples make_samples(struct dt_shape shape)
-{
-    static uint16_t labels[N_SAMPLES];
-    static float values[N_SAMPLES * 512];
-    CHECK(dt_shape_elems(shape) <= 512);
-    for (size_t i = 0; i < N_SAMPLES * dt_shape_elems(shape); i++) {
-        values[i] =
-            dt_rng_uniform(dt_rng_words(3, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i).v[0]) - 0.4f;
-    }
-    for (size_t i = 0; i < N_SAMPLES; i++) {
-        labels[i] = (uint16_t)(i % 10);
-    }
-    return (struct dt_samples){
-        .n = N_SAMPLES, .shape = shape, .values = values, .labels = labels, .n_classes = 10};
-}
-
 /* One forward and one backward pass, on gradients that were 0.5 before. */
 static void pass_over(const struct run *run, struct dt_network *net, struct dt_bound_samples *bound,
                       struct result *out)
@@ -115,7 +99,7 @@ static struct result result_of(const struct run *run)
     struct dt_backend *backend;
     struct dt_network *net;
     struct dt_bound_samples *bound;
-    const struct dt_samples samples = make_samples(run->model->spec.input);
+    const struct dt_samples samples = made_samples(N_SAMPLES, run->model->spec.input);
     struct result out = {
         .n_grads = n, .grads = calloc(n, sizeof(float)), .at_report = calloc(n, sizeof(float))};
     CHECK(out.grads != NULL && out.at_report != NULL);

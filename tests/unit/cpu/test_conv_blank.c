@@ -88,12 +88,7 @@ static void check_conv(const struct dt_cpu_kernels *kernels, struct dt_conv conv
     kernels->conv_forward(&conv, x.data, packed.data, bias.data, relu, actual.data);
     by_columns(kernels, &conv, x.data, packed.data, bias.data, relu, expected.data);
     check_same_bits(&actual, &expected);
-    buffer_close(&x, "x");
-    buffer_close(&weight, "weight");
-    buffer_close(&bias, "bias");
-    buffer_close(&packed, "packed");
-    buffer_close(&actual, "y");
-    buffer_close(&expected, "y by columns");
+    BUFFERS_CLOSE(&x, &weight, &bias, &packed, &actual, &expected);
 }
 
 /* The weights' gradient (taps, filters) and the bias's, term by term; of eighths the sums are
@@ -141,13 +136,7 @@ static void check_gradient(const struct dt_cpu_kernels *kernels, struct dt_conv 
         db.data[i] = 0;
     }
     check_same_bits(&db, &expected_db);
-    buffer_close(&x, "x");
-    buffer_close(&y, "y");
-    buffer_close(&dy, "dy");
-    buffer_close(&dw, "dw");
-    buffer_close(&db, "db");
-    buffer_close(&expected_dw, "expected dw");
-    buffer_close(&expected_db, "expected db");
+    BUFFERS_CLOSE(&x, &y, &dy, &dw, &db, &expected_dw, &expected_db);
 }
 
 int main(void)

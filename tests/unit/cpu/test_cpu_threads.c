@@ -4,8 +4,8 @@
 #include "tests/lib/layers.h"
 #include "tests/lib/modes.h"
 #include "tests/lib/optimizer_step.h"
+#include "tests/unit/cpu/made_samples.h"
 
-#include "base/rng.h"
 #include "model/optimizer.h"
 #include "model/stages.h"
 
@@ -33,23 +33,6 @@ struct result {
     float *params, *grads, *logits;
     struct dt_metrics metrics;
 };
-
-static struct dt_samples make_samples(struct dt_shape shape)
-{
-    static uint16_t labels[N_SAMPLES];
-    const size_t n = N_SAMPLES * dt_shape_elems(shape);
-    float *values = malloc(n * sizeof(float));
-    CHECK(values != NULL);
-    for (size_t i = 0; i < n; i++) {
-        values[i] =
-            dt_rng_uniform(dt_rng_words(3, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i).v[0]) - 0.4f;
-    }
-    for (size_t i = 0; i < N_SAMPLES; i++) {
-        labels[i] = (uint16_t)(i % 10);
-    }
-    return (struct dt_samples){
-        .n = N_SAMPLES, .shape = shape, .values = values, .labels = labels, .n_classes = 10};
-}
 
 static float *copied(const float *from, size_t n)
 {
@@ -92,7 +75,7 @@ static struct result run(const struct dt_model *model, int n_threads)
     struct dt_network *net;
     struct dt_bound_samples *bound;
     struct dt_optimizer optimizer;
-    const struct dt_samples samples = make_samples(model->spec.input);
+    const struct dt_samples samples = made_samples(N_SAMPLES, model->spec.input);
     CHECK_OK(ops->open(&options, &backend));
     CHECK_OK(dt_network_open_alone(model, backend, CAPACITY, &net));
     CHECK_OK(dt_optimizer_open(&adam, backend, model->arena_elems, NULL, &optimizer));
@@ -113,7 +96,6 @@ static struct result run(const struct dt_model *model, int n_threads)
     dt_optimizer_close(&optimizer);
     dt_network_close(net);
     ops->close(backend);
-    free((void *)samples.values);
     return out;
 }
 

@@ -61,9 +61,7 @@ static struct outcome run(const struct dt_backend_ops *ops, const struct setup *
 
 static void close_outcome(struct outcome *o)
 {
-    buffer_close(&o->y, "y");
-    buffer_close(&o->grads, "grads");
-    buffer_close(&o->dx, "dx");
+    BUFFERS_CLOSE(&o->y, &o->grads, &o->dx);
 }
 
 static bool same_bits(const struct buffer *a, const struct buffer *b)
@@ -107,10 +105,7 @@ static void open_model(struct setup *setup, int n_in, int n_out)
 
 static void close_buffers(struct setup *setup)
 {
-    buffer_close(&setup->params, "params");
-    buffer_close(&setup->grads, "grads before");
-    buffer_close(&setup->x, "x");
-    buffer_close(&setup->dy, "dy");
+    BUFFERS_CLOSE(&setup->params, &setup->grads, &setup->x, &setup->dy);
 }
 
 static void check_dense(int n_in, int n_out, int n, uint32_t x_alive, uint32_t dy_alive)

@@ -235,8 +235,7 @@ static void check_compressed(const struct dt_algorithm *algorithm, int size, siz
         CHECK(i == N_AROUND + 1 ||
               fabs((double)first.data[i] - exact) <= 0.005 * size * fabs(exact));
     }
-    buffer_close(&before, "copy");
-    buffer_close(&first, "copy");
+    BUFFERS_CLOSE(&before, &first);
     close_ranks(size);
 }
 

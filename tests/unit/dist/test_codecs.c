@@ -43,8 +43,7 @@ static struct buffer sent_of(const struct dt_codec *codec, uint64_t draw_number,
         CHECK_INT(*end, 0x5A);
     }
     dt_codec_decode(codec, bytes.data, 0, in->n, out.data);
-    buffer_close(&bytes, "bytes");
-    buffer_close(&again, "bytes");
+    BUFFERS_CLOSE(&bytes, &again);
     for (size_t i = 0; i < GUARD; i++) {
         CHECK(dt_float_bits(out.memory[i]) == GUARD_WORD &&
               dt_float_bits(out.data[out.n + i]) == GUARD_WORD);
@@ -156,8 +155,7 @@ static void test_errors(int s, size_t n)
     if (codec.ops->summable) {
         test_summable(&codec, &in, &sent);
     }
-    buffer_close(&sent, "sent");
-    buffer_close(&in, "in");
+    BUFFERS_CLOSE(&sent, &in);
 }
 
 static void test_not_finite(int s, size_t n, float bad)
@@ -168,8 +166,7 @@ static void test_not_finite(int s, size_t n, float bad)
         in.data[at] = bad;
         struct buffer sent = sent_of(&codec, 1, &in);
         CHECK(!isfinite(sent.data[at]));
-        buffer_close(&sent, "sent");
-        buffer_close(&in, "in");
+        BUFFERS_CLOSE(&sent, &in);
     }
 }
 
@@ -222,8 +219,7 @@ static void test_no_feedback(int s)
         dt_error_feedback_encode(&feedback, dt_error_feedback_draw(&feedback), 0, 64, values.data,
                                  bytes);
         CHECK(same_bits(values.data, expected.data, 64));
-        buffer_close(&values, "values");
-        buffer_close(&expected, "expected");
+        BUFFERS_CLOSE(&values, &expected);
     }
     dt_error_feedback_close(&feedback);
 }

@@ -48,94 +48,34 @@ static void share_a_core(struct dt_rank_facts *f)
     }
 }
 
-static void other_version(struct dt_rank_facts *f)
-{
-    f[3].version[0] = '2';
-}
-static void other_mpi(struct dt_rank_facts *f)
-{
-    f[1].mpi[0] = 'm';
-}
-static void other_environment(struct dt_rank_facts *f)
-{
-    f[2].environment = 1;
-}
-static void ucx_conf(struct dt_rank_facts *f)
-{
-    f[3].has_ucx_conf = true;
-}
-static void fewer_cores(struct dt_rank_facts *f)
-{
-    f[1].n_cpus = 1;
-}
+#define SPOIL(name, ...)                      \
+    static void name(struct dt_rank_facts *f) \
+    {                                         \
+        __VA_ARGS__                           \
+    }
+SPOIL(other_version, f[3].version[0] = '2';)
+SPOIL(other_mpi, f[1].mpi[0] = 'm';)
+SPOIL(other_environment, f[2].environment = 1;)
+SPOIL(ucx_conf, f[3].has_ucx_conf = true;)
+SPOIL(fewer_cores, f[1].n_cpus = 1;)
 /* Two of the load are the host's ranks. */
-static void busy(struct dt_rank_facts *f)
-{
-    f[2].load = f[3].load = 15.24;
-    f[2].n_runnable = f[3].n_runnable = 17;
-}
-static void two_nodes(struct dt_rank_facts *f)
-{
-    f[2].n_numa_nodes = 2;
-}
-static void little_memory(struct dt_rank_facts *f)
-{
-    f[2].memory_free = f[3].memory_free = 400e6;
-}
-static void little_shared(struct dt_rank_facts *f)
-{
-    f[1].shared_free = 63e6;
-}
-static void no_huge_pages(struct dt_rank_facts *f)
-{
-    strcpy(f[3].huge_pages, "never");
-}
-static void few_files(struct dt_rank_facts *f)
-{
-    f[3].max_files = 64;
-}
-static void locked_memory(struct dt_rank_facts *f)
-{
-    f[2].max_locked = 65536;
-}
-static void wrong_time(struct dt_rank_facts *f)
-{
-    f[2].time_of_day_s = -3;
-}
-static void no_network(struct dt_rank_facts *f)
-{
-    f[1].network[0] = '\0';
-}
-static void infiniband_down(struct dt_rank_facts *f)
-{
-    f[0].n_ib_ports = f[0].n_ib_active = 2;
-    f[2].n_ib_ports = 2;
-    f[2].n_ib_active = 1;
-}
-static void slow_network(struct dt_rank_facts *f)
-{
-    f[1].network_mbps = 1000;
-}
-static void one_gpu(struct dt_rank_facts *f)
-{
-    f[0].has_gpu = f[1].has_gpu = f[2].has_gpu = true;
-}
-static void no_data(struct dt_rank_facts *f)
-{
-    f[3].sees_data = false;
-}
-static void other_data(struct dt_rank_facts *f)
-{
-    f[3].n_samples = 59999;
-}
-static void no_run(struct dt_rank_facts *f)
-{
-    f[0].sees_run = false;
-}
-static void own_run(struct dt_rank_facts *f)
-{
-    f[2].sees_run = f[3].sees_run = false;
-}
+SPOIL(busy, f[2].load = f[3].load = 15.24; f[2].n_runnable = f[3].n_runnable = 17;)
+SPOIL(two_nodes, f[2].n_numa_nodes = 2;)
+SPOIL(little_memory, f[2].memory_free = f[3].memory_free = 400e6;)
+SPOIL(little_shared, f[1].shared_free = 63e6;)
+SPOIL(no_huge_pages, strcpy(f[3].huge_pages, "never");)
+SPOIL(few_files, f[3].max_files = 64;)
+SPOIL(locked_memory, f[2].max_locked = 65536;)
+SPOIL(wrong_time, f[2].time_of_day_s = -3;)
+SPOIL(no_network, f[1].network[0] = '\0';)
+SPOIL(infiniband_down, f[0].n_ib_ports = f[0].n_ib_active = 2; f[2].n_ib_ports = 2;
+      f[2].n_ib_active = 1;)
+SPOIL(slow_network, f[1].network_mbps = 1000;)
+SPOIL(one_gpu, f[0].has_gpu = f[1].has_gpu = f[2].has_gpu = true;)
+SPOIL(no_data, f[3].sees_data = false;)
+SPOIL(other_data, f[3].n_samples = 59999;)
+SPOIL(no_run, f[0].sees_run = false;)
+SPOIL(own_run, f[2].sees_run = f[3].sees_run = false;)
 
 static void same_gpu(struct dt_rank_facts *f)
 {
@@ -160,42 +100,14 @@ static void gpus(struct dt_rank_facts *f)
                                                  .pcie_full_width = 16};
     }
 }
-static void unused_gpus(struct dt_rank_facts *f)
-{
-    f[0].gpu_health.n_on_host = 8;
-}
-static void ecc_errors(struct dt_rank_facts *f)
-{
-    gpus(f);
-    f[1].gpu_health.throttle = 0x40; /* the problem goes first */
-    f[2].gpu_health.n_ecc_errors = 3;
-}
-static void hot(struct dt_rank_facts *f)
-{
-    gpus(f);
-    f[0].gpu_health.throttle = 0x1; /* idle */
-    f[3].gpu_health.throttle = 0x41;
-}
-static void instances(struct dt_rank_facts *f)
-{
-    gpus(f);
-    f[1].gpu_health.mig = true;
-}
-static void other_driver(struct dt_rank_facts *f)
-{
-    gpus(f);
-    f[2].gpu_health.driver[0] = '4';
-}
-static void narrow(struct dt_rank_facts *f)
-{
-    gpus(f);
-    f[3].gpu_health.pcie_width = 8;
-}
-static void fewer_links(struct dt_rank_facts *f)
-{
-    gpus(f);
-    f[1].gpu_health.n_nvlinks = 17;
-}
+SPOIL(unused_gpus, f[0].gpu_health.n_on_host = 8;)
+SPOIL(ecc_errors, gpus(f); f[1].gpu_health.throttle = 0x40;
+      /* the problem goes first */ f[2].gpu_health.n_ecc_errors = 3;)
+SPOIL(hot, gpus(f); f[0].gpu_health.throttle = 0x1; /* idle */ f[3].gpu_health.throttle = 0x41;)
+SPOIL(instances, gpus(f); f[1].gpu_health.mig = true;)
+SPOIL(other_driver, gpus(f); f[2].gpu_health.driver[0] = '4';)
+SPOIL(narrow, gpus(f); f[3].gpu_health.pcie_width = 8;)
+SPOIL(fewer_links, gpus(f); f[1].gpu_health.n_nvlinks = 17;)
 
 static const struct {
     const char *check;

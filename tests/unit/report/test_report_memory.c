@@ -2,42 +2,14 @@
  * fails in turn. A report ends with 71, and never says that the run was killed, or leaves a part
  * out. */
 #include <cjson/cJSON.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "report/run.h"
 #include "tests/lib/check.h"
+#include "tests/lib/failing.h"
 
-static long n_calls, failing_call; /* counted from 1; 0: none fails */
-
-static bool fails(void)
-{
-    if (failing_call == 0 || ++n_calls != failing_call) {
-        return false;
-    }
-    errno = ENOMEM;
-    return true;
-}
-
-#define FAILING(type, name, parameters, arguments)                  \
-    type __real_##name parameters; /* NOLINT: the linker's names */ \
-    type __wrap_##name parameters; /* NOLINT */                     \
-    type __wrap_##name parameters  /* NOLINT */                     \
-    {                                                               \
-        return fails() ? NULL : __real_##name arguments;            \
-    }
-FAILING(void *, malloc, (size_t n), (n))
-FAILING(void *, calloc, (size_t n, size_t size), (n, size))
-FAILING(void *, realloc, (void *memory, size_t n), (memory, n))
 FAILING(FILE *, fmemopen, (void *bytes, size_t n, const char *mode), (bytes, n, mode))
-FAILING(FILE *, open_memstream, (char **text, size_t *n), (text, n))
-
-static void *json_malloc(size_t n)
-{
-    return malloc(n);
-}
 
 static char run[] = "/tmp/dtrain-test-memory-XXXXXX", page[64];
 
