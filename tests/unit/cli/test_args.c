@@ -5,7 +5,6 @@
 #include "tests/lib/check.h"
 
 #define MAX_WORDS 12
-#define TEXT(option) dt_args_text(&args, DT_OPTION_##option)
 
 /* Splits at blanks; argv[0] is the program. */
 static int split(const char *line, char *buffer, char *argv[MAX_WORDS])
@@ -125,75 +124,42 @@ static struct dt_args parse(const char *line, char buffer[200])
     return args;
 }
 
-static void test_train(void)
-{
-    char buffer[200];
-    struct dt_args args =
-        parse("--config a.json --data=d --set x=1 --run r --resume --set=y=2=3", buffer);
-    CHECK_TEXT(args.command->word, "train");
-    CHECK_TEXT(TEXT(CONFIG), "a.json");
-    CHECK_TEXT(TEXT(DATA), "d");
-    CHECK_TEXT(TEXT(RUN), "r");
-    CHECK(dt_args_has(&args, DT_OPTION_RESUME) && TEXT(RESUME) == NULL && TEXT(CHECKPOINT) == NULL);
-    CHECK_INT(args.values[DT_OPTION_SET].n, 2);
-    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "x=1");
-    CHECK_TEXT(args.values[DT_OPTION_SET].texts[1], "y=2=3");
-    dt_args_free(&args);
-    args = parse("train --config a --resume=c.safetensors", buffer);
-    CHECK_TEXT(args.command->word, "train");
-    CHECK(dt_args_has(&args, DT_OPTION_RESUME) && TEXT(RUN) == NULL && TEXT(DATA) == NULL);
-    CHECK_TEXT(TEXT(RESUME), "c.safetensors");
-    dt_args_free(&args);
-    args = parse("--config a plan --set -x=1", buffer);
-    CHECK_TEXT(args.command->word, "plan");
-    CHECK(!dt_args_has(&args, DT_OPTION_RESUME));
-    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "-x=1");
-    dt_args_free(&args);
-}
+/* What is given: the command, options in the order of their list, and paths. */
+static const char *const parsed[][2] = {
+    {"--config a.json --data=d --set x=1 --run r --resume --set=y=2=3",
+     "train config=a.json data=d run=r resume set=x=1 set=y=2=3"},
+    {"train --config a --resume=c.safetensors", "train config=a resume=c.safetensors"},
+    {"--config a plan --set -x=1", "plan config=a set=-x=1"},
+    {"predict a.png --checkpoint c -- --b.png -", "predict checkpoint=c a.png --b.png -"},
+    {"predict --config c a.png --weights w --set threads=1",
+     "predict config=c set=threads=1 weights=w a.png"},
+    {"eval --checkpoint c --data d", "eval data=d checkpoint=c"},
+    {"bench blocks --config c --json j", "bench blocks config=c json=j"},
+    {"--set distributed.allreduce=mpi bench allreduce -b 1K -e 2M",
+     "bench allreduce set=distributed.allreduce=mpi minbytes=1K maxbytes=2M"},
+    /* that it is no number of sums is for dt_bench_options_read to say */
+    {"bench allreduce -f 3 --iters 4 -w -5 -c 6",
+     "bench allreduce stepfactor=3 iters=4 warmup_iters=-5 check=6"},
+};
 
-static void test_others(void)
+static void test_parsed(void)
 {
-    char buffer[200];
-    struct dt_args args = parse("predict a.png --checkpoint c -- --b.png -", buffer);
-    CHECK_TEXT(args.command->word, "predict");
-    CHECK_TEXT(TEXT(CHECKPOINT), "c");
-    CHECK_INT(args.values[DT_PATHS].n, 3);
-    CHECK_TEXT(args.values[DT_PATHS].texts[0], "a.png");
-    CHECK_TEXT(args.values[DT_PATHS].texts[1], "--b.png");
-    CHECK_TEXT(args.values[DT_PATHS].texts[2], "-");
-    dt_args_free(&args);
-    args = parse("predict --config c a.png --weights w --set threads=1", buffer);
-    CHECK(TEXT(CHECKPOINT) == NULL && args.values[DT_OPTION_SET].n == 1);
-    CHECK_TEXT(TEXT(CONFIG), "c");
-    CHECK_TEXT(TEXT(WEIGHTS), "w");
-    dt_args_free(&args);
-    args = parse("eval --checkpoint c --data d", buffer);
-    CHECK_TEXT(args.command->word, "eval");
-    CHECK_TEXT(TEXT(DATA), "d");
-    dt_args_free(&args);
-}
-
-static void test_bench(void)
-{
-    char buffer[200];
-    struct dt_args args = parse("bench blocks --config c --json j", buffer);
-    CHECK_TEXT(args.command->word, "bench blocks");
-    CHECK_TEXT(TEXT(JSON), "j");
-    CHECK(TEXT(MIN_BYTES) == NULL && TEXT(CHECK) == NULL);
-    dt_args_free(&args);
-    args = parse("--set distributed.allreduce=mpi bench allreduce -b 1K -e 2M", buffer);
-    CHECK_TEXT(args.command->word, "bench allreduce");
-    CHECK_TEXT(TEXT(MIN_BYTES), "1K");
-    CHECK_TEXT(TEXT(MAX_BYTES), "2M");
-    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "distributed.allreduce=mpi");
-    dt_args_free(&args);
-    args = parse("bench allreduce -f 3 --iters 4 -w -5 -c 6", buffer);
-    CHECK_TEXT(TEXT(FACTOR), "3");
-    CHECK_TEXT(TEXT(ITERS), "4");
-    CHECK_TEXT(TEXT(WARMUP),
-               "-5"); /* that it is no number of sums is for dt_bench_options_read to say */
-    CHECK_TEXT(TEXT(CHECK), "6");
-    dt_args_free(&args);
+    for (size_t i = 0; i < sizeof parsed / sizeof parsed[0]; i++) {
+        char buffer[200], text[300];
+        struct dt_args args = parse(parsed[i][0], buffer);
+        size_t n = (size_t)snprintf(text, sizeof text, "%s", args.command->word);
+        for (int v = 0; v < DT_N_VALUES; v++) {
+            for (int k = 0; k < args.values[v].n; k++) {
+                const char *given = args.values[v].texts[k];
+                n += (size_t)snprintf(text + n, sizeof text - n, " %s%s%s",
+                                      v < DT_N_OPTIONS ? dt_options[v].name : "",
+                                      v < DT_N_OPTIONS && given != NULL ? "=" : "",
+                                      given == NULL ? "" : given);
+            }
+        }
+        CHECK_TEXT(text, parsed[i][1]);
+        dt_args_free(&args);
+    }
 }
 
 static void test_informative(void)
@@ -423,9 +389,7 @@ int main(void)
     test_meanings();
     test_help_of();
     test_bad();
-    test_train();
-    test_others();
-    test_bench();
+    test_parsed();
     test_informative();
     test_suggestions();
     test_width_of_help();
