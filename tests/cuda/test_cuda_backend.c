@@ -3,7 +3,7 @@
 #include "tests/cuda/session.h"
 
 #include "tests/lib/layers.h"
-#include "tests/lib/update_cases.h"
+#include "tests/lib/optimizer_step.h"
 
 /* ---- samples, losses, sums, updates */
 

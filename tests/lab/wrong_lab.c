@@ -9,12 +9,10 @@
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/strategy.h"
 #include "model/block.h"
+#include "tests/lib/wrap.h"
 #include "train/watch/inject.h"
 
-int __real_dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
-int __wrap_dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
-
-int __wrap_dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
+WRAP(int, dt_ring_round, int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
     const int n = __real_dt_ring_round(rank, size, n_elems, round, moves);
     if (rank == 1 && round == 1) {
@@ -23,21 +21,13 @@ int __wrap_dt_ring_round(int rank, int size, size_t n_elems, int round, struct d
     return n;
 }
 
-struct dt_update __real_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
-                                         size_t n_local);
-struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
-                                         size_t n_local);
-
-struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
-                                         size_t n_local)
+WRAP(struct dt_update, dt_strategy_next, struct dt_strategy *strategy, double lr, size_t n_global,
+     size_t n_local)
 {
     return __real_dt_strategy_next(strategy, 1.01 * lr, n_global, n_local);
 }
 
-struct dt_batch __real_dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step);
-struct dt_batch __wrap_dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step);
-
-struct dt_batch __wrap_dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step)
+WRAP(struct dt_batch, dt_loader_batch, struct dt_loader *loader, uint32_t epoch, uint64_t step)
 {
     const struct dt_batch batch = __real_dt_loader_batch(loader, epoch, step);
     if (batch.n > 1) {
@@ -47,33 +37,20 @@ struct dt_batch __wrap_dt_loader_batch(struct dt_loader *loader, uint32_t epoch,
     return batch;
 }
 
-double __real_dt_block_flops(const struct dt_block *block);
-double __wrap_dt_block_flops(const struct dt_block *block);
-
-double __wrap_dt_block_flops(const struct dt_block *block)
+WRAP(double, dt_block_flops, const struct dt_block *block)
 {
     return __real_dt_block_flops(block) + 4;
 }
 
-struct dt_pipeline_op __real_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage,
-                                            int n_stages, int n_micro_batches, int i);
-struct dt_pipeline_op __wrap_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage,
-                                            int n_stages, int n_micro_batches, int i);
-
-struct dt_pipeline_op __wrap_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage,
-                                            int n_stages, int n_micro_batches, int i)
+WRAP(struct dt_pipeline_op, dt_pipeline_op, enum dt_pipeline_schedule schedule, int stage,
+     int n_stages, int n_micro_batches, int i)
 {
     (void)schedule;
     return __real_dt_pipeline_op(DT_PIPELINE_GPIPE, stage, n_stages, n_micro_batches, i);
 }
 
-void __real_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw,
-                                     size_t begin, size_t end, float *values, void *bytes);
-void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw,
-                                     size_t begin, size_t end, float *values, void *bytes);
-
-void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw,
-                                     size_t begin, size_t end, float *values, void *bytes)
+WRAP(void, dt_error_feedback_encode, struct dt_error_feedback *feedback, uint64_t draw,
+     size_t begin, size_t end, float *values, void *bytes)
 {
     __real_dt_error_feedback_encode(feedback, draw, begin, end, values, bytes);
     if (feedback->left != NULL) {
@@ -81,21 +58,13 @@ void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_
     }
 }
 
-unsigned __real_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank,
-                                  uint64_t step);
-unsigned __wrap_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank,
-                                  uint64_t step);
-
-unsigned __wrap_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank,
-                                  uint64_t step)
+WRAP(unsigned, dt_fault_delay_ms, const struct dt_fault *fault, uint64_t seed, int rank,
+     uint64_t step)
 {
     return __real_dt_fault_delay_ms(fault, seed, rank, step) / 2;
 }
 
-void __real_dt_fixed_split(int n_digits, size_t n, const int64_t *sums, float *digits);
-void __wrap_dt_fixed_split(int n_digits, size_t n, const int64_t *sums, float *digits);
-
-void __wrap_dt_fixed_split(int n_digits, size_t n, const int64_t *sums, float *digits)
+WRAP(void, dt_fixed_split, int n_digits, size_t n, const int64_t *sums, float *digits)
 {
     __real_dt_fixed_split(n_digits, n, sums, digits);
     digits[0] += 1;

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "model/checkpoint.h"
-#include "tests/lib/temporary.h"
 #include "tests/lib/layers.h"
+#include "tests/lib/temporary.h"
 
 struct sample {
     struct dt_model model;

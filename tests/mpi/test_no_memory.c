@@ -12,6 +12,7 @@
 #include "dist/ranks/launch/job.h"
 #include "tests/lib/check.h"
 #include "tests/lib/failing.h"
+#include "tests/lib/wrap.h"
 #include "train/save/run_dir.h"
 #include "train/save/state.h"
 #include "train/trainer.h"
@@ -22,9 +23,7 @@ FAILING(char *, strdup, (const char *text), (text))
 FAILING(DIR *, opendir, (const char *path), (path))
 FAILING(FILE *, fopen, (const char *path, const char *mode), (path, mode))
 
-int __real_posix_memalign(void **memory, size_t alignment, size_t n);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t n);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t n)
+WRAP(int, posix_memalign, void **memory, size_t alignment, size_t n)
 {
     return fails() ? ENOMEM : __real_posix_memalign(memory, alignment, n);
 }

@@ -9,6 +9,7 @@
 #include "dist/strategy/strategy.h"
 #include "ops/bench/bench.h"
 #include "ops/doctor/facts.h"
+#include "tests/lib/wrap.h"
 
 static bool wrong(const char *what)
 {
@@ -20,11 +21,6 @@ static bool is_rank(const char *number)
 {
     return dt_launch_number(DT_LAUNCH_RANK) == atoi(number);
 }
-
-#define WRAP(type, name, ...)        \
-    type __real_##name(__VA_ARGS__); \
-    type __wrap_##name(__VA_ARGS__); \
-    type __wrap_##name(__VA_ARGS__)
 
 static void make_busy(struct dt_rank_facts *f)
 {

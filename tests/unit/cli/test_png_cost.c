@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "tests/lib/png_sample.h"
+#include "tests/lib/wrap.h"
 
 static size_t n_inflated;
 
@@ -22,10 +23,7 @@ int inflate(z_streamp stream, int flush)
 
 static int n_allocations, failing_allocation = -1;
 
-void *__real_malloc(size_t n_bytes); /* NOLINT: the linker's names */
-void *__wrap_malloc(size_t n_bytes); /* NOLINT */
-
-void *__wrap_malloc(size_t n_bytes) /* NOLINT */
+WRAP(void *, malloc, size_t n_bytes)
 {
     return n_allocations++ == failing_allocation ? NULL : __real_malloc(n_bytes);
 }

@@ -2,7 +2,7 @@
  * gather, loss heads, optimizer steps, norm, dropout masks; and how an instruction set is chosen.
  */
 #include "tests/lib/guarded.h"
-#include "tests/lib/update_cases.h"
+#include "tests/lib/optimizer_step.h"
 
 #include "base/dropout.h"
 #include "cpu/isa.h"
