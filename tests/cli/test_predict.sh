@@ -3,18 +3,15 @@
 # light or drawn in ink or chalk on nothing, and what it says of files that are no images; that a model of dark on light, or of both,
 # sees what eval sees. The images are those of $DTRAIN_DATA, else
 # of Debian's package dataset-fashion-mnist. usage: DTRAIN=... MPIEXEC=... test_predict.sh
-set -euo pipefail
-configs=$(cd "$(dirname "$0")/../../configs" && pwd) lib=$(cd "$(dirname "$0")/../lib" && pwd)
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+set -e
 data=$(cd "${DTRAIN_DATA:-/usr/share/datasets/fashion-mnist}" 2> /dev/null && pwd) ||
   { echo "skipped: no data (set DTRAIN_DATA, or install the package dataset-fashion-mnist)"; exit 77; }
 command -v python3 > /dev/null || { echo "skipped: python3, which makes the images, is not installed"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
 
-"$MPIEXEC" -n 2 "$DTRAIN" --config "$configs/mnist-mlp.json" --data "$data" --set train.epochs=1 --run run > train.txt 2> log ||
-  { cat log; exit 1; }
-checkpoint=$(find run/checkpoints -name '*.safetensors')
+run 0 2 --config "$configs/mnist-mlp.json" --data "$data" --set train.epochs=1 --run run
+checkpoint=$(newest_checkpoint run)
 
 # light-0.png ... light-9.png are test images whose border is dark, dark-0.png ... their negatives; ink-0.png ... and chalk-0.png ...
 # are black and white, transparent where the image is dark; `pictures` has label and pixels.
@@ -88,22 +85,14 @@ print(f"{n_correct} of 40 right, {len(set(a[0] for a in answers.values()))} clas
 assert n_correct >= 20 and len(set(a[0] for a in answers.values())) > 2
 PYTHON
 images=({light,dark,ink,chalk}-{0..9}.png)
-"$DTRAIN" predict --checkpoint "$checkpoint" "${images[@]}" > out 2> log || { cat log; exit 1; }
+run 0 0 predict --checkpoint "$checkpoint" "${images[@]}"
 python3 judge.py out
-[ ! -s log ] || { echo "text on stderr:"; cat log; exit 1; }
-"$MPIEXEC" -n 2 "$DTRAIN" predict --checkpoint "$checkpoint" "${images[@]}" > out2 2> log || { cat log; exit 1; }
-cmp out out2 # said once, however many ranks there are
+is 'text on stderr' '' "$(cat err)"
+mv out alone
+run 0 2 predict --checkpoint "$checkpoint" "${images[@]}"
+cmp alone out # said once, however many ranks there are
 
-refused() { # refused CODE TEXT IMAGE: nothing on stdout, one line on stderr
-  local code=0
-  "$MPIEXEC" -n 2 "$DTRAIN" predict --checkpoint "$checkpoint" "$3" > out 2> log || code=$?
-  [ "$code" = "$1" ] || { echo "$3: exit code $code, expected $1"; cat log; exit 1; }
-  if [ -s out ] || [ "$(wc -l < log)" != 1 ] || [[ $(< log) != "dtrain: "*"$3: $2"* ]]; then
-    echo "$3: not one line on stderr that says '$2':"
-    cat out log
-    exit 1
-  fi
-}
+refused() { refuses "$1" 2 "$3: $2" predict --checkpoint "$checkpoint" "$3"; } # refused CODE TEXT IMAGE
 echo "This is a text." > text.png
 head -c 200 light-0.png > cut.png
 : > empty.png
@@ -116,8 +105,8 @@ refused 65 'empty' empty.png
 # A name that would steer the terminal is shown, not obeyed.
 hostile=$'a\033[2J\302\233ü.png'
 cp light-0.png "$hostile"
-"$DTRAIN" predict --checkpoint "$checkpoint" "$hostile" > out 2> log || { cat log; exit 1; }
-grep -Fq 'a\x1b[2J\u009bü.png: class ' out || { echo 'a hostile name is not escaped:'; cat -v out; exit 1; }
+run 0 0 predict --checkpoint "$checkpoint" "$hostile"
+check "a hostile name is not escaped: $(cat -v out)" grep -Fq 'a\x1b[2J\u009bü.png: class ' out
 # Models trained on dark on light, and on both: predict sees the test images as eval does, and turns round only what lies on the other
 # ground than all that was trained on. 60 test images, 2000 to train with.
 cat > grounds.py << 'PYTHON'
@@ -144,40 +133,39 @@ PYTHON
 agrees() { # agrees KIND: predict has as many right as eval
   local kind=$1 i=0 n_right=0 saved
   python3 grounds.py "$data" "$kind"
-  "$MPIEXEC" -n 2 "$DTRAIN" --config "$configs/mnist-mlp.json" --data "$kind" --set train.epochs=2 --run "run-$kind" \
-    > train.txt 2> log || { cat log; exit 1; }
-  saved=$(find "run-$kind/checkpoints" -name '*.safetensors' | sort | tail -n 1)
-  "$DTRAIN" eval --checkpoint "$saved" --data "$kind" > eval.txt 2> log || { cat log; exit 1; }
-  "$DTRAIN" predict --checkpoint "$saved" "$kind"/*.png > out 2> log || { cat log; exit 1; }
-  ! grep -q inverted out || { echo "$kind: images as those of the training were inverted"; exit 1; }
+  run 0 2 --config "$configs/mnist-mlp.json" --data "$kind" --set train.epochs=2 --run "run-$kind"
+  saved=$(newest_checkpoint "run-$kind")
+  run 0 0 eval --checkpoint "$saved" --data "$kind"
+  mv out eval.txt
+  run 0 0 predict --checkpoint "$saved" "$kind"/*.png
+  is "$kind: images as those of the training that were inverted" 0 "$(grep -c inverted out)"
   mapfile -t labels < <(tail -c 60 "$kind/t10k-labels-idx1-ubyte" | od -An -v -tu1 -w1 | tr -d ' ')
   while read -r class; do
     [ "$class" != "${labels[i]}" ] || n_right=$((n_right + 1))
     i=$((i + 1))
   done < <(sed -n 's/.*: class \([0-9]*\), .*/\1/p' out)
-  [ "$i" = 60 ] && grep -q "($n_right/60)\|$n_right of 60" eval.txt ||
-    { echo "$kind: predict has $n_right of $i right, eval:"; cat eval.txt; exit 1; }
+  is "$kind: images" 60 "$i"
+  check "$kind: predict has $n_right of 60 right, eval: $(cat eval.txt)" grep -q "($n_right/60)\|$n_right of 60" eval.txt
 }
 said() { # said CHECKPOINT IMAGE OPTION... TEXT: it ends the line of the class
-  "$DTRAIN" predict --checkpoint "$1" "${@:3:$#-3}" "$2" > out 2> log || { cat log; exit 1; }
-  grep -q "%${*: -1}\$" out || { echo "predict of $2 with $1 does not say '${*: -1}':"; grep class out; exit 1; }
+  run 0 0 predict --checkpoint "$1" "${@:3:$#-3}" "$2"
+  check "predict of $2 with $1 does not say '${*: -1}': $(grep class out)" grep -q "%${*: -1}\$" out
 }
 agrees bright
-bright=$(find run-bright/checkpoints -name '*.safetensors' | sort | tail -n 1)
+bright=$(newest_checkpoint run-bright)
 said "$bright" light-0.png " (light on dark: inverted)"
 said "$bright" light-0.png --invert no ""
 said "$bright" bright/00.png --invert yes " (inverted)"
 said "$bright" bright/00.png --invert auto ""
 agrees both
-both=$(find run-both/checkpoints -name '*.safetensors' | sort | tail -n 1)
+both=$(newest_checkpoint run-both)
 said "$both" light-0.png ""
 said "$both" dark-0.png ""
 said "$checkpoint" dark-0.png --invert no ""
 
 # A checkpoint of before the border was kept: as MNIST's, and it says so.
-python3 "$lib/python/checkpoint.py" without "$bright" older.safetensors bright_borders
+python3 "$tests/lib/python/checkpoint.py" without "$bright" older.safetensors bright_borders
 said older.safetensors bright/00.png " (dark on light: inverted, in case the training images were not; --invert no leaves it)"
 said older.safetensors bright/00.png --invert no ""
-code=0
-"$DTRAIN" predict --checkpoint "$bright" --invert maybe light-0.png > out 2> log || code=$?
-[ "$code" = 64 ] && grep -q "^dtrain: --invert: expected auto, yes or no, got 'maybe'" log || { echo "exit code $code"; cat log; exit 1; }
+refuses 64 0 "^--invert: expected auto, yes or no, got 'maybe'" predict --checkpoint "$bright" --invert maybe light-0.png
+finish
