@@ -26,6 +26,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "tests/fakecuda/fake_collective.h"
 #include "tests/fakecuda/fake_runtime.h"
 
 struct fake_nccl_options fake_nccl_options;
@@ -36,21 +37,6 @@ constexpr int max_ranks = 64;
 constexpr size_t box_bytes = size_t(1)
                              << 26; /* of addresses; memory is allocated when it is written */
 constexpr int n_busy_looks = 3;
-
-struct collective {
-    bool is_recorded; /* part of a graph */
-    bool is_broadcast;
-    size_t count;
-    ncclDataType_t type;
-    ncclRedOp_t op;
-    int root;
-
-    bool operator==(const collective &other) const
-    {
-        return is_broadcast == other.is_broadcast && count == other.count && type == other.type &&
-               op == other.op && root == other.root;
-    }
-};
 
 struct meeting {
     std::atomic<int> n_started, n_connected, n_finalized; /* ranks */
@@ -66,52 +52,6 @@ constexpr size_t header_bytes = (sizeof(meeting) + 4095) / 4096 * 4096;
 constexpr size_t meeting_bytes = header_bytes + max_ranks * box_bytes;
 
 const char *last_error = "";
-
-size_t type_bytes(ncclDataType_t type)
-{
-    switch (type) {
-    case ncclUint8:
-        return 1;
-    case ncclInt32:
-    case ncclFloat32:
-        return 4;
-    case ncclUint64:
-    case ncclFloat64:
-        return 8;
-    default:
-        fake_die("NCCL: data type %d is not in fake NCCL", int(type));
-    }
-}
-
-template <typename T> void reduce(void *into, const void *from, size_t n, ncclRedOp_t op)
-{
-    T *x = static_cast<T *>(into);
-    const T *y = static_cast<const T *>(from);
-    for (size_t i = 0; i < n; i++) {
-        x[i] = op == ncclSum   ? T(x[i] + y[i])
-               : op == ncclMax ? std::max(x[i], y[i])
-                               : std::min(x[i], y[i]);
-    }
-}
-
-void reduce(void *into, const void *from, const collective &what)
-{
-    if (what.op != ncclSum && what.op != ncclMax && what.op != ncclMin) {
-        fake_die("NCCL: operation %d is not in fake NCCL", int(what.op));
-    }
-    switch (what.type) {
-    case ncclFloat32:
-        return reduce<float>(into, from, what.count, what.op);
-    case ncclFloat64:
-        return reduce<double>(into, from, what.count, what.op);
-    case ncclInt32:
-        return reduce<int32_t>(into, from, what.count, what.op);
-    case ncclUint64:
-        return reduce<uint64_t>(into, from, what.count, what.op);
-    default:
-        fake_die("NCCL: data type %d cannot be reduced", int(what.type));
-    }
-}
 
 } // namespace
 
