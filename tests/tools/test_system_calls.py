@@ -1,15 +1,15 @@
 """The system calls of the program, as strace sees them: it starts no program, has no listening socket, and writes only what SECURITY.md
 says it writes. Calls within MPI and UCX are theirs: a call is of the innermost library that is not the C library.
 
-usage: test_system_calls.py DTRAIN MPIEXEC CONFIG"""
+usage: DTRAIN=... MPIEXEC=... test_system_calls.py"""
 import glob
 import os
 import re
-import subprocess
-import sys
 import tempfile
 
-DTRAIN, MPIEXEC, CONFIG = map(os.path.abspath, sys.argv[1:])
+from checks import DTRAIN, SOURCE, check, finish, new_folder, run, sets, skip
+
+CONFIG = f"{SOURCE}/configs/synthetic.json"
 STARTS = {"execve", "execveat"}
 LISTENS = {"listen", "accept", "accept4"}
 CHANGES = {"creat", "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "link", "linkat", "symlink",
@@ -20,11 +20,6 @@ OTHERS = re.compile(r"/(libmpi|libuc[a-z]|libpmi|libhwloc|libfabric|libibverbs|l
 NO_FILE = re.compile(r"^(pipe:|socket:|anon_inode:|/memfd:|/dev/(null|tty|pts)\b)")
 CALL = re.compile(r"^(?:\[pid +\d+\] )?(\w+)\((.*)\) += (-?\d+)(?:<(.*?)>(?:\(deleted\))?)?(?: |$)")
 WORK = ["train.epochs=1", "tensorboard=true", "trace.steps=1:4", "checkpoint.every_steps=16", "checkpoint.best=\"test_loss\""]
-
-
-def skip(why):
-    print("skipped: " + why)
-    sys.exit(77)
 
 
 def calls(path):
@@ -72,51 +67,41 @@ def wrong(call, may_write):
 def trace(folder, n_ranks, arguments):
     """The traces of all processes of a run, one file a thread."""
     prefix = os.path.join(folder, "trace")
-    command = [MPIEXEC, "-n", str(n_ranks), "strace", "-ff", "-k", "-qq", "-y", "-s", "4096", "-o", prefix,
-               "-e", "trace=" + ",".join(sorted(STARTS | LISTENS | CHANGES | OPENS)), DTRAIN, *arguments]
     # UCX patches the C library's mmap, and strace then finds no stack through what lies near it.
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
-                          env=dict(os.environ, UCX_MEM_MMAP_HOOK_MODE="none"))
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
+    run("strace", "-ff", "-k", "-qq", "-y", "-s", "4096", "-o", prefix, "-e", "trace=" + ",".join(sorted(STARTS | LISTENS | CHANGES | OPENS)),
+        DTRAIN, *arguments, ranks=n_ranks, code=0, env={"UCX_MEM_MMAP_HOOK_MODE": "none"})
     return glob.glob(prefix + ".*")
 
 
-def check(n_ranks, may_write, *arguments):
-    """How many of our calls changed a file, and how many sockets MPI listens at; what was wrong."""
+def examine(n_ranks, may_write, *arguments):
+    """How many of our calls changed a file, and how many sockets MPI listens at."""
     with tempfile.TemporaryDirectory() as folder:
         found = [call for path in trace(folder, n_ranks, arguments) for call in calls(path)]
     ours = [call for call in found if is_ours(call[4])]
     failures = [line for line in (wrong(call, may_write) for call in ours) if line]
     launches = [line for line in failures if line.startswith(f'execve("{DTRAIN}"')]
-    failures = [line for line in failures if line not in launches] + launches[n_ranks:]
-    return sum(call[0] in CHANGES for call in ours), sum(call[0] == "listen" for call in found), [f"{arguments[0]}: {line}" for line in failures]
+    for line in [line for line in failures if line not in launches] + launches[n_ranks:]:
+        check(False, f"{arguments[0]}: {line}")
+    return sum(call[0] in CHANGES for call in ours), sum(call[0] == "listen" for call in found)
 
 
-def main():
-    try:
-        tried = subprocess.run(["strace", "-k", "-o", "/dev/null", "true"], capture_output=True, text=True)
-    except FileNotFoundError:
-        skip("no strace (apt-get install strace)")
-    if tried.returncode != 0:
-        skip("strace may not trace here: " + tried.stderr.strip())
-    with tempfile.TemporaryDirectory(prefix="dtrain-test.") as top:
-        os.chdir(top)
-        os.mkdir("pages")
-        run, pages = os.path.join(os.getcwd(), "run"), os.path.join(os.getcwd(), "pages")
-        train = ["train", "--config", CONFIG, "--run", run, *(word for value in WORK for word in ("--set", value))]
-        rows = [check(2, [run], *train),
-                check(2, [run], *train, "--set", "train.epochs=2", "--resume"),
-                check(1, [run], "report", run),
-                check(1, [], "compare", run, run),
-                check(1, [], "eval", "--checkpoint", run),
-                check(1, [pages], "lab", "allreduce", "--html", "pages/page.html")]
-        left = sorted(os.listdir("."))
-    failures = [line for row in rows for line in row[2]]
-    failures += ["the traces are not understood: nothing changes a file, or MPI listens nowhere"] if 0 in (rows[0][0], rows[0][1]) else []
-    failures += [f"files in the working folder: {left}"] if left != ["pages", "run"] else []
-    print("\n".join(failures) or f"{sum(row[0] for row in rows)} calls changed files, all of them where they may")
-    sys.exit(bool(failures))
-
-
-main()
+try:
+    tried = run("strace", "-k", "-o", "/dev/null", "true")
+except FileNotFoundError:
+    skip("no strace (apt-get install strace)")
+if tried.returncode != 0:
+    skip("strace may not trace here: " + tried.stderr.strip())
+new_folder()
+os.mkdir("pages")
+RUN, PAGES = os.path.abspath("run"), os.path.abspath("pages")
+TRAIN = ["train", "--config", CONFIG, "--run", RUN, *sets(*WORK)]
+rows = [examine(2, [RUN], *TRAIN),
+        examine(2, [RUN], *TRAIN, *sets("train.epochs=2"), "--resume"),
+        examine(1, [RUN], "report", RUN),
+        examine(1, [], "compare", RUN, RUN),
+        examine(1, [], "eval", "--checkpoint", RUN),
+        examine(1, [PAGES], "lab", "allreduce", "--html", "pages/page.html")]
+check(0 not in rows[0], "the traces are not understood: nothing changes a file, or MPI listens nowhere")
+check(sorted(os.listdir(".")) == ["pages", "run"], f"files in the working folder: {os.listdir('.')}")
+print(sum(row[0] for row in rows), "calls changed files")
+finish()
