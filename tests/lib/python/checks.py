@@ -1,4 +1,5 @@
-"""What the tests in Python share: checks that are counted, the program as users run it, and the files that it leaves. Standard library only.
+"""What the tests in Python share: checks that are counted, the program as users run it, and the files that it leaves. It needs the standard
+library only.
 
 They want $DTRAIN, the program, and $MPIEXEC, the launcher, and end with `finish`."""
 import atexit
@@ -86,7 +87,8 @@ def refused(code, text, *arguments, program=DTRAIN, **options):
     """It ends with this code, this text in its one line of error, and nothing on stdout."""
     done = run(program, *arguments, code=code, **options)
     line = done.stderr.removesuffix("\n")
-    check(line.startswith("dtrain: ") and text in line and "\n" not in line and not done.stdout, f"{arguments}: {text!r} is not all of {done}")
+    check(line.startswith("dtrain: ") and text in line and "\n" not in line and not done.stdout,
+          f"{arguments}: {text!r} is not all of {done}")
 
 
 # ---- files
