@@ -22,7 +22,6 @@ static void check_no_memory(void)
             CHECK_INT(s, DT_NO_MEMORY);
             CHECK_HAS(dt_error_text(), "out of memory on ");
             CHECK_HAS(dt_error_text(), " are free");
-            dt_error_clear();
         }
         session_close(&session);
         CHECK_INT(fake_counts().n_live_bytes, 0);
@@ -87,7 +86,6 @@ static void check_failing_launches(void)
     fake_options.fail_launch_at = fake_counts().n_enqueued + 1;
     CHECK_FAILS(gpu->ops->metrics_take(gpu, &metrics), DT_INTERNAL, "CUDA: ");
     CHECK_HAS(dt_error_text(), "cuda_backend.c:");
-    dt_error_clear();
     fake_options.fail_launch_at = 0;
     gpu->ops->free(gpu, device);
     gpu->ops->close(gpu);

@@ -24,7 +24,6 @@ int main(void)
     CHECK_INT(module->probe(0, &gpu, &n_gpus), DT_UNAVAILABLE);
     CHECK_INT(n_gpus, 0);
     CHECK_HAS(dt_error_text(), "there is no NVIDIA driver");
-    dt_error_clear();
     const struct dt_backend_options options = {.n_threads = 1};
     struct dt_backend *backend;
     CHECK_FAILS(module->backend->open(&options, &backend), DT_UNAVAILABLE,

@@ -137,7 +137,6 @@ static void test_refused(struct dt_allreduce *nccl)
     }
     CHECK_FAILS(dt_allreduce_start(nccl, 0, 0, 1, "one too many", &requests[N_SLOTS]), DT_INTERNAL,
                 "one too many: more than 64 sums are under way");
-    dt_error_clear();
     for (int k = 0; k < N_SLOTS; k++) {
         CHECK_OK(dt_comm_wait(nccl->comm, &requests[k]));
     }
@@ -167,7 +166,6 @@ static void test_late_rank(struct dt_allreduce *nccl)
         CHECK_FAILS(dt_comm_wait(comm, &request), DT_STALLED, "allreduce of the test stalled for ");
         CHECK_HAS(dt_error_text(), who);
         CHECK_HAS(dt_error_text(), "in 'data load'");
-        dt_error_clear();
         CHECK_CUDA(cudaGetLastError()); /* "not ready" must be cleared */
         put(nccl->part + 1, &one, sizeof one);
         CHECK_CUDA(cudaStreamSynchronize(compute));
@@ -194,7 +192,6 @@ static void test_init_fails(struct dt_comm *host)
              "(NCCL_DEBUG=INFO shows more)",
              bad);
     CHECK_TEXT(dt_error_text(), text);
-    dt_error_clear();
     fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
 }
 
@@ -211,7 +208,6 @@ static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
     snprintf(who, sizeof who, "NCCL did not start within 3 s on rank %d (", bad);
     CHECK_HAS(dt_error_text(), who);
     CHECK_HAS(dt_error_text(), "NCCL_DEBUG=INFO");
-    dt_error_clear();
     host->timeout_s = usual_timeout_s;
     if (abort_hangs) {
         expect_kept();
@@ -260,7 +256,6 @@ static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
               "the connection to a peer was closed (NCCL_DEBUG=INFO shows more)";
     CHECK_INT(status, code == ncclSystemError ? DT_UNAVAILABLE : DT_STALLED);
     CHECK_HAS(dt_error_text(), hit ? words : "faulty allreduce stalled for ");
-    dt_error_clear();
     dt_allreduce_close(nccl);
     end_fault(comm, usual_timeout_s, "after the error");
 }
@@ -275,7 +270,6 @@ static void test_hang(struct dt_comm *comm, bool abort_hangs)
     CHECK_OK(dt_comm_wait(comm, &requests[0]));
     comm->timeout_s = 0.5;
     CHECK_FAILS(dt_comm_wait(comm, &requests[1]), DT_STALLED, "faulty allreduce stalled for ");
-    dt_error_clear();
     dt_allreduce_close(nccl);
     if (abort_hangs) {
         expect_kept();
@@ -301,7 +295,6 @@ static void test_hang_of_one(struct dt_comm *comm)
     snprintf(who, sizeof who,
              "rank %d waits in 'training' for a collective that other ranks have finished", bad);
     CHECK_HAS(dt_error_text(), who);
-    dt_error_clear();
     dt_allreduce_close(nccl);
     end_fault(comm, usual_timeout_s, "after the hang of one");
 }

@@ -98,7 +98,6 @@ static inline void rig_give_up(struct dt_comm *comm, struct dt_comm *second,
         CHECK_FAILS(dt_comm_wait(comm, request), DT_STALLED, "allreduce of the test stalled for ");
         CHECK_HAS(dt_error_text(), who);
         CHECK_HAS(dt_error_text(), who[0] == 'r' ? doing : "");
-        dt_error_clear();
         comm->timeout_s = usual_timeout_s;
     }
     if (comm->rank != late) {

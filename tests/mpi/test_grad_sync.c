@@ -259,7 +259,6 @@ static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int
     wire = NULL;
     if (by_mpi && comm->size > 1) {
         CHECK_FAILS(dt_allreduce_open(&spec, &way), DT_CONFIG, "");
-        dt_error_clear();
         return;
     }
     CHECK_OK(dt_allreduce_open(&spec, &way));

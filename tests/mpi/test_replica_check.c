@@ -32,7 +32,6 @@ static void check_found(struct dt_replica_check *check, struct rig *rig, const c
             tensor, rank, check->comm->size - 1);
     }
     CHECK_FAILS(dt_replica_check_run(check, rig->network), DT_INTERNAL, text);
-    dt_error_clear();
 }
 
 /* The last element of each tensor in turn, of each rank in turn. */
@@ -74,7 +73,6 @@ static void check_split(struct dt_replica_check *check, struct rig *rig, int val
     const float before = weight[1];
     weight[1] = (float)value;
     CHECK_FAILS(dt_replica_check_run(check, rig->network), DT_INTERNAL, expected);
-    dt_error_clear();
     weight[1] = before;
 }
 

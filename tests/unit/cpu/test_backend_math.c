@@ -131,7 +131,6 @@ static void check_isa_choice(void)
     const struct dt_backend_options options = {.n_threads = 1};
     setenv("DTRAIN_ISA", "x86-64-v9", 1);
     CHECK_FAILS(dt_cpu_backend.open(&options, &backend), DT_CONFIG, "DTRAIN_ISA=x86-64-v9");
-    dt_error_clear();
     for (int i = 0; i < n_isas; i++) {
         setenv("DTRAIN_ISA", isas[i], 1);
         CHECK_TEXT(dt_cpu_isa(), isas[i]);
@@ -183,7 +182,6 @@ static void check_refused(const struct dt_backend_ops *ops, enum dt_precision pr
     struct dt_backend *backend;
     const struct dt_backend_options options = {.n_threads = 1, .precision = precision};
     CHECK_FAILS(ops->open(&options, &backend), DT_UNAVAILABLE, "\"precision\": \"f32\"");
-    dt_error_clear();
 }
 
 /* bf16 only goes with x86-64-v4 and AMX: tests/unit/cpu/test_bf16.c. */

@@ -222,7 +222,6 @@ static void expect(double validation, enum dt_status status, const char *text)
     struct dt_dataset set;
     size_t n;
     CHECK_FAILS(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n), status, text);
-    dt_error_clear();
     CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_VALIDATION, (struct dt_owned){1, 0, 1}, &set),
               status);
     CHECK(set.items == NULL && set.answers == NULL);
@@ -243,7 +242,6 @@ static void test_refusals(void)
     expect(-1, DT_CONFIG, "leaves none to validate with");
     CHECK_FAILS(dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){901, 0, 1}, &set),
                 DT_BAD_DATA, "changed during the run");
-    dt_error_clear();
     n_most = 0; /* the files alone */
     CHECK_OK(
         dt_dataset_open(&spec, DT_SPLIT_VALIDATION, (struct dt_owned){0, UINT32_MAX, 1}, &set));
