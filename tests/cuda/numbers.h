@@ -36,8 +36,7 @@ __attribute__((unused)) static struct device device_open(const void *from, size_
 {
     struct device d = {.n_bytes = n_bytes, .shift = shift};
     const size_t n_all = 2 * GUARD_BYTES + shift + n_bytes;
-    unsigned char *all = malloc(n_all);
-    CHECK(all != NULL);
+    unsigned char *all = temporary(n_all);
     for (size_t i = 0; i < n_all; i++) {
         all[i] = guard_byte(i);
     }
@@ -51,7 +50,6 @@ __attribute__((unused)) static struct device device_open(const void *from, size_
     d.data = d.memory + GUARD_BYTES + shift;
     OK(cudaMemcpyAsync(d.memory, all, n_all, cudaMemcpyHostToDevice, stream));
     OK(cudaStreamSynchronize(stream));
-    free(all);
     return d;
 }
 
@@ -59,8 +57,7 @@ __attribute__((unused)) static struct device device_open(const void *from, size_
 static inline void device_close(struct device *d, void *to)
 {
     const size_t begin = GUARD_BYTES + d->shift, n_all = begin + d->n_bytes + GUARD_BYTES;
-    unsigned char *all = malloc(n_all);
-    CHECK(all != NULL);
+    unsigned char *all = temporary(n_all);
     OK(cudaMemcpyAsync(all, d->memory, n_all, cudaMemcpyDeviceToHost, stream));
     OK(cudaStreamSynchronize(stream));
     OK(cudaFree(d->memory));
@@ -72,7 +69,6 @@ static inline void device_close(struct device *d, void *to)
     if (to != NULL) {
         memcpy(to, all + begin, d->n_bytes);
     }
-    free(all);
 }
 
 static inline struct device numbers_open(const float *from, size_t n, enum dt_gpu_type type,
@@ -81,14 +77,11 @@ static inline struct device numbers_open(const float *from, size_t n, enum dt_gp
     if (type == DT_GPU_F32 || from == NULL) {
         return device_open(from, n * type_bytes(type), shift);
     }
-    uint16_t *halves = malloc(n * sizeof *halves + 1);
-    CHECK(halves != NULL);
+    uint16_t *halves = temporary(n * sizeof *halves);
     for (size_t i = 0; i < n; i++) {
         halves[i] = to_bf16(from[i]);
     }
-    struct device d = device_open(halves, n * sizeof *halves, shift);
-    free(halves);
-    return d;
+    return device_open(halves, n * sizeof *halves, shift);
 }
 
 static inline void numbers_close(struct device *d, enum dt_gpu_type type, size_t n, float *to)
@@ -97,13 +90,11 @@ static inline void numbers_close(struct device *d, enum dt_gpu_type type, size_t
         device_close(d, to);
         return;
     }
-    uint16_t *halves = malloc(n * sizeof *halves + 1);
-    CHECK(halves != NULL);
+    uint16_t *halves = temporary(n * sizeof *halves);
     device_close(d, halves);
     for (size_t i = 0; i < n; i++) {
         to[i] = from_bf16(halves[i]);
     }
-    free(halves);
 }
 
 /* For struct dt_gpu_gradients: its counters start at zero, and must be zero again at the end; the
@@ -111,22 +102,29 @@ static inline void numbers_close(struct device *d, enum dt_gpu_type type, size_t
 static inline struct device scratch_open(size_t n)
 {
     enum { N_COUNTS = 64 };
-    float *zeros = calloc(n, sizeof *zeros);
-    CHECK(zeros != NULL && n >= N_COUNTS);
+    float *zeros = temporary(n * sizeof *zeros);
+    CHECK(n >= N_COUNTS);
     memset(zeros + N_COUNTS, 0xff, (n - N_COUNTS) * sizeof *zeros);
-    struct device d = device_open(zeros, n * sizeof *zeros, 0);
-    free(zeros);
-    return d;
+    return device_open(zeros, n * sizeof *zeros, 0);
 }
 
 static inline void scratch_close(struct device *d)
 {
-    float *after = malloc(d->n_bytes);
-    CHECK(after != NULL);
+    float *after = temporary(d->n_bytes);
     device_close(d, after);
     CHECK(after[0] == 0);
-    free(after);
 }
+
+static inline void devices_close(struct device *const *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        device_close(all[i], NULL);
+    }
+}
+
+#define DEVICES_CLOSE(...)                          \
+    devices_close((struct device *[]){__VA_ARGS__}, \
+                  sizeof(struct device *[]){__VA_ARGS__} / sizeof(struct device *))
 
 /* Zeros, until temporaries_end. */
 static inline float *floats(size_t n)

@@ -42,8 +42,7 @@ static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_
     OK(dt_gpu_gather(stream, &samples, &batch, n, type, to.data));
     numbers_close(&to, type, (size_t)n * n_elems, x);
     near("x", x, expected, (size_t)n * n_elems, 0);
-    device_close(&set, NULL);
-    device_close(&order, NULL);
+    DEVICES_CLOSE(&set, &order);
     temporaries_end();
 }
 
@@ -91,10 +90,7 @@ static void check_transform(struct dt_shape shape, enum dt_gpu_type type)
     OK(dt_gpu_gather(stream, &samples, &batch, BATCH, type, to.data));
     numbers_close(&to, type, BATCH * n_elems, x);
     near("x", x, expected, BATCH * n_elems, 0);
-    struct device *const opened[] = {&set, &how, &order, &numbers, &time};
-    for (int i = 0; i < 5; i++) {
-        device_close(opened[i], NULL);
-    }
+    DEVICES_CLOSE(&set, &how, &order, &numbers, &time);
     temporaries_end();
 }
 
@@ -225,11 +221,7 @@ static void run_tail(const struct tail_case *k, float *y, float *dz, float *db)
     device_close(&to_db, db);
     scratch_close(&scratch);
     device_close(k->in_place ? &to_y : &z, NULL);
-    device_close(&dy, NULL);
-    device_close(&bias, NULL);
-    device_close(&epoch, NULL);
-    device_close(&winners, NULL);
-    device_close(&ids, NULL);
+    DEVICES_CLOSE(&dy, &bias, &epoch, &winners, &ids);
 }
 
 /* Sums of multiples of 1/8 are exact too, except after tanh, sigmoid and dropout. */

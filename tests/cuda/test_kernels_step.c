@@ -223,10 +223,7 @@ static struct head_result run_head(const struct head_case *k)
     const struct dt_gpu_gradients to = {gradients.data, db, k->accumulate, scratch.data};
     OK(dt_gpu_head_backward(stream, &head, k->n, k->type, x.data, dlogits.data,
                             k->with_dx ? to_dx.data : NULL, &to));
-    struct device *inputs[] = {&x, &weight, &bias, &rows, &labels, &dlogits};
-    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-        device_close(inputs[i], NULL);
-    }
+    DEVICES_CLOSE(&x, &weight, &bias, &rows, &labels, &dlogits);
     scratch_close(&scratch);
     device_close(&logits, r.logits);
     numbers_close(&to_dx, k->type, n_x, r.dx);
@@ -340,8 +337,7 @@ static void check_sum_squares(size_t n)
                       to = device_open(NULL, sizeof(double), 0);
         struct device scratch = device_open(NULL, DT_GPU_SUM_SCRATCH * sizeof(double), 0);
         OK(dt_gpu_sum_squares(stream, n, from.data, scratch.data, to.data));
-        device_close(&from, NULL);
-        device_close(&scratch, NULL);
+        DEVICES_CLOSE(&from, &scratch);
         device_close(&to, &actual[again]);
     }
     near_or_same("sum", actual[0], expected);
@@ -386,8 +382,7 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
         OK(dt_gpu_optimizer_step(stream, u.data, n, d[0].data, from.data,
                                  with_states ? d[1].data : NULL, with_states ? d[2].data : NULL,
                                  &none));
-        device_close(&from, NULL);
-        device_close(&u, NULL);
+        DEVICES_CLOSE(&from, &u);
         for (int i = 0; i < 3; i++) {
             device_close(&d[i], actual[again][i]);
         }
@@ -419,9 +414,7 @@ static void check_packed(enum dt_gpu_type type)
     OK(dt_gpu_optimizer_step(stream, u.data, ALL, params.data, grads.data, NULL, NULL, &packs));
     device_close(&params, after);
     numbers_close(&to, type, N, copy);
-    device_close(&grads, NULL);
-    device_close(&from, NULL);
-    device_close(&u, NULL);
+    DEVICES_CLOSE(&grads, &from, &u);
     for (size_t i = 0; i < ALL; i++) {
         const size_t j = i - BEGIN, k = j / TAPS / C, c = j / TAPS % C,
                      at = (k * TAPS + j % TAPS) * C + c;
