@@ -76,12 +76,12 @@ static inline void sample_dir_make(char dir[256])
 /* The folder and the files in it; there are no folders inside. */
 static inline void sample_dir_remove(const char *dir)
 {
-    DIR *folder = opendir(dir);
-    CHECK(folder != NULL);
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        unlinkat(dirfd(folder), entry->d_name, 0);
+    DIR *files = opendir(dir);
+    CHECK(files != NULL);
+    for (const struct dirent *entry; (entry = readdir(files)) != NULL;) {
+        unlinkat(dirfd(files), entry->d_name, 0);
     }
-    closedir(folder);
+    closedir(files);
     CHECK(rmdir(dir) == 0);
 }
 
@@ -114,12 +114,12 @@ static inline bool sample_exists(const char *dir, const char *name)
 static inline int sample_count_files(const char *dir)
 {
     int n = 0;
-    DIR *folder = opendir(dir);
-    CHECK(folder != NULL);
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    DIR *files = opendir(dir);
+    CHECK(files != NULL);
+    for (const struct dirent *entry; (entry = readdir(files)) != NULL;) {
         n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     }
-    closedir(folder);
+    closedir(files);
     return n;
 }
 

@@ -1,41 +1,24 @@
-/* A folder of a test's own, the two contents that its file has, before and after, and counts of
- * what is left behind. */
+/* The two contents that the file of a test has, before and after, and counts of what is left
+ * behind. */
 #ifndef DT_TESTS_FILE_FOLDER_H
 #define DT_TESTS_FILE_FOLDER_H
 
 #include "base/file.h"
-#include "tests/lib/check.h"
+#include "tests/lib/folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
-static char folder[] = "/tmp/dtrain-test-file-XXXXXX";
-
 static const char old_text[] = "the old content";
 static const char new_text[] = "the new content, which is longer";
-
-static const char *path_of(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static inline void put(const char *name, const char *text)
-{
-    FILE *file = fopen(path_of(name), "w");
-    CHECK(file != NULL);
-    CHECK(fputs(text, file) >= 0);
-    CHECK_INT(fclose(file), 0);
-}
 
 /* Which of the two contents the file has: 'o' or 'n'; anything else ends the test. */
 static inline char content_of(const char *name)
 {
     uint8_t *bytes;
     size_t n_bytes;
-    CHECK_OK(dt_file_read(path_of(name), 1000, &bytes, &n_bytes));
+    CHECK_OK(dt_file_read(path_of("%s", name), 1000, &bytes, &n_bytes));
     const bool is_old = strcmp((char *)bytes, old_text) == 0 && n_bytes == sizeof old_text - 1;
     const bool is_new = strcmp((char *)bytes, new_text) == 0 && n_bytes == sizeof new_text - 1;
     free(bytes);

@@ -33,7 +33,6 @@ static void test_writing(void)
     CHECK_INT(count_entries(), 1);
     CHECK_FAILS(dt_file_write_atomic(path_of("nowhere"), "file", new_parts, 3), DT_IO,
                 "nowhere: No such file or directory");
-    dt_error_clear();
     CHECK_OK(dt_file_write_atomic(folder, "empty", NULL, 0));
     unlink(path_of("empty"));
 }
@@ -49,7 +48,7 @@ static void test_long_names(void)
     name[255] = '\0';
     for (size_t n = 60; n <= 255; n += 195) {
         CHECK_OK(dt_file_write_atomic(folder, name + 255 - n, new_parts, 3));
-        CHECK_INT(unlinkat(AT_FDCWD, path_of(name + 255 - n), 0), 0);
+        CHECK_INT(unlinkat(AT_FDCWD, path_of("%s", name + 255 - n), 0), 0);
     }
     CHECK_INT(count_entries(), 1);
 }
@@ -82,7 +81,6 @@ static void test_what_a_user_names(void)
     CHECK_INT(content_of("file"), 'n');
     unlink(link);
     CHECK_FAILS(dt_file_try(folder, NULL), DT_CANT_CREATE, ": is a directory (name a file)");
-    dt_error_clear();
     CHECK_INT(count_entries(), 1);
 }
 
@@ -109,7 +107,6 @@ static void test_pipe(void)
     CHECK_INT(state, 0);
     CHECK_FAILS(dt_file_write(path, new_parts, 3), DT_IO,
                 "pipe: nobody reads from it (start its reader first)");
-    dt_error_clear();
     unlink(path);
 }
 
@@ -140,7 +137,7 @@ static void test_sweep(void)
     snprintf(name, sizeof name, DT_FILE_TEMPORARY "kept-1-%ld", (long)dead);
     put(name, old_text);
     dt_dir_sweep(folder, is_kept);
-    CHECK_INT(unlink(path_of(name)), -1);
+    CHECK_INT(unlink(path_of("%s", name)), -1);
     CHECK(waitpid(dead, NULL, 0) == dead);
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -148,7 +145,7 @@ static void test_sweep(void)
             if (pass == 0) {
                 put(name, old_text);
             } else {
-                CHECK_INT(unlink(path_of(name)), rows[i].goes ? -1 : 0);
+                CHECK_INT(unlink(path_of("%s", name)), rows[i].goes ? -1 : 0);
             }
         }
         dt_dir_sweep(folder, is_kept);
@@ -166,7 +163,7 @@ static void test_symbolic_link_in_the_way(void)
     char name[64];
     put("victim", old_text);
     snprintf(name, sizeof name, DT_FILE_TEMPORARY "file-%ld", (long)getpid());
-    CHECK_INT(symlink("victim", path_of(name)), 0);
+    CHECK_INT(symlink("victim", path_of("%s", name)), 0);
     CHECK_OK(write_new());
     CHECK_INT(content_of("victim"), 'o');
     CHECK_INT(content_of("file"), 'n');
@@ -277,7 +274,7 @@ static void test_killed_at_every_call(void)
         CHECK_INT(content_of("file"), 'n');
         char name[64];
         snprintf(name, sizeof name, DT_FILE_TEMPORARY "file-%ld", (long)child);
-        unlink(path_of(name));
+        unlink(path_of("%s", name));
         CHECK_INT(count_entries(), 1);
     }
 }
@@ -296,13 +293,11 @@ static void test_creating_folders(void)
     CHECK(!exists);
     CHECK_FAILS(dt_dir_create(path_of("a/b/c/file")), DT_CANT_CREATE,
                 "a/b/c/file: is in the way, and not a folder");
-    dt_error_clear();
     CHECK_INT(dt_dir_create(path_of("a/b/c/file/below")), DT_CANT_CREATE);
     dt_error_clear();
     CHECK_INT(dt_dir_create(""), DT_CANT_CREATE);
     CHECK_FAILS(dt_dir_create("/proc/dtrain"), DT_CANT_CREATE,
                 "/proc/dtrain: cannot create the folder: ");
-    dt_error_clear();
     set_fault(FAULT_ERROR, 0, EROFS);
     CHECK_FAILS(dt_dir_create(path_of("new")), DT_CANT_CREATE, "Read-only file system");
     no_fault();
@@ -314,7 +309,7 @@ static void test_creating_folders(void)
 
 int main(void)
 {
-    CHECK(mkdtemp(folder) != NULL);
+    folder_open();
     test_writing();
     test_long_names();
     test_what_a_user_names();
@@ -328,6 +323,6 @@ int main(void)
     test_killed_at_every_call();
     test_creating_folders();
     unlink(path_of("file"));
-    CHECK_INT(rmdir(folder), 0);
+    folder_close();
     return 0;
 }

@@ -113,12 +113,12 @@ static void test_changing_file(void)
 
 int main(void)
 {
-    CHECK(mkdtemp(folder) != NULL);
+    folder_open();
     test_reading_bad_files();
     test_reading_in_pieces();
     test_every_read_call_failing();
     test_changing_file();
     unlink(path_of("file"));
-    CHECK_INT(rmdir(folder), 0);
+    folder_close();
     return 0;
 }

@@ -1,5 +1,5 @@
 /* The configuration: what is accepted, and what is refused and in which words. */
-#include "tests/lib/config_sample.h"
+#include "tests/unit/cli/config_sample.h"
 
 #define TRAIN(members) WITH("`train`: {" members "}")
 #define OPTIMIZER(members) TRAIN("`optimizer`: {" members "}")

@@ -1,32 +1,18 @@
 /* Configurations in several files: what "extends" makes of them, and which file an error names. */
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "tests/lib/config_sample.h"
+#include "tests/lib/folder.h"
+#include "tests/unit/cli/config_sample.h"
 
-static char folder[64] = "/tmp/dtrain-files-XXXXXX";
-
-static const char *path_of(const char *name)
+static void put_json(const char *name, const char *text)
 {
-    static char paths[2][128];
-    static int i;
-    i = !i;
-    snprintf(paths[i], sizeof paths[i], "%s/%s", folder, name);
-    return paths[i];
-}
-
-static void put(const char *name, const char *text)
-{
-    FILE *file = fopen(path_of(name), "w");
-    CHECK(file != NULL);
-    CHECK(fputs(quoted(text), file) >= 0);
-    CHECK_INT(fclose(file), 0);
+    put(name, quoted(text));
 }
 
 static enum dt_status load(const char *name, struct dt_config *config)
 {
     dt_error_clear();
-    return dt_config_load(path_of(name), NULL, 0, config);
+    return dt_config_load(path_of("%s", name), NULL, 0, config);
 }
 
 /* The text is the error's, but for the folder. */
@@ -46,21 +32,22 @@ static void test_merging(void)
 {
     struct dt_config got, expected;
     CHECK_INT(mkdir(path_of("below"), 0700), 0);
-    put("below/base.json", "// The base.\n"
-                           "{`extends`: `../deepest.json`, `train`: {`epochs`: 7, `seed`: 3, "
-                           "`optimizer`: {`type`: `sgd`, `momentum`: 0.5}, "
-                           "`schedule`: {`type`: `step`, `gamma`: 0.5}}, `device`: `ref`}");
-    put("deepest.json", "{`train`: {`epochs`: 9, `accumulate`: 2}, " DATA ", `model`: "
-                        "{`input`: [1, 28, 28], `layers`: [{`type`: `flatten`}, "
-                        "{`type`: `relu`}, " DENSE_LAYER "]}}");
-    put("child.json", "{`model`: {`layers`: [{`type`: `flatten`}, " DENSE_LAYER "]}, // shorter\n"
-                      "`extends`: `below/base.json`, `train`: {`epochs`: 5, `schedule`: "
-                      "null, `optimizer`: {`momentum`: null, `lr`: 0.25}}}");
+    put_json("below/base.json", "// The base.\n"
+                                "{`extends`: `../deepest.json`, `train`: {`epochs`: 7, `seed`: 3, "
+                                "`optimizer`: {`type`: `sgd`, `momentum`: 0.5}, "
+                                "`schedule`: {`type`: `step`, `gamma`: 0.5}}, `device`: `ref`}");
+    put_json("deepest.json", "{`train`: {`epochs`: 9, `accumulate`: 2}, " DATA ", `model`: "
+                             "{`input`: [1, 28, 28], `layers`: [{`type`: `flatten`}, "
+                             "{`type`: `relu`}, " DENSE_LAYER "]}}");
+    put_json("child.json",
+             "{`model`: {`layers`: [{`type`: `flatten`}, " DENSE_LAYER "]}, // shorter\n"
+             "`extends`: `below/base.json`, `train`: {`epochs`: 5, `schedule`: "
+             "null, `optimizer`: {`momentum`: null, `lr`: 0.25}}}");
     CHECK_OK(load("child.json", &got));
     CHECK_INT(mkdir(path_of("whole"), 0700), 0);
-    put("whole/child.json",
-        WITH("`device`: `ref`, `train`: {`epochs`: 5, `seed`: 3, `accumulate`: 2, "
-             "`optimizer`: {`type`: `sgd`, `lr`: 0.25}}"));
+    put_json("whole/child.json",
+             WITH("`device`: `ref`, `train`: {`epochs`: 5, `seed`: 3, `accumulate`: 2, "
+                  "`optimizer`: {`type`: `sgd`, `lr`: 0.25}}"));
     CHECK_OK(load("whole/child.json", &expected));
     CHECK(memcmp(&got, &expected, sizeof got) == 0);
     CHECK_TEXT(got.name, "child");
@@ -75,7 +62,7 @@ static void test_absolute_path(void)
     struct dt_config got;
     char text[256];
     snprintf(text, sizeof text, "{`extends`: `%s`}", path_of("whole/child.json"));
-    put("below/absolute.json", text);
+    put_json("below/absolute.json", text);
     CHECK_OK(load("below/absolute.json", &got));
     CHECK_INT(got.epochs, 5);
 }
@@ -83,17 +70,17 @@ static void test_absolute_path(void)
 /* Of a wrong value, the file that has it; of what is missing, the one that was asked for. */
 static void test_blame(void)
 {
-    put("wrong.json", "{" DATA ", " MODEL ", `train`: {\n`epochs`: 0, `seeed`: 1}}");
-    put("a.json", "{`extends`: `wrong.json`, `train`: {`seed`: 4}}");
-    put("b.json", "{`extends`: `a.json`, `train`: {`epochs`: 0.5}}");
-    put("c.json", "{`extends`: `a.json`, `train`: {`epochs`: 1, `seeed`: null}}");
-    put("d.json", "{`extends`: `c.json`, `train`: {`seed`: null, `accumulate`: null}}");
-    put("e.json", "{`extends`: `c.json`, `model`: {`layers`: null}}");
-    put("f.json", "{`extends`: `c.json`, `train`: {`epochs`: 1,}}");
-    put("g.json", "{`extends`: `f.json`}");
-    put("h.json", "{`extends`: `c.json`, `model`: {`layers`: [{`type`: `rulu`}]}}");
-    put("i.json", "{`extends`: `h.json`}");
-    put("j.json", "{`extends`: `c.json`, `train`: null, `trian`: 1}");
+    put_json("wrong.json", "{" DATA ", " MODEL ", `train`: {\n`epochs`: 0, `seeed`: 1}}");
+    put_json("a.json", "{`extends`: `wrong.json`, `train`: {`seed`: 4}}");
+    put_json("b.json", "{`extends`: `a.json`, `train`: {`epochs`: 0.5}}");
+    put_json("c.json", "{`extends`: `a.json`, `train`: {`epochs`: 1, `seeed`: null}}");
+    put_json("d.json", "{`extends`: `c.json`, `train`: {`seed`: null, `accumulate`: null}}");
+    put_json("e.json", "{`extends`: `c.json`, `model`: {`layers`: null}}");
+    put_json("f.json", "{`extends`: `c.json`, `train`: {`epochs`: 1,}}");
+    put_json("g.json", "{`extends`: `f.json`}");
+    put_json("h.json", "{`extends`: `c.json`, `model`: {`layers`: [{`type`: `rulu`}]}}");
+    put_json("i.json", "{`extends`: `h.json`}");
+    put_json("j.json", "{`extends`: `c.json`, `train`: null, `trian`: 1}");
     check_refused("a.json", DT_CONFIG, "wrong.json: train.seeed: unknown key");
     check_refused("b.json", DT_CONFIG, "wrong.json: train.seeed: unknown key");
     check_refused("d.json", DT_CONFIG, "d.json: train.accumulate: expected an integer");
@@ -101,9 +88,9 @@ static void test_blame(void)
     check_refused("g.json", DT_CONFIG, "f.json:1:45: a comma before a closing bracket");
     check_refused("i.json", DT_CONFIG, "h.json: model.layers[0].type: expected one of");
     check_refused("j.json", DT_CONFIG, "j.json: trian: unknown key (did you mean 'train'?)");
-    put("b.json", "{`extends`: `c.json`, `train`: {`epochs`: 0.5}}");
+    put_json("b.json", "{`extends`: `c.json`, `train`: {`epochs`: 0.5}}");
     check_refused("b.json", DT_CONFIG, "b.json: train.epochs: expected an integer");
-    put("c.json", "{`extends`: `wrong.json`, `train`: {`seeed`: null}}");
+    put_json("c.json", "{`extends`: `wrong.json`, `train`: {`seeed`: null}}");
     check_refused("c.json", DT_CONFIG, "wrong.json: train.epochs: expected an integer");
 }
 
@@ -111,22 +98,22 @@ static void test_structure(void)
 {
     struct dt_config config;
     char name[16], text[64];
-    put("good.json", GOOD);
-    put("twice.json", "{`extends`: `good.json`, `threads`: 1, `threads`: 2}");
-    put("of_twice.json", "{`extends`: `base_twice.json`}");
-    put("base_twice.json", "{" DATA ", " DATA ", " MODEL "}");
-    put("null.json", "{`extends`: `threads.json`, `threads`: null}");
-    put("threads.json", "{" DATA ", " MODEL ", `threads`: 1, `threads`: 2}");
-    put("two.json", "{`extends`: `good.json`, `extends`: `good.json`}");
-    put("number.json", "{`extends`: 1}");
-    put("none.json", "{`extends`: `godd.json`}");
-    put("folder.json", "{`extends`: `below`}");
-    put("pipe.json", "{`extends`: `a_pipe.json`}");
-    put("list.json", "{`extends`: `a_list.json`}");
-    put("a_list.json", "[" GOOD "]");
-    put("self.json", "{`extends`: `below/../self.json`}");
-    put("one.json", "{`extends`: `other.json`}");
-    put("other.json", "{`extends`: `one.json`}");
+    put_json("good.json", GOOD);
+    put_json("twice.json", "{`extends`: `good.json`, `threads`: 1, `threads`: 2}");
+    put_json("of_twice.json", "{`extends`: `base_twice.json`}");
+    put_json("base_twice.json", "{" DATA ", " DATA ", " MODEL "}");
+    put_json("null.json", "{`extends`: `threads.json`, `threads`: null}");
+    put_json("threads.json", "{" DATA ", " MODEL ", `threads`: 1, `threads`: 2}");
+    put_json("two.json", "{`extends`: `good.json`, `extends`: `good.json`}");
+    put_json("number.json", "{`extends`: 1}");
+    put_json("none.json", "{`extends`: `godd.json`}");
+    put_json("folder.json", "{`extends`: `below`}");
+    put_json("pipe.json", "{`extends`: `a_pipe.json`}");
+    put_json("list.json", "{`extends`: `a_list.json`}");
+    put_json("a_list.json", "[" GOOD "]");
+    put_json("self.json", "{`extends`: `below/../self.json`}");
+    put_json("one.json", "{`extends`: `other.json`}");
+    put_json("other.json", "{`extends`: `one.json`}");
     CHECK_INT(mkfifo(path_of("a_pipe.json"), 0600), 0);
     check_refused("twice.json", DT_CONFIG, "twice.json: threads: the key is given twice");
     check_refused("of_twice.json", DT_CONFIG, "base_twice.json: data: the key is given twice");
@@ -143,11 +130,11 @@ static void test_structure(void)
     check_refused("list.json", DT_CONFIG, "a_list.json: expected an object in braces, as ");
     check_refused("self.json", DT_CONFIG, "self.json: extends: a circle, ");
     check_refused("one.json", DT_CONFIG, "other.json: extends: a circle, ");
-    put("0.json", "{`extends`: `good.json`}");
+    put_json("0.json", "{`extends`: `good.json`}");
     for (int i = 1; i < 8; i++) {
         snprintf(name, sizeof name, "%d.json", i);
         snprintf(text, sizeof text, "{`extends`: `%d.json`}", i - 1);
-        put(name, text);
+        put_json(name, text);
     }
     struct dt_config good;
     CHECK_OK(load("6.json", &config)); /* with good.json eight */
@@ -166,7 +153,7 @@ static void test_many_keys(void)
         n += (size_t)snprintf(text + n, sizeof text - n, ",\"%x\":1", (unsigned)i);
     }
     snprintf(text + n, sizeof text - n, "}");
-    put("many.json", text);
+    put_json("many.json", text);
     check_refused("many.json", DT_CONFIG, "many.json: more than 256 keys");
 }
 
@@ -179,20 +166,19 @@ static void test_long_path(void)
     CHECK_FAILS(dt_config_load(path, NULL, 0, &config), DT_NO_INPUT, "the path is too long");
     char text[2 * DT_PATH_SIZE + 32];
     snprintf(text, sizeof text, "{`extends`: `%s`}", path);
-    put("long.json", text);
+    put_json("long.json", text);
     check_refused("long.json", DT_CONFIG, "long.json: extends: expected the path");
 }
 
 int main(void)
 {
-    char command[128];
-    CHECK(mkdtemp(folder) != NULL);
+    folder_open();
     test_merging();
     test_absolute_path();
     test_blame();
     test_structure();
     test_many_keys();
     test_long_path();
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command) == 0 ? 0 : 1;
+    folder_remove();
+    return 0;
 }

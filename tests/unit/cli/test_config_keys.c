@@ -5,7 +5,8 @@
 #include "cli/commands/eval.h"
 #include "cli/config/schema.h"
 #include "tests/lib/checkpoint_sample.h"
-#include "tests/lib/config_sample.h"
+#include "tests/lib/folder.h"
+#include "tests/unit/cli/config_sample.h"
 
 /* GOOD changed so that `key` has a meaning, and then to `value`. */
 static enum dt_status set_key(const struct dt_key *key, const char *value, struct dt_config *config)
@@ -122,22 +123,18 @@ static void test_ready_configs(void)
 
 static void test_files(void)
 {
-    char folder[] = "/tmp/dtrain-config-XXXXXX", path[64];
     struct dt_config config;
-    CHECK(mkdtemp(folder) != NULL);
-    dt_error_clear();
-    CHECK_INT(dt_config_load(folder, NULL, 0, &config), DT_NO_INPUT);
-    snprintf(path, sizeof path, "%s/none.json", folder);
+    folder_open();
+    CHECK_FAILS(dt_config_load(folder, NULL, 0, &config), DT_NO_INPUT, "");
+    const char *path = path_of("none.json");
     CHECK_FAILS(dt_config_load(path, NULL, 0, &config), DT_NO_INPUT, path);
-    snprintf(path, sizeof path, "%s/empty.json", folder);
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL);
-    CHECK_INT(fclose(file), 0);
+    path = path_of("empty.json");
+    put("empty.json", "");
     CHECK_FAILS(dt_config_load(path, NULL, 0, &config), DT_CONFIG, path);
     CHECK_INT(truncate(path, (1 << 20) + 1), 0);
     CHECK_FAILS(dt_config_load(path, NULL, 0, &config), DT_CONFIG, path);
     CHECK_INT(remove(path), 0);
-    CHECK_INT(rmdir(folder), 0);
+    folder_close();
 }
 
 /* A checkpoint is opened with the threads of the configuration in it, if that says how many. */

@@ -1,5 +1,5 @@
 /* Changes of the configuration by --set. */
-#include "tests/lib/config_sample.h"
+#include "tests/unit/cli/config_sample.h"
 
 /* Changes to GOOD by --set; "" as needle: accepted. */
 static const struct {

@@ -5,7 +5,7 @@
 #include <zlib.h>
 
 #include "cli/image.h"
-#include "tests/lib/png_sample.h"
+#include "tests/unit/cli/png_sample.h"
 
 /* Scaling */
 

@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 #include <zlib.h>
 
-#include "tests/lib/png_sample.h"
 #include "tests/lib/wrap.h"
+#include "tests/unit/cli/png_sample.h"
 
 static size_t n_inflated;
 

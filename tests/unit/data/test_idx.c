@@ -1,20 +1,16 @@
 /* IDX files: good ones in every form, and every bad one with the message it gets. */
 #include "base/file.h"
 #include "data/idx.h"
-#include "tests/lib/check.h"
+#include "tests/lib/folder.h"
 
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 static const struct dt_alive nobody; /* waits for a sign of life */
 static const struct dt_idx_reader reader = {.alive = &nobody, .refuse = dt_idx_refuse};
 
-static char folder[] = "/tmp/dtrain-test-idx-XXXXXX";
-
-/* ---- making files ---- */
+/* ---- making files, in temporary memory ---- */
 
 struct bytes {
     uint8_t *at;
@@ -23,10 +19,12 @@ struct bytes {
 
 static void append(struct bytes *b, const void *more, size_t n)
 {
-    b->at = realloc(b->at, b->n + n + 1);
-    CHECK(b->at != NULL);
-    memcpy(b->at + b->n, more, n);
-    b->n += n;
+    uint8_t *longer = temporary(b->n + n);
+    if (b->n > 0) {
+        memcpy(longer, b->at, b->n);
+    }
+    memcpy(longer + b->n, more, n);
+    *b = (struct bytes){longer, b->n + n};
 }
 
 /* Header of `n_dims` sizes, then n_payload bytes 0, 1, 2, ... 250, 0, ... */
@@ -40,11 +38,11 @@ static struct bytes idx_file(int type, int n_dims, const uint32_t *dims, size_t 
                            (uint8_t)(dims[i] >> 8), (uint8_t)dims[i]},
                4);
     }
-    b.at = realloc(b.at, b.n + n_payload + 1);
-    CHECK(b.at != NULL);
+    uint8_t *payload = temporary(n_payload);
     for (size_t i = 0; i < n_payload; i++) {
-        b.at[b.n++] = (uint8_t)(i % 251);
+        payload[i] = (uint8_t)(i % 251);
     }
+    append(&b, payload, n_payload);
     return b;
 }
 
@@ -59,29 +57,18 @@ static struct bytes gzip_of(struct bytes raw, int level)
     z_stream z = {.next_in = raw.at, .avail_in = (uInt)raw.n};
     CHECK_INT(deflateInit2(&z, level, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
     const uLong bound = deflateBound(&z, (uLong)raw.n);
-    uint8_t *out = malloc(bound);
-    CHECK(out != NULL);
-    z.next_out = out;
+    z.next_out = b.at = temporary(bound);
     z.avail_out = (uInt)bound;
     CHECK_INT(deflate(&z, Z_FINISH), Z_STREAM_END);
-    append(&b, out, z.total_out);
+    b.n = z.total_out;
     CHECK_INT(deflateEnd(&z), Z_OK);
-    free(out);
-    return b;
-}
-
-/* The same; frees the raw bytes. */
-static struct bytes zipped(struct bytes raw)
-{
-    const struct bytes b = gzip_of(raw, 6);
-    free(raw.at);
     return b;
 }
 
 /* ---- expectations ---- */
 
 /* The path of a file of these bytes, in memory. */
-static const char *path_of(struct bytes b)
+static const char *file_of(struct bytes b)
 {
     static char path[64];
     static int fd = -1;
@@ -95,10 +82,9 @@ static const char *path_of(struct bytes b)
 static enum dt_status parse(struct bytes b, int wanted, struct dt_idx *out)
 {
     dt_error_clear();
-    return dt_idx_open(path_of(b), wanted, 0, 0, 1, &reader, out);
+    return dt_idx_open(file_of(b), wanted, 0, 0, 1, &reader, out);
 }
 
-/* Frees the bytes. */
 static void expect_bad(struct bytes b, int wanted, const char *text)
 {
     struct dt_idx idx;
@@ -106,7 +92,6 @@ static void expect_bad(struct bytes b, int wanted, const char *text)
     CHECK(strncmp(dt_error_text(), "/proc/self/fd/", 14) == 0);
     CHECK(idx.data == NULL);
     dt_error_clear();
-    free(b.at);
 }
 
 static struct bytes text_file(const char *text)
@@ -134,9 +119,6 @@ static void test_images_in_every_form(void)
         CHECK_INT(memcmp(idx.data, raw.at + 16, 30), 0);
         dt_idx_close(&idx);
     }
-    for (int i = 0; i < 3; i++) {
-        free(files[i].at);
-    }
 }
 
 static void test_labels_and_channels(void)
@@ -148,14 +130,12 @@ static void test_labels_and_channels(void)
     CHECK_INT(idx.n_item_bytes, 1);
     CHECK_INT(idx.data[6], 6);
     dt_idx_close(&idx);
-    free(labels.at);
     struct bytes colour = idx_file(8, 4, (uint32_t[]){2, 3, 4, 5}, 120);
     CHECK_OK(parse(colour, 3, &idx));
     CHECK_INT(idx.n_dims, 4);
     CHECK_INT(idx.n_item_bytes, 60);
     CHECK_INT(idx.data[119], 119);
     dt_idx_close(&idx);
-    free(colour.at);
 }
 
 /* Rows first, first + stride, ... below the limit; for items smaller and larger than what is read
@@ -164,7 +144,7 @@ static void check_kept_rows(struct bytes file, const uint8_t *payload, size_t n,
                             size_t limit, uint32_t first, uint32_t stride)
 {
     struct dt_idx idx;
-    CHECK_OK(dt_idx_open(path_of(file), 3, limit, first, stride, &reader, &idx));
+    CHECK_OK(dt_idx_open(file_of(file), 3, limit, first, stride, &reader, &idx));
     const size_t n_limit = limit > 0 && limit < n ? limit : n;
     size_t kept = 0;
     for (size_t row = first; row < n_limit; row += stride) {
@@ -192,8 +172,6 @@ static void test_strided_rows(void)
             }
         }
         check_kept_rows(raw, raw.at + 16, n, n_item, 0, UINT32_MAX, UINT32_MAX);
-        free(raw.at);
-        free(gz.at);
     }
 }
 
@@ -230,7 +208,7 @@ static void test_other_files(void)
     expect_bad(text_file("\x89PNG\r\n\x1a\n...."), 3, "(magic 0x89504e47; looks like a PNG image)");
     expect_bad(text_file("PK\x03\x04........"), 3, "looks like a zip archive");
     expect_bad(text_file("some text"), 3, "not an IDX3 ubyte file, raw or gzip (magic 0x736f6d65)");
-    expect_bad(zipped(text_file("<html>")), 3, "looks like HTML");
+    expect_bad(gzip_of(text_file("<html>"), 6), 3, "looks like HTML");
     struct bytes swapped = {0};
     append(&swapped, (uint8_t[]){3, 8, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5, 6}, 18);
     expect_bad(swapped, 3, "(magic 0x03080000; little-endian, IDX is big-endian)");
@@ -270,7 +248,7 @@ static void test_impossible_sizes(void)
     expect_bad(idx_file(8, 3, (uint32_t[]){5, 0, 28}, 0), 3,
                "5 x 0 x 28 items: there is nothing in it");
     expect_bad(idx_file(8, 3, (uint32_t[]){1, 70000, 1}, 70000), 3, "too many or too large");
-    expect_bad(zipped(idx_file(8, 1, (uint32_t[]){1000000}, 3)), 1,
+    expect_bad(gzip_of(idx_file(8, 1, (uint32_t[]){1000000}, 3), 6), 1,
                "1000000 items is impossible for a");
 }
 
@@ -288,7 +266,6 @@ static void test_wrong_length(void)
     file = images_file(40, 5, 6);
     file.n -= 100;
     expect_bad(gzip_of(file, 6), 3, "header says 40 x 5 x 6 = 1200 bytes, it expands to 1100");
-    free(file.at);
 }
 
 /* Not protected by the CRC: header fields (time, compressor, system, a remark), and the padding of
@@ -321,8 +298,6 @@ static void test_damaged_gzip(void)
     append(&damaged, whole.at, whole.n);
     damaged.at[damaged.n - 6] ^= 1;
     expect_bad(damaged, 3, "damaged gzip data: incorrect data check");
-    free(raw.at);
-    free(whole.at);
 }
 
 static void test_after_the_first_member(void)
@@ -333,7 +308,6 @@ static void test_after_the_first_member(void)
     expect_bad(twice, 3, "expands past the 331 bytes its header declares");
     append(&trailing, "", 1); /* a NUL */
     expect_bad(trailing, 3, "extra data after the end of the gzip data");
-    free(raw.at);
 }
 
 /* 64 KiB that would expand to 64 MiB are stopped one byte past what their header declares. */
@@ -341,12 +315,8 @@ static void test_bomb(void)
 {
     struct bytes zeros = images_file(1, 1, 1);
     const size_t n = (size_t)64 << 20;
-    zeros.at = realloc(zeros.at, n);
-    CHECK(zeros.at != NULL);
-    memset(zeros.at + zeros.n, 0, n - zeros.n);
-    zeros.n = n;
+    append(&zeros, temporary(n - zeros.n), n - zeros.n);
     struct bytes bomb = gzip_of(zeros, 9);
-    free(zeros.at);
     CHECK(bomb.n < n / 1000);
     expect_bad(bomb, 3, "expands past the 17 bytes its header declares");
 }
@@ -355,11 +325,9 @@ static void test_bomb(void)
 
 static const char *write_file(const char *name, struct bytes b)
 {
-    static char path[256];
     const struct dt_file_part part = {b.at, b.n};
-    snprintf(path, sizeof path, "%s/%s", folder, name);
     CHECK_OK(dt_file_write_atomic(folder, name, &part, 1));
-    return path;
+    return path_of("%s", name);
 }
 
 static void test_open_and_peek(void)
@@ -383,19 +351,15 @@ static void test_open_and_peek(void)
     }
     struct dt_idx idx;
     struct bytes cut = {raw.at, 10000};
-    CHECK_INT(dt_idx_peek(write_file("cut", cut), 3, &reader, &idx),
-              DT_BAD_DATA); /* without reading it all */
-    CHECK_HAS(dt_error_text(), "header says 500 x 8 x 9 = 36000 bytes, file has 9984");
-    dt_error_clear();
+    CHECK_FAILS(
+        dt_idx_peek(write_file("cut", cut), 3, &reader, &idx), DT_BAD_DATA,
+        "header says 500 x 8 x 9 = 36000 bytes, file has 9984"); /* without reading it all */
     unlink(write_file("cut", cut));
     CHECK_FAILS(dt_idx_peek(write_file("empty", (struct bytes){0}), 3, &reader, &idx), DT_BAD_DATA,
                 "empty file");
-    dt_error_clear();
     unlink(write_file("empty", (struct bytes){0}));
-    CHECK_INT(dt_idx_open("/dev/null", 3, 0, 0, 1, &reader, &idx), DT_NO_INPUT);
+    CHECK_FAILS(dt_idx_open("/dev/null", 3, 0, 0, 1, &reader, &idx), DT_NO_INPUT, "");
     dt_error_clear();
-    free(raw.at);
-    free(gz.at);
 }
 
 static void test_plain_refusal(void)
@@ -403,15 +367,13 @@ static void test_plain_refusal(void)
     const struct dt_idx_reader plain = {.alive = &nobody};
     struct bytes png = text_file("\x89PNG\r\n");
     struct dt_idx idx;
-    CHECK_FAILS(dt_idx_open(path_of(png), 3, 0, 0, 1, &plain, &idx), DT_BAD_DATA,
+    CHECK_FAILS(dt_idx_open(file_of(png), 3, 0, 0, 1, &plain, &idx), DT_BAD_DATA,
                 ": not an IDX3 ubyte file (magic 0x89504e47)");
-    dt_error_clear();
-    free(png.at);
 }
 
 int main(void)
 {
-    CHECK(mkdtemp(folder) != NULL);
+    folder_open();
     test_images_in_every_form();
     test_labels_and_channels();
     test_strided_rows();
@@ -425,6 +387,6 @@ int main(void)
     test_bomb();
     test_open_and_peek();
     test_plain_refusal();
-    CHECK_INT(rmdir(folder), 0);
+    folder_close();
     return 0;
 }

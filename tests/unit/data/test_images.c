@@ -1,8 +1,9 @@
 /* The data format "images": folders of classes with PNG, PPM and PGM files, shared out over ranks,
  * and files that are wrong. Each image holds its class and its number, so that none can be mistaken
  * for another. */
+#include "base/file.h"
 #include "data/dataset.h"
-#include "tests/lib/check.h"
+#include "tests/lib/folder.h"
 
 #include <png.h>
 #include <sys/stat.h>
@@ -13,13 +14,12 @@
 #define SIDE 4
 #define N_PIXELS (3 * SIDE * SIDE)
 
-static char folder[] = "/tmp/dtrain-test-images-XXXXXX";
 static const char *const classes[N_CLASSES] = {"cat", "dog", "zebra"};
 
 static void command(const char *verb, const char *name)
 {
     char line[512];
-    snprintf(line, sizeof line, "%s %s/%s", verb, folder, name);
+    snprintf(line, sizeof line, "%s %s", verb, path_of("%s", name));
     CHECK_INT(system(line), 0);
 }
 
@@ -60,22 +60,16 @@ static void write_png(const char *path, int channels, const uint8_t *rows)
 
 static void write_split(const char *split, int channels)
 {
-    char path[512];
     uint8_t rows[N_PIXELS];
     for (int c = 0; c < N_CLASSES; c++) {
-        snprintf(path, sizeof path,
-                 "%s/"
-                 "%s",
-                 split, classes[c]);
-        command("mkdir -p", path);
+        CHECK_OK(dt_dir_create(path_of("%s/%s", split, classes[c])));
         for (int k = 0; k < PER_CLASS; k++) {
             fill(c, k, channels, rows);
-            snprintf(path, sizeof path, "%s/%s/%s/image %d.%s", folder, split, classes[c], k,
-                     k % 2 == 0 ? "png" : "ppm");
             if (k % 2 == 0) {
-                write_png(path, channels, rows);
+                write_png(path_of("%s/%s/image %d.png", split, classes[c], k), channels, rows);
             } else {
-                write_pnm(path, SIDE, SIDE, channels, rows);
+                write_pnm(path_of("%s/%s/image %d.ppm", split, classes[c], k), SIDE, SIDE, channels,
+                          rows);
             }
         }
     }
@@ -203,16 +197,6 @@ static void test_wrong_folders(void)
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_CONFIG, "labelled images need a model with 2 or more");
 }
 
-static void write_text(const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    CHECK(file != NULL);
-    fputs(text, file);
-    CHECK_INT(fclose(file), 0);
-}
-
 static void test_wrong_files(void)
 {
     const struct dt_data_spec spec = spec_of(3);
@@ -232,11 +216,11 @@ static void test_wrong_files(void)
     };
     write_all(3);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        write_text("train/dog/bad", faults[i].text);
+        put("train/dog/bad", faults[i].text);
         expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, faults[i].expected);
     }
-    write_text("train/.DS_Store", "hidden");
-    write_text("train/dog/.hidden", "hidden");
+    put("train/.DS_Store", "hidden");
+    put("train/dog/.hidden", "hidden");
     command("rm", "train/dog/bad");
     struct dt_dataset data;
     CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
@@ -245,7 +229,7 @@ static void test_wrong_files(void)
     for (int i = 0; i < 14; i++) { /* named one by one, up to ten */
         char name[64];
         snprintf(name, sizeof name, "train/cat/%d.txt", i);
-        write_text(name, "");
+        put(name, "");
     }
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "/train: 10 or more bad images: cat/");
     /* Another rank's images are not decoded. */
@@ -261,7 +245,7 @@ static void test_brackets_in_names(void)
     write_all(3);
     strcat(spec.dir, "/here (copy)");
     CHECK_INT(symlink(".", spec.dir), 0);
-    write_text("train/dog/bad (1)", "readme");
+    put("train/dog/bad (1)", "readme");
     expect_fault(
         &spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
         "here (copy)/train: 1 bad image: dog/bad (1): no PNG, JPEG, PPM or PGM file (mend");
@@ -277,8 +261,8 @@ static void test_files_beside_classes(void)
     const struct dt_data_spec spec = spec_of(3);
     size_t n_total = 0;
     write_all(3);
-    write_text("train/README.txt", "of the images");
-    write_text("test/labels.csv", "");
+    put("train/README.txt", "of the images");
+    put("test/labels.csv", "");
     for (int split = DT_SPLIT_TRAIN; split <= DT_SPLIT_TEST; split++) {
         CHECK_OK(dt_dataset_count(&spec, (enum dt_split)split, &n_total));
         CHECK_INT(n_total, N_CLASSES * PER_CLASS);
@@ -287,12 +271,12 @@ static void test_files_beside_classes(void)
 
 int main(void)
 {
-    CHECK(mkdtemp(folder) != NULL);
+    folder_open();
     test_rows_of_each_rank();
     test_wrong_folders();
     test_wrong_files();
     test_brackets_in_names();
     test_files_beside_classes();
-    command("rm -rf", "");
+    folder_remove();
     return 0;
 }

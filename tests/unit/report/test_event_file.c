@@ -4,11 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "cli/sinks/event_file.h"
 #include "cli/sinks/protobuf.h"
 #include "cli/sinks/sinks.h"
-#include "tests/lib/check.h"
+#include "tests/lib/folder.h"
 
 static struct dt_run_dir run = {.lock = -1};
 static const char *host_name = "node1";
@@ -35,31 +34,24 @@ static void test_crc32c(void)
     CHECK_INT(dt_crc32c(bytes, 32), 0x46DD794E);
 }
 
-/* The names in the folder, sorted; the caller frees them and the array. */
-static int list(struct dirent ***out)
+/* The name of the file number `i` by name; -1: of the last. */
+static const char *name_of(int i)
 {
-    char path[DT_PATH_SIZE + 16];
-    snprintf(path, sizeof path, "%s/tensorboard", run.path);
-    const int n = scandir(path, out, NULL, alphasort);
-    CHECK(n >= 2);
-    return n - 2; /* but "." and ".." */
-}
-
-/* Bytes of the file number `i` by name, and that name; the caller frees them. */
-static size_t read_file(int i, uint8_t **bytes, char name[256])
-{
-    char path[DT_PATH_SIZE + 300];
     struct dirent **entries;
-    size_t n_bytes = 0;
-    const int n = list(&entries) + 2;
-    snprintf(name, 256, "%s", entries[i + 2]->d_name);
-    snprintf(path, sizeof path, "%s/tensorboard/%s", run.path, name);
-    CHECK_OK(dt_file_read(path, 1 << 20, bytes, &n_bytes));
+    const int n = scandir(path_of("tensorboard"), &entries, NULL, alphasort);
+    char *name = temporary(256);
+    CHECK(n > i + 2);
+    strcpy(name, entries[i < 0 ? n - 1 : i + 2]->d_name); /* "." and ".." are the first */
     for (int k = 0; k < n; k++) {
         free(entries[k]);
     }
     free(entries);
-    return n_bytes;
+    return name;
+}
+
+static const uint8_t *read_file(int i, size_t *n_bytes)
+{
+    return (uint8_t *)bytes_of(path_of("tensorboard/%s", name_of(i)), n_bytes);
 }
 
 /* The checksums were worked out by another program. */
@@ -69,19 +61,18 @@ static void test_framing(void)
                                        0x49, 0x0E, 'a', 'b', 'c', 0x6E, 0x57, 0xF1, 0x21};
     static uint8_t large[100000];
     FILE *file;
-    uint8_t *bytes;
-    char name[256];
+    size_t n;
     CHECK_OK(dt_event_file_open(&run, &file));
     CHECK(dt_event_file_put(file, "abc", 3));
-    CHECK(read_file(0, &bytes, name) == sizeof expected); /* before the close */
+    const uint8_t *bytes = read_file(0, &n); /* before the close */
+    CHECK_INT(n, sizeof expected);
     for (size_t i = 0; i < sizeof expected; i++) {
         CHECK_INT(bytes[i], expected[i]);
     }
-    free(bytes);
     CHECK(dt_event_file_put(file, large, sizeof large));
     CHECK(dt_event_file_put(file, "", 0));
-    CHECK(read_file(0, &bytes, name) == sizeof expected + 16 + sizeof large + 16);
-    free(bytes);
+    read_file(0, &n);
+    CHECK_INT(n, sizeof expected + 16 + sizeof large + 16);
     fclose(file);
 }
 
@@ -89,22 +80,18 @@ static void test_framing(void)
 static void test_names(void)
 {
     FILE *file;
-    uint8_t *bytes;
-    char path[DT_PATH_SIZE + 64], name[256];
-    read_file(0, &bytes, name);
-    free(bytes);
+    size_t n;
+    const char *name = name_of(0);
     CHECK(strncmp(name, "events.out.tfevents.", 20) == 0 && strspn(name + 20, "0123456789") == 10 &&
           name[30] == '.');
-    snprintf(path, sizeof path, "%s/tensorboard/events.out.tfevents.9000000000.host.1", run.path);
-    FILE *later = fopen(path, "w");
-    CHECK(later != NULL && fclose(later) == 0);
+    put("tensorboard/events.out.tfevents.9000000000.host.1", "");
     for (int i = 2; i < 4; i++) {
         CHECK_OK(dt_event_file_open(&run, &file));
         CHECK(dt_event_file_put(file, "x", 1));
         fclose(file);
-        CHECK(read_file(i, &bytes, name) == 17); /* the last of all */
-        CHECK_INT(strtoll(name + 20, NULL, 10), 9000000000 + i - 1);
-        free(bytes);
+        read_file(i, &n);
+        CHECK_INT(n, 17); /* the last of all */
+        CHECK_INT(strtoll(name_of(i) + 20, NULL, 10), 9000000000 + i - 1);
     }
 }
 
@@ -117,31 +104,23 @@ static void test_host_names(void)
                                            {"n\xF6rd\n", ".n_rd_."},
                                            {"", ".."}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        struct dirent **entries;
         FILE *file;
         host_name = names[i][0];
         CHECK_OK(dt_event_file_open(&run, &file));
         fclose(file);
-        const int n = list(&entries) + 2;
-        CHECK_HAS(entries[n - 1]->d_name, names[i][1]);
-        for (int k = 0; k < n; k++) {
-            free(entries[k]);
-        }
-        free(entries);
+        CHECK_HAS(name_of(-1), names[i][1]);
     }
 }
 
-static void test_links(const char *work)
+static void test_links(void)
 {
     FILE *file = NULL;
     struct stat info;
-    char link[DT_PATH_SIZE];
-    snprintf(run.path, sizeof run.path, "%s/linked", work);
+    const char *link = path_of("linked/tensorboard");
+    strcpy(run.path, path_of("linked"));
     CHECK(mkdir(run.path, 0777) == 0);
-    snprintf(link, sizeof link, "%.900s/tensorboard", run.path);
     CHECK(symlink("/tmp", link) == 0);
     CHECK_FAILS(dt_event_file_open(&run, &file), DT_CANT_CREATE, "linked/tensorboard: ");
-    dt_error_clear();
     CHECK(unlink(link) == 0 && mkfifo(link, 0600) == 0);
     CHECK_INT(dt_event_file_open(&run, &file), DT_CANT_CREATE);
     dt_error_clear();
@@ -165,23 +144,21 @@ static void test_full(void)
         CHECK_OK(dt_tensorboard_take(&sinks, &event));
         CHECK_FAILS(dt_tensorboard_take(&sinks, &end), DT_IO,
                     "tensorboard: events are missing, as the warning above says");
-        dt_error_clear();
     }
     dt_sinks_close(&sinks);
 }
 
 int main(void)
 {
-    char work[] = "/tmp/dtrain-test-events-XXXXXX", command[64];
-    CHECK(mkdtemp(work) != NULL);
-    snprintf(run.path, sizeof run.path, "%s", work);
+    folder_open();
+    strcpy(run.path, folder);
     alarm(60); /* ends what hangs */
     test_crc32c();
     test_framing();
     test_names();
     test_host_names();
-    test_links(work);
+    test_links();
     test_full();
-    snprintf(command, sizeof command, "rm -rf %s", work);
-    return system(command);
+    folder_remove();
+    return 0;
 }

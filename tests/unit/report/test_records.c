@@ -1,12 +1,9 @@
 /* Records: their fields, written without memory, whole or not there, and failures said once. */
 #include <cjson/cJSON.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "cli/sinks/fields.h"
-#include "tests/lib/check.h"
+#include "tests/lib/folder.h"
 #include "train/watch/timeline.h"
 
 static int n_allocations, fail_at;
@@ -66,32 +63,6 @@ static enum dt_status record_end(void)
     return dt_summary_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end});
 }
 
-static void path_of(const char *name, char path[DT_PATH_SIZE + 32])
-{
-    snprintf(path, DT_PATH_SIZE + 32, "%s/%s", run.path, name);
-}
-
-/* The text of a file, "" of an empty or missing one; the caller frees it. */
-static char *text_of(const char *name)
-{
-    char path[DT_PATH_SIZE + 32];
-    uint8_t *bytes = NULL;
-    size_t n;
-    path_of(name, path);
-    if (dt_file_read(path, 1 << 20, &bytes, &n) != DT_OK) {
-        dt_error_clear();
-        bytes = calloc(1, 1);
-    }
-    return (char *)bytes;
-}
-
-static void remove_file(const char *name)
-{
-    char path[DT_PATH_SIZE + 32];
-    path_of(name, path);
-    unlink(path);
-}
-
 /* A record is written without memory: none is asked for here. */
 static void test_run_record(void)
 {
@@ -99,11 +70,10 @@ static void test_run_record(void)
     CHECK(record_start(DT_OK));
     CHECK_INT(n_allocations, 0);
     cJSON_InitHooks(NULL);
-    char *whole = text_of("metrics.jsonl");
+    const char *whole = text_of(path_of("metrics.jsonl"));
     CHECK_HAS(whole, "\"version\":");
     CHECK_HAS(whole, ",\"allreduce\":\"ring\",\"messages\":6,\"bytes_sent\":48,\"messages_between_"
                      "hosts\":0,\"bytes_between_hosts\":0}\n");
-    free(whole);
 }
 
 /* Only numbers go into the table and, where there are some, to TensorBoard; no name appears twice.
@@ -145,14 +115,12 @@ static void test_fields(void)
 
 static void test_kept_records(void)
 {
-    char *before = text_of("metrics.jsonl");
+    const char *before = text_of(path_of("metrics.jsonl"));
     fail_allocation(3);
     record_start(DT_NO_MEMORY);
     cJSON_InitHooks(NULL);
-    char *after = text_of("metrics.jsonl");
-    CHECK(strcmp(before, after) == 0);
-    free(before);
-    free(after);
+    const char *after = text_of(path_of("metrics.jsonl"));
+    CHECK_TEXT(after, before);
 }
 
 /* Where one sink fails, those after it see that, and all get the event. */
@@ -161,10 +129,9 @@ static void test_failures_travel(void)
     struct dt_sinks sinks = new_sinks();
     sinks.files.failed = true;
     CHECK_INT(dt_sinks_emit(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}), DT_IO);
-    char *text = text_of("summary.json");
+    const char *text = text_of(path_of("summary.json"));
     CHECK_HAS(text, "\"exit_code\":\t74,");
     CHECK_HAS(text, "records are missing");
-    free(text);
     CHECK_OK(dt_sinks_emit(
         &sinks, &(struct dt_event){.kind = DT_EVENT_END, .status = DT_STOPPED, .end = &end}));
     dt_error_clear();
@@ -185,7 +152,6 @@ static void test_trace_fails(void)
               DT_IO);
     CHECK_FAILS(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}),
                 DT_IO, "trace.json could not be written, as the warning above says");
-    dt_error_clear();
 }
 
 /* Names of hosts, and what people type, may be in any encoding. */
@@ -200,38 +166,35 @@ static void test_bytes_that_are_no_utf8(void)
     struct dt_sinks sinks = new_sinks();
     begun.ranks = ranks;
     sinks.command = "dtrain --run \xFF\xFE";
-    remove_file("metrics.jsonl");
+    unlink(path_of("metrics.jsonl"));
     CHECK_OK(
         dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &begun}));
     dt_sinks_close(&sinks);
-    char *text = text_of("metrics.jsonl");
+    const char *text = text_of(path_of("metrics.jsonl"));
     CHECK(dt_json_check(text, strlen(text), &fault));
     CHECK_HAS(text, "\"n\xEF\xBF\xBDrd\"");
     CHECK_HAS(text, "\"s\xC3\xBC"
                     "d\"");
     CHECK_HAS(text, "\"dtrain --run \xEF\xBF\xBD\xEF\xBF\xBD\"");
-    free(text);
     (void)dt_error(DT_IO, "\xE2\x82");
     CHECK_OK(record_end());
     dt_error_clear();
-    text = text_of("summary.json");
+    text = text_of(path_of("summary.json"));
     CHECK(dt_json_check(text, strlen(text), &fault));
-    free(text);
 }
 
 static void test_summary(void)
 {
     CHECK_OK(record_end());
-    char *whole = text_of("summary.json");
+    const char *whole = text_of(path_of("summary.json"));
     CHECK_HAS(whole, "\"intercept\":\t4");
     CHECK_HAS(whole, "\"version\":");
-    free(whole);
 }
 
 int main(void)
 {
-    snprintf(run.path, sizeof run.path, "/tmp/dtrain-records.XXXXXX");
-    CHECK(mkdtemp(run.path) != NULL);
+    folder_open();
+    strcpy(run.path, folder);
     test_run_record();
     test_fields();
     test_kept_records();
@@ -239,9 +202,9 @@ int main(void)
     test_failures_travel();
     test_trace_fails();
     test_bytes_that_are_no_utf8();
-    remove_file("metrics.jsonl");
-    remove_file("metrics.csv");
-    remove_file("summary.json");
-    CHECK_INT(rmdir(run.path), 0);
+    unlink(path_of("metrics.jsonl"));
+    unlink(path_of("metrics.csv"));
+    unlink(path_of("summary.json"));
+    folder_close();
     return 0;
 }

@@ -4,36 +4,28 @@
 #include <cjson/cJSON.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "report/run.h"
-#include "tests/lib/check.h"
 #include "tests/lib/failing.h"
+#include "tests/lib/folder.h"
 
 FAILING(FILE *, fmemopen, (void *bytes, size_t n, const char *mode), (bytes, n, mode))
 
-static char run[] = "/tmp/dtrain-test-memory-XXXXXX", page[64];
-
-static void put(const char *name, const char *text)
-{
-    CHECK_OK(dt_file_write_atomic(run, name, &(struct dt_file_part){text, strlen(text)}, 1));
-}
+static const char *page;
 
 static void make_run(void)
 {
-    CHECK(mkdtemp(run) != NULL);
-    snprintf(page, sizeof page, "%s/page.html", run);
-    put("config.json",
-        "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 8, 8], \"layers\": ["
-        "{\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]}}");
-    put("metrics.jsonl",
-        "{\"type\":\"run\",\"step\":0,\"started\":5,\"last_step\":2,\"world_size\":1}\n"
-        "{\"type\":\"step\",\"step\":1,\"epoch\":1,\"loss\":2}\n"
-        "{\"type\":\"epoch\",\"step\":2,\"epoch\":1,\"train_loss\":1,\"test_loss\":1,\"staleness\":"
-        "[1,2]}\n");
-    put("summary.json",
-        "{\"exit_code\":0,\"started\":5,\"ranks_ms_per_step\":[{\"forward\":1},{\"forward\":2}]}");
-    put("trace.json", "{\"traceEvents\":[{\"cat\":\"forward\",\"name\":\"forward\",\"ph\":\"X\",\"t"
-                      "s\":0,\"dur\":9,\"pid\":0,\"args\":{\"step\":1}}]}");
+    folder_open();
+    page = path_of("page.html");
+    put("config.json", quoted("{`data`: {`format`: `synthetic`}, `model`: {`input`: [1, 8, 8], "
+                              "`layers`: [{`type`: `flatten`}, {`type`: `dense`, `units`: 4}]}}"));
+    put("metrics.jsonl", quoted("{`type`:`run`,`step`:0,`started`:5,`last_step`:2,`world_size`:1}\n"
+                                "{`type`:`step`,`step`:1,`epoch`:1,`loss`:2}\n"
+                                "{`type`:`epoch`,`step`:2,`epoch`:1,`train_loss`:1,`test_loss`:1,"
+                                "`staleness`:[1,2]}\n"));
+    put("summary.json", quoted("{`exit_code`:0,`started`:5,"
+                               "`ranks_ms_per_step`:[{`forward`:1},{`forward`:2}]}"));
+    put("trace.json", quoted("{`traceEvents`:[{`cat`:`forward`,`name`:`forward`,`ph`:`X`,`ts`:0,"
+                             "`dur`:9,`pid`:0,`args`:{`step`:1}}]}"));
 }
 
 /* Two samples of 8 x 8 pixels, and a filter. */
@@ -59,7 +51,7 @@ static enum dt_status report(int n)
     enum dt_status s = DT_OK;
     int n_open = 0;
     for (; n_open < n && s == DT_OK; n_open += s == DT_OK) {
-        s = dt_record_open(run, &records[n_open]);
+        s = dt_record_open(folder, &records[n_open]);
     }
     if (n == 2 && s == DT_OK) {
         records[1].config.epochs++;
@@ -72,20 +64,13 @@ static enum dt_status report(int n)
     return s;
 }
 
-static size_t read_page(uint8_t **bytes)
-{
-    size_t n = 0;
-    CHECK_OK(dt_file_read(page, 1 << 20, bytes, &n));
-    return n;
-}
-
 static void test_each_allocation(int n)
 {
-    uint8_t *whole, *now;
+    size_t n_whole, n_now;
     CHECK_OK(report(n));
-    const size_t n_whole = read_page(&whole);
-    CHECK_HAS((const char *)whole, n == 1 ? "Who did what when" : "train.epochs");
-    CHECK_HAS((const char *)whole, "done");
+    const char *whole = bytes_of(page, &n_whole);
+    CHECK_HAS(whole, n == 1 ? "Who did what when" : "train.epochs");
+    CHECK_HAS(whole, "done");
     long k = 1;
     for (enum dt_status s = DT_NO_MEMORY; s == DT_NO_MEMORY; k++) {
         n_calls = 0;
@@ -96,22 +81,20 @@ static void test_each_allocation(int n)
         CHECK_MESSAGE((s == DT_NO_MEMORY) == failed && (dt_error_text()[0] != '\0') == failed,
                       "%d runs, allocation %ld: status %d, %s", n, k, s, dt_error_text());
         dt_error_clear();
-        CHECK(read_page(&now) == n_whole && memcmp(now, whole, n_whole) == 0);
-        free(now);
+        const char *now = bytes_of(page, &n_now);
+        CHECK(n_now == n_whole && memcmp(now, whole, n_whole) == 0);
     }
     CHECK(k > 50);
-    free(whole);
 }
 
 /* A run that has not taken a step: no table of steps to point into. */
 static void test_screen_of_nothing(void)
 {
-    char name[64], *text = NULL;
+    char *text = NULL;
     size_t n = 0;
     struct dt_record record;
-    snprintf(name, sizeof name, "%s/metrics.jsonl", run);
-    CHECK_INT(unlink(name), 0);
-    CHECK_OK(dt_record_open(run, &record));
+    CHECK_INT(unlink(path_of("metrics.jsonl")), 0);
+    CHECK_OK(dt_record_open(folder, &record));
     FILE *out = open_memstream(&text, &n);
     dt_run_screen_draw(out, &record, (struct dt_screen){.width = 80, .height = 24, .utf8 = true});
     CHECK_INT(fclose(out), 0);
@@ -122,12 +105,11 @@ static void test_screen_of_nothing(void)
 
 int main(void)
 {
-    char command[64];
     cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
     make_run();
     test_each_allocation(1);
     test_each_allocation(2);
     test_screen_of_nothing();
-    snprintf(command, sizeof command, "rm -rf %s", run);
-    return system(command);
+    folder_remove();
+    return 0;
 }
