@@ -7,14 +7,7 @@
 
 int dt_optimizer_n_states(const struct dt_optimizer_spec *spec)
 {
-    switch (spec->type) {
-    case DT_OPTIMIZER_SGD:
-        return spec->momentum != 0.0 ? 1 : 0;
-    case DT_OPTIMIZER_ADAM:
-    case DT_OPTIMIZER_ADAMW:
-        return 2;
-    }
-    return 0;
+    return spec->type != DT_OPTIMIZER_SGD ? 2 : spec->momentum != 0.0 ? 1 : 0;
 }
 
 enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend,

@@ -155,13 +155,10 @@ static enum dt_status ref_loss(struct dt_backend *backend, const struct dt_model
         const size_t row = batch->rows[i];
         const float *z = logits + (size_t)i * (size_t)n_outputs;
         float *dz = dlogits != NULL ? dlogits + (size_t)i * (size_t)n_outputs : NULL;
-        switch (spec->loss) {
-        case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
+        if (spec->loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
             cross_entropy(samples->labels[row], n_outputs, spec->label_smoothing, z, dz, metrics);
-            break;
-        case DT_LOSS_MEAN_SQUARED_ERROR:
+        } else {
             squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, z, dz, metrics);
-            break;
         }
     }
     metrics->n_samples += batch->n;
@@ -233,14 +230,10 @@ static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struc
         DT_TRY(ref_sum_squares(backend, n_elems, grads, &squares));
         clipped.grad_scale = dt_update_clipped_scale(update, squares);
     }
-    switch (update->type) {
-    case DT_OPTIMIZER_SGD:
+    if (update->type == DT_OPTIMIZER_SGD) {
         sgd_step(&clipped, n_elems, params, grads, state1);
-        break;
-    case DT_OPTIMIZER_ADAM:
-    case DT_OPTIMIZER_ADAMW:
+    } else {
         adam_step(&clipped, n_elems, params, grads, state1, state2);
-        break;
     }
     return DT_OK;
 }
