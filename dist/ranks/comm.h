@@ -71,7 +71,9 @@ struct dt_liveness {
      * more than usual they have, or ranks elsewhere, who may know them where this one does not. */
     double (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text,
                       size_t n_text);
-    bool (*claim)(struct dt_comm *comm); /* true for the first rank of this host that asks */
+    /* True for the first rank of this host that asks, of errors that all ranks agree on and of
+     * others apart. */
+    bool (*claim)(struct dt_comm *comm, bool agreed);
     void (*close)(struct dt_liveness *liveness);
 };
 

@@ -147,7 +147,7 @@ static void test_late_rank(struct dt_comm *comm)
 
 static void test_claim(struct dt_comm *comm)
 {
-    int32_t n_claims = comm->liveness == NULL || comm->liveness->claim(comm);
+    int32_t n_claims = comm->liveness == NULL || comm->liveness->claim(comm, false);
     CHECK_OK(dt_comm_allreduce(comm, &n_claims, 1, DT_TYPE_I32, DT_REDUCE_SUM, "count of claims"));
     CHECK_INT(n_claims, comm->n_hosts);
 }

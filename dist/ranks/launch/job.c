@@ -148,12 +148,23 @@ void dt_world_close_first(struct dt_world *part)
     dt_world_leave(part);
 }
 
+/* A wait was too long: this rank no longer waits for the others. */
+static bool has_stalled(const struct dt_world *world, enum dt_status status)
+{
+    return status == DT_STALLED || (world->comm != NULL && world->comm->stalled);
+}
+
+/* Of what all ranks agree on rank 0 tells, but a rank that no longer waits for it may end the job
+ * before that, and then tells too. */
 bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
-    const bool first = world->size == 1 || agreed;
-    world->reports_error = first ? world->rank == 0
-                                 : world->comm == NULL || world->comm->liveness == NULL ||
-                                       world->comm->liveness->claim(world->comm);
+    struct dt_comm *comm = world->comm;
+    if (world->size == 1 || (agreed && !has_stalled(world, DT_OK) && world->rank != 0)) {
+        world->reports_error = world->rank == 0;
+    } else {
+        world->reports_error =
+            comm == NULL || comm->liveness == NULL || comm->liveness->claim(comm, agreed);
+    }
     return world->reports_error;
 }
 
@@ -218,7 +229,7 @@ static const char *unreported(const struct dt_world *world, enum dt_status statu
 static unsigned grace_ms(const struct dt_world *world, enum dt_status status)
 {
     const struct dt_comm *comm = world->comm;
-    const bool first_writes = status == DT_STALLED && world->rank != 0 && comm != NULL &&
+    const bool first_writes = has_stalled(world, status) && world->rank != 0 && comm != NULL &&
                               comm->silent != 0 && (comm->silent < 0 || comm->host_root == 0);
     return first_writes || !world->reports_error ? DT_LAUNCH_FIRST_SPEAKS_MS : 0;
 }
@@ -231,8 +242,7 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
     }
     fflush(NULL);
     set_limit(EXIT_LIMIT_S, (int)status, unreported(world, status));
-    const bool stalled = status == DT_STALLED || (world->comm != NULL && world->comm->stalled);
-    if (world->size > 1 && (!agreed || stalled)) {
+    if (world->size > 1 && (!agreed || has_stalled(world, status))) {
         dt_sleep_ms(grace_ms(world, status));
         take_others_along((int)status, unreported(world, status));
     }

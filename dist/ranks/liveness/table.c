@@ -23,8 +23,7 @@ struct slot {
     _Atomic uint64_t seen_ns;           /* when it last moved, on the host's monotonic clock */
     int32_t rank;
     char phase[PHASE_SIZE];
-    _Atomic uint32_t
-        claimed; /* of the first slot: whether a rank of this host has claimed the word */
+    _Atomic uint32_t claimed; /* of the first slot: errors of which a rank of this host tells */
 };
 
 struct table {
@@ -203,9 +202,10 @@ static double table_explain(struct dt_comm *comm, const struct dt_request *reque
     return more_s(comm, silent != NULL ? silent : behind != NULL ? behind : absent);
 }
 
-static bool table_claim(struct dt_comm *comm)
+static bool table_claim(struct dt_comm *comm, bool agreed)
 {
-    return atomic_exchange(&table_of(comm)->slots[0].claimed, 1) == 0;
+    const uint32_t mine = agreed ? 2 : 1;
+    return (atomic_fetch_or(&table_of(comm)->slots[0].claimed, mine) & mine) == 0;
 }
 
 static void table_close(struct dt_liveness *liveness)

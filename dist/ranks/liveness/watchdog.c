@@ -88,10 +88,10 @@ static double pass_explain(struct dt_comm *comm, const struct dt_request *reques
     return more_s;
 }
 
-static bool pass_claim(struct dt_comm *comm)
+static bool pass_claim(struct dt_comm *comm, bool agreed)
 {
     struct dt_watchdog *dog = dog_of(comm);
-    return dog->below.liveness == NULL || dog->below.liveness->claim(&dog->below);
+    return dog->below.liveness == NULL || dog->below.liveness->claim(&dog->below, agreed);
 }
 
 static void pass_close(struct dt_liveness *liveness)
@@ -143,7 +143,8 @@ static void keep(struct dt_watchdog *dog)
 
 static void end_job(struct dt_watchdog *dog, double limit_s)
 {
-    const bool speaks = dog->looks.liveness == NULL || dog->looks.liveness->claim(&dog->looks);
+    const bool speaks =
+        dog->looks.liveness == NULL || dog->looks.liveness->claim(&dog->looks, false);
     compose(dog, limit_s);
     keep(dog);
     if (!speaks) {
