@@ -94,7 +94,7 @@ static enum dt_status read_augment(const struct dt_config_object *o, const struc
     if (value == NULL || value->next != NULL || kind == N_AUGMENT_KINDS) {
         return unexpected(o, key, below,
                           "{\"shift\": 2}, {\"flip\": \"horizontal\"} or {\"crop\": {\"padding\": "
-                          "4}}, one change each,",
+                          "4}}, one change each",
                           item);
     }
     snprintf(below, sizeof below, "[%d].%s", i, augment_names[kind]);

@@ -257,6 +257,8 @@ static const struct {
      "train.early_stopping.min_delta: expected a number >= 0"},
     {TRAIN("`early_stopping`: {`metric`: `test_accuracy`, `min_delta`: 1}"),
      "an accuracy is at most 1, and cannot improve by 1"},
+    {IN_DATA("`augment`: [`flip`]"),
+     "{\"crop\": {\"padding\": 4}}, one change each, got string \"flip\""},
     {WITH("`thread`: 1"), "(did you mean 'threads'?)"},
     {IN_DATA("`slope`: 1"), "data.slope: has a meaning only with data.format=linear"},
 };
