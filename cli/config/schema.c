@@ -210,7 +210,7 @@ bool dt_key_applies(const struct dt_key *key, const struct dt_config *config)
     for (size_t i = 0; n_path > 0 && i < sizeof config_keys / sizeof config_keys[0]; i++) {
         const struct dt_key *governor = &config_keys[i];
         if (strncmp(governor->path, key->when, n_path) == 0 && governor->path[n_path] == '\0') {
-            char names[128], current[DT_NAME_SIZE];
+            char names[256], current[DT_NAME_SIZE];
             if (governor->kind == DT_KEY_BOOL) {
                 return *(const bool *)dt_key_field(governor, config); /* "=true" */
             }

@@ -29,8 +29,9 @@
 #define DT_BETA "[0, 0.9999999]" /* the float next to 1 is 0.99999994 */
 
 #define DT_IMAGES "data.format=idx|synthetic|cifar|npy|images"
-#define DT_STOPS_EARLY \
-    "train.early_stopping.metric=test_loss|test_accuracy|validation_loss|validation_accuracy"
+#define DT_STOPS_EARLY                                                                        \
+    "train.early_stopping.metric=test_loss|test_accuracy|validation_loss|validation_accuracy" \
+    "|ema_test_loss|ema_test_accuracy|ema_validation_loss|ema_validation_accuracy"
 
 #define DT_CONFIG_KEYS(X)                                                                          \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
