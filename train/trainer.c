@@ -84,12 +84,13 @@ static enum dt_status init_weights(struct dt_trainer *t)
 
 static enum dt_status open_backend(struct dt_trainer *t)
 {
-    const struct dt_backend_options options = {.n_threads = (int)t->config.threads,
-                                               .local_rank = t->world->local_rank,
-                                               .precision = t->config.precision,
-                                               .deterministic = t->config.cuda_deterministic ||
-                                                                t->config.dist.deterministic,
-                                               .limit_s = t->world->comm->timeout_s};
+    const struct dt_backend_options options = {
+        .n_threads = (int)t->config.threads,
+        .local_rank = t->world->local_rank,
+        .precision = t->config.precision,
+        .deterministic = t->config.dist.deterministic ||
+                         (t->device.module != NULL && t->config.cuda_deterministic),
+        .limit_s = t->world->comm->timeout_s};
     return t->device.backend->open(&options, &t->backend);
 }
 

@@ -20,6 +20,8 @@ refused() { # refused WHAT PATTERN: 69, and this one line
 # The CPU, asked for: nothing is said of GPUs, and the module is not touched.
 DTRAIN_CUDA_MODULE=/none dtrain 2 "${config[@]}" --run cpu --set device=cpu
 is 'device cpu' '0 0' "$got $(grep -c 'device:' err)"
+dtrain 2 "${config[@]}" --run still --set device=cpu --set cuda.deterministic=true
+check 'cuda.deterministic, without a GPU: the same weights' same_weights {cpu,still}/checkpoints/step-000000000010.safetensors
 dtrain 2 "${config[@]}" --run auto
 is 'device auto' '0 0' "$got $(grep -c idle err)"
 
