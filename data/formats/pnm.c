@@ -13,7 +13,8 @@ static bool is_blank(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A number behind blanks and comments, which go from # to the end of the line. SIZE_MAX: none. */
+/* A number behind blanks and comments, which go from # to the end of the line. SIZE_MAX: none, or
+ * one of more than six digits. */
 static size_t next_number(struct text *t)
 {
     size_t n = 0;
@@ -25,7 +26,7 @@ static size_t next_number(struct text *t)
     for (; t->at < t->end && *t->at >= '0' && *t->at <= '9' && n < 1000000; t->at++) {
         n = 10 * n + (size_t)(*t->at - '0');
     }
-    return t->at > first ? n : SIZE_MAX;
+    return t->at > first && n < 1000000 ? n : SIZE_MAX;
 }
 
 static enum dt_status wrong(const char *name, const char *what)

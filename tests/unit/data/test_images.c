@@ -209,6 +209,7 @@ static void test_wrong_files(void)
         {"P6 4 4", "dog/bad: a damaged header of PPM or PGM"},
         {"P6 4 4 65535 x", "dog/bad: its pixels are not 0 to 255"},
         {"P6 5000 4 255 x", "dog/bad: 5000x4 pixels, at most 4096x4096 are read"},
+        {"P6 4 99999999999 255 x", "dog/bad: a damaged header of PPM or PGM"},
         {"P6 0 4 255 x", "dog/bad: 0x4 pixels, at most"},
         {"P6 4 4 255 1234", "dog/bad: truncated: 48 bytes of pixels, 4 are there"},
         {"P5 2 3 255 123456", "dog/bad: 3x2 pixels high and wide, model.input is 4x4"},
