@@ -46,7 +46,7 @@ static void when_text(const struct dt_key *key, char *text, size_t size)
 /* One key: its line of three aligned columns, and its meaning below. */
 static void help_key(FILE *out, const struct dt_key *key, int indent)
 {
-    char values[VALUES_SIZE], when[256], meaning[512];
+    char values[VALUES_SIZE], when[160], meaning[512];
     values_text(key, values);
     when_text(key, when, sizeof when);
     fprintf(out, "%*s%-*s  %-10s  ", indent, "", 27 - indent, key->path, default_text(key));
@@ -98,7 +98,7 @@ static void markdown_head(FILE *out)
 
 static void markdown_key(FILE *out, const struct dt_key *key)
 {
-    char values[VALUES_SIZE], when[256] = "";
+    char values[VALUES_SIZE], when[128] = "";
     values_text(key, values);
     if (key->when[0] != '\0') {
         snprintf(when, sizeof when, " (only with `%s`)", key->when);

@@ -206,17 +206,18 @@ void dt_key_store_int(const struct dt_key *key, void *base, int64_t value)
 
 bool dt_key_applies(const struct dt_key *key, const struct dt_config *config)
 {
-    const size_t n_path = strcspn(key->when, "=");
+    const size_t n_path = strcspn(key->when, "!=");
+    const bool other = key->when[n_path] == '!';
     for (size_t i = 0; n_path > 0 && i < sizeof config_keys / sizeof config_keys[0]; i++) {
         const struct dt_key *governor = &config_keys[i];
         if (strncmp(governor->path, key->when, n_path) == 0 && governor->path[n_path] == '\0') {
-            char names[256], current[DT_NAME_SIZE];
+            char names[128], current[DT_NAME_SIZE];
             if (governor->kind == DT_KEY_BOOL) {
                 return *(const bool *)dt_key_field(governor, config); /* "=true" */
             }
-            snprintf(names, sizeof names, "|%s", key->when + n_path + 1);
+            snprintf(names, sizeof names, "|%s", key->when + n_path + 1 + other);
             return dt_names_get(governor->values, (int)dt_key_int(governor, config), current) &&
-                   dt_names_find(names, current) >= 0;
+                   (dt_names_find(names, current) >= 0) != other;
         }
     }
     return true;

@@ -13,8 +13,8 @@
  *   default: JSON without quotes; NULL: the key must be given; "": it may be absent, which the
  *   field shows as 0
  *
- *   when: "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise
- *   is an error; "" always */
+ *   when: "path=name", "path=name|name" or "path!=name": the key has a meaning only then, and
+ *   giving it otherwise is an error; "" always */
 #ifndef DT_CLI_CONFIG_SCHEMA_H
 #define DT_CLI_CONFIG_SCHEMA_H
 
@@ -29,9 +29,7 @@
 #define DT_BETA "[0, 0.9999999]" /* the float next to 1 is 0.99999994 */
 
 #define DT_IMAGES "data.format=idx|synthetic|cifar|npy|images"
-#define DT_STOPS_EARLY                                                                        \
-    "train.early_stopping.metric=test_loss|test_accuracy|validation_loss|validation_accuracy" \
-    "|ema_test_loss|ema_test_accuracy|ema_validation_loss|ema_validation_accuracy"
+#define DT_STOPS_EARLY "train.early_stopping.metric!=none"
 
 #define DT_CONFIG_KEYS(X)                                                                          \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
@@ -290,10 +288,10 @@
     X("inputs", NAMES, inputs, "[1, 2]", "", "",                            \
       "names of two layers, or of one, which is added to the layer before") \
     DT_ACTIVATION_KEY(X)
-#define DT_KEYS_concat(X)                                                               \
-    X("inputs", NAMES, inputs, "[1, 4]", "", "",                                        \
+#define DT_KEYS_concat(X)                                                                   \
+    X("inputs", NAMES, inputs, "[1, 4]", "", "",                                            \
       "names of layers whose channels, or units, stand side by side; of one: behind those " \
-      "of the layer before")                                                            \
+      "of the layer before")                                                                \
     DT_ACTIVATION_KEY(X)
 #define DT_KEYS_layer_norm(X)                                                  \
     X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance") \

@@ -109,18 +109,11 @@ static enum dt_status check_size(const struct dt_source *source, const struct fi
                                  size_t n_bytes)
 {
     const size_t n_record = record_bytes(f), n_file = (size_t)source->info.st_size;
-    const bool ragged = n_bytes == 0 || n_bytes % n_record != 0;
-    if (ragged && source->packed) { /* n_bytes says nothing where the end is missing */
+    if (n_bytes == 0 || n_bytes % n_record != 0) {
         return dt_error(DT_BAD_DATA,
-                        "%s: damaged, or cut off: its end gives no whole number of records of %zu "
-                        "(fetch %s's binary version again)",
+                        "%s: damaged, or cut off: no whole number of records of %zu bytes (fetch "
+                        "%s's binary version again)",
                         source->path, n_record, f->kind->name);
-    }
-    if (ragged) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: %zu bytes are no whole number of records of %zu (fetch %s's binary "
-                        "version again)",
-                        source->path, n_bytes, n_record, f->kind->name);
     }
     if (n_bytes / n_record > MAX_RECORDS ||
         (source->packed && n_bytes > n_file * DT_MAX_DEFLATE_RATIO)) {

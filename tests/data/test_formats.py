@@ -153,10 +153,10 @@ def test_cifar_faults(sets):
     write_cifar100("both", sets)
     refuse("both", "cifar", "both", "both: holds the files of CIFAR-10 and those of CIFAR-100 (give each")
     for name, content, text in [
-            ("cut", records(images[:9], labels)[:-1], "data_batch_4.bin: 27656 bytes are no whole number of records of 3073"),
+            ("cut", records(images[:9], labels)[:-1], "data_batch_4.bin: damaged, or cut off: no whole number of records of 3073 bytes"),
             ("none", b"", "data_batch_4.bin: empty file"),
             ("cut-gz", gzip.compress(records(images[:9], labels))[:-30],
-             "data_batch_4.bin: damaged, or cut off: its end gives no whole number of records of 3073 (fetch CIFAR-10's binary version again)"),
+             "data_batch_4.bin: damaged, or cut off: no whole number of records of 3073 bytes (fetch CIFAR-10's binary version again)"),
             ("bomb", gzip.compress(b"")[:-4] + struct.pack("<I", 3073 * 40000), "40000 records are impossible for a 20-byte file"),
             ("longer", gzip.compress(records(images[:9], labels))[:-4] + struct.pack("<I", 3073 * 8), "data_batch_4.bin: "),
             ("label", records(images[:3], [1, 11, 2]), "data_batch_4.bin: label 11 at index 52, model has 10 classes (0..9)"),

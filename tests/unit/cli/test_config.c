@@ -289,8 +289,6 @@ static const char *const good[] = {
     TRAIN("`early_stopping`: {`metric`: `test_loss`, `patience`: 1, `min_delta`: 2}"),
     TRAIN("`ema`: 0.9, `early_stopping`: {`metric`: `ema_test_accuracy`, `patience`: 1, "
           "`min_delta`: 0.5}"),
-    "{`data`: {`format`: `idx`, `validation`: 0.1}, `train`: {`ema`: 0.9, `early_stopping`: "
-    "{`metric`: `ema_validation_loss`, `patience`: 1}}, " MODEL "}",
     LAYERS("[{`type`: `conv2d`, `filters`: 4, `kernel`: 3, `stride`: 2, `padding`: "
            "`same`, `activation`: `tanh`, `init`: `he_normal`}, {`type`: `relu`}, "
            "{`type`: `avg_pool2d`, `size`: 2, `stride`: 1}, {`type`: `sigmoid`}, "

@@ -13,7 +13,9 @@ static enum dt_status set_key(const struct dt_key *key, const char *value, struc
 {
     char governor[128], change[256];
     const char *sets[] = {change, governor};
-    snprintf(governor, sizeof governor, "%.*s", (int)strcspn(key->when, "|"), key->when);
+    const int n = (int)strcspn(key->when, "|!"); /* != is of metrics, and none of them */
+    snprintf(governor, sizeof governor, "%.*s%s", n, key->when,
+             key->when[n] == '!' ? "=test_loss" : "");
     snprintf(change, sizeof change, "%s=%s", key->path, value);
     return parse(GOOD, sets, governor[0] == '\0' ? 1 : 2, config);
 }
