@@ -145,9 +145,9 @@ static void test_late_rank(struct dt_comm *comm)
     dt_comm_close(second);
 }
 
-static void test_claim(struct dt_comm *comm)
+static void test_claim(struct dt_comm *comm, bool agreed)
 {
-    int32_t n_claims = comm->liveness == NULL || comm->liveness->claim(comm, false);
+    int32_t n_claims = comm->liveness == NULL || comm->liveness->claim(comm, agreed);
     CHECK_OK(dt_comm_allreduce(comm, &n_claims, 1, DT_TYPE_I32, DT_REDUCE_SUM, "count of claims"));
     CHECK_INT(n_claims, comm->n_hosts);
 }
@@ -252,7 +252,8 @@ static void test_all(struct dt_comm *comm)
     test_allgather(comm);
     test_many_at_once(comm);
     test_too_large(comm);
-    test_claim(comm);
+    test_claim(comm, false);
+    test_claim(comm, true); /* neither takes the other's word */
     CHECK_OK(dt_comm_barrier(comm, "last barrier"));
 }
 

@@ -154,17 +154,13 @@ static bool has_stalled(const struct dt_world *world, enum dt_status status)
     return status == DT_STALLED || (world->comm != NULL && world->comm->stalled);
 }
 
-/* Of what all ranks agree on rank 0 tells, but a rank that no longer waits for it may end the job
- * before that, and then tells too. */
+/* An agreed error is rank 0's to report, but a rank that no longer waits may end the job first. */
 bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
     struct dt_comm *comm = world->comm;
-    if (world->size == 1 || (agreed && !has_stalled(world, DT_OK) && world->rank != 0)) {
-        world->reports_error = world->rank == 0;
-    } else {
-        world->reports_error =
-            comm == NULL || comm->liveness == NULL || comm->liveness->claim(comm, agreed);
-    }
+    const bool alone = world->size > 1 && (!agreed || has_stalled(world, DT_OK));
+    world->reports_error = (world->rank == 0 || alone) && (comm == NULL || comm->liveness == NULL ||
+                                                           comm->liveness->claim(comm, agreed));
     return world->reports_error;
 }
 

@@ -22,8 +22,8 @@ void dt_world_close_first(struct dt_world *part);
  * and with it its GPU. Local. dt_world_close_first closes it. */
 enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world *out);
 
-/* Which rank prints the error: of an agreed one rank 0, else the first of each host that asks. Ask
- * once, before dt_world_exit. */
+/* Which rank prints the error: of an agreed one rank 0, and a rank whose wait was too long; else
+ * any. Of those the first of each host that asks. Ask once, before dt_world_exit. */
 bool dt_world_speaks(struct dt_world *world, bool agreed);
 
 /* Ends the program with `status` as the exit code of the whole job, within 10 s whatever the other
