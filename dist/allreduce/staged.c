@@ -43,7 +43,7 @@ static enum dt_status staged_start(struct dt_allreduce *a, int slot, size_t begi
                                         n_bytes));
     *range = (struct range){.begin = begin, .end = end};
     DT_TRY(dt_allreduce_start(self->host, slot, begin, end, name, &range->request));
-    dt_comm_request_begin(a->comm, name, n_bytes, request);
+    *request = range->request; /* one collective, counted once */
     request->handle = self;
     request->slot = slot;
     request->progress = progress;

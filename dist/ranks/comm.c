@@ -55,7 +55,7 @@ void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_byte
     show_alive(comm, name, n_bytes);
 }
 
-void dt_comm_request_end(struct dt_comm *comm)
+void dt_comm_wait_ended(struct dt_comm *comm)
 {
     comm->n_done++;
     show_alive(comm, NULL, 0);
@@ -98,10 +98,7 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
         } else {
             DT_TRY(comm->ops->test(comm, request, done));
         }
-        if (*done) {
-            request->active = false;
-            dt_comm_request_end(comm);
-        }
+        request->active = !*done;
     }
     return DT_OK;
 }
@@ -129,6 +126,7 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
         bool done;
         DT_TRY(dt_comm_test(comm, request, &done));
         if (done) {
+            dt_comm_wait_ended(comm);
             return DT_OK;
         }
         if (comm->meanwhile != NULL) {

@@ -90,7 +90,8 @@ struct dt_comm {
      * NULL on all further ranks. */
     int n_across;               /* 0: one host */
     struct dt_comm *across;     /* starts and tests; its members wait and are named in this one */
-    uint64_t n_started, n_done; /* collectives that this rank has entered, and seen end */
+    uint64_t n_started, n_done; /* collectives that this rank has entered; waits that have ended,
+                                   which come in the same order on all ranks */
     bool stalled;               /* a wait was too long: ranks no longer wait for each other */
     int silent; /* the rank of this host that a stall was put down to, or -1: none */
     bool cut;   /* a fault put in (train/watch/inject.h): nothing that this rank sends on a wire
@@ -122,10 +123,11 @@ void dt_comm_close(struct dt_comm *comm);
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems,
                                        enum dt_type type, enum dt_reduce op, const char *name,
                                        struct dt_request *request);
-/* For what is built on top: counts a collective that begins (n_bytes or 0), and one that ended. */
+/* For what is built on top: counts a collective that begins (n_bytes or 0), and a wait that ended.
+ */
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_bytes,
                            struct dt_request *request);
-void dt_comm_request_end(struct dt_comm *comm);
+void dt_comm_wait_ended(struct dt_comm *comm);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
 /* Judges a wait beyond the limit: DT_OK as long as other ranks may know more. */

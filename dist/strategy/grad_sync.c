@@ -109,10 +109,9 @@ enum dt_status dt_grad_sync_wait_for(struct dt_grad_sync *sync, int index, dt_gr
 {
     struct dt_bucket *bucket = &sync->buckets[index];
     DT_TRY(sync->failed);
-    if (bucket->request.active) {
-        DT_TRY(dt_comm_wait(sync->allreduce->comm, &bucket->request));
-        DT_TRY(note_sum(sync, index));
-    }
+    const bool active = bucket->request.active;
+    DT_TRY(dt_comm_wait(sync->allreduce->comm, &bucket->request));
+    DT_TRY(active ? note_sum(sync, index) : DT_OK);
     return sink != NULL ? sink(context, bucket->begin, bucket->end) : DT_OK;
 }
 

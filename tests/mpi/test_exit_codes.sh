@@ -56,6 +56,7 @@ codes() {
   [[ $version != *MPICH* ]] || expect 76 1 '^dtrain: UCX, which connects the ranks, failed: endpoint 7 is gone (' 3 network
   export DTRAIN_TIMEOUT=2
   expect 76 1 "the last barrier stalled for 2 s: rank 3 has not arrived; it was last seen .* in 'data load'" 4 stall
+  expect 76 1 "a sum stalled for 2 s: rank 2 waits in 'data load' for a collective that other ranks have finished: it, its device, or" 3 overtake
   expect 76 1 "the last barrier stalled for 2 s: rank 1 has not arrived; it was last seen .* in 'data load'" 2 freeze
   expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 early
   # A stall after an agreed error: the ranks leave without waiting for each other once more, which would take 10 s.

@@ -23,7 +23,7 @@ static struct dt_step_graph *graph_of(const struct dt_trainer *t)
 }
 
 /* The rank's own work is a request of its world's communicator, whose wait has a limit and knows
- * who is behind: each step counts as a collective, so that it also knows whose GPU is. */
+ * who is behind: each step counts as a wait, so that it also knows whose GPU is. */
 struct wait {
     struct dt_request request; /* first: what `progress` gets is this */
     struct dt_trainer *trainer;
@@ -37,7 +37,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     const struct dt_trainer *t = wait->trainer;
     DT_TRY(graph_ops(t)->test(graph_of(t), &n_done));
     for (; wait->n_counted < n_done; wait->n_counted++) {
-        dt_comm_request_end(t->world->comm);
+        dt_comm_wait_ended(t->world->comm);
     }
     *done = n_done == wait->n_steps;
     return DT_OK;

@@ -25,6 +25,7 @@ static enum dt_status look(struct dt_heartbeat *beat)
     dt_comm_alive(beat->comm);
     DT_TRY(dt_comm_test(beat->comm, &beat->request, &done));
     if (done) {
+        DT_TRY(dt_comm_wait(beat->comm, &beat->request));
         take(beat);
         return dt_heartbeat_start(beat);
     }

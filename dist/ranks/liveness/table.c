@@ -66,10 +66,9 @@ static double unseen_s(const struct slot *slot)
 
 /* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still
  * waits in an earlier collective: so it is the one that has shown none for longest; if all have,
- * those that have seen fewer collectives end than others, for instance because a GPU hangs,
- * whatever others that wait for it have not entered; if there is none, the first that has not
- * entered. Where there are more hosts, the last two may still wait for a rank elsewhere, and are
- * not to blame. */
+ * those that are in an earlier wait than others, for instance because a GPU hangs, whatever others
+ * that wait for it have not entered; if there is none, the first that has not entered. Where there
+ * are more hosts, the last two may still wait for a rank elsewhere, and are not to blame. */
 
 static const struct slot *find_silent(const struct table *self)
 {
@@ -115,8 +114,8 @@ static void explain_behind(const struct table *self, const struct slot *behind, 
                  behind->phase);
     } else {
         snprintf(text, n_text,
-                 "rank %d waits in '%s' for a collective that other ranks have finished: it or its "
-                 "device hangs",
+                 "rank %d waits in '%s' for a collective that other ranks have finished: it, its "
+                 "device, or what connects it hangs",
                  behind->rank, behind->phase);
     }
 }
