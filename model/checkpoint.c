@@ -390,11 +390,31 @@ static enum dt_status check_residuals(const struct dt_checkpoint_file *file,
         (unsigned long long)file->state.world_size, shape_text(&wanted, ours));
 }
 
+/* A buffer that begins with 1 is a variance. */
+static enum dt_status check_variances(const struct content *content, const struct dt_model *model)
+{
+    for (int i = 0; i < model->n_buffers; i++) {
+        const struct dt_param *buffer = &model->buffers[i];
+        const struct dt_tensor *found = dt_safetensors_find(&content->tensors, buffer->name);
+        for (size_t at = 0; buffer->initial > 0 && at < found->n_bytes; at += sizeof(float)) {
+            float value;
+            memcpy(&value, found->bytes + at, sizeof value);
+            if (value < 0) {
+                return dt_error(DT_BAD_DATA,
+                                "%s: tensor '%s' has %g, a variance below 0 (use another file)",
+                                content->name, buffer->name, (double)value);
+            }
+        }
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file,
                                    const struct dt_model *model, int n_optimizer_states)
 {
     DT_TRY(check_names(file->content, model, n_optimizer_states));
     DT_TRY(check_shapes(file->content, model, n_optimizer_states));
+    DT_TRY(check_variances(file->content, model));
     return check_residuals(file, model);
 }
 

@@ -70,7 +70,7 @@ ranks=0 row eval-named-best 65 'kept/checkpoints/best.safetensors: damaged' eval
 train -n 1 "$DTRAIN" eval --checkpoint kept/:last
 ranks=0 row eval-no-best 66 'run:best: the run keeps no best checkpoint (take run:last; checkpoint.best keeps one)' eval --checkpoint run:best
 ranks=0 row eval-nowhere-best 66 'nowhere: No such file or directory' eval --checkpoint nowhere:best
-ranks=0 row eval-other-word 66 'run:newest: No such file or directory' eval --checkpoint run:newest
+ranks=0 row eval-other-word 66 "run:newest: of a run's checkpoints, take run:best or run:last" eval --checkpoint run:newest
 ranks=$most row resume-best 65 'kept/checkpoints/best.safetensors: damaged' --config good.json --run resumed --resume=kept:best
 rm -rf resumed
 cp "$saved" kept/checkpoints/best.safetensors

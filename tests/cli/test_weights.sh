@@ -30,7 +30,7 @@ works 1 eval "${torch[@]}" --set data.test_samples=50
 check '--set has no effect on eval' grep -q '/50)' out
 
 # A state of PyTorch's BatchNorm2d has the number of its batches, too, as integers.
-sed 's/"activation": "relu" },/"name": "stem" }, { "type": "batch_norm", "name": "norm", "activation": "relu" },/' config.json >norm.json
+sed 's/, {"type": "flatten"}/, {"type": "batch_norm", "name": "norm"}&/' config.json >norm.json
 works 1 --config norm.json --run norm
 works 1 export --checkpoint norm --safetensors norm.safetensors
 python3 - <<'PY'
@@ -41,11 +41,14 @@ header, end = json.loads(data[8 : 8 + n]), len(data) - 8 - n
 header["norm.num_batches_tracked"] = {"dtype": "I64", "shape": [], "data_offsets": [end, end + 8]}
 text = json.dumps(header).encode()
 open("counted.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n :] + struct.pack("<q", 20))
+at = 8 + n + header["norm.running_var"]["data_offsets"][0]
+open("negative.safetensors", "wb").write(struct.pack("<Q", n) + data[8:at] + struct.pack("<f", -1) + data[at + 4 :])
 PY
 works 1 eval --checkpoint norm
 mv out normed
 works 1 eval --config norm.json --weights counted.safetensors
 check 'eval with a counter differs' cmp -s out normed
+refused 65 "negative.safetensors: tensor 'norm.running_var' has -1, a variance below 0" eval --config norm.json --weights negative.safetensors
 
 # Trained from there: with a learning rate too small to change a weight, they are what is saved.
 standing=(--set train.optimizer.lr=1e-30 --set train.max_steps=1)

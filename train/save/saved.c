@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "base/file.h"
 #include "data/shard.h"
 #include "data/validation.h"
@@ -180,6 +181,19 @@ static enum dt_status find_newest(const char *folder, char out[DT_CHECKPOINT_PAT
     return s;
 }
 
+/* "RUN:newest" */
+static enum dt_status check_word(const char *path)
+{
+    char folder[DT_CHECKPOINT_PATH_SIZE];
+    const char *colon = strrchr(path, ':');
+    const int n = colon != NULL ? (int)dt_min_size((size_t)(colon - path), sizeof folder / 2) : 0;
+    snprintf(folder, sizeof folder, "%.*s/checkpoints", n, path);
+    return n > 0 && is_there(folder) && !is_there(path)
+               ? dt_error(DT_NO_INPUT, "%s: of a run's checkpoints, take %.*s:best or %.*s:last",
+                          path, n, path, n, path)
+               : DT_OK;
+}
+
 enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT_PATH_SIZE])
 {
     char folder[DT_CHECKPOINT_PATH_SIZE], kept[DT_CHECKPOINT_PATH_SIZE];
@@ -188,7 +202,7 @@ enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT
     snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%.*s", n, path);
     snprintf(folder, sizeof folder, "%.*s/checkpoints", n, path);
     if (!is_there(folder)) {
-        return DT_OK;
+        return check_word(path);
     }
     DT_TRY(dt_checkpoint_best_path(folder, kept));
     if (choice != NEWEST && is_there(kept)) {
