@@ -155,6 +155,10 @@ static enum dt_status list_files(enum dt_split split, struct listing *l)
         DT_TRY(dt_labelled_path(l->folder, l->classes.at[c], path));
         DT_TRY(dt_file_exists(path, &exists));
         DT_TRY(exists || split == DT_SPLIT_TRAIN ? list_folder(path, &l->files[c]) : DT_OK);
+        if (l->files[c].n == 0 && split == DT_SPLIT_TRAIN) {
+            return dt_error(DT_BAD_DATA,
+                            "%s: no images of this class (put some into it, or remove it)", path);
+        }
         l->n_total += l->files[c].n;
     }
     return DT_OK;

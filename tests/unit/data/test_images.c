@@ -176,6 +176,9 @@ static void test_wrong_folders(void)
     command("mkdir", "train/yak");
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
                  "/train: 4 class folders, model has 3 classes (let");
+    spec.n_classes = 4;
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "/train/yak: no images of this class (put");
+    spec.n_classes = 3;
     command("rmdir", "train/yak");
     command("mkdir", "test/yak");
     expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA, "/test/yak: no class of that name in train/");
