@@ -128,6 +128,12 @@ static void describe_tail(const struct dt_block *b, struct dt_cpu_tail *tail)
     tail->dropout_scale = 1.0f / (1.0f - b->dropout_rate);
 }
 
+static size_t cache_bytes(int level, size_t otherwise)
+{
+    const long n = sysconf(level);
+    return n > 0 ? (size_t)n : otherwise;
+}
+
 static void describe(struct dt_block_state *state, const struct dt_cpu *cpu,
                      const struct dt_model *model, int index, int capacity)
 {
@@ -144,6 +150,9 @@ static void describe(struct dt_block_state *state, const struct dt_cpu *cpu,
         state->bias_offset = model->params[b->bias].offset;
         state->n_weights = model->params[b->weight].n_elems;
     }
+    state->dense.past =
+        state->n_in * sizeof(float) % 64 == 0 &&
+        state->n_weights * sizeof(float) > cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
     if (b->linear == DT_LINEAR_CONV) {
         describe_conv(state);
     }
@@ -188,8 +197,7 @@ static void *piece(struct pieces *pieces, bool wanted, size_t n, size_t size)
  * sums pass through it once. Longer lists have fewer beginnings and ends; sums are the same. */
 static size_t band_bytes(void)
 {
-    const long n_cache = sysconf(_SC_LEVEL1_DCACHE_SIZE);
-    return n_cache > 0 ? (size_t)n_cache * 5 / 4 : 40000;
+    return cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32000) * 5 / 4;
 }
 
 /* The distance between filters' lists is an odd number of cache lines, so that their ends share no

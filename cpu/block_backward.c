@@ -40,7 +40,7 @@ static void dense_backward(struct dt_cpu_job *job)
 {
     struct dt_block_state *state = job->state;
     const size_t n_out = state->n_linear;
-    float *db = job->grads + state->bias_offset;
+    float *dw = job->grads + state->weight_offset, *db = job->grads + state->bias_offset;
     dt_threads_run(state->cpu->threads, job->n, tail_sample, job);
     const bool sparse = list_gradient(job);
     job->dense = (struct dt_dense){.n = job->n,
@@ -52,7 +52,8 @@ static void dense_backward(struct dt_cpu_job *job)
                                    .by_unit = sparse ? &state->dense.by_unit : NULL,
                                    .by_sample = sparse ? &state->dense.by_sample : NULL,
                                    .accumulate = job->pass->accumulate,
-                                   .dw = job->grads + state->weight_offset,
+                                   .past = state->dense.past && (uintptr_t)dw % 64 == 0,
+                                   .dw = dw,
                                    .dx = job->dx};
     dt_threads_run(state->cpu->threads,
                    (int)((state->n_in + DT_DENSE_COLUMNS - 1) / DT_DENSE_COLUMNS), dense_columns,

@@ -65,6 +65,7 @@ struct dt_cpu_conv {
 
 struct dt_cpu_dense {
     struct dt_sparse by_unit, by_sample; /* the output's gradient, (n, units), in both directions */
+    bool past; /* the weights' gradient would push all else out of the second-level cache */
 };
 
 /* The part after the linear operation: activation, pool, dropout, flatten. */

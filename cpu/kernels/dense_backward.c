@@ -96,7 +96,7 @@ static void pack_columns(int depth, const float *b, size_t b_step, float *packed
 
 /* A row of c, from the entries that multiply b's rows. */
 ALWAYS_INLINE void list_row(const struct dt_entry *entry, const struct dt_entry *end,
-                            const float *b, bool accumulate, float *c)
+                            const float *b, bool accumulate, bool past, float *c)
 {
     vf sum[LIST_SETS][LIST_VECTORS] = {0};
     if (accumulate) {
@@ -119,7 +119,7 @@ ALWAYS_INLINE void list_row(const struct dt_entry *entry, const struct dt_entry 
         }
     }
     UNROLLED(v, LIST_VECTORS) {
-        store(c + v * VL, LIST_SETS > 1 ? sum[0][v] + sum[LIST_SETS - 1][v] : sum[0][v]);
+        store_by(past, c + v * VL, LIST_SETS > 1 ? sum[0][v] + sum[LIST_SETS - 1][v] : sum[0][v]);
     }
 }
 
@@ -139,12 +139,12 @@ static void ask_ahead(const struct ahead *ahead, int i, int m)
 }
 
 static void list_rows(const struct ahead *ahead, int m, int n, const uint32_t *begin,
-                      const struct dt_entry *entry, const float *packed, bool accumulate, float *c,
-                      size_t c_stride)
+                      const struct dt_entry *entry, const float *packed, bool accumulate, bool past,
+                      float *c, size_t c_stride)
 {
     for (int i = 0; i < m; i++) {
         ask_ahead(ahead, i, m);
-        if (i + WRITE_AHEAD < m) {
+        if (!past && i + WRITE_AHEAD < m) {
             ask_to_write(c + (size_t)(i + WRITE_AHEAD) * c_stride);
         }
         const struct dt_entry *from = entry + begin[i], *to = entry + begin[i + 1];
@@ -153,7 +153,7 @@ static void list_rows(const struct ahead *ahead, int m, int n, const uint32_t *b
             memcpy(row, at, (size_t)n * sizeof(float));
         }
         for (int j = 0; j < COLUMNS; j += LIST_VECTORS * VL) {
-            list_row(from, to, packed + j, accumulate, out + j);
+            list_row(from, to, packed + j, accumulate, past, out + j);
         }
         if (out == row) {
             memcpy(at, row, (size_t)n * sizeof(float));
@@ -191,7 +191,8 @@ static void tile_rows(const struct ahead *ahead, int m, int n, int depth, const 
 /* Columns of c = or += sum over k of a[k * a_step + m * a_stride] * b[k * b_step + n] */
 static void product_columns(const struct ahead *ahead, int m, int n, int k, const float *a,
                             size_t a_step, size_t a_stride, const struct dt_sparse *lists,
-                            const float *b, bool accumulate, float *c, size_t stride, float *packed)
+                            const float *b, bool accumulate, bool past, float *c, size_t stride,
+                            float *packed)
 {
     for (int k0 = 0; k0 < k; k0 += DT_DENSE_DEPTH) {
         const int depth = dt_min(DT_DENSE_DEPTH, k - k0);
@@ -199,7 +200,7 @@ static void product_columns(const struct ahead *ahead, int m, int n, int k, cons
         if (lists != NULL) {
             const size_t lists_before = (size_t)(k0 / DT_DENSE_DEPTH) * (size_t)m;
             list_rows(ahead, m, n, lists->begin + lists_before, lists->entry, packed,
-                      accumulate || k0 > 0, c, stride);
+                      accumulate || k0 > 0, past, c, stride);
         } else {
             tile_rows(ahead, m, n, depth, a + (size_t)k0 * a_step, a_step, a_stride, packed,
                       accumulate || k0 > 0, c, stride);
@@ -240,10 +241,16 @@ static bool prefers_inputs(const struct dt_dense *d, int at, int n)
 
 /* rows (n_units, n columns) of dw = or += transposed */
 static void store_rows(const struct ahead *ahead, int n_units, int n, const float *transposed,
-                       bool accumulate, float *dw, size_t stride)
+                       bool accumulate, bool past, float *dw, size_t stride)
 {
     for (int unit = 0; unit < n_units; unit++, transposed += COLUMNS, dw += stride) {
         ask_ahead(ahead, unit, n_units);
+        if (past) {
+            UNROLLED(v, COLUMNS / VL) {
+                store_past(dw + v * VL, load(transposed + v * VL));
+            }
+            continue;
+        }
         for (int j = 0; j < n; j++) {
             dw[j] = accumulate ? dw[j] + transposed[j] : transposed[j];
         }
@@ -253,7 +260,7 @@ static void store_rows(const struct ahead *ahead, int n_units, int n, const floa
 /* Columns of dw skipping x's zeros: computes all units of an input side by side, then
  * transposes. */
 static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d, int at, int n,
-                             float *scratch)
+                             bool past, float *scratch)
 {
     const size_t n_in = (size_t)d->n_in, n_out = (size_t)d->n_out;
     float *x = scratch, *sums = x + COLUMNS * WALK_DEPTH,
@@ -274,8 +281,8 @@ static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d
             }
         }
         transpose_matrix(n, p.n_columns, sums, WALK_COLUMNS, transposed, COLUMNS);
-        store_rows(ahead, p.n_columns, n, transposed, d->accumulate, d->dw + (size_t)j * n_in + at,
-                   n_in);
+        store_rows(ahead, p.n_columns, n, transposed, d->accumulate, past,
+                   d->dw + (size_t)j * n_in + at, n_in);
     }
 }
 
@@ -283,22 +290,26 @@ void DT_KERNEL(dense_backward)(const struct dt_dense *d, int at, float *scratch)
 {
     const int n = dt_min(COLUMNS, d->n_in - at);
     const size_t n_in = (size_t)d->n_in, n_out = (size_t)d->n_out;
+    const bool past =
+        d->past && !d->accumulate && n == COLUMNS && d->n <= DT_DENSE_DEPTH; /* stored once */
     struct ahead next = {.stride = n_in}, data = next;
     if (at + COLUMNS < d->n_in) {
-        next = (struct ahead){d->x + at + COLUMNS, d->dw + at + COLUMNS, d->n, d->n_out, n_in};
+        next = (struct ahead){d->x + at + COLUMNS, d->dw + at + COLUMNS, d->n,
+                              past && d->by_unit != NULL ? 0 : d->n_out, n_in};
     }
     if (d->dx != NULL) {
         data = (struct ahead){d->weight + at, d->dx + at, d->n_out, d->n, n_in};
     }
     const struct ahead *after_weights = d->dx != NULL ? &data : &next;
     if (prefers_inputs(d, at, n)) {
-        weights_by_input(after_weights, d, at, n, scratch);
+        weights_by_input(after_weights, d, at, n, past, scratch);
     } else {
         product_columns(after_weights, d->n_out, n, d->n, d->dy, n_out, 1, d->by_unit, d->x + at,
-                        d->accumulate, d->dw + at, n_in, scratch);
+                        d->accumulate, past, d->dw + at, n_in, scratch);
     }
+    store_past_end();
     if (d->dx != NULL) {
         product_columns(&next, d->n, n, d->n_out, d->dy, 1, n_out, d->by_sample, d->weight + at,
-                        false, d->dx + at, n_in, scratch);
+                        false, false, d->dx + at, n_in, scratch);
     }
 }

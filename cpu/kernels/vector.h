@@ -62,6 +62,38 @@ ALWAYS_INLINE void store(float *p, vf v)
     *(vf_memory *)p = v;
 }
 
+/* Stores to an address aligned like a vector without reading its cache line, nor keeping it in a
+ * cache. Only a whole line, stored at once, is faster so. */
+ALWAYS_INLINE void store_past(float *p, vf v)
+{
+#if defined(__AVX512F__)
+    _mm512_stream_ps(p, (__m512)v);
+#elif defined(__AVX__)
+    _mm256_stream_ps(p, (__m256)v);
+#elif defined(__SSE2__)
+    _mm_stream_ps(p, (__m128)v);
+#else
+    store(p, v);
+#endif
+}
+
+ALWAYS_INLINE void store_by(bool past, float *p, vf v)
+{
+    if (past) {
+        store_past(p, v);
+    } else {
+        store(p, v);
+    }
+}
+
+/* Other threads see what was stored past the caches before what is stored from now on. */
+ALWAYS_INLINE void store_past_end(void)
+{
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
 /* At most 2^log_most bytes, without a call. */
 ALWAYS_INLINE void copy_few(const int log_most, void *to, const void *from, size_t n_bytes)
 {

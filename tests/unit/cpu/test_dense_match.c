@@ -148,6 +148,11 @@ static int check_grid(void)
          i += EVERY(3), n_cases++) { /* panels that are not full, and more than one in depth */
         check_dense(300, 150, CAPACITY, per_mille[i % N_SHARES], per_mille[i / N_SHARES]);
     }
+    for (int i = 0; i < 2 * N_SHARES * N_SHARES;
+         i += EVERY(3), n_cases++) { /* weights that exceed a second-level cache */
+        check_dense(2048 + 32, 300, 64, per_mille[i % N_SHARES],
+                    per_mille[i / N_SHARES % N_SHARES]);
+    }
     return n_cases;
 }
 
