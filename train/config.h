@@ -94,10 +94,12 @@ struct dt_config_format {
      * text. */
     enum dt_status (*read)(const char *name, const char *text, struct dt_config *out);
     /* Looks below the key `path` ("train.optimizer"; "": everywhere) of two written ones. `text` is
-     * "" when nothing differs, else it says the first such key and both values:
-     * "train.optimizer.type was "adam", now it is "sgd"". DT_NO_MEMORY. */
+     * "" when nothing differs, else it says each such key and both values, as far as they fit:
+     * "train.epochs was 2, now it is 3; train.ema was 0, now it is 0.99". DT_NO_MEMORY. */
     enum dt_status (*compare)(const char *before, const char *now, const char *path, char *text,
                               size_t size);
 };
+
+#define DT_CHANGES_SIZE 512 /* of `text` about two whole configurations */
 
 #endif

@@ -36,6 +36,7 @@ struct dt_run_event {
     uint64_t step, n_epochs;            /* done */
     uint64_t last_step;                 /* after which it ends, unless something stops it before */
     const char *resumed_from, *weights; /* files; "" and NULL: none */
+    const char *changes;                /* of the configuration since that checkpoint, or "" */
     bool gpu, graph;                    /* graph: the GPU takes steps on its own */
     const char *device_why;
     struct dt_strategy_facts averaging;

@@ -289,6 +289,7 @@ static enum dt_status tell_start(struct run *run)
                                  .n_epochs = t->state.epoch,
                                  .last_step = t->state.step + steps_left(run),
                                  .resumed_from = run->saver != NULL ? run->saver->resumed_from : "",
+                                 .changes = run->saver != NULL ? run->saver->changes : "",
                                  .weights = run->saver != NULL ? run->saver->weights_from : NULL,
                                  .gpu = t->device.module != NULL,
                                  .graph = t->driver.ops->on_device,

@@ -26,6 +26,7 @@ struct dt_saver_ops {
 struct dt_saver {
     const struct dt_saver_ops *ops;
     const char *resumed_from;      /* after open: the checkpoint, or "" */
+    const char *changes;           /* on rank 0: of the configuration since then, or "" */
     const char *weights_from;      /* the file of the initial weights, or NULL */
     const char *checkpoint, *best; /* on rank 0: the last one saved, the best one, or "" */
 };

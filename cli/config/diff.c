@@ -2,57 +2,75 @@
 
 #define PATH_SIZE 128
 
-/* The text of the first difference. */
-struct difference {
+/* The text of the differences, as many as fit. */
+struct differences {
     char *text;
-    size_t size;
-    bool no_memory;
+    size_t size, used;
+    bool cut, no_memory;
 };
 
-static void say(struct difference *d, const char *path, const cJSON *before, const cJSON *now)
+static const char more[] = "; and more";
+
+static void say(struct differences *d, const char *path, const cJSON *before, const cJSON *now)
 {
     char *a = before != NULL ? cJSON_PrintUnformatted(before) : NULL;
     char *b = now != NULL ? cJSON_PrintUnformatted(now) : NULL;
-    d->no_memory = (before != NULL && a == NULL) || (now != NULL && b == NULL);
-    snprintf(d->text, d->size, "%s was %.60s, now it is %.60s", path, a != NULL ? a : "not there",
-             b != NULL ? b : "not there");
+    const size_t room = d->size - d->used - (sizeof more - 1);
+    const int n = snprintf(d->text + d->used, room, "%s%s was %.60s, now it is %.60s",
+                           d->used > 0 ? "; " : "", path, a != NULL ? a : "not there",
+                           b != NULL ? b : "not there");
+    d->no_memory = d->no_memory || (before != NULL && a == NULL) || (now != NULL && b == NULL);
+    d->cut = n < 0 || (size_t)n >= room;
+    if (d->cut) {
+        snprintf(d->text + d->used, sizeof more, "%s", more);
+    } else {
+        d->used += (size_t)n;
+    }
     cJSON_free(a);
     cJSON_free(b);
 }
 
-/* The first leaf that differs; resolved configurations have their keys in one order, so children
- * are compared in pairs. */
-static bool differ(struct difference *d, const char *path, const cJSON *before, const cJSON *now)
+/* The child of `parent` with the key, or the index, of another's child; NULL: none. */
+static const cJSON *child_like(const cJSON *parent, const cJSON *other, int index)
 {
-    const cJSON *a = before != NULL ? before->child : NULL, *b = now != NULL ? now->child : NULL;
-    if (a == NULL || b == NULL) {
-        if (before == now || cJSON_Compare(before, now, 1)) { /* both missing, or both alike */
-            return false;
+    return other->string != NULL ? cJSON_GetObjectItemCaseSensitive(parent, other->string)
+                                 : cJSON_GetArrayItem(parent, index);
+}
+
+static void differ(struct differences *d, const char *path, const cJSON *before, const cJSON *now)
+{
+    if (before == NULL || now == NULL || before->child == NULL || now->child == NULL) {
+        if (!d->cut && before != now && !cJSON_Compare(before, now, 1)) {
+            say(d, path, before, now);
         }
-        say(d, path, before, now);
-        return true;
+        return;
     }
-    for (int i = 0; a != NULL || b != NULL; i++) {
-        char below[2 * PATH_SIZE];
-        const char *key = a != NULL ? a->string : b->string;
-        if (key != NULL) {
-            snprintf(below, sizeof below, "%.120s%s%.60s", path, path[0] != '\0' ? "." : "", key);
-        } else {
-            snprintf(below, sizeof below, "%.120s[%d]", path, i);
+    const cJSON *const parents[] = {before, now};
+    for (int side = 0; side < 2; side++) { /* what is new comes last */
+        int i = 0;
+        const cJSON *child;
+        cJSON_ArrayForEach(child, parents[side])
+        {
+            const cJSON *other = child_like(parents[!side], child, i);
+            char below[2 * PATH_SIZE];
+            if (child->string != NULL) {
+                snprintf(below, sizeof below, "%.120s%s%.60s", path, path[0] != '\0' ? "." : "",
+                         child->string);
+            } else {
+                snprintf(below, sizeof below, "%.120s[%d]", path, i);
+            }
+            if (side == 0 || other == NULL) {
+                differ(d, below, side == 0 ? child : NULL, side == 0 ? other : child);
+            }
+            i++;
         }
-        if (differ(d, below, a, b)) {
-            return true;
-        }
-        a = a != NULL ? a->next : NULL;
-        b = b != NULL ? b->next : NULL;
     }
-    return false;
 }
 
 enum dt_status dt_config_compare(const char *before, const char *now, const char *path, char *text,
                                  size_t size)
 {
-    struct difference d = {.text = text, .size = size};
+    struct differences d = {.text = text, .size = size};
     cJSON *a = cJSON_Parse(before), *b = a != NULL ? cJSON_Parse(now) : NULL;
     text[0] = '\0';
     d.no_memory = b == NULL;

@@ -186,6 +186,9 @@ static void print_origin(const struct dt_folder_event *folder, const struct dt_r
         dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done",
                       run->resumed_from, (unsigned long long)run->n_epochs,
                       run->n_epochs == 1 ? "" : "s", (unsigned long long)run->step);
+        if (run->changes[0] != '\0') {
+            dt_text_print(stderr, "  changed since then: %s", run->changes);
+        }
     }
 }
 

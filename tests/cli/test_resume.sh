@@ -27,6 +27,7 @@ for stop in 10 35 "$((steps - 7))"; do
 done
 dtrain --run parts --resume > parts.txt
 [ "$(resumed_at | tr '\n' ' ')" = "10 35 $((steps - 7)) " ] || { echo "not resumed where it stopped: $(resumed_at)"; exit 1; }
+grep -qx '  changed since then: train.max_steps was 10, now it is 35' log || { echo "a changed key is not named"; cat log; exit 1; }
 
 # Killed three times at unforeseeable moments.
 : > log
@@ -48,6 +49,7 @@ done
 dtrain --run cut --resume > cut.txt
 resumed=$(resumed_at | awk -v steps="$steps" '$1 < steps' | wc -l)
 [ "$resumed" -ge 1 ] || { echo "never interrupted"; cat log; exit 1; }
+! grep 'changed since then' log || { echo "the configuration is the same"; exit 1; }
 
 losses() {
   grep '"type":"step"' "$1/metrics.jsonl" | sed 's/,"images_per_s.*//'

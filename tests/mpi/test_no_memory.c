@@ -64,9 +64,9 @@ static enum dt_status open_trainer(struct dt_trainer *t)
 static enum dt_status resume(void)
 {
     static struct dt_trainer t;
-    char used[DT_CHECKPOINT_PATH_SIZE];
+    char used[DT_CHECKPOINT_PATH_SIZE], changes[DT_CHANGES_SIZE];
     DT_TRY(open_trainer(&t));
-    const enum dt_status s = dt_trainer_restore(&t, &run, &never, NULL, used);
+    const enum dt_status s = dt_trainer_restore(&t, &run, &never, NULL, used, changes);
     if (s == DT_OK) {
         CHECK_TEXT(used, saved);
         CHECK_INT(t.state.step, 2);

@@ -94,11 +94,11 @@ static void open_run(struct dt_world *world, const struct dt_config *config, boo
                      bool found, struct dt_trainer *out)
 {
     const struct dt_emitter emitter = {.emit = hear};
-    char path[DT_CHECKPOINT_PATH_SIZE] = "";
+    char path[DT_CHECKPOINT_PATH_SIZE] = "", changes[DT_CHANGES_SIZE] = "";
     warning[0] = '\0';
     CHECK_OK(dt_trainer_open(world, config, &dt_config_json, &dt_all_parts, out));
     if (resume) {
-        CHECK_OK(dt_trainer_restore(out, &run, &emitter, NULL, path));
+        CHECK_OK(dt_trainer_restore(out, &run, &emitter, NULL, path, changes));
         CHECK((path[0] != '\0') == found);
     }
     CHECK_OK(dt_strategy_broadcast(out->strategy));

@@ -33,7 +33,7 @@ static enum dt_status take_weights(struct dt_folder_saver *f, struct dt_trainer 
                                    const struct dt_emitter *emitter)
 {
     if (f->resume) {
-        DT_TRY(dt_trainer_restore(t, &f->dir, emitter, f->checkpoint, f->resumed_from));
+        DT_TRY(dt_trainer_restore(t, &f->dir, emitter, f->checkpoint, f->resumed_from, f->changes));
     }
     if (f->resumed_from[0] == '\0' && f->weights != NULL) {
         DT_TRY(dt_trainer_take_weights(t, f->weights));
@@ -48,8 +48,9 @@ static enum dt_status open_folder(struct dt_saver *saver, struct dt_trainer *t,
 {
     struct dt_folder_saver *f = (struct dt_folder_saver *)saver;
     f->dir.lock = -1;
-    f->resumed_from[0] = f->saved[0] = f->best[0] = '\0';
+    f->resumed_from[0] = f->saved[0] = f->best[0] = f->changes[0] = '\0';
     saver->resumed_from = f->resumed_from;
+    saver->changes = f->changes;
     saver->checkpoint = f->saved;
     saver->best = f->best;
     DT_TRY(dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &f->check)));

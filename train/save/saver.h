@@ -18,7 +18,7 @@ struct dt_folder_saver {
     struct dt_run_dir dir;
     struct dt_replica_check check;
     char resumed_from[DT_CHECKPOINT_PATH_SIZE], saved[DT_CHECKPOINT_PATH_SIZE],
-        best[DT_CHECKPOINT_PATH_SIZE];
+        best[DT_CHECKPOINT_PATH_SIZE], changes[DT_CHANGES_SIZE];
 };
 
 extern const struct dt_saver_ops dt_folder_saver_ops;

@@ -156,6 +156,7 @@ struct restore {
     struct dt_trainer *trainer;
     const struct dt_run_dir *run;
     const struct dt_emitter *emitter;
+    char *changes;
     float *residuals;   /* room for all workers', if the run has some */
     bool has_residuals; /* they have been read */
 };
@@ -325,6 +326,18 @@ static uint64_t next_step(const struct dt_trainer *t, const struct dt_checkpoint
                : saved->step_in_epoch;
 }
 
+/* A key that the checkpoint lacks has its default there. */
+static enum dt_status find_changes(const struct restore *r, const struct dt_config *saved)
+{
+    const struct dt_written_config *now = &r->trainer->written;
+    char *before = now->format->write(saved);
+    const enum dt_status s =
+        before == NULL ? dt_error(DT_NO_MEMORY, "out of memory for the checkpoint's configuration")
+                       : now->format->compare(before, now->text, "", r->changes, DT_CHANGES_SIZE);
+    free(before);
+    return s;
+}
+
 static enum dt_status read_checkpoint(struct restore *r, const char *path, char *path_used)
 {
     struct dt_trainer *t = r->trainer;
@@ -342,6 +355,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
         }
     }
     enum dt_status s = check_all(r, path, path_used, &file, &saved);
+    s = s == DT_OK ? find_changes(r, &saved) : s;
     if (s == DT_OK) {
         s = load_arenas(t, &file, true);
     }
@@ -384,9 +398,10 @@ static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_P
 
 enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir *run,
                                   const struct dt_emitter *emitter, const char *path,
-                                  char path_used[DT_CHECKPOINT_PATH_SIZE])
+                                  char path_used[DT_CHECKPOINT_PATH_SIZE],
+                                  char changes[DT_CHANGES_SIZE])
 {
-    struct restore r = {.trainer = t, .run = run, .emitter = emitter};
+    struct restore r = {.trainer = t, .run = run, .emitter = emitter, .changes = changes};
     enum dt_status s;
     memset(path_used, 0, DT_CHECKPOINT_PATH_SIZE);
     DT_TRY_GOTO(s, dt_world_agree(t->world, dt_residuals_alloc(t->strategy, &r.residuals)), done);

@@ -14,10 +14,12 @@ enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_d
 
 /* Goes on from the checkpoint `path`, or with NULL from the newest valid one of the run, if any
  * (`path_used` is "" if none: a fresh start). Damaged ones are passed over, with a warning to
- * `emitter`. Every rank calls it; agreed. Rank 0 reads; the caller broadcasts weights. */
+ * `emitter`. `changes` (rank 0): where the configuration differs from the checkpoint's, or "".
+ * Every rank calls it; agreed. Rank 0 reads; the caller broadcasts weights. */
 enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_run_dir *run,
                                   const struct dt_emitter *emitter, const char *path,
-                                  char path_used[DT_CHECKPOINT_PATH_SIZE]);
+                                  char path_used[DT_CHECKPOINT_PATH_SIZE],
+                                  char changes[DT_CHANGES_SIZE]);
 
 /* Takes the initial weights from a file (train/save/saved.h) on rank 0. Every rank calls it;
  * agreed; the caller broadcasts weights.
