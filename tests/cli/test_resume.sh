@@ -34,10 +34,11 @@ grep -qx '  changed since then: train.max_steps was 10, now it is 35' log || { e
 for try in 1 2 3; do
   "$MPIEXEC" -n "$n_ranks" "$DTRAIN" --config config.json --run cut --resume > cut.txt 2>> log &
   pid=$! # of mpirun, whose ranks die with it
-  for _ in $(seq 1000); do # until it has made some progress
-    now=$(basename "$(newest_checkpoint cut 2> /dev/null)" 2> /dev/null || true)
-    [ "${now:-}" \> "$(printf 'step-%012d.safetensors' "$((try * 15))")" ] && break
-    kill -0 "$pid" 2> /dev/null || break
+  enough=$(printf 'cut/checkpoints/step-%012d' "$((try * 15))")
+  while kill -0 "$pid" 2> /dev/null; do # until it has made some progress
+    saved=(cut/checkpoints/step-*.safetensors)
+    [[ ${saved[-1]} > $enough && ${saved[-1]} != *'*'* ]] && break
+    sleep 0.01
   done
   kill -9 "$pid" 2> /dev/null || true
   wait "$pid" 2> /dev/null || true
