@@ -26,9 +26,9 @@ static enum dt_status find(const char *name, const struct start **out)
         }
         dt_suggest_offer(&s, starts[i].name);
     }
-    return dt_error(DT_USAGE,
-                    "init: expected one of " DT_START_LIST(START_NAME) "got '%.60s' (take %s)",
-                    name, s.best != NULL ? s.best : starts[0].name);
+    return dt_error(
+        DT_USAGE, "init: expected one of " DT_START_LIST(START_NAME) "got '%.60s' (%s%s)", name,
+        s.best != NULL ? "take " : "see dtrain init --help", s.best != NULL ? s.best : "");
 }
 
 /* An existing file stays: it may have been edited. */

@@ -61,6 +61,7 @@ refused 73 'kept.json: exists already (remove it, or write dtrain init mlp FILE)
 is 'a file that was there' mine "$(cat kept.json)"
 ln -s nowhere.json link.json
 refused 64 "init: expected one of mnist, mlp, cifar, got 'mnsit' (take mnist)" mnsit
+refused 64 "init: expected one of mnist, mlp, cifar, got 'images' (see dtrain init --help)" images
 refused 64 'init: expected a name and a file (dtrain init mnist FILE)' mnist a.json b.json
 refused 73 'nowhere/: No such file or directory' mnist nowhere/a.json
 finish
