@@ -249,8 +249,8 @@ static enum dt_status read_word(struct parser *p, const char *word)
                         word, word);
     }
     return dt_error(DT_USAGE,
-                    "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
-                    args->command->word);
+                    "unexpected argument '%.200s' (%s takes options only; see dtrain %s --help)",
+                    word, args->command->word, args->command->word);
 }
 
 static enum dt_status read_all(struct parser *p)
@@ -300,8 +300,8 @@ static enum dt_status refuse_option(const struct dt_args *args, int i)
                         dt_options[i].name, args->command->word, key,
                         value != NULL ? value : "VALUE");
     }
-    return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)", dt_options[i].name,
-                    args->command->word);
+    return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain %s --help)",
+                    dt_options[i].name, args->command->word, args->command->word);
 }
 
 static enum dt_status check(const struct dt_args *args)
@@ -313,8 +313,8 @@ static enum dt_status check(const struct dt_args *args)
     }
     for (int i = 0; i < DT_N_OPTIONS; i++) {
         if (args->command->options[i].need == DT_REQUIRED && !dt_args_has(args, i)) {
-            return dt_error(DT_USAGE, "--%s %s is required (see dtrain --help)", dt_options[i].name,
-                            dt_options[i].value);
+            return dt_error(DT_USAGE, "--%s %s is required (see dtrain %s --help)",
+                            dt_options[i].name, dt_options[i].value, args->command->word);
         }
     }
     return args->command->check != NULL ? args->command->check(args) : DT_OK;

@@ -161,7 +161,7 @@ refused "--ranks: expected a whole number 1..64, got '4x'" allreduce --ranks 4x
 refused "--elements: expected a whole number 1..33554432, got '-1'" allreduce --elements -1
 refused '--elements 16777217 is too many for 2 ranks in one process (at most 16777216)' allreduce --ranks 2 --elements 16777217
 refused '--html draws 16 ranks at most, not 17' allreduce --ranks 17 --html page.html
-refused '--ranks does not belong to lab reduce (see dtrain --help)' reduce --ranks 4
+refused '--ranks does not belong to lab reduce (see dtrain lab reduce --help)' reduce --ranks 4
 refused "unknown command 'lab rduce' (did you mean 'lab reduce'?)" rduce
 refused 'folder/: no name of a file (add one)' allreduce --html folder/
 lab 73 allreduce --html missing/page.html

@@ -45,7 +45,7 @@ mkfifo deaf # which nobody reads
 unread 2 gradtape
 refused 78 'lab gradtape: it takes 2 ranks, not 1 (mpirun -np 2 dtrain lab gradtape)' 0 gradtape
 refused 78 'lab gradtape: it takes 2 ranks, not 3 (mpirun -np 2 dtrain lab gradtape)' 3 gradtape
-refused 64 '--config does not belong to lab gradtape (see dtrain --help)' 2 gradtape --config x.json
+refused 64 '--config does not belong to lab gradtape (see dtrain lab gradtape --help)' 2 gradtape --config x.json
 
 right 2 linear
 check 'linear: the two ranks, or one process, end at another line' test "$(grep -cE '^(on +on|one process) +1\.963652, 2\.529543 ' out)" = 2
@@ -108,7 +108,7 @@ check 'model-parallel: not the bytes of the four ways' \
 check 'model-parallel: not the devices at once' test "$(awk '/ of 4$/ {print $(NF - 2)}' out | xargs)" = '1.00 1.11 4.00 4.00'
 wrong 0 model-parallel --config "$configs/mnist.json"
 right 0 model-parallel --config "$configs/linear.json" --ranks 8
-refused 64 '--config FILE is required (see dtrain --help)' 0 model-parallel
+refused 64 '--config FILE is required (see dtrain lab model-parallel --help)' 0 model-parallel
 
 for n in 2 3 8; do
   right 0 pipeline --ranks "$n"

@@ -163,9 +163,9 @@ refused "--latency: expected a number 0..1e+06, got 'slow'" 2 allreduce --latenc
 refused "--check: expected a whole number 0..1000, got '1001'" 2 allreduce -c 1001
 refused "--set: comm: the key is called distributed.allreduce now (rename it)" 2 allreduce --set comm=mpi
 refused "--algorithms: there is no 'rings' (did you mean 'ring'?)" 2 allreduce --algorithms tree,rings
-refused "--config does not belong to bench allreduce (see dtrain --help)" 2 allreduce --config x
+refused "--config does not belong to bench allreduce (see dtrain bench allreduce --help)" 2 allreduce --config x
 refused "unknown command 'bench block' (did you mean 'bench blocks'?)" 2 block
-refused '--config FILE is required (see dtrain --help)' 2 blocks
+refused '--config FILE is required (see dtrain bench blocks --help)' 2 blocks
 bench 69 2 allreduce --set device=cpu --set distributed.allreduce=nccl
 bench 73 2 allreduce -b 8 -e 8 --set device=cpu --json nowhere/sums.json
 check 'a file that cannot be written' grep -q '^dtrain: rank 0 .*: nowhere/: No such file' err

@@ -377,7 +377,7 @@ def test_refused():
         write(f"{name}/config.json", text)
     refused(64, "report: a page of several runs needs a name (add --html FILE)", "a", "b")
     refused(64, "9 runs, at most 8 fit beside each other (name fewer)", *"abcdefghi", "--html", "x.html")
-    refused(64, "--run does not belong to report (see dtrain --help)", "a", "--run", "b")
+    refused(64, "--run does not belong to report (see dtrain report --help)", "a", "--run", "b")
     refused(66, "missing: no such folder (name the folder of a run)", "missing")
     refused(66, "none: not the folder of a run, it has no config.json (name one that has)", "none/")
     refused(66, "tiny.json: no such folder (name the folder of a run)", "tiny.json")

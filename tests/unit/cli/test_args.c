@@ -24,7 +24,7 @@ static int split(const char *line, char *buffer, char *argv[MAX_WORDS])
 
 /* Each is DT_USAGE, with the needle in its message. */
 static const char *const bad[][2] = {
-    {"", "--config FILE is required (see dtrain --help)"},
+    {"", "--config FILE is required (see dtrain train --help)"},
     {"train", "--config FILE is required"},
     {"plan", "--config FILE is required"},
     {"--print-config", "--config FILE is required"},
