@@ -56,8 +56,8 @@ struct dt_span {
     enum dt_span_kind kind;
     int block; /* index of the block, or of the bucket */
     int n_samples;
-    const float *y,
-        *dy; /* backward, at its begin: the block's output and its gradient; device memory */
+    const float *y;  /* forward, at its end: the block's output; device memory, as dy */
+    const float *dy; /* backward, at its begin: its gradient, which may lie where the output was */
 };
 
 struct dt_trace {

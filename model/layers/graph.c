@@ -291,8 +291,10 @@ static enum dt_status compute_forward(struct dt_network *net, int b, const struc
 static enum dt_status forward(struct dt_network *net, const struct dt_pass *pass)
 {
     for (int b = 0; b < net->model->n_blocks; b++) {
-        const struct dt_span span = {
-            .kind = DT_SPAN_FORWARD, .block = b, .n_samples = pass->batch->n};
+        const struct dt_span span = {.kind = DT_SPAN_FORWARD,
+                                     .block = b,
+                                     .n_samples = pass->batch->n,
+                                     .y = net->outputs[b + 1].floats};
         DT_TRY(dt_span_begin(pass->trace, &span));
         DT_TRY(compute_forward(net, b, pass));
         DT_TRY(dt_span_end(pass->trace, &span));

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/arithmetic.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/commands/load.h"
@@ -21,8 +22,11 @@ struct bench {
     enum dt_bench_step step; /* the current one, and its round */
     int round;
     struct dt_bench_cost starts[DT_N_SPANS]; /* of the open spans */
-    char *host; /* two of the largest activation, if the backend's memory is not the host's */
-    size_t n_host_bytes; /* of one of them */
+    char *host; /* the largest activation, if the backend's memory is not the host's */
+    /* Of the batch, by block: the samples that have passed, and for each of their outputs whether
+     * it is nonzero. A gradient may overwrite the outputs. */
+    int n_forward[DT_MAX_LAYERS], n_backward[DT_MAX_LAYERS];
+    bool *alive[DT_MAX_LAYERS];
 };
 
 /* ---- observed spans */
@@ -55,13 +59,13 @@ static size_t elem_bytes(const struct bench *bench, int b)
 
 /* Returns n_elems of a buffer, in the program's own memory. */
 static enum dt_status reach(const struct bench *bench, int b, const float *x, size_t n_elems,
-                            void *host, const void **out)
+                            const void **out)
 {
     struct dt_backend *backend = bench->trainer.backend;
-    *out = backend->host_memory ? (const void *)x : host;
+    *out = backend->host_memory ? (const void *)x : bench->host;
     return backend->host_memory
                ? DT_OK
-               : backend->ops->copy_out(backend, host, x, n_elems * elem_bytes(bench, b));
+               : backend->ops->copy_out(backend, bench->host, x, n_elems * elem_bytes(bench, b));
 }
 
 /* Nonzero; a negative zero counts as zero. */
@@ -71,22 +75,42 @@ static bool is_alive(const void *elems, size_t i, size_t n_bytes)
                         : ((const float *)elems)[i] != 0;
 }
 
+static size_t sample_elems(const struct bench *bench, int b)
+{
+    return dt_shape_elems(bench->trainer.model.blocks[b].out);
+}
+
+/* Notes which elements of a block's output are nonzero. */
+static enum dt_status note_outputs(struct bench *bench, const struct dt_span *span)
+{
+    const int b = span->block;
+    const size_t n_sample = sample_elems(bench, b), n = (size_t)span->n_samples * n_sample;
+    bool *alive = bench->alive[b] + (size_t)bench->n_forward[b] * n_sample;
+    const void *outputs;
+    DT_TRY(reach(bench, b, span->y, n, &outputs));
+    for (size_t i = 0; i < n; i++) {
+        alive[i] = is_alive(outputs, i, elem_bytes(bench, b));
+    }
+    bench->n_forward[b] += span->n_samples;
+    return DT_OK;
+}
+
 /* Counts nonzero elements of a block's output and of its gradient. */
 static enum dt_status count_block(struct bench *bench, const struct dt_span *span)
 {
     const int b = span->block;
     struct dt_block_bench *block = &bench->times.blocks[b];
-    const size_t n = (size_t)span->n_samples * dt_shape_elems(bench->trainer.model.blocks[b].out),
-                 n_bytes = elem_bytes(bench, b);
-    const void *outputs, *grads;
-    DT_TRY(reach(bench, b, span->y, n, bench->host, &outputs));
-    DT_TRY(reach(bench, b, span->dy, n, bench->host + bench->n_host_bytes, &grads));
+    const size_t n_sample = sample_elems(bench, b), n = (size_t)span->n_samples * n_sample;
+    const bool *alive = bench->alive[b] + (size_t)bench->n_backward[b] * n_sample;
+    const void *grads;
+    DT_TRY(reach(bench, b, span->dy, n, &grads));
     for (size_t i = 0; i < n; i++) {
-        const bool output = is_alive(outputs, i, n_bytes), grad = is_alive(grads, i, n_bytes);
-        block->n_alive_outputs += output;
+        const bool grad = is_alive(grads, i, elem_bytes(bench, b));
+        block->n_alive_outputs += alive[i];
         block->n_alive_grads += grad;
-        block->n_alive_both += output && grad;
+        block->n_alive_both += alive[i] && grad;
     }
+    bench->n_backward[b] += span->n_samples;
     block->n_samples += span->n_samples;
     block->n_outputs += (double)n;
     return DT_OK;
@@ -123,6 +147,10 @@ static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *s
     if (bench->step == DT_STEP_COUNTED && span->kind == DT_SPAN_BACKWARD) {
         DT_TRY(count_block(bench, span));
     }
+    if (span->kind == DT_SPAN_GATHER) { /* the next batch */
+        memset(bench->n_forward, 0, sizeof bench->n_forward);
+        memset(bench->n_backward, 0, sizeof bench->n_backward);
+    }
     bench->starts[span->kind] = now();
     return DT_OK;
 }
@@ -137,7 +165,9 @@ static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *spa
         DT_TRY(backend->ops->sync(backend));
         add_since(&timer->rounds[bench->round], bench->starts[span->kind]);
     }
-    return DT_OK;
+    return bench->step == DT_STEP_COUNTED && span->kind == DT_SPAN_FORWARD
+               ? note_outputs(bench, span)
+               : DT_OK;
 }
 
 /* ---- the steps */
@@ -171,19 +201,27 @@ static enum dt_status take_steps(struct bench *b)
 
 /* ---- the command */
 
+/* One piece of memory: room for an activation, and the notes on the outputs. */
 static enum dt_status open_host(struct bench *b)
 {
     const struct dt_trainer *t = &b->trainer;
-    size_t n_elems = 0;
+    size_t n_largest = 0, n_all = 0;
     for (int i = 0; i < t->model.n_blocks; i++) {
-        const size_t n = dt_shape_elems(t->model.blocks[i].out);
-        n_elems = n > n_elems ? n : n_elems;
+        const size_t n = (size_t)t->network->capacity * sample_elems(b, i);
+        n_largest = dt_max_size(n_largest, n);
+        n_all += n;
     }
-    b->n_host_bytes =
-        t->backend->host_memory ? 0 : (size_t)t->network->capacity * n_elems * sizeof(float);
-    b->host = malloc(2 * b->n_host_bytes + 1);
-    return b->host != NULL ? DT_OK
-                           : dt_error(DT_NO_MEMORY, "out of memory for the largest activations");
+    const size_t n_host = t->backend->host_memory ? 0 : n_largest * sizeof(float);
+    b->host = malloc(n_host + n_all);
+    if (b->host == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the largest activation");
+    }
+    bool *alive = (bool *)(b->host + n_host);
+    for (int i = 0; i < t->model.n_blocks; i++) {
+        b->alive[i] = alive;
+        alive += (size_t)t->network->capacity * sample_elems(b, i);
+    }
+    return DT_OK;
 }
 
 static enum dt_status run(struct bench *b, const char *path)

@@ -289,6 +289,12 @@ check 'no line says that a block is recomputed' grep -q '^conv1 is recomputed in
 bench 0 2 blocks --config config.json --json blocks.json --set train.accumulate=3
 check 'blocks of micro-batches' python3 blocks.py 2 cpu
 
+# In this network a gradient takes the place of conv2's outputs.
+bench 0 1 blocks --config "$configs/mnist.json" --json blocks.json --set device=cpu --set train.batch.per_rank=4 \
+  --set 'data={"format":"synthetic","train_samples":200,"test_samples":20}'
+check 'zeros of overwritten outputs' python3 -c 'import json; conv2 = json.load(open("blocks.json"))["blocks"][1]
+assert 0 < conv2["forward"]["alive"] < 0.8 and 0 < conv2["backward"]["reach"] < 0.2, conv2  # a quarter is dropped'
+
 # Zeros are counted alike wherever they lie, and in 16 bits, too.
 zeros() { python3 -c 'import json; print([[b[p][k] for p, k in (("forward", "alive"), ("backward", "alive"), ("backward", "reach"))]
   for b in json.load(open("blocks.json"))["blocks"]])'; }
