@@ -63,7 +63,8 @@
       "accuracy/step", "of the same samples; null without classes")                                \
     X(DT_STEP_LR, "lr", real(r->lr), "", NO, "learning_rate/step", "learning rate of the step")    \
     X(DT_STEP_GRAD_NORM, "grad_norm", real(r->grad_norm), "", NO, "gradient_norm/step",            \
-      "L2 norm of the mean gradient, before clipping; null where no rank knows it")                \
+      "L2 norm of the mean gradient, before clipping; null where no rank knows it, and with "      \
+      "`log.every_steps: auto` at all but every 16th step")                                        \
     X(DT_STEP_IMAGES, "images_per_s", real(r->images_per_s), "samples/s", NO, "images_per_s/step", \
       "of all ranks, in this epoch so far")                                                        \
     X(DT_STEP_SECONDS, "seconds", seconds(sinks), "s", NO, "", "since this start")
