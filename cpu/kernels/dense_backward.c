@@ -241,16 +241,10 @@ static bool prefers_inputs(const struct dt_dense *d, int at, int n)
 
 /* rows (n_units, n columns) of dw = or += transposed */
 static void store_rows(const struct ahead *ahead, int n_units, int n, const float *transposed,
-                       bool accumulate, bool past, float *dw, size_t stride)
+                       bool accumulate, float *dw, size_t stride)
 {
     for (int unit = 0; unit < n_units; unit++, transposed += COLUMNS, dw += stride) {
         ask_ahead(ahead, unit, n_units);
-        if (past) {
-            UNROLLED(v, COLUMNS / VL) {
-                store_past(dw + v * VL, load(transposed + v * VL));
-            }
-            continue;
-        }
         for (int j = 0; j < n; j++) {
             dw[j] = accumulate ? dw[j] + transposed[j] : transposed[j];
         }
@@ -260,7 +254,7 @@ static void store_rows(const struct ahead *ahead, int n_units, int n, const floa
 /* Columns of dw skipping x's zeros: computes all units of an input side by side, then
  * transposes. */
 static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d, int at, int n,
-                             bool past, float *scratch)
+                             float *scratch)
 {
     const size_t n_in = (size_t)d->n_in, n_out = (size_t)d->n_out;
     float *x = scratch, *sums = x + COLUMNS * WALK_DEPTH,
@@ -281,8 +275,8 @@ static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d
             }
         }
         transpose_matrix(n, p.n_columns, sums, WALK_COLUMNS, transposed, COLUMNS);
-        store_rows(ahead, p.n_columns, n, transposed, d->accumulate, past,
-                   d->dw + (size_t)j * n_in + at, n_in);
+        store_rows(ahead, p.n_columns, n, transposed, d->accumulate, d->dw + (size_t)j * n_in + at,
+                   n_in);
     }
 }
 
@@ -302,7 +296,7 @@ void DT_KERNEL(dense_backward)(const struct dt_dense *d, int at, float *scratch)
     }
     const struct ahead *after_weights = d->dx != NULL ? &data : &next;
     if (prefers_inputs(d, at, n)) {
-        weights_by_input(after_weights, d, at, n, past, scratch);
+        weights_by_input(after_weights, d, at, n, scratch);
     } else {
         product_columns(after_weights, d->n_out, n, d->n, d->dy, n_out, 1, d->by_unit, d->x + at,
                         d->accumulate, past, d->dw + at, n_in, scratch);

@@ -83,7 +83,7 @@ struct dt_dense {
     const struct dt_sparse *by_unit,
         *by_sample; /* dy as lists in both directions, or NULL if it has too few zeros */
     bool accumulate;
-    bool past; /* dw, in whole cache lines, may be stored past the caches */
+    bool past;      /* dw, in whole cache lines, may be stored past the caches */
     float *dw, *dx; /* (n_out, n_in); (n, n_in) or NULL */
 };
 
