@@ -54,9 +54,9 @@ enum dt_span_kind { DT_SPAN_LIST(DT_NAMED_ENUM) DT_N_SPANS };
 
 struct dt_span {
     enum dt_span_kind kind;
-    int block; /* index of the block, or of the bucket */
-    int n_samples;
-    const float *y;  /* forward, at its end: the block's output; device memory, as dy */
+    int block;            /* index of the block, or of the bucket */
+    int first, n_samples; /* of the batch */
+    const float *y;       /* forward, at its end: the block's output; device memory, as dy */
     const float *dy; /* backward, at its begin: its gradient, which may lie where the output was */
 };
 

@@ -169,7 +169,8 @@ static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_
                                     const struct dt_pass *pass)
 {
     float *y = dt_network_activation(net, b + 1, pass->first);
-    const struct dt_span span = {.kind = kind, .block = b, .n_samples = pass->batch->n, .y = y};
+    const struct dt_span span = {
+        .kind = kind, .block = b, .first = pass->first, .n_samples = pass->batch->n, .y = y};
     DT_TRY(dt_span_begin(pass->trace, &span));
     DT_TRY(net->backend->ops->block_forward(net->states[b], net->params,
                                             dt_network_activation(net, b, pass->first), y, pass));
@@ -218,8 +219,11 @@ enum dt_status dt_network_backward_block(struct dt_network *net, int b, float *d
 {
     const float *x = dt_network_activation(net, b, pass->first),
                 *y = dt_network_activation(net, b + 1, pass->first);
-    const struct dt_span span = {
-        .kind = DT_SPAN_BACKWARD, .block = b, .n_samples = pass->batch->n, .dy = dy};
+    const struct dt_span span = {.kind = DT_SPAN_BACKWARD,
+                                 .block = b,
+                                 .first = pass->first,
+                                 .n_samples = pass->batch->n,
+                                 .dy = dy};
     DT_TRY(dt_span_begin(pass->trace, &span));
     DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, x, y, dy, dx,
                                              pass));

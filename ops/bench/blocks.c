@@ -23,10 +23,8 @@ struct bench {
     int round;
     struct dt_bench_cost starts[DT_N_SPANS]; /* of the open spans */
     char *host; /* the largest activation, if the backend's memory is not the host's */
-    /* Of the batch, by block: the samples that have passed, and for each of their outputs whether
-     * it is nonzero. A gradient may overwrite the outputs. */
-    int n_forward[DT_MAX_LAYERS], n_backward[DT_MAX_LAYERS];
-    bool *alive[DT_MAX_LAYERS];
+    bool *alive[DT_MAX_LAYERS]; /* by block, for each output of the batch: it is nonzero. A gradient
+                                   may overwrite the outputs */
 };
 
 /* ---- observed spans */
@@ -85,13 +83,12 @@ static enum dt_status note_outputs(struct bench *bench, const struct dt_span *sp
 {
     const int b = span->block;
     const size_t n_sample = sample_elems(bench, b), n = (size_t)span->n_samples * n_sample;
-    bool *alive = bench->alive[b] + (size_t)bench->n_forward[b] * n_sample;
+    bool *alive = bench->alive[b] + (size_t)span->first * n_sample;
     const void *outputs;
     DT_TRY(reach(bench, b, span->y, n, &outputs));
     for (size_t i = 0; i < n; i++) {
         alive[i] = is_alive(outputs, i, elem_bytes(bench, b));
     }
-    bench->n_forward[b] += span->n_samples;
     return DT_OK;
 }
 
@@ -101,7 +98,7 @@ static enum dt_status count_block(struct bench *bench, const struct dt_span *spa
     const int b = span->block;
     struct dt_block_bench *block = &bench->times.blocks[b];
     const size_t n_sample = sample_elems(bench, b), n = (size_t)span->n_samples * n_sample;
-    const bool *alive = bench->alive[b] + (size_t)bench->n_backward[b] * n_sample;
+    const bool *alive = bench->alive[b] + (size_t)span->first * n_sample;
     const void *grads;
     DT_TRY(reach(bench, b, span->dy, n, &grads));
     for (size_t i = 0; i < n; i++) {
@@ -110,7 +107,6 @@ static enum dt_status count_block(struct bench *bench, const struct dt_span *spa
         block->n_alive_grads += grad;
         block->n_alive_both += alive[i] && grad;
     }
-    bench->n_backward[b] += span->n_samples;
     block->n_samples += span->n_samples;
     block->n_outputs += (double)n;
     return DT_OK;
@@ -146,10 +142,6 @@ static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *s
     bench->times.made_again = bench->times.made_again || span->kind == DT_SPAN_RECOMPUTE;
     if (bench->step == DT_STEP_COUNTED && span->kind == DT_SPAN_BACKWARD) {
         DT_TRY(count_block(bench, span));
-    }
-    if (span->kind == DT_SPAN_GATHER) { /* the next batch */
-        memset(bench->n_forward, 0, sizeof bench->n_forward);
-        memset(bench->n_backward, 0, sizeof bench->n_backward);
     }
     bench->starts[span->kind] = now();
     return DT_OK;
