@@ -121,7 +121,7 @@ says 'bf16: roster' ' +1 +[^ ]+ +1  cuda Fake GPU, bf16, bbbbbbbb +.*'
 half=$(newest_checkpoint half)
 dtrain 2 "${config[@]}" --run half --resume --set device=cpu --set distributed.allreduce=mpi --set threads=2
 is 'resumed on the CPU' 0 "$got"
-says 'resumed on the CPU: the precision' 'dtrain: warning: half/.*: precision was bf16, now it is f32 .*'
+says 'resumed on the CPU: the precision' '  changed since then: .*precision was "bf16", now it is "f32".*'
 dtrain 2 "${config[@]}" --run half --resume --set device=cpu
 is 'resumed as it was' '0 0' "$got $(grep -c 'precision' err)"
 dtrain 2 "${config[@]}" --run whole --set device=cpu

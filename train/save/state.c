@@ -183,22 +183,6 @@ static enum dt_status check_saved(void *context, const char *path,
     return dt_saved_check(r->trainer->written.format, path, file, &config, &model);
 }
 
-/* The precision may change: weights are float everywhere. But the run then differs from an
- * uninterrupted one. */
-static void tell_precision(const struct restore *r, const char *path,
-                           const struct dt_config *before)
-{
-    static const char *const names[] = {DT_PRECISION_LIST(DT_ENUM_NAME)};
-    const enum dt_precision now = r->trainer->config.precision;
-    char warning[DT_CHECKPOINT_PATH_SIZE + 128];
-    if (before->precision != now) {
-        snprintf(warning, sizeof warning,
-                 "%s: precision was %s, now it is %s (the run continues; another rounding)", path,
-                 names[before->precision], names[now]);
-        warn(r, warning);
-    }
-}
-
 /* Residuals are kept as long as a rank encodes. */
 static void take_residuals(struct restore *r, const char *path,
                            const struct dt_checkpoint_file *file, const struct dt_config *before)
@@ -313,7 +297,6 @@ static enum dt_status check_all(const struct restore *r, const char *path, const
     if (path != NULL) {
         DT_TRY(check_is_newest(r->run, path_used, file->state.step));
     }
-    tell_precision(r, path_used, saved);
     return DT_OK;
 }
 
