@@ -37,32 +37,35 @@ static const cJSON *child_like(const cJSON *parent, const cJSON *other, int inde
                                  : cJSON_GetArrayItem(parent, index);
 }
 
+static void differ(struct differences *d, const char *path, const cJSON *before, const cJSON *now);
+
+static void differ_at(struct differences *d, const char *path, const char *key, int index,
+                      const cJSON *before, const cJSON *now)
+{
+    char below[2 * PATH_SIZE];
+    if (key != NULL) {
+        snprintf(below, sizeof below, "%.120s%s%.60s", path, path[0] != '\0' ? "." : "", key);
+    } else {
+        snprintf(below, sizeof below, "%.120s[%d]", path, index);
+    }
+    differ(d, below, before, now);
+}
+
 static void differ(struct differences *d, const char *path, const cJSON *before, const cJSON *now)
 {
-    if (before == NULL || now == NULL || before->child == NULL || now->child == NULL) {
+    const cJSON *a = before != NULL ? before->child : NULL, *b = now != NULL ? now->child : NULL;
+    if (a == NULL || b == NULL) {
         if (!d->cut && before != now && !cJSON_Compare(before, now, 1)) {
             say(d, path, before, now);
         }
         return;
     }
-    const cJSON *const parents[] = {before, now};
-    for (int side = 0; side < 2; side++) { /* what is new comes last */
-        int i = 0;
-        const cJSON *child;
-        cJSON_ArrayForEach(child, parents[side])
-        {
-            const cJSON *other = child_like(parents[!side], child, i);
-            char below[2 * PATH_SIZE];
-            if (child->string != NULL) {
-                snprintf(below, sizeof below, "%.120s%s%.60s", path, path[0] != '\0' ? "." : "",
-                         child->string);
-            } else {
-                snprintf(below, sizeof below, "%.120s[%d]", path, i);
-            }
-            if (side == 0 || other == NULL) {
-                differ(d, below, side == 0 ? child : NULL, side == 0 ? other : child);
-            }
-            i++;
+    for (int i = 0; a != NULL; a = a->next, i++) {
+        differ_at(d, path, a->string, i, a, child_like(now, a, i));
+    }
+    for (int i = 0; b != NULL; b = b->next, i++) { /* what is new comes last */
+        if (child_like(before, b, i) == NULL) {
+            differ_at(d, path, b->string, i, NULL, b);
         }
     }
 }
