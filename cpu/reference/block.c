@@ -11,7 +11,8 @@ struct dt_block_state {
     const struct dt_block *block;
     size_t n_weights;
     size_t bias_offset; /* from grad_begin, where the weight is */
-    double *sums;       /* (in) of a row of the output, or a sample's input gradient */
+    float *padded;      /* a sample's image with the zeros around it */
+    double *sums;       /* (padded) of a row of the output, or a sample's input gradient */
     double *grad_sums;  /* (grad_begin .. grad_end) gradient of the batch, laid out as the arena */
     float *linear;      /* (capacity, linear_out): after the bias */
     float *delta;       /* (linear_out) of one sample: activated, reordered, or its gradient */
@@ -19,18 +20,33 @@ struct dt_block_state {
                            sample's linear_out */
 };
 
+static size_t at(struct dt_shape s, int c, int h, int w)
+{
+    return ((size_t)c * (size_t)s.h + (size_t)h) * (size_t)s.w + (size_t)w;
+}
+
+/* Channels, rows and columns of a convolution's image with zeros around it: all that windows meet,
+ * and what a stride leaves over. Of any other block the image itself. */
+static struct dt_shape padded_of(const struct dt_block *b)
+{
+    const int h = (b->linear_out.h - 1) * b->stride + b->kernel,
+              w = (b->linear_out.w - 1) * b->stride + b->kernel;
+    return (struct dt_shape){b->in.c, dt_max(h, b->pad_before_h + b->in.h),
+                             dt_max(w, b->pad_before_w + b->in.w)};
+}
+
 /* The state and all its arrays are one piece of memory. */
 enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_model *model,
                                  int index, int capacity, struct dt_block_state **out)
 {
     (void)backend;
     const struct dt_block *block = &model->blocks[index];
-    const size_t n = (size_t)capacity, n_in = dt_shape_elems(block->in),
+    const size_t n = (size_t)capacity, n_padded = dt_shape_elems(padded_of(block)),
                  n_linear = dt_shape_elems(block->linear_out),
                  n_grads = block->grad_end - block->grad_begin,
                  n_kept = n * (n_linear + dt_shape_elems(block->pool_out));
-    struct dt_block_state *state = calloc(1, sizeof *state + (n_in + n_grads) * sizeof(double) +
-                                                 n_linear * sizeof(float) + n_kept * sizeof(float));
+    struct dt_block_state *state = calloc(1, sizeof *state + (n_padded + n_grads) * sizeof(double) +
+                                                 (n_linear + n_padded + n_kept) * sizeof(float));
     if (state == NULL) {
         return dt_error(DT_NO_MEMORY,
                         "out of memory while opening block %s (use a smaller model or batch)",
@@ -38,10 +54,11 @@ enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_mod
     }
     state->block = block;
     state->sums = (double *)(state + 1);
-    state->grad_sums = state->sums + n_in;
+    state->grad_sums = state->sums + n_padded;
     state->linear = (float *)(state->grad_sums + n_grads);
     state->delta = state->linear + n * n_linear;
-    state->winner = (uint32_t *)(state->delta + n_linear);
+    state->padded = state->delta + n_linear;
+    state->winner = (uint32_t *)(state->padded + n_padded);
     if (block->linear != DT_LINEAR_NONE) {
         state->n_weights = model->params[block->weight].n_elems;
         state->bias_offset = model->params[block->bias].offset - block->grad_begin;
@@ -53,11 +70,6 @@ enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_mod
 void dt_ref_block_close(struct dt_block_state *state)
 {
     free(state);
-}
-
-static size_t at(struct dt_shape s, int c, int h, int w)
-{
-    return ((size_t)c * (size_t)s.h + (size_t)h) * (size_t)s.w + (size_t)w;
 }
 
 static double activate(enum dt_activation activation, double z)
@@ -100,120 +112,75 @@ static double slope(enum dt_activation activation, double z)
     return 1.0;
 }
 
-/* The innermost loop of a convolution goes along a row of the output, where tap s of a filter meets
- * the image in columns [begin, end): column q meets column q * stride + shift. Every sum still adds
- * in the order of its formula: channel, row and column of the window, or row and column of the
- * output. */
-struct columns {
-    int begin, end, shift;
-};
-
-static struct columns columns_of(const struct dt_block *b, int s)
+/* The place of element i of the image in it. */
+static size_t padded_at(const struct dt_block *b, size_t i)
 {
-    const int shift = s - b->pad_before_w, stride = b->stride;
-    return (struct columns){.begin = dt_max(0, (stride - 1 - shift) / stride),
-                            .end = dt_min(b->linear_out.w, (b->in.w - 1 - shift + stride) / stride),
-                            .shift = shift};
+    const size_t w = (size_t)b->in.w, h = (size_t)b->in.h;
+    return at(padded_of(b), (int)(i / (w * h)), b->pad_before_h + (int)(i / w % h),
+              b->pad_before_w + (int)(i % w));
 }
 
-/* Where row r of a window over row p of the output, in channel c, lies in the image; false: in the
- * padding. */
-static bool find_row(const struct dt_block *b, int c, int p, int r, size_t *out)
+static int taps_of(const struct dt_block *b)
 {
-    const int h = p * b->stride - b->pad_before_h + r;
-    *out = h >= 0 && h < b->in.h ? at(b->in, c, h, 0) : 0;
-    return h >= 0 && h < b->in.h;
+    return b->in.c * b->kernel * b->kernel;
 }
 
-static size_t taps_at(const struct dt_block *b, int k, int c, int r)
+/* Where tap i of a filter meets the padded image on its way along row p of the output. */
+static size_t met_by(const struct dt_block *b, int i, int p)
 {
-    return (((size_t)k * (size_t)b->in.c + (size_t)c) * (size_t)b->kernel + (size_t)r) *
-           (size_t)b->kernel;
+    const int size = b->kernel;
+    return at(padded_of(b), i / (size * size), p * b->stride + i / size % size, i % size);
 }
 
-/* sums[i * sums_step] += w * x[i * x_step]; steps of 1 are what a compiler vectorizes. */
+/* sums[i * sums_step] += w * x[i * x_step] */
 static void add_row(int n, double w, const float *x, int x_step, double *sums, int sums_step)
 {
-    if (x_step == 1 && sums_step == 1) {
-        for (int i = 0; i < n; i++) {
-            sums[i] += w * x[i];
-        }
-        return;
-    }
     for (int i = 0; i < n; i++) {
         sums[i * sums_step] += w * x[i * x_step];
     }
 }
 
-/* Adds the products of row p of filter k to `sums`, (linear_out.w). */
-static void conv_row_forward(const struct dt_block *b, int k, int p, const float *weight,
-                             const float *x, double *sums)
+/* The innermost loop goes along a row of the output. Every sum still adds in the order of its
+ * formula: channel, row and column of the window. */
+static void conv_forward(const struct dt_block_state *st, const float *weight, const float *bias,
+                         float *y)
 {
-    size_t row;
-    for (int c = 0; c < b->in.c; c++) {
-        for (int r = 0; r < b->kernel; r++) {
-            const float *taps = weight + taps_at(b, k, c, r);
-            for (int s = 0; find_row(b, c, p, r, &row) && s < b->kernel; s++) {
-                const struct columns cols = columns_of(b, s);
-                const float *met = x + row + cols.begin * b->stride + cols.shift;
-                add_row(cols.end - cols.begin, taps[s], met, b->stride, sums + cols.begin, 1);
+    const struct dt_block *b = st->block;
+    const struct dt_shape out = b->linear_out;
+    for (int k = 0; k < out.c; k++, weight += taps_of(b)) {
+        for (int p = 0; p < out.h; p++, y += out.w) {
+            for (int q = 0; q < out.w; q++) {
+                st->sums[q] = bias[k];
+            }
+            for (int i = 0; i < taps_of(b); i++) {
+                add_row(out.w, weight[i], st->padded + met_by(b, i, p), b->stride, st->sums, 1);
+            }
+            for (int q = 0; q < out.w; q++) {
+                y[q] = (float)st->sums[q];
             }
         }
     }
 }
 
-static void conv_forward(const struct dt_block *b, const float *weight, const float *bias,
-                         const float *x, float *y, double *sums)
+/* Adds to the weight sums and to dx, padded (NULL: not wanted), in the order of row and column of
+ * the output. Taps go backward, so that an element of dx adds along the row. */
+static void conv_backward(const struct dt_block_state *st, const float *weight, const float *dz,
+                          double *dw, double *db, double *dx)
 {
-    for (int k = 0; k < b->linear_out.c; k++) {
-        for (int p = 0; p < b->linear_out.h; p++) {
-            for (int q = 0; q < b->linear_out.w; q++) {
-                sums[q] = bias[k];
+    const struct dt_block *b = st->block;
+    const struct dt_shape out = b->linear_out;
+    for (int k = 0; k < out.c; k++, weight += taps_of(b), dw += taps_of(b)) {
+        for (int p = 0; p < out.h; p++, dz += out.w) {
+            for (int q = 0; q < out.w; q++) {
+                db[k] += dz[q];
             }
-            conv_row_forward(b, k, p, weight, x, sums);
-            for (int q = 0; q < b->linear_out.w; q++) {
-                y[at(b->linear_out, k, p, q)] = (float)sums[q];
-            }
-        }
-    }
-}
-
-/* From a row of a gradient. Taps go backward, so that an element of dx adds along the row. */
-static void conv_taps_backward(const struct dt_block *b, const float *taps, const float *x,
-                               const float *dz, double *dw, double *dx)
-{
-    for (int s = b->kernel - 1; s >= 0; s--) {
-        const struct columns cols = columns_of(b, s);
-        const int n = cols.end - cols.begin, first = cols.begin * b->stride + cols.shift;
-        double sum = dw[s];
-        for (int i = 0; i < n; i++) {
-            sum += (double)dz[cols.begin + i] * x[first + i * b->stride];
-        }
-        dw[s] = sum;
-        if (dx != NULL) {
-            add_row(n, taps[s], dz + cols.begin, 1, dx + first, b->stride);
-        }
-    }
-}
-
-/* Adds to the weight sums and to dx (NULL: not wanted). */
-static void conv_backward(const struct dt_block *b, const float *weight, const float *x,
-                          const float *dz, double *dw, double *db, double *dx)
-{
-    size_t row;
-    for (int k = 0; k < b->linear_out.c; k++) {
-        for (int p = 0; p < b->linear_out.h; p++) {
-            const float *d = dz + at(b->linear_out, k, p, 0);
-            for (int q = 0; q < b->linear_out.w; q++) {
-                db[k] += d[q];
-            }
-            for (int c = 0; c < b->in.c; c++) {
-                for (int r = 0; r < b->kernel; r++) {
-                    const size_t taps = taps_at(b, k, c, r);
-                    if (find_row(b, c, p, r, &row)) {
-                        conv_taps_backward(b, weight + taps, x + row, d, dw + taps,
-                                           dx != NULL ? dx + row : NULL);
-                    }
+            for (int i = taps_of(b) - 1; i >= 0; i--) {
+                const size_t met = met_by(b, i, p);
+                for (int q = 0; q < out.w; q++) {
+                    dw[i] += (double)dz[q] * st->padded[met + (size_t)(q * b->stride)];
+                }
+                if (dx != NULL) {
+                    add_row(out.w, weight[i], dz, 1, dx + met, b->stride);
                 }
             }
         }
@@ -250,6 +217,14 @@ static void dense_backward(const struct dt_block *b, const float *weight, const 
     }
 }
 
+/* Takes a sample's image for a convolution. */
+static void pad(const struct dt_block_state *st, const float *x)
+{
+    for (size_t i = 0; i < dt_shape_elems(st->block->in); i++) {
+        st->padded[padded_at(st->block, i)] = x[i];
+    }
+}
+
 static void linear_forward(const struct dt_block_state *st, const float *params, const float *x,
                            float *y)
 {
@@ -257,7 +232,8 @@ static void linear_forward(const struct dt_block_state *st, const float *params,
     const float *weight = params + b->grad_begin, *bias = weight + st->bias_offset;
     switch (b->linear) {
     case DT_LINEAR_CONV:
-        conv_forward(b, weight, bias, x, y, st->sums);
+        pad(st, x);
+        conv_forward(st, weight, bias, y);
         break;
     case DT_LINEAR_DENSE:
         dense_forward(b, weight, bias, x, y);
@@ -404,13 +380,14 @@ static void linear_backward(struct dt_block_state *st, const float *params, cons
                             float *dx)
 {
     const struct dt_block *b = st->block;
-    const size_t n_in = dt_shape_elems(b->in);
+    const size_t n_in = dt_shape_elems(b->in), n_padded = dt_shape_elems(padded_of(b));
     const float *weight = params + b->grad_begin;
     double *dw = st->grad_sums, *db = dw + st->bias_offset;
-    double *dx_sums = dx != NULL ? memset(st->sums, 0, n_in * sizeof(double)) : NULL;
+    double *dx_sums = dx != NULL ? memset(st->sums, 0, n_padded * sizeof(double)) : NULL;
     switch (b->linear) {
     case DT_LINEAR_CONV:
-        conv_backward(b, weight, x, st->delta, dw, db, dx_sums);
+        pad(st, x);
+        conv_backward(st, weight, st->delta, dw, db, dx_sums);
         break;
     case DT_LINEAR_DENSE:
         dense_backward(b, weight, x, st->delta, dw, db, dx_sums);
@@ -422,7 +399,7 @@ static void linear_backward(struct dt_block_state *st, const float *params, cons
         break;
     }
     for (size_t i = 0; dx != NULL && i < n_in; i++) {
-        dx[i] = (float)dx_sums[i];
+        dx[i] = (float)dx_sums[padded_at(b, i)];
     }
 }
 
