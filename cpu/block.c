@@ -102,7 +102,7 @@ static void describe_conv(struct dt_block_state *state)
     struct dt_cpu_conv *conv = &state->conv;
     describe_shapes(b, conv);
     describe_forward(b, state->cpu->bf16 != NULL, vector, conv);
-    conv->dx_direct = !conv->pads && b->in.c % vector == 0;
+    conv->dx_direct = !conv->pads && dt_conv_channels(&conv->shape, vector) == (size_t)b->in.c;
     conv->survivors_pooled =
         b->pool == DT_POOL_MAX && b->pool_h <= b->pool_stride && !state->tail.has_slope;
     conv->masks_only = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !state->tail.reorders &&

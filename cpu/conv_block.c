@@ -93,8 +93,7 @@ static double dense_work(const struct dt_conv *conv, int inner, int outer, int v
 static double sparse_work(const struct dt_conv *conv, int vector, size_t n_survivors)
 {
     const double pace = vector == DT_MAX_VECTOR ? 1.2 : 1.0;
-    return (double)n_survivors *
-           (pace * conv->kernel * conv->kernel * in_vectors(conv->c, vector) + 2);
+    return (double)n_survivors * (pace * dt_conv_window(conv, vector) + 2);
 }
 
 /* Zeroes a sum at its first use. */
@@ -197,8 +196,10 @@ static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     const double sparse =
         sparse_work(conv, kernels->vector, find_survivors(job, sample, dy, &survivors));
     const bool dense_weights = sparse > dense_work(conv, conv->c, conv->k, kernels->vector);
-    const bool dense_data =
-        conv->stride == 1 && sparse > dense_work(conv, conv->k, conv->c, kernels->vector);
+    const bool dense_data = /* Winograd's way is cheaper, and pays for no border */
+        conv->stride == 1 &&
+        sparse > dense_work(state->conv.winograd_rotated.used ? conv : &state->conv.rotated,
+                            conv->k, conv->c, kernels->vector);
     if (dense_weights && dense_data && state->conv.winograd_rotated.used) {
         return true;
     }

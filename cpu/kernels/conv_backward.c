@@ -4,8 +4,9 @@
  * channels, which fit the registers. For dx the patch slides along a row of positions, and adds at
  * each one the weights of the filters that survive there; on the way it appends them to lists by
  * filter. For dw the patch stays with a filter while it walks that filter's list. Lists are cut
- * into bands of rows, so that the rows of x that a band reads stay in the first cache. Where few
- * gradients are zero, or channels are few, dense operations replace both: conv_block.c. */
+ * into bands of rows, so that the rows of x that a band reads stay in the first cache. Where a
+ * window's row fills fewer vectors than its columns by themselves, it counts as one column
+ * (kernels.h). Where few gradients are zero, dense operations replace both: conv_block.c. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
@@ -18,6 +19,12 @@
 #define PATCH_SUMS 12 /* of 16 registers */
 #endif
 #define PATCH_VECTORS 4
+/* Rows of a patch of joined columns (kernels.h), which is one column wide. */
+#if defined(__AVX512F__)
+#define JOINED_ROWS 5
+#else
+#define JOINED_ROWS 3
+#endif
 
 /* Taps [r, r + n_r) x [s, s + n_s) and channel vectors [v, v + n_v); its weights for one filter are
  * n_r * n_s * n_v vectors. */
@@ -29,7 +36,12 @@ struct patch {
 
 static int n_vectors(const struct dt_conv *conv)
 {
-    return (int)(dt_conv_channels(conv, VL) / VL);
+    return dt_cut_count(dt_conv_lanes(conv, VL), VL);
+}
+
+static int most_rows(const struct dt_conv *conv)
+{
+    return dt_conv_joins(conv, VL) ? JOINED_ROWS : PATCH_ROWS;
 }
 
 static size_t patch_elems(const struct patch *p)
@@ -37,9 +49,12 @@ static size_t patch_elems(const struct patch *p)
     return (size_t)(p->n_r * p->n_s * p->n_v) * VL;
 }
 
-/* Vectors of a patch: 4, 2 or 1. */
-static int patch_vectors(int n_taps, int n_left)
+/* Vectors of a patch: 4, 2 or 1; or of joined columns, up to 4. */
+static int patch_vectors(const struct dt_conv *conv, int n_taps, int n_left)
 {
+    if (dt_conv_joins(conv, VL)) {
+        return dt_min(n_left, PATCH_VECTORS);
+    }
     int n = PATCH_VECTORS;
     while (n > 1 && (n > n_left || n * n_taps > PATCH_SUMS)) {
         n /= 2;
@@ -50,13 +65,13 @@ static int patch_vectors(int n_taps, int n_left)
 static struct patch patch_at(const struct dt_conv *conv, int row_piece, int column_piece, int v,
                              size_t at)
 {
-    const int n = conv->kernel;
+    const int n = conv->kernel, n_columns = dt_conv_columns(conv, VL);
     struct patch p = {.row_piece = row_piece, .column_piece = column_piece, .v = v, .at = at};
-    p.r = dt_cut_begin(n, PATCH_ROWS, row_piece);
-    p.s = dt_cut_begin(n, PATCH, column_piece);
-    p.n_r = dt_cut_begin(n, PATCH_ROWS, row_piece + 1) - p.r;
-    p.n_s = dt_cut_begin(n, PATCH, column_piece + 1) - p.s;
-    p.n_v = patch_vectors(p.n_r * p.n_s, n_vectors(conv) - v);
+    p.r = dt_cut_begin(n, most_rows(conv), row_piece);
+    p.s = dt_cut_begin(n_columns, PATCH, column_piece);
+    p.n_r = dt_cut_begin(n, most_rows(conv), row_piece + 1) - p.r;
+    p.n_s = dt_cut_begin(n_columns, PATCH, column_piece + 1) - p.s;
+    p.n_v = patch_vectors(conv, p.n_r * p.n_s, n_vectors(conv) - v);
     return p;
 }
 
@@ -68,11 +83,11 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
         v = 0;
         column_piece++;
     }
-    if (column_piece == dt_cut_count(conv->kernel, PATCH)) {
+    if (column_piece == dt_cut_count(dt_conv_columns(conv, VL), PATCH)) {
         column_piece = 0;
         row_piece++;
     }
-    if (row_piece == dt_cut_count(conv->kernel, PATCH_ROWS)) {
+    if (row_piece == dt_cut_count(conv->kernel, most_rows(conv))) {
         return false;
     }
     *p = patch_at(conv, row_piece, column_piece, v, p->at + (size_t)conv->k * patch_elems(p));
@@ -87,47 +102,52 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
 #define CASES_OF_TAPS(R, S, call) \
     CASE_OF_PATCH(R, S, 1, call)  \
     CASE_OF_PATCH(R, S, 2, call)
+#define CASES_OF_COLUMN(R, call) \
+    CASES_OF_TAPS(R, 1, call)    \
+    CASE_OF_PATCH(R, 1, 3, call) \
+    CASE_OF_PATCH(R, 1, 4, call)
 #if PATCH_ROWS > 1
-#define CASES_OF_ROWS(call)      \
-    CASES_OF_TAPS(2, 1, call)    \
-    CASES_OF_TAPS(2, 2, call)    \
-    CASES_OF_TAPS(2, 3, call)    \
-    CASES_OF_TAPS(3, 1, call)    \
-    CASES_OF_TAPS(3, 2, call)    \
-    CASES_OF_TAPS(3, 3, call)    \
-    CASE_OF_PATCH(2, 1, 4, call) \
-    CASE_OF_PATCH(2, 2, 4, call) \
-    CASE_OF_PATCH(3, 1, 4, call)
+#define CASES_OF_ROWS(call)   \
+    CASES_OF_COLUMN(4, call)  \
+    CASES_OF_COLUMN(5, call)  \
+    CASES_OF_TAPS(2, 2, call) \
+    CASES_OF_TAPS(2, 3, call) \
+    CASES_OF_TAPS(3, 2, call) \
+    CASES_OF_TAPS(3, 3, call) \
+    CASE_OF_PATCH(2, 2, 4, call)
 #else
 #define CASES_OF_ROWS(call)
 #endif
 #define WITH_CONSTANT_PATCH(p, call)                     \
     switch ((p)->n_r * 100 + (p)->n_s * 10 + (p)->n_v) { \
-        CASES_OF_TAPS(1, 1, call)                        \
+        CASES_OF_COLUMN(1, call)                         \
+        CASES_OF_COLUMN(2, call)                         \
+        CASES_OF_COLUMN(3, call)                         \
         CASES_OF_TAPS(1, 2, call)                        \
         CASES_OF_TAPS(1, 3, call)                        \
-        CASE_OF_PATCH(1, 1, 4, call)                     \
         CASE_OF_PATCH(1, 2, 4, call)                     \
         CASE_OF_PATCH(1, 3, 4, call)                     \
         CASES_OF_ROWS(call)                              \
     }
 
+/* Where the weight of a column's lane is among a filter's. */
+static size_t weight_at(const struct dt_conv *conv, bool joined, int r, int s, int lane)
+{
+    const size_t n = (size_t)conv->kernel;
+    const int column = joined ? lane / conv->c : s, c = joined ? lane % conv->c : lane;
+    return ((size_t)c * n + (size_t)r) * n + (size_t)column;
+}
+
 static void pack_patch(const struct dt_conv *conv, const struct patch *p, const float *weight,
                        float *to)
 {
-    const int kernel = conv->kernel, n_lanes = p->n_v * VL;
-    for (int k = 0; k < conv->k; k++) {
+    const bool joined = dt_conv_joins(conv, VL);
+    const int n = conv->kernel, n_lanes = dt_conv_lanes(conv, VL);
+    for (int k = 0; k < conv->k; k++, weight += n * n * conv->c) {
         for (int r = p->r; r < p->r + p->n_r; r++) {
             for (int s = p->s; s < p->s + p->n_s; s++) {
-                for (int lane = 0; lane < n_lanes; lane++) {
-                    const int c = p->v * VL + lane;
-                    *to++ =
-                        c < conv->c
-                            ? weight[(((size_t)k * (size_t)conv->c + (size_t)c) * (size_t)kernel +
-                                      (size_t)r) *
-                                         (size_t)kernel +
-                                     (size_t)s]
-                            : 0.0f;
+                for (int lane = p->v * VL; lane < (p->v + p->n_v) * VL; lane++) {
+                    *to++ = lane < n_lanes ? weight[weight_at(conv, joined, r, s, lane)] : 0.0f;
                 }
             }
         }
@@ -145,16 +165,13 @@ void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weig
 static void unpack_patch(const struct dt_conv *conv, const struct patch *p, const float *dw,
                          float *grads)
 {
-    const size_t kernel = (size_t)conv->kernel, n_taps = kernel * kernel;
-    const int n_lanes = p->n_v * VL,
-              n_c = conv->c - p->v * VL < n_lanes ? conv->c - p->v * VL : n_lanes;
-    for (int k = 0; k < conv->k; k++) {
+    const bool joined = dt_conv_joins(conv, VL);
+    const int n = conv->kernel, n_lanes = dt_conv_lanes(conv, VL);
+    for (int k = 0; k < conv->k; k++, grads += n * n * conv->c) {
         for (int r = p->r; r < p->r + p->n_r; r++) {
-            for (int s = p->s; s < p->s + p->n_s; s++, dw += n_lanes) {
-                float *to = grads + ((size_t)k * (size_t)conv->c + (size_t)(p->v * VL)) * n_taps +
-                            (size_t)r * kernel + (size_t)s;
-                for (int c = 0; c < n_c; c++) {
-                    to[(size_t)c * n_taps] += dw[c];
+            for (int s = p->s; s < p->s + p->n_s; s++, dw += p->n_v * VL) {
+                for (int i = 0; i < dt_min(p->n_v * VL, n_lanes - p->v * VL); i++) {
+                    grads[weight_at(conv, joined, r, s, p->v * VL + i)] += dw[i];
                 }
             }
         }
@@ -181,7 +198,8 @@ struct data_row {
     const float *weight;            /* the patch's, of filter 0 */
     float *dx;                      /* the patch's first element at column 0 */
     size_t dx_row, dx_tap, dx_step; /* floats to the next row, column, window */
-    bool slides;                    /* windows one column apart: shared columns stay in registers */
+    int n_last;  /* lanes of the patch's last vector that are its own: the rest belong to others */
+    bool slides; /* windows one column apart: shared columns stay in registers */
     bool begins; /* the first row to reach the last one of its windows, which holds no sums yet */
     struct dt_entry **list;  /* (k) end of each filter's list; NULL: the lists exist already */
     int32_t x_begin, x_step; /* the first window's place in x, and the distance to the next */
@@ -200,7 +218,7 @@ struct data_row {
 /* Columns [begin, S) of the patch's windows. */
 ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin,
                                 const struct data_row *d, const float *dx,
-                                vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+                                vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS])
 {
     UNROLLED(r, R) {
         UNROLL
@@ -216,14 +234,24 @@ ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin
 }
 
 ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const struct data_row *d,
-                                 float *dx, vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS]){
+                                 float *dx, vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS]){
     EACH_SUM(R, S, V,
              store(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL, sum[r][s][v]))}
 
+/* One column, of whose last vector not all lanes are the patch's. */
+ALWAYS_INLINE void store_own(const int R, const int V, const struct data_row *d, float *dx,
+                             vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS])
+{
+    store_columns(R, 1, V - 1, d, dx, sum);
+    UNROLLED(r, R) {
+        store_first(dx + (size_t)r * d->dx_row + (V - 1) * VL, sum[r][0][V - 1], d->n_last);
+    }
+}
+
 /* Adds a position's survivors to the patch's window there. */
 ALWAYS_INLINE
-    void add_survivors(const int R, const int S, const int V, const bool listing,
-                       const struct data_row *d, int q, vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+void add_survivors(const int R, const int S, const int V, const bool listing,
+                   const struct data_row *d, int q, vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS])
 {
     const uint64_t *word = d->word + (size_t)q * (size_t)d->n_words, *end = word + d->n_words;
     const float *value = d->value + d->value_at[q], *weights = d->weight;
@@ -246,7 +274,7 @@ ALWAYS_INLINE
 ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool listing,
                              const struct data_row *d)
 {
-    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS];
     float *dx = d->dx;
     load_columns(R, S - 1, V, 0, d, dx, sum);
     for (int q = 0; q < d->out_w; q++, dx += d->dx_tap) {
@@ -261,12 +289,16 @@ ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool l
 ALWAYS_INLINE void step_row(const int R, const int S, const int V, const bool listing,
                             const struct data_row *d)
 {
-    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS];
     float *dx = d->dx;
     for (int q = 0; q < d->out_w; q++, dx += d->dx_step) {
         load_columns(R, S, V, 0, d, dx, sum);
         add_survivors(R, S, V, listing, d, q, sum);
-        store_columns(R, S, V, d, dx, sum);
+        if (d->n_last < VL) {
+            store_own(R, V, d, dx, sum);
+        } else {
+            store_columns(R, S, V, d, dx, sum);
+        }
     }
 }
 
@@ -304,7 +336,8 @@ static void begin_band(const struct dt_conv *conv, int row, const struct dt_conv
  * earlier sums. */
 static bool begins_rows(const struct dt_conv *conv, const struct patch *p)
 {
-    return conv->stride == 1 && dt_cut_count(conv->kernel, PATCH) == 1 && p->row_piece == 0;
+    return conv->stride == 1 && !dt_conv_joins(conv, VL) &&
+           dt_cut_count(conv->kernel, PATCH) == 1 && p->row_piece == 0;
 }
 
 /* Zeroes the part of dx that is added to before anything is stored there. */
@@ -323,18 +356,20 @@ static void patch_data(const struct dt_conv *conv, const struct patch *p,
 {
     const size_t n_c = dt_conv_channels(conv, VL), n_words = dt_survivor_words(conv->k),
                  row = (size_t)conv->w * n_c;
-    struct data_row d = {.value_at = from->column_at,
-                         .scale = from->scale,
-                         .n_words = (int)n_words,
-                         .out_w = conv->out_w,
-                         .weight = weight,
-                         .dx_row = row,
-                         .dx_tap = n_c,
-                         .dx_step = (size_t)conv->stride * n_c,
-                         .slides = conv->stride == 1,
-                         .begins = begins_rows(conv, p),
-                         .list = lists != NULL ? lists->end : NULL,
-                         .x_step = conv->stride * conv->c};
+    struct data_row d = {
+        .value_at = from->column_at,
+        .scale = from->scale,
+        .n_words = (int)n_words,
+        .out_w = conv->out_w,
+        .weight = weight,
+        .dx_row = row,
+        .dx_tap = n_c,
+        .dx_step = (size_t)conv->stride * n_c,
+        .n_last = dt_conv_joins(conv, VL) ? dt_conv_lanes(conv, VL) - (p->v + p->n_v - 1) * VL : VL,
+        .slides = conv->stride == 1 && !dt_conv_joins(conv, VL),
+        .begins = begins_rows(conv, p),
+        .list = lists != NULL ? lists->end : NULL,
+        .x_step = conv->stride * conv->c};
     for (int i = 0; i < conv->out_h; i++) {
         d.word = from->word + (size_t)i * (size_t)conv->out_w * n_words;
         d.value = from->value + from->row_at[i];
@@ -392,7 +427,7 @@ ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct 
                             const struct dt_entry *end, const float *x, size_t x_row, size_t x_tap,
                             float *dw, float *db)
 {
-    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS];
     float bias = 0;
     if (entry == end) {
         return;

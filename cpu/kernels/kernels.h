@@ -252,12 +252,40 @@ static inline int dt_cut_begin(int n, int most, int i)
     return (int)((int64_t)n * i / dt_cut_count(n, most));
 }
 
-/* Channels, or filters, rounded up to whole vectors. */
-static inline size_t dt_conv_channels(const struct dt_conv *conv, int vector)
+/* For the backward pass. A window's row is kernel * c floats side by side: where these take fewer
+ * vectors than the channels of each column by themselves, the row counts as one column. */
+static inline bool dt_conv_joins(const struct dt_conv *conv, int vector)
 {
-    return dt_round_up((size_t)conv->c, (size_t)vector);
+    return dt_cut_count(conv->kernel * conv->c, vector) <
+           conv->kernel * dt_cut_count(conv->c, vector);
 }
 
+/* Columns of a window, and floats of a column. */
+static inline int dt_conv_columns(const struct dt_conv *conv, int vector)
+{
+    return dt_conv_joins(conv, vector) ? 1 : conv->kernel;
+}
+
+static inline int dt_conv_lanes(const struct dt_conv *conv, int vector)
+{
+    return dt_conv_joins(conv, vector) ? conv->kernel * conv->c : conv->c;
+}
+
+/* Vectors of a window. */
+static inline int dt_conv_window(const struct dt_conv *conv, int vector)
+{
+    return conv->kernel * dt_conv_columns(conv, vector) *
+           dt_cut_count(dt_conv_lanes(conv, vector), vector);
+}
+
+/* Floats from one place of dx to the next: whole vectors, unless columns are joined. */
+static inline size_t dt_conv_channels(const struct dt_conv *conv, int vector)
+{
+    return dt_conv_joins(conv, vector) ? (size_t)conv->c
+                                       : dt_round_up((size_t)conv->c, (size_t)vector);
+}
+
+/* Filters, rounded up to whole vectors. */
 static inline size_t dt_conv_filters(const struct dt_conv *conv, int vector)
 {
     return dt_round_up((size_t)conv->k, (size_t)vector);
@@ -277,8 +305,7 @@ static inline size_t dt_conv_packed_forward_elems(const struct dt_conv *conv, in
 /* Floats of the weights packed for the backward pass, and of their gradient. */
 static inline size_t dt_conv_packed_backward_elems(const struct dt_conv *conv, int vector)
 {
-    return (size_t)conv->k * (size_t)conv->kernel * (size_t)conv->kernel *
-           dt_conv_channels(conv, vector);
+    return (size_t)conv->k * (size_t)dt_conv_window(conv, vector) * (size_t)vector;
 }
 
 /* Floats of the weights' gradient in conv_weights_dense's order. */
