@@ -204,9 +204,11 @@ static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_
     }
 }
 
+/* Samples are drawn at random, so no processor can predict the next: they are prefetched, so many
+ * ahead. */
 #define GATHER_AHEAD 2
+#define LABELS_AHEAD 8
 
-/* Prefetches a sample: samples are drawn at random, so no processor can predict the next. */
 static void ask_for_sample(const struct dt_samples *samples, size_t row, size_t n_elems)
 {
     const size_t n_bytes = samples->pixels != NULL ? n_elems : n_elems * sizeof *samples->values;
@@ -272,6 +274,9 @@ static enum dt_status cpu_loss(struct dt_backend *backend, const struct dt_model
     const struct dt_samples *samples = bound->samples;
     for (int i = 0; i < batch->n; i++) {
         const size_t row = batch->rows[i], at = (size_t)i * (size_t)n_outputs;
+        if (i + LABELS_AHEAD < batch->n && samples->labels != NULL) {
+            __builtin_prefetch(&samples->labels[batch->rows[i + LABELS_AHEAD]]);
+        }
         float *dz = dlogits != NULL ? dlogits + at : NULL;
         switch (spec->loss) {
         case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
