@@ -41,6 +41,11 @@ static void describe_shapes(const struct dt_block *b, struct dt_cpu_conv *conv)
                                      .stride = 1};
 }
 
+static bool may_winograd(const struct dt_block *b)
+{
+    return b->kernel >= 3 && b->kernel <= 5 && b->stride == 1;
+}
+
 /* Chooses the forward kernels: Winograd's or bf16's where one of them is faster. */
 static void describe_forward(const struct dt_block *b, bool has_bf16, int vector,
                              struct dt_cpu_conv *conv)
@@ -59,8 +64,9 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
                                           .left = b->pad_before_w,
                                           .k = out.c,
                                           .out_h = out.h,
-                                          .out_w = out.w};
-    if (b->kernel == 3 && b->stride == 1 && !conv->bf16.used) {
+                                          .out_w = out.w,
+                                          .wider = b->kernel - 3};
+    if (may_winograd(b) && !conv->bf16.used) {
         dt_winograd_plan(&conv->winograd, vector);
         conv->winograd.plain = b->activation == DT_ACTIVATION_NONE && b->pool == DT_POOL_NONE;
     }
@@ -86,11 +92,14 @@ static void describe_backward(const struct dt_block *b, bool in_place, int vecto
                                                   .left = b->kernel - 1 - b->pad_before_w,
                                                   .k = in.c,
                                                   .out_h = in.h,
-                                                  .out_w = in.w};
-    if (b->kernel == 3 && b->stride == 1 && in_place) {
+                                                  .out_w = in.w,
+                                                  .wider = b->kernel - 3};
+    if (may_winograd(b) && in_place) {
         dt_winograd_plan(&conv->winograd_rotated, vector);
         conv->winograd_rotated.plain = true;
         conv->winograd_rotated.skips_blank = false;
+    }
+    if (b->kernel == 3 && b->stride == 1 && in_place) {
         dt_winograd_plan_gradient(&conv->winograd_gradient, conv->slice, vector);
     }
 }

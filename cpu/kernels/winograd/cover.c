@@ -1,4 +1,4 @@
-/* Chooses the parts of an image that tiles must cover. Outputs whose 3 x 3 inputs are all equal to
+/* Chooses the parts of an image that tiles must cover. Outputs whose inputs are all equal to
  * one pixel are equal. So one such pixel, the ground, is searched, its output is computed once, and
  * written wherever outputs see nothing else. Tiles cover the rest in bands of rows: a band begins
  * at the first output that sees something else again, and so does each tile in it. Tiles do not
@@ -6,7 +6,11 @@
  * place in the tile. */
 #include "cpu/kernels/winograd/kernel.h"
 
-enum { KERNEL = 3 };
+/* Rows and columns that an output sees. */
+static int kernel_of(const struct dt_winograd *w)
+{
+    return 3 + w->wider;
+}
 
 /* Pixels that are smaller than others by this many powers of two are quiet beside them. With
  * padding, the padding meets the ground, and many outputs see both; without, few pixels are quiet,
@@ -15,7 +19,8 @@ enum { QUIET = 12, QUIET_BY_PADS = 8 };
 
 static int quiet_gap(const struct dt_winograd *w)
 {
-    return w->out_h + KERNEL - 1 > w->h || w->out_w + KERNEL - 1 > w->w ? QUIET_BY_PADS : QUIET;
+    const int beyond = kernel_of(w) - 1;
+    return w->out_h + beyond > w->h || w->out_w + beyond > w->w ? QUIET_BY_PADS : QUIET;
 }
 
 /* A vector of a pixel's channels from c on; zeros after the last one. */
@@ -35,11 +40,11 @@ ALWAYS_INLINE bool differ(const size_t n_c, const float *a, const float *b)
     return lanes_with_bits(difference) != 0;
 }
 
-/* True if 3 x 3 pixels are equal. */
-static bool all_alike(size_t n_c, const float *x, size_t row)
+/* True if n x n pixels are equal. */
+static bool all_alike(size_t n, size_t n_c, const float *x, size_t row)
 {
-    for (size_t i = 0; i < KERNEL; i++) {
-        for (size_t j = 0; j < KERNEL; j++) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < n; j++) {
             if (differ(n_c, x + i * row + j * n_c, x)) {
                 return false;
             }
@@ -48,14 +53,15 @@ static bool all_alike(size_t n_c, const float *x, size_t row)
     return true;
 }
 
-/* The first of 3 x 3 equal pixels that include pixel `at` of row `row_at`; or NULL. */
+/* The first of such equal pixels that include pixel `at` of row `row_at`; or NULL. */
 static const float *alike_around(const struct dt_winograd *w, const float *x, int row_at, int at)
 {
     const size_t n_c = (size_t)w->c, row = (size_t)w->w * n_c;
-    for (int i = row_at - (KERNEL - 1); i <= dt_min(row_at, w->h - KERNEL); i++) {
-        for (int j = at - (KERNEL - 1); j <= dt_min(at, w->w - KERNEL); j++) {
+    const int n = kernel_of(w);
+    for (int i = row_at - (n - 1); i <= dt_min(row_at, w->h - n); i++) {
+        for (int j = at - (n - 1); j <= dt_min(at, w->w - n); j++) {
             const float *from = x + (size_t)i * row + (size_t)j * n_c;
-            if (all_alike(n_c, from, row)) {
+            if (all_alike((size_t)n, n_c, from, row)) {
                 return from;
             }
         }
@@ -63,13 +69,14 @@ static const float *alike_around(const struct dt_winograd *w, const float *x, in
     return NULL;
 }
 
-/* Tests pixels KERNEL apart: any 3 x 3 include one of them, with an equal neighbour if they are
- * equal. */
+/* Tests pixels as far apart as a kernel is wide: whatever an output sees includes one of them, with
+ * an equal neighbour if all are equal. */
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x)
 {
     const size_t n_c = (size_t)w->c;
-    for (int i = KERNEL - 1; i < w->h; i += KERNEL) {
-        for (int j = KERNEL - 1; j < w->w; j += KERNEL) {
+    const int n = kernel_of(w);
+    for (int i = n - 1; i < w->h; i += n) {
+        for (int j = n - 1; j < w->w; j += n) {
             const float *at = x + ((size_t)i * (size_t)w->w + (size_t)j) * n_c;
             const bool may =
                 !differ(n_c, at, at - n_c) || (j + 1 < w->w && !differ(n_c, at, at + n_c));
@@ -228,14 +235,14 @@ static int first_other(const struct view *s, int i, int from, int end)
  * begins earlier, as far as it may: tiles that cross the end take longer. */
 static int begin_at(const struct view *s, int first, int from, int end)
 {
-    const int at = dt_min(first - (KERNEL - 1), end - M);
+    const int at = dt_min(first - (kernel_of(s->w) - 1), end - M);
     return at > from ? at / s->step * s->step : from;
 }
 
 /* The first row of the next band, or n_rows. */
 static int next_band(const struct view *s, int from)
 {
-    const int end = s->n_rows + KERNEL - 1, width = s->n_columns + KERNEL - 1;
+    const int beyond = kernel_of(s->w) - 1, end = s->n_rows + beyond, width = s->n_columns + beyond;
     for (int i = from; i < end && s->w->skips_blank; i++) {
         if (first_other(s, i, 0, width) < width) {
             return begin_at(s, i, from, s->n_rows);
@@ -247,25 +254,26 @@ static int next_band(const struct view *s, int from)
 /* The first column of the next tile of the band [top, bottom), or n_columns. */
 static int next_column(const struct view *s, int top, int bottom, int from)
 {
-    const int width = s->n_columns + KERNEL - 1;
+    const int beyond = kernel_of(s->w) - 1, width = s->n_columns + beyond;
     int first = s->w->skips_blank ? width : from;
-    for (int i = top; i < bottom + KERNEL - 1 && first > from; i++) {
+    for (int i = top; i < bottom + beyond && first > from; i++) {
         first = first_other(s, i, from, first);
     }
     return first < width ? begin_at(s, first, from, s->n_columns) : s->n_columns;
 }
 
-/* Bits of the SIDE pixels of row i from place `left` on: set if they differ from the ground. */
+/* Bits of a tile's pixels of row i from place `left` on: set if they differ from the ground. */
 static uint64_t others_in_row(const struct view *s, int i, int left)
 {
     const int y = i - s->w->top, x = left - s->w->left, n_words = (int)dt_winograd_row_words(s->w);
-    const int begin = dt_max(0, -x), end = dt_min(SIDE, s->w->w - x);
+    const int n_seen = dt_winograd_seen(s->w), begin = dt_max(0, -x),
+              end = dt_min(n_seen, s->w->w - x);
     if (y < 0 || y >= s->w->h || begin >= end) {
         return s->pads_alike ? 0 : UINT64_MAX;
     }
     const uint64_t *word = s->others + (size_t)y * (size_t)n_words,
                    inside = ((uint64_t)1 << end) - ((uint64_t)1 << begin);
-    const bool two = x % 64 > 64 - SIDE && x / 64 + 1 < n_words;
+    const bool two = x % 64 > 64 - n_seen && x / 64 + 1 < n_words;
     const uint64_t row =
         x < 0 ? word[0] << -x
               : word[x / 64] >> x % 64 | (two ? word[x / 64 + 1] << (64 - x % 64) : 0);
@@ -275,14 +283,21 @@ static uint64_t others_in_row(const struct view *s, int i, int left)
 /* The outputs of a tile that see only the ground, in the form of struct dt_winograd_area. */
 static uint16_t ground_outputs(const struct view *s, int top, int left)
 {
-    uint64_t seen[SIDE];
+    const int kernel = kernel_of(s->w);
+    uint64_t sees[M] = {0}; /* per row of outputs: bits of columns with such a pixel */
     uint32_t ground = 0;
-    for (int i = 0; i < SIDE; i++) {
+    for (int i = 0; i < M + kernel - 1; i++) {
         const uint64_t row = others_in_row(s, top + i, left);
-        seen[i] = row | row >> 1 | row >> 2;
+        for (int p = dt_max(0, i - (kernel - 1)); p <= dt_min(i, M - 1); p++) {
+            sees[p] |= row;
+        }
     }
-    for (int i = 0; i < M; i++) {
-        ground |= (uint32_t)(~(seen[i] | seen[i + 1] | seen[i + 2]) & ((1u << M) - 1)) << M * i;
+    for (int p = 0; p < M; p++) {
+        uint64_t seen = sees[p];
+        for (int j = 1; j < kernel; j++) {
+            seen |= sees[p] >> j;
+        }
+        ground |= (uint32_t)(~seen & ((1u << M) - 1)) << M * p;
     }
     return (uint16_t)ground;
 }
@@ -290,13 +305,14 @@ static uint16_t ground_outputs(const struct view *s, int top, int left)
 /* The largest loudness that each output of a tile sees. */
 static void find_loudest(const struct view *s, int top, int left, int loudest[M * M])
 {
-    const int y = top - s->w->top, x = left - s->w->left;
+    const int y = top - s->w->top, x = left - s->w->left, n_seen = dt_winograd_seen(s->w),
+              beyond = kernel_of(s->w) - 1;
     memset(loudest, 0, M * M * sizeof(int));
-    for (int i = dt_max(0, -y); i < dt_min(SIDE, s->w->h - y); i++) {
+    for (int i = dt_max(0, -y); i < dt_min(n_seen, s->w->h - y); i++) {
         const uint8_t *loud = s->loud + (size_t)(y + i) * (size_t)s->w->w;
-        for (int j = dt_max(0, -x); j < dt_min(SIDE, s->w->w - x); j++) {
-            for (int p = dt_max(0, i - (KERNEL - 1)); p <= dt_min(i, M - 1); p++) {
-                for (int q = dt_max(0, j - (KERNEL - 1)); q <= dt_min(j, M - 1); q++) {
+        for (int j = dt_max(0, -x); j < dt_min(n_seen, s->w->w - x); j++) {
+            for (int p = dt_max(0, i - beyond); p <= dt_min(i, M - 1); p++) {
+                for (int q = dt_max(0, j - beyond); q <= dt_min(j, M - 1); q++) {
                     loudest[p * M + q] = dt_max(loudest[p * M + q], loud[x + j]);
                 }
             }

@@ -8,7 +8,7 @@ ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd
                               const float *u, float *m)
 {
     vf sum[GEMM_ROWS][GEMM_VECTORS];
-    const int n_c = w->c;
+    const int depth = w->depth;
     const size_t v_tile = w->v_tile, m_tile = w->m_tile, m_block = w->m_block;
     const float *far = v + 3 * v_tile;
     UNROLLED(i, T) {
@@ -17,7 +17,7 @@ ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd
         }
     }
     UNROLL_4
-    for (int c = 0; c < n_c; c++) {
+    for (int c = 0; c < depth; c++) {
         vf filters[GEMM_VECTORS];
         UNROLLED(j, V) {
             filters[j] = load(u + j * VL);
@@ -94,7 +94,7 @@ static void products(const struct dt_winograd *w, int begin, int end, int n_tile
             const int n_vectors = panel_vectors(w->k, k0);
             panel_products(w, n_tiles, n_vectors, v_f, u_f,
                            m + (size_t)(k0 / VL) * w->m_block + (size_t)f * VL);
-            u_f += (size_t)w->c * (size_t)n_vectors * VL;
+            u_f += (size_t)w->depth * (size_t)n_vectors * VL;
         }
     }
 }
@@ -126,7 +126,8 @@ static void share_scratch(struct forward *f, float *scratch)
     f->ground = f->m_blank + m_tile;
     f->pixels = (uint64_t *)(void *)(f->ground + DT_WINOGRAD_MAX_IMAGES * f->w->ground);
     f->edge = (float *)(f->pixels + dt_winograd_pixel_words(f->w));
-    f->tile = (struct dt_winograd_area *)(f->edge + (size_t)N_FREQS * (size_t)f->w->c);
+    const int n_seen = dt_winograd_seen(f->w);
+    f->tile = (struct dt_winograd_area *)(f->edge + (size_t)(n_seen * n_seen) * (size_t)f->w->c);
 }
 
 static const float *image_of(const struct forward *f)
@@ -176,7 +177,7 @@ static void cover_image(struct forward *f)
     if (ground == NULL) {
         ground = memset(f->edge, 0, (size_t)w->c * sizeof(float));
     }
-    DT_KERNEL(winograd_blank)(ground, (size_t)w->c, f->v_blank + ONE_ONE * w->v_freq);
+    DT_KERNEL(winograd_blank)(w, ground, f->v_blank + ONE_ONE * w->v_freq);
     products(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
     for (size_t k = 0; k < w->ground; k += VL) {
         store(ground_of(f, f->image) + k,
@@ -201,12 +202,12 @@ static const struct dt_winograd_area *next_tile(struct forward *f)
     return &f->tile[f->next++];
 }
 
-/* True if all pixels are equal. */
-static bool is_blank(const float *x, size_t row, size_t pixel)
+/* True if all n x n pixels are equal. */
+static bool is_blank(size_t n, const float *x, size_t row, size_t pixel)
 {
-    bool same = x[0] == x[pixel] && memcmp(x, x + pixel, (SIDE - 1) * pixel * sizeof(float)) == 0;
-    for (size_t i = 1; i < SIDE && same; i++) {
-        same = memcmp(x, x + i * row, SIDE * pixel * sizeof(float)) == 0;
+    bool same = x[0] == x[pixel] && memcmp(x, x + pixel, (n - 1) * pixel * sizeof(float)) == 0;
+    for (size_t i = 1; i < n && same; i++) {
+        same = memcmp(x, x + i * row, n * pixel * sizeof(float)) == 0;
     }
     return same;
 }
@@ -218,6 +219,7 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
                        int *first_blank)
 {
     const struct dt_winograd *w = f->w;
+    const size_t n_seen = (size_t)dt_winograd_seen(w);
     for (*n_front = 0, *first_blank = w->group; *n_front < *first_blank;) {
         const struct dt_winograd_area *tile = next_tile(f);
         size_t row;
@@ -235,10 +237,10 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
             continue;
         }
         const float *from = DT_KERNEL(winograd_tile)(w, image_of(f), tile, f->edge, &row);
-        if (w->skips_blank && is_blank(from, row, (size_t)w->c)) {
+        if (w->skips_blank && is_blank(n_seen, from, row, (size_t)w->c)) {
             slot[--*first_blank] = *tile;
             DT_KERNEL(winograd_blank)
-            (from, (size_t)w->c, f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
+            (w, from, f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
             continue;
         }
         slot[*n_front] = *tile;
@@ -246,7 +248,7 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
         if (tile->quiet != 0) {
             DT_KERNEL(winograd_quiet)(w, image_of(f), tile, f->edge);
             DT_KERNEL(winograd_input)
-            (w, f->edge, SIDE * (size_t)w->c, f->v + (size_t)(*n_front)++ * w->v_tile);
+            (w, f->edge, n_seen * (size_t)w->c, f->v + (size_t)(*n_front)++ * w->v_tile);
         }
     }
     return true;

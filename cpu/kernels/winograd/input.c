@@ -1,8 +1,6 @@
 /* Winograd's transform of the inputs; kernel.h explains the method. */
 #include "cpu/kernels/winograd/kernel.h"
 
-#define THREE_BY_THREE (7u | 7u << SIDE | 7u << 2 * SIDE) /* in a mask of SIDE by SIDE bits */
-
 /* With Q(x) = (x - 1/2) (x + 2) = x^2 + 3/2 x - 1, the rows of B' are the coefficients of
  *     point 0         (x^2 - 1) Q(x)
  *     1 and -1        x (x + 1) Q(x) and x (x - 1) Q(x)
@@ -93,16 +91,32 @@ ALWAYS_INLINE void transform(const bool whole, const struct inside *in, const st
     }
 }
 
+/* Of a wider kernel, the tiles that its parts see. The last vector of one is overwritten by the
+ * next. */
+ALWAYS_INLINE void transform_parts(const bool whole, const struct inside *in,
+                                   const struct dt_winograd *w, const float *x, size_t row,
+                                   float *v)
+{
+    const int n_parts = dt_winograd_parts(w);
+    for (int i = 0; i < n_parts * n_parts; i++, v += w->c) {
+        const int down = i / n_parts * w->wider, right = i % n_parts * w->wider;
+        const struct inside of_part = {in->top - down, in->left - right, in->bottom - down,
+                                       in->right - right};
+        transform(whole, &of_part, w, x + (size_t)down * row + (size_t)right * (size_t)w->c, row,
+                  v);
+    }
+}
+
 void DT_KERNEL(winograd_input)(const struct dt_winograd *w, const float *x, size_t row, float *v)
 {
-    transform(true, NULL, w, x, row, v);
+    transform_parts(true, &(struct inside){0}, w, x, row, v);
 }
 
 static __attribute__((noinline)) void edge_input(const struct dt_winograd *w, const float *x,
                                                  size_t row, int y0, int x0, float *v)
 {
     const struct inside in = {-y0, -x0, w->h - y0, w->w - x0};
-    transform(false, &in, w, x, row, v);
+    transform_parts(false, &in, w, x, row, v);
 }
 
 void DT_KERNEL(winograd_tile_input)(const struct dt_winograd *w, const float *x,
@@ -110,8 +124,9 @@ void DT_KERNEL(winograd_tile_input)(const struct dt_winograd *w, const float *x,
 {
     const int y0 = tile->top - w->top, x0 = tile->left - w->left;
     const size_t row = (size_t)w->w * (size_t)w->c;
+    const int n = dt_winograd_seen(w);
     const float *from = x + ((ptrdiff_t)y0 * w->w + x0) * w->c;
-    if (y0 >= 0 && x0 >= 0 && y0 + SIDE <= w->h && x0 + SIDE <= w->w) {
+    if (y0 >= 0 && x0 >= 0 && y0 + n <= w->h && x0 + n <= w->w) {
         DT_KERNEL(winograd_input)(w, from, row, v);
     } else {
         edge_input(w, from, row, y0, x0, v);
@@ -121,12 +136,12 @@ void DT_KERNEL(winograd_tile_input)(const struct dt_winograd *w, const float *x,
 /* Copies a tile that crosses the image's edge: its pixels, framed with zeros. */
 static void copy_edge(const struct dt_winograd *w, const float *x, int y0, int x0, float *edge)
 {
-    const int begin = x0 < 0 ? -x0 : 0, end = dt_min(SIDE, w->w - x0);
+    const int n = dt_winograd_seen(w), begin = x0 < 0 ? -x0 : 0, end = dt_min(n, w->w - x0);
     const size_t n_c = (size_t)w->c;
-    memset(edge, 0, (size_t)(SIDE * SIDE) * n_c * sizeof(float));
-    for (int i = 0; i < SIDE; i++) {
+    memset(edge, 0, (size_t)(n * n) * n_c * sizeof(float));
+    for (int i = 0; i < n; i++) {
         if (y0 + i >= 0 && y0 + i < w->h && begin < end) {
-            memcpy(edge + (size_t)(i * SIDE + begin) * n_c,
+            memcpy(edge + (size_t)(i * n + begin) * n_c,
                    x + ((size_t)(y0 + i) * (size_t)w->w + (size_t)(x0 + begin)) * n_c,
                    (size_t)(end - begin) * n_c * sizeof(float));
         }
@@ -137,11 +152,12 @@ const float *DT_KERNEL(winograd_tile)(const struct dt_winograd *w, const float *
                                       const struct dt_winograd_area *tile, float *edge, size_t *row)
 {
     const int y0 = tile->top - w->top, x0 = tile->left - w->left;
-    if (y0 >= 0 && x0 >= 0 && y0 + SIDE <= w->h && x0 + SIDE <= w->w) {
+    const int n = dt_winograd_seen(w);
+    if (y0 >= 0 && x0 >= 0 && y0 + n <= w->h && x0 + n <= w->w) {
         *row = (size_t)w->w * (size_t)w->c;
         return x + ((size_t)y0 * (size_t)w->w + (size_t)x0) * (size_t)w->c;
     }
-    *row = SIDE * (size_t)w->c;
+    *row = (size_t)n * (size_t)w->c;
     copy_edge(w, x, y0, x0, edge);
     return edge;
 }
@@ -150,26 +166,32 @@ void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
                                const struct dt_winograd_area *tile, float *edge)
 {
     const size_t n_c = (size_t)w->c;
-    uint64_t seen = 0; /* the tile's pixels that those outputs read */
+    const int n = dt_winograd_seen(w);
+    uint64_t window = 0, seen = 0; /* pixels that an output reads, and those that these do */
+    for (int i = 0; i < 3 + w->wider; i++) {
+        window |= (((uint64_t)1 << (3 + w->wider)) - 1) << i * n;
+    }
     for (int i = 0; i < M * M; i++) {
-        seen |= tile->quiet >> i & 1 ? (uint64_t)THREE_BY_THREE << (i / M * SIDE + i % M) : 0;
+        seen |= tile->quiet >> i & 1 ? window << (i / M * n + i % M) : 0;
     }
     copy_edge(w, x, tile->top - w->top, tile->left - w->left, edge);
-    for (int i = 0; i < N_FREQS; i++) {
+    for (int i = 0; i < n * n; i++) {
         if ((seen >> i & 1) == 0) {
             memset(edge + (size_t)i * n_c, 0, n_c * sizeof(float));
         }
     }
 }
 
-void DT_KERNEL(winograd_blank)(const float *x, size_t n_c, float *v)
+void DT_KERNEL(winograd_blank)(const struct dt_winograd *w, const float *x, float *v)
 {
-    for (size_t c = 0; c < n_c; c += VL) {
-        const vf pixel = load(x + c), d[SIDE] = {pixel, pixel, pixel, pixel, pixel, pixel};
-        vf first, zero;
-        input_pair(ONES, d, &first, &zero);
-        const vf row[SIDE] = {first, first, first, first, first, first};
-        input_pair(ONES, row, &first, &zero);
-        store(v + c, first);
+    for (int part = 0; part < w->depth / w->c; part++, v += w->c) {
+        for (int c = 0; c < w->c; c += VL) {
+            const vf pixel = load(x + c), d[SIDE] = {pixel, pixel, pixel, pixel, pixel, pixel};
+            vf first, zero;
+            input_pair(ONES, d, &first, &zero);
+            const vf row[SIDE] = {first, first, first, first, first, first};
+            input_pair(ONES, row, &first, &zero);
+            store(v + c, first);
+        }
     }
 }

@@ -1,4 +1,4 @@
-/* Convolution 3 x 3 of stride 1, forward, with fewer multiplications: Winograd's minimal filtering
+/* Convolution of stride 1, forward, with fewer multiplications: Winograd's minimal filtering
  * F(4 x 4, 3 x 3) after Lavin and Gray, "Fast algorithms for convolutional neural networks", CVPR
  * 2016 (arXiv 1509.09308). With d a tile of 6 x 6 inputs and g a filter, its 4 x 4 outputs are
  *     A' [sum over channels of (G g G') * (B' d B)] A,
@@ -11,6 +11,11 @@
  * infinity make it 4.5 times as large, F(6 x 6, 3 x 3) 9 times. Why points matter: Barabasz,
  * Anderson, Soodhalter and Gregg, "Error analysis and improving the accuracy of Winograd
  * convolution for deep neural networks", 2018 (arXiv 1803.10986).
+ *
+ * A wider kernel, up to 5 x 5, is a sum of four of 3 x 3, which meet pixels `wider` rows or columns
+ * apart; weights that two of them would have are in the first. So it is a convolution 3 x 3 of four
+ * times the channels: 9 multiplications for an output, where F(2 x 2, 5 x 5) has as many, but four
+ * times as many transforms of outputs.
  *
  * weights.c has G g G', input.c B' d B, forward.c the products and the whole, output.c the outputs,
  * cover.c the places of tiles. */
@@ -67,9 +72,9 @@ void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
 void DT_KERNEL(winograd_input)(const struct dt_winograd *w, const float *x, size_t row, float *v);
 
 /* The one nonzero frequency of a blank tile. */
-void DT_KERNEL(winograd_blank)(const float *x, size_t n_c, float *v);
+void DT_KERNEL(winograd_blank)(const struct dt_winograd *w, const float *x, float *v);
 
-/* Finds 3 x 3 equal pixels in image x, and returns the first. NULL: there are none. */
+/* Finds as many equal pixels as an output sees, and returns the first. NULL: there are none. */
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x);
 
 /* Finds the outputs of image x that see only pixels equal to `ground`, and fills them with the

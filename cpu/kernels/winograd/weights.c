@@ -9,15 +9,20 @@ static const float filter_matrix[SIDE][3] = {{1, 0, 0},
                                              {1 / 15.0f, -2 / 15.0f, 4 / 15.0f},
                                              {0, 0, 1}};
 
-/* Loads VL filters of channel c from filter k on, (K C 3 3); zeros after the last one. */
+/* Taps from `top` and `left` on of VL filters of channel c from filter k on, (K C R S); zeros after
+ * the last filter, and for taps that the parts above or to the left have. */
 ALWAYS_INLINE void load_filters(const struct dt_winograd *w, const float *weight, int k, int c,
-                                vf g[3][3])
+                                int top, int left, vf g[3][3])
 {
     float lanes[9][VL] = {{0}};
-    const int n = dt_min(VL, w->k - k);
+    const int n = dt_min(VL, w->k - k), kernel = 3 + w->wider;
     for (int i = 0; i < n; i++) {
+        const float *of =
+            weight + ((size_t)(k + i) * (size_t)w->c + (size_t)c) * (size_t)(kernel * kernel);
         for (int tap = 0; tap < 9; tap++) {
-            lanes[tap][i] = weight[((size_t)(k + i) * (size_t)w->c + (size_t)c) * 9 + (size_t)tap];
+            const int r = top + tap / 3, s = left + tap % 3;
+            const bool before = (top > 0 && r < 3) || (left > 0 && s < 3);
+            lanes[tap][i] = before ? 0.0f : of[r * kernel + s];
         }
     }
     memcpy(g, lanes, sizeof lanes);
@@ -42,12 +47,15 @@ ALWAYS_INLINE void transform_filters(const vf g[3][3], float *u, size_t step)
 /* Packed: [frequency][panel of filters][channel][filter]. */
 void DT_KERNEL(winograd_pack)(const struct dt_winograd *w, const float *weight, float *packed)
 {
+    const int n_parts = dt_winograd_parts(w);
     for (int k0 = 0; k0 < w->k; k0 += PANEL) {
         const int n = panel_vectors(w->k, k0);
-        for (int c = 0; c < w->c; c++) {
+        for (int i = 0; i < w->depth; i++) {
+            const int part = i / w->c, top = part / n_parts * w->wider,
+                      left = part % n_parts * w->wider;
             for (int v = 0; v < n; v++, packed += VL) {
                 vf g[3][3];
-                load_filters(w, weight, k0 + v * VL, c, g);
+                load_filters(w, weight, k0 + v * VL, i % w->c, top, left, g);
                 transform_filters((const vf(*)[3])g, packed, w->u_freq);
             }
         }

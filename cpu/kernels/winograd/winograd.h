@@ -1,5 +1,5 @@
-/* Convolution 3 x 3 of stride 1 by Winograd's minimal filtering F(4 x 4, 3 x 3): the parameters of
- * the kernels in this folder. */
+/* Convolution 3 x 3 to 5 x 5 of stride 1 by Winograd's minimal filtering F(4 x 4, 3 x 3): the
+ * parameters of the kernels in this folder. */
 #ifndef DT_CPU_KERNELS_WINOGRAD_H
 #define DT_CPU_KERNELS_WINOGRAD_H
 
@@ -19,12 +19,14 @@ struct dt_winograd {
     int c, h, w;   /* the input image, without padding */
     int top, left; /* zeros above and to the left of it; as many as needed below and to the right */
     int k, out_h, out_w;
+    int wider;         /* than 3 x 3: 0 to 2 rows and columns */
     bool used;         /* false: the direct kernel is faster */
     int rows, columns; /* of tiles, in an image that needs all */
     int images;        /* to process at a time */
     int group;         /* tiles at a time, 2 to DT_WINOGRAD_MAX_GROUP */
     bool skips_blank;  /* equal outputs over the ground are computed only once */
     bool plain;        /* no ReLU and no pool reads the outputs: rounding errors may decide signs */
+    int depth;         /* channels of transformed inputs: of a wider kernel four times those of x */
     size_t u_freq; /* transformed weights: [frequency][panel of filters][channel][filter]; floats
                       between frequencies */
     size_t v_freq, v_tile;  /* transformed inputs: [tile][frequency][channel] */
@@ -50,6 +52,18 @@ struct dt_winograd_area {
     uint16_t ground, zeros, quiet;
 };
 
+/* Kernels of 3 x 3 side by side that make a wider one, and rows and columns of pixels that a tile's
+ * outputs see. */
+static inline int dt_winograd_parts(const struct dt_winograd *w)
+{
+    return w->wider > 0 ? 2 : 1;
+}
+
+static inline int dt_winograd_seen(const struct dt_winograd *w)
+{
+    return DT_WINOGRAD_SIDE + w->wider;
+}
+
 /* A bit for each pixel of a row. */
 static inline size_t dt_winograd_row_words(const struct dt_winograd *w)
 {
@@ -69,7 +83,8 @@ static inline size_t dt_winograd_scratch_elems(const struct dt_winograd *w)
     const size_t n_bytes = dt_winograd_pixel_words(w) * sizeof(uint64_t) +
                            (size_t)(w->rows * w->columns) * sizeof(struct dt_winograd_area);
     return ((size_t)w->group + 1) * (w->v_tile + w->m_tile) + DT_WINOGRAD_MAX_IMAGES * w->ground +
-           n_bytes / sizeof(float) + (size_t)DT_WINOGRAD_FREQS * (size_t)w->c;
+           n_bytes / sizeof(float) +
+           (size_t)(dt_winograd_seen(w) * dt_winograd_seen(w)) * (size_t)w->c;
 }
 
 /* The gradient of the weights from that of the outputs, by the same transforms: its division. */

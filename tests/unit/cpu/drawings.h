@@ -25,17 +25,19 @@ struct case_setup {
 static inline bool uses_winograd(const struct dt_block *b)
 {
     bool used = false;
-    for (int vector = 4; vector <= DT_MAX_VECTOR; vector *= 2) {
+    const bool may = b->linear == DT_LINEAR_CONV && b->kernel >= 3 && b->kernel <= 5;
+    for (int vector = 4; vector <= DT_MAX_VECTOR && may && b->stride == 1; vector *= 2) {
         struct dt_winograd w = {.c = b->in.c,
                                 .h = b->in.h,
                                 .w = b->in.w,
                                 .k = b->linear_out.c,
                                 .out_h = b->linear_out.h,
-                                .out_w = b->linear_out.w};
+                                .out_w = b->linear_out.w,
+                                .wider = b->kernel - 3};
         dt_winograd_plan(&w, vector);
         used = used || w.used;
     }
-    return used && b->linear == DT_LINEAR_CONV && b->kernel == 3 && b->stride == 1;
+    return used;
 }
 
 /* The reference's convolution before activation and pool. */
