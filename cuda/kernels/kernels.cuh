@@ -187,6 +187,20 @@ static inline __device__ double block_sum(double value)
     return sum;
 }
 
+/* The sum over every stride-th of THREADS threads, in their order. */
+static inline __device__ float team_sum(float value, unsigned stride)
+{
+    __shared__ float values[THREADS];
+    __syncthreads(); /* all threads have read the last sum */
+    values[threadIdx.x] = value;
+    __syncthreads();
+    float sum = 0;
+    for (unsigned i = threadIdx.x % stride; i < THREADS; i += stride) {
+        sum += values[i];
+    }
+    return sum;
+}
+
 /* Adds n_sums losses, and as many hits after them, of n samples; the block has THREADS threads. */
 static inline __device__ void add_metrics(size_t n_sums, const double *sums, int n,
                                           struct dt_gpu_metrics *metrics)

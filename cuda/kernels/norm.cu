@@ -56,20 +56,6 @@ static struct norm norm_of(const struct dt_gpu_norm *n)
     return norm;
 }
 
-/* The sum over a channel's threads, in their order; all get it. */
-static inline __device__ float team_sum(float value)
-{
-    __shared__ float values[THREADS];
-    __syncthreads(); /* all threads have read the last sum */
-    values[threadIdx.x] = value;
-    __syncthreads();
-    float sum = 0;
-    for (unsigned i = threadIdx.x % LANES; i < THREADS; i += LANES) {
-        sum += values[i];
-    }
-    return sum;
-}
-
 /* A block: some rows of LANES channels. */
 struct piece {
     unsigned c;
@@ -97,12 +83,12 @@ template <typename T> static __global__ void measure_kernel(struct norm norm, co
     for (size_t row = p.begin; row < p.end; row += TEAMS) {
         sum += (float)x[row * norm.n_c + p.c];
     }
-    const float mean = team_sum(sum) / (float)n_here;
+    const float mean = team_sum(sum, LANES) / (float)n_here;
     for (size_t row = p.begin; row < p.end; row += TEAMS) {
         const float d = (float)x[row * norm.n_c + p.c] - mean;
         squares += d * d;
     }
-    squares = team_sum(squares);
+    squares = team_sum(squares, LANES);
     if (p.there && threadIdx.x < LANES) {
         norm.sums[(size_t)blockIdx.x * norm.n_c + p.c] = mean;
         norm.products[(size_t)blockIdx.x * norm.n_c + p.c] = squares;
@@ -208,8 +194,8 @@ static __global__ void sum_kernel(struct norm norm, const T *x, const Y *dy)
         sum += d;
         product += d * ((float)x[i] - norm.mean[p.c]);
     }
-    sum = team_sum(sum);
-    product = team_sum(product);
+    sum = team_sum(sum, LANES);
+    product = team_sum(product, LANES);
     if (p.there && threadIdx.x < LANES) {
         norm.sums[(size_t)blockIdx.x * norm.n_c + p.c] = sum;
         norm.products[(size_t)blockIdx.x * norm.n_c + p.c] = product;

@@ -95,20 +95,6 @@ static __global__ void backward_kernel(struct norm norm, const T *x, const Y *y,
     }
 }
 
-/* The sum over a feature's threads, in their order; all get it. */
-static inline __device__ float team_sum(float value)
-{
-    __shared__ float values[THREADS];
-    __syncthreads(); /* all threads have read the last sum */
-    values[threadIdx.x] = value;
-    __syncthreads();
-    float sum = 0;
-    for (unsigned i = threadIdx.x % LANES; i < THREADS; i += LANES) {
-        sum += values[i];
-    }
-    return sum;
-}
-
 template <typename T, typename Y>
 static __global__ void gradients_kernel(struct norm norm, const T *x, const Y *y, const Y *dy)
 {
@@ -121,8 +107,8 @@ static __global__ void gradients_kernel(struct norm norm, const T *x, const Y *y
         db += d;
         dw += d * (((float)x[at] - norm.kept[2 * sample]) * norm.kept[2 * sample + 1]);
     }
-    db = team_sum(db);
-    dw = team_sum(dw);
+    db = team_sum(db, LANES);
+    dw = team_sum(dw, LANES);
     if (first == 0 && i < norm.n_elems) {
         norm.dbias[i] = (norm.accumulate ? norm.dbias[i] : 0.0f) + db;
         norm.dweight[i] = (norm.accumulate ? norm.dweight[i] : 0.0f) + dw;
