@@ -223,17 +223,12 @@ cudaError_t cudaFree(void *pointer)
     return fail(sticky_error);
 }
 
-cudaError_t cudaHostAlloc(void **pointer, size_t n_bytes, unsigned)
+cudaError_t cudaMallocHost(void **pointer, size_t n_bytes)
 {
     ENTER();
     REFUSE_IN_CAPTURE();
     *pointer = n_bytes != 0 ? allocate(n_bytes, PINNED) : nullptr;
     return *pointer != nullptr || n_bytes == 0 ? cudaSuccess : fail(cudaErrorMemoryAllocation);
-}
-
-cudaError_t cudaMallocHost(void **pointer, size_t n_bytes)
-{
-    return cudaHostAlloc(pointer, n_bytes, cudaHostAllocDefault);
 }
 
 /* Does not wait: a later copy from it ends the test. */

@@ -26,7 +26,6 @@
 #include <thread>
 #include <unistd.h>
 
-#include "tests/fakecuda/fake_collective.h"
 #include "tests/fakecuda/fake_runtime.h"
 
 struct fake_nccl_options fake_nccl_options;
@@ -37,6 +36,17 @@ constexpr int max_ranks = 64;
 constexpr size_t box_bytes = size_t(1)
                              << 26; /* of addresses; memory is allocated when it is written */
 constexpr int n_busy_looks = 3;
+
+/* A sum of floats, the only collective that dtrain asks NCCL for. */
+struct collective {
+    bool is_recorded; /* part of a graph */
+    size_t count;
+
+    size_t n_bytes() const
+    {
+        return count * sizeof(float);
+    }
+};
 
 struct meeting {
     std::atomic<int> n_started, n_connected, n_finalized; /* ranks */
@@ -160,7 +170,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
                  n - 1)) {
             return false;
         }
-        memcpy(box(rank), send, what.count * type_bytes(what.type));
+        memcpy(box(rank), send, what.n_bytes());
         shared->ranks[rank].what = what;
         shared->ranks[rank].n_put = n;
         return true;
@@ -179,13 +189,15 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
                          "not on the other",
                          int(n), std::min(rank, r), std::max(rank, r));
             }
-            if (!(shared->ranks[r].what == what)) {
+            if (shared->ranks[r].what.count != what.count) {
                 fake_die("NCCL: collective %d is not the same on ranks %d and %d", int(n), rank, r);
             }
         }
-        memcpy(receive, box(what.root), what.count * type_bytes(what.type));
-        for (int r = 1; r < size && !what.is_broadcast; r++) {
-            reduce(receive, box(r), what);
+        memcpy(receive, box(0), what.n_bytes());
+        float *sums = static_cast<float *>(receive);
+        for (int r = 1; r < size; r++) {
+            const float *part = reinterpret_cast<const float *>(box(r));
+            std::transform(sums, sums + what.count, part, sums, std::plus<float>());
         }
         shared->ranks[rank].n_taken = n_done = n;
         return true;
@@ -236,14 +248,13 @@ void end(ncclComm_t comm)
 
 /* Adds it as a node to a graph; each launch of the graph is one more collective: ranks number their
  * collectives in the order of the host's calls, however far each GPU is. */
-ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *receive,
-                    collective what, cudaStream_t stream)
+ncclResult_t record(ncclComm_t comm, const void *send, void *receive, collective what,
+                    cudaStream_t stream)
 {
     what.is_recorded = true;
     if (comm->n_given == 0) {
-        fake_die("%s: the first collective connects the ranks and allocates, which does not belong "
-                 "into a graph",
-                 call);
+        fake_die("ncclAllReduce: the first collective connects the ranks and allocates, which does "
+                 "not belong into a graph");
     }
     comm->n_recorded++;
     const auto launched = [self = comm->shared_from_this(), what, send,
@@ -256,51 +267,15 @@ ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *r
                    (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
         };
     };
-    const auto enqueue = [stream, call, launched, held = comm->in_graphs] {
+    const auto enqueue = [stream, launched, held = comm->in_graphs] {
         fake_give_graph(std::this_thread::get_id());
-        fake_enqueue_until(stream, call, nullptr, held, launched);
+        fake_enqueue_until(stream, "ncclAllReduce", nullptr, held, launched);
     };
     fake_give_graph({});
     return comm->begin([comm] { return comm->n_recorded != comm->options.launch_hangs_at; },
                        [comm, enqueue, user = std::this_thread::get_id()] {
                            comm->launch(enqueue);
                            fake_give_graph(user);
-                       });
-}
-
-ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *receive,
-                   const collective &what, cudaStream_t stream)
-{
-    need_idle(comm, call);
-    if (comm->state != ncclSuccess) {
-        return comm->state;
-    }
-    if (comm->size == 1 && send == receive) {
-        return ncclSuccess;
-    }
-    const size_t n_bytes = what.count * type_bytes(what.type);
-    fake_need_device(send, n_bytes, call);
-    fake_need_device(receive, n_bytes, call);
-    if (n_bytes > box_bytes || what.root < 0 || what.root >= comm->size) {
-        fake_die("%s: %zu bytes, root %d", call, n_bytes, what.root);
-    }
-    if (fake_is_capturing(stream)) {
-        return record(comm, call, send, receive, what, stream);
-    }
-    const uint64_t n = ++comm->n_given;
-    if (int(n) == comm->options.error_at) {
-        return comm->lose_peer();
-    }
-    if (n == 1) {
-        comm->shared->n_connected++;
-    }
-    auto work = [self = comm->shared_from_this(), n, what, send, receive,
-                 has_put = false]() mutable {
-        return self->aborted || self->progress(n, what, send, receive, has_put);
-    };
-    return comm->begin([comm] { return comm->shared->n_connected == comm->size; },
-                       [comm, stream, call, work] {
-                           comm->launch([&] { fake_enqueue_until(stream, call, work); });
                        });
 }
 
@@ -400,14 +375,38 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    return start(comm, "ncclAllReduce", send, receive, {false, false, count, type, op, 0}, stream);
-}
-
-ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type,
-                           int root, ncclComm_t comm, cudaStream_t stream)
-{
-    return start(comm, "ncclBroadcast", send, receive, {false, true, count, type, ncclSum, root},
-                 stream);
+    need_idle(comm, __func__);
+    if (comm->state != ncclSuccess) {
+        return comm->state;
+    }
+    if (comm->size == 1 && send == receive) {
+        return ncclSuccess;
+    }
+    const collective what = {false, count};
+    fake_need_device(send, what.n_bytes(), __func__);
+    fake_need_device(receive, what.n_bytes(), __func__);
+    if (type != ncclFloat32 || op != ncclSum || what.n_bytes() > box_bytes) {
+        fake_die("ncclAllReduce: type %d, operation %d, %zu bytes are not in fake NCCL", int(type),
+                 int(op), what.n_bytes());
+    }
+    if (fake_is_capturing(stream)) {
+        return record(comm, send, receive, what, stream);
+    }
+    const uint64_t n = ++comm->n_given;
+    if (int(n) == comm->options.error_at) {
+        return comm->lose_peer();
+    }
+    if (n == 1) {
+        comm->shared->n_connected++;
+    }
+    auto work = [self = comm->shared_from_this(), n, what, send, receive,
+                 has_put = false]() mutable {
+        return self->aborted || self->progress(n, what, send, receive, has_put);
+    };
+    return comm->begin([comm] { return comm->shared->n_connected == comm->size; },
+                       [comm, stream, work] {
+                           comm->launch([&] { fake_enqueue_until(stream, "ncclAllReduce", work); });
+                       });
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
