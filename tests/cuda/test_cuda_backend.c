@@ -1,11 +1,10 @@
-/* The cuda backend outside blocks against the reference: samples, losses, sums, optimizer steps,
- * and ten steps of a whole network. */
+/* The cuda backend outside blocks against the reference: samples, losses, and ten steps of a whole
+ * network. */
 #include "tests/cuda/session.h"
 
 #include "tests/lib/layers.h"
-#include "tests/lib/optimizer_step.h"
 
-/* ---- samples, losses, sums, updates */
+/* ---- samples, losses */
 
 struct head { /* results of gather and loss */
     struct buffer x, dlogits;
@@ -127,48 +126,6 @@ static void check_batches_in_flight(void)
     gpu->ops->free(gpu, device);
     gpu->ops->close(gpu);
     BUFFERS_CLOSE(&x, &values);
-}
-
-static void update_on(struct dt_backend *backend, const struct dt_update *update, int n_states,
-                      const struct buffer *grads, struct buffer numbers[3])
-{
-    const struct dt_shape shape = {(int)grads->n, 1, 1};
-    float *device[3] = {NULL}, *g = to_gpu(backend, grads, shape, 1, false);
-    for (int i = 0; i < 1 + n_states; i++) {
-        device[i] = to_gpu(backend, &numbers[i], shape, 1, false);
-    }
-    CHECK_OK(backend->ops->optimizer_step(backend, update, grads->n, device[0], g, device[1],
-                                          device[2]));
-    for (int i = 0; i < 1 + n_states; i++) {
-        buffer_close(&numbers[i], "parameters or optimizer state");
-        numbers[i] = from_gpu(backend, device[i], shape, 1, false);
-        backend->ops->free(backend, device[i]);
-    }
-    backend->ops->free(backend, g);
-}
-
-static void check_update(const struct dt_update *update, int n_states)
-{
-    struct dt_backend *ref = open_ref(), *gpu = open_gpu(&modes[0]);
-    const size_t n = 7001;
-    struct buffer grads = buffer_random(n, 8, 1), params = buffer_random(n, 8, 0),
-                  states[2] = {buffer_random(n, 4, 0), buffer_open(n)};
-    for (size_t i = 0; i < n; i++) {
-        states[1].data[i] = fabsf(draw_eighths(3));
-    }
-    struct buffer expected[3] = {copy_of(&params), copy_of(&states[0]), copy_of(&states[1])},
-                  actual[3] = {params, states[0], states[1]};
-    snprintf(case_text, sizeof case_text, "optimizer %d with %d states", (int)update->type,
-             n_states);
-    update_on(ref, update, n_states, &grads, expected);
-    update_on(gpu, update, n_states, &grads, actual);
-    for (int i = 0; i < 3; i++) {
-        compare_within(&modes[0], "parameters or optimizer state", &actual[i], &expected[i]);
-        BUFFERS_CLOSE(&actual[i], &expected[i]);
-    }
-    buffer_close(&grads, "grads");
-    gpu->ops->close(gpu);
-    ref->ops->close(ref);
 }
 
 /* ---- a whole network */
@@ -318,8 +275,5 @@ int main(void)
         check_training(&modes[m], 0.5);
     }
     check_batches_in_flight();
-    for (int i = 0; i < N_UPDATE_CASES; i++) {
-        check_update(&update_cases[i].update, update_cases[i].n_states);
-    }
     return 0;
 }
