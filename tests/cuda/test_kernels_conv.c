@@ -134,11 +134,7 @@ static void run_conv(const struct conv_case *k, float *y, float *gradients)
     numbers_close(&to_y, k->type, n_out(k), y);
     device_close(&to, gradients);
     scratch_close(&scratch);
-    device_close(&signs, NULL);
-    struct device *inputs[] = {&rows, &input, &weight, &bias, &dy};
-    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-        device_close(inputs[i], NULL);
-    }
+    DEVICES_CLOSE(&signs, &rows, &input, &weight, &bias, &dy);
 }
 
 static void check_conv(const struct conv_case *k)

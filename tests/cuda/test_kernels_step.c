@@ -2,6 +2,7 @@
  * backend, over odd sizes, NaN and infinity, with guards around their results, and twice, for the
  * same bits. */
 #include "tests/cuda/numbers.h"
+#include "tests/lib/optimizer_step.h"
 
 /* ---- loss, against the reference backend */
 
@@ -44,10 +45,7 @@ static struct dt_gpu_metrics run_loss(const struct loss_case *k, float *dlogits)
     const struct dt_gpu_samples samples = {.labels = labels.data, .targets = targets.data};
     OK(dt_gpu_loss(stream, &k->spec, &samples, rows.data, k->n, k->n_outputs, logits.data,
                    dlogits != NULL ? to.data : NULL, scratch.data, sums.data));
-    struct device *inputs[] = {&logits, &rows, &scratch, &labels, &targets};
-    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-        device_close(inputs[i], NULL);
-    }
+    DEVICES_CLOSE(&logits, &rows, &scratch, &labels, &targets);
     device_close(&to, dlogits);
     device_close(&sums, &metrics);
     return metrics;
@@ -431,26 +429,12 @@ static void test_sums_and_optimizers(void)
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         const size_t n = numbers[i], shift = i % 2 * 4;
         check_sum_squares(n);
-        for (int decay = 0; decay < 2; decay++) {
-            struct dt_update u = {
-                .grad_scale = 0.5f, .lr = 0.125f, .weight_decay = (float)decay * 0.25f};
-            check_update(&u, n, false, shift, decay == 0);
-            u.momentum = 0.75f;
-            check_update(&u, n, true, shift, decay == 1);
-            u.nesterov = true;
-            check_update(&u, n, true, 4 - shift, false);
-            for (int type = DT_OPTIMIZER_ADAM; type <= DT_OPTIMIZER_ADAMW; type++) {
-                const struct dt_update adam = {.type = (enum dt_optimizer_type)type,
-                                               .grad_scale = 0.5f,
-                                               .lr = 0.01f,
-                                               .weight_decay = (float)decay * 0.25f,
-                                               .one_minus_beta1 = 0.1f,
-                                               .one_minus_beta2 = 0.001f,
-                                               .epsilon = 1e-6f,
-                                               .bias_correction1 = 0.19f,
-                                               .bias_correction2 = 0.002f};
-                check_update(&adam, n, true, type == DT_OPTIMIZER_ADAM ? shift : 4 - shift,
-                             decay == 0);
+        for (int k = 0; k < 2 * N_UPDATE_CASES; k++) { /* each with weight decay and without */
+            struct dt_update u = update_cases[k / 2].update;
+            u.weight_decay *= (float)(k % 2);
+            if (u.clip_norm == 0) { /* clipping is in other kernels */
+                check_update(&u, n, update_cases[k / 2].n_states > 0, k % 4 < 2 ? shift : 4 - shift,
+                             k % 3 == 0);
             }
         }
     }
