@@ -29,6 +29,14 @@ static inline float draw_eighths(int largest)
     return ((float)draw((uint32_t)(2 * largest + 1)) - (float)largest) / 8.0f;
 }
 
+static inline float from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Ties to even. */
 static inline uint16_t to_bf16(float x)
 {
     uint32_t bits;
@@ -38,10 +46,7 @@ static inline uint16_t to_bf16(float x)
 
 static inline float from_bf16(uint16_t half)
 {
-    const uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    return from_bits((uint32_t)half << 16);
 }
 
 struct buffer {
@@ -117,13 +122,18 @@ static inline struct buffer buffer_uniform(size_t n, float largest)
 static inline struct buffer copy_of(const struct buffer *from)
 {
     struct buffer to = buffer_open(from->n);
-    memcpy(to.data, from->data, from->n * sizeof(float));
+    if (from->n > 0) { /* else there may be no data */
+        memcpy(to.data, from->data, from->n * sizeof(float));
+    }
     return to;
 }
 
 /* n samples of shape s, C H W to H W C or back. A flat shape stays as it is. */
 static inline struct buffer turned(const struct buffer *from, struct dt_shape s, bool to_hwc)
 {
+    if (s.c == 1 || s.h * s.w == 1) {
+        return copy_of(from);
+    }
     struct buffer to = buffer_open(from->n);
     const size_t n_c = (size_t)s.c, n_hw = (size_t)s.h * (size_t)s.w;
     for (size_t i = 0; i < from->n; i++) {

@@ -1,24 +1,13 @@
-/* One block and its inputs; and images with blank parts whose sums no rounding turns, for a backend
- * whose sums are not exact (Winograd's method) against the reference: the only ties are those of
- * zeros. */
+/* Images with blank parts whose sums no rounding turns, for a backend whose sums are not exact
+ * (Winograd's method) against the reference: the only ties are those of zeros. */
 #ifndef DT_TESTS_DRAWINGS_H
 #define DT_TESTS_DRAWINGS_H
 
-#include "tests/lib/guarded.h"
+#include "tests/lib/block_run.h"
 
 #include "cpu/kernels/kernels.h"
-#include "model/backend.h"
 
 #define CAPACITY 20 /* more than a convolution's slices */
-
-struct case_setup {
-    const struct dt_model *model;
-    int block, n_threads;
-    struct dt_pass pass;
-    struct buffer params, grads, x, dy; /* canonical order; grads: what is there before */
-    bool want_dx;
-    int n_first; /* samples of the first of two parts; 0 or all of them: one part */
-};
 
 #define NEAR 1e-4f
 
@@ -41,7 +30,7 @@ static inline bool uses_winograd(const struct dt_block *b)
 }
 
 /* The reference's convolution before activation and pool. */
-static inline struct buffer linear_of(const struct case_setup *setup)
+static inline struct buffer linear_of(const struct block_case *setup)
 {
     static struct dt_model bare;
     bare = *setup->model;
@@ -51,28 +40,13 @@ static inline struct buffer linear_of(const struct case_setup *setup)
     b->dropout_rate = 0;
     b->flatten = false;
     b->out = b->pool_out = b->linear_out;
-    const struct dt_backend_options options = {.n_threads = 1};
-    struct buffer z = buffer_open((size_t)setup->pass.batch->n * dt_shape_elems(b->linear_out));
-    struct dt_backend *backend;
-    struct dt_block_state *state;
-    CHECK_OK(dt_ref_backend.open(&options, &backend));
-    CHECK_OK(dt_ref_backend.block_open(backend, &bare, setup->block, CAPACITY, &state));
-    CHECK_OK(dt_ref_backend.block_forward(state, setup->params.data, setup->x.data, z.data,
-                                          &setup->pass));
-    dt_ref_backend.block_close(state);
-    dt_ref_backend.close(backend);
+    struct block_case forward = *setup;
+    forward.model = &bare;
+    forward.passes = BLOCK_FORWARD;
+    struct block_results out = block_on_ref(&forward);
+    struct buffer z = copy_of(&out.y);
+    block_results_close(&out);
     return z;
-}
-
-/* Rounds the images to bf16, half away from zero. */
-static inline void round_images(struct buffer *x)
-{
-    for (size_t i = 0; i < x->n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x->data[i], sizeof bits);
-        bits = (bits + 0x8000) & 0xffff0000;
-        memcpy(&x->data[i], &bits, sizeof bits);
-    }
 }
 
 static inline size_t pixel_at(const struct dt_block *b, size_t sample, int c, int h, int w)
@@ -83,7 +57,7 @@ static inline size_t pixel_at(const struct dt_block *b, size_t sample, int c, in
 }
 
 /* True if output (p, q) before the pool sees a pixel that is not zero. */
-static inline bool sees_ink(const struct case_setup *setup, size_t sample, int p, int q)
+static inline bool sees_ink(const struct block_case *setup, size_t sample, int p, int q)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
     for (int i = 0; i < b->kernel * b->kernel * b->in.c; i++) {
@@ -107,7 +81,7 @@ struct choice {
 /* True if it depends on which of two numbers is larger, one of them 0 or a sum, and they are nearly
  * equal. Sums of nothing but zeros are their bias on every backend: which of those is larger is no
  * question. Leaves a sum that is in *row and *column. */
-static inline bool is_undecided(const struct case_setup *setup, struct choice c, int *row,
+static inline bool is_undecided(const struct block_case *setup, struct choice c, int *row,
                                 int *column)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
@@ -141,13 +115,13 @@ static inline bool is_undecided(const struct case_setup *setup, struct choice c,
 }
 
 /* Changes a pixel that each undecided output sees. Returns how many were, and the largest sum. */
-static inline int settle(struct case_setup *setup, bool rounds, double *largest)
+static inline int settle(struct block_case *setup, bool rounds, double *largest)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
     const size_t n_plane = (size_t)b->linear_out.h * (size_t)b->linear_out.w,
                  n_planes = (size_t)b->linear_out.c;
-    if (rounds) {
-        round_images(&setup->x);
+    for (size_t i = 0; i < setup->x.n && rounds; i++) {
+        setup->x.data[i] = from_bf16(to_bf16(setup->x.data[i]));
     }
     struct buffer z = linear_of(setup);
     int n_undecided = 0, row = 0, column = 0;
@@ -179,7 +153,7 @@ static inline int settle(struct case_setup *setup, bool rounds, double *largest)
 /* Draws images with blank parts, and biases of which half are 0, so that the only ties are those of
  * zeros. Returns the largest sum.
  */
-static inline double draw_drawings(struct case_setup *setup, bool rounds)
+static inline double draw_drawings(struct block_case *setup, bool rounds)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
     const struct dt_param *bias = &setup->model->params[b->bias];

@@ -18,94 +18,10 @@
 #define N_ROUNDS 3
 #endif
 
-/* ---- one block on one backend */
-
-struct part_data {
-    const float *params, *x;
-    float *y, *grads, *dy, *dx;
-};
-
-struct outcome { /* canonical order */
-    struct buffer y, eval_y, grads, dx;
-};
-
-/* Samples [first, first + n) of the pass. */
-static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *state,
-                     const struct case_setup *setup, int first, int n, bool backward,
-                     struct part_data at)
-{
-    const struct dt_block *b = &setup->model->blocks[setup->block];
-    const struct dt_batch *whole = setup->pass.batch;
-    const struct dt_batch batch = {
-        .n = n, .rows = whole->rows + first, .ids = whole->ids + first, .epoch = whole->epoch};
-    const size_t in = (size_t)first * dt_shape_elems(b->in),
-                 out = (size_t)first * dt_shape_elems(b->out);
-    struct dt_pass pass = setup->pass;
-    pass.batch = &batch;
-    pass.first = first;
-    pass.accumulate = pass.accumulate || first > 0;
-    pass.more = first + n < whole->n;
-    if (backward) {
-        CHECK_OK(ops->block_backward(state, at.params, at.grads, at.x + in, at.y + out, at.dy + out,
-                                     setup->want_dx ? at.dx + in : NULL, &pass));
-    } else {
-        CHECK_OK(ops->block_forward(state, at.params, at.x + in, at.y + out, &pass));
-    }
-}
-
-/* mode: NULL on the reference */
-static struct outcome run_block(const struct dt_backend_ops *ops, const struct mode *mode,
-                                const struct case_setup *setup)
-{
-    const struct dt_block *b = &setup->model->blocks[setup->block];
-    const struct dt_backend_options options = mode != NULL
-                                                  ? use_mode(mode, setup->n_threads)
-                                                  : (struct dt_backend_options){.n_threads = 1};
-    const bool hwc = mode != NULL;
-    const size_t n = (size_t)setup->pass.batch->n;
-    struct dt_backend *backend;
-    struct dt_block_state *state;
-    CHECK_OK(ops->open(&options, &backend));
-    CHECK_OK(ops->block_open(backend, setup->model, setup->block, CAPACITY, &state));
-
-    struct buffer x = hwc ? turned(&setup->x, b->in, true) : copy_of(&setup->x);
-    struct buffer dy = hwc ? turned(&setup->dy, b->out, true) : copy_of(&setup->dy);
-    struct buffer x_before = copy_of(&x), params = copy_of(&setup->params);
-    struct buffer y = buffer_open(n * dt_shape_elems(b->out)), eval_y = buffer_open(y.n),
-                  dx = buffer_open(x.n);
-    struct outcome out = {.grads = copy_of(&setup->grads)};
-    struct dt_pass eval = setup->pass;
-    eval.training = false;
-    CHECK_OK(ops->block_forward(state, params.data, x.data, eval_y.data, &eval));
-    const struct part_data data = {params.data, x.data, y.data, out.grads.data, dy.data, dx.data};
-    for (int backward = 0; backward < 2; backward++) {
-        run_part(ops, state, setup, 0, setup->n_first > 0 ? setup->n_first : setup->pass.batch->n,
-                 backward, data);
-        if (setup->n_first > 0 && setup->n_first < setup->pass.batch->n) {
-            run_part(ops, state, setup, setup->n_first, setup->pass.batch->n - setup->n_first,
-                     backward, data);
-        }
-    }
-    CHECK(memcmp(x.data, x_before.data, x.n * sizeof(float)) == 0);
-    CHECK(memcmp(params.data, setup->params.data, params.n * sizeof(float)) == 0);
-    out.y = hwc ? turned(&y, b->out, false) : copy_of(&y);
-    out.eval_y = hwc ? turned(&eval_y, b->out, false) : copy_of(&eval_y);
-    out.dx = hwc ? turned(&dx, b->in, false) : copy_of(&dx);
-    BUFFERS_CLOSE(&x, &dy, &x_before, &params, &y, &eval_y, &dx);
-    ops->block_close(state);
-    ops->close(backend);
-    return out;
-}
-
-static void close_outcome(struct outcome *o)
-{
-    BUFFERS_CLOSE(&o->y, &o->eval_y, &o->grads, &o->dx);
-}
-
 /* ---- comparison */
 
-static void compare_all(const char *isa, const struct outcome *actual,
-                        const struct outcome *expected)
+static void compare_all(const char *isa, const struct block_results *actual,
+                        const struct block_results *expected)
 {
     compare(isa, "y", &actual->y, &expected->y);
     compare(isa, "y of evaluation", &actual->eval_y, &expected->eval_y);
@@ -137,10 +53,11 @@ static void check_block(const struct dt_model *model, int block, bool first)
     const struct dt_block *b = &model->blocks[block];
     const struct dt_batch batch = {.n = sizes[draw(8)], .rows = rows, .ids = ids, .epoch = draw(3)};
     const size_t n = (size_t)batch.n;
-    struct case_setup setup = {
+    const int n_threads = 1 + (int)draw(3);
+    struct block_case setup = {
         .model = model,
         .block = block,
-        .n_threads = 1 + (int)draw(3),
+        .capacity = CAPACITY,
         .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
         .params = buffer_random(model->arena_elems, 4, 0),
         .grads = buffer_random(model->arena_elems, 8, 0),
@@ -167,18 +84,19 @@ static void check_block(const struct dt_model *model, int block, bool first)
         n_gradients += b->kernel == 3 && b->pool == DT_POOL_NONE && !b->flatten;
         n_wider += b->kernel > 3;
     }
-    struct outcome expected = run_block(&dt_ref_backend, NULL, &setup);
+    struct block_results expected = block_on_ref(&setup);
     setup.n_first = (int)draw((uint32_t)batch.n + 1);
     for (int i = 0; i < n_modes; i++) {
         if (modes[i].precision == DT_PRECISION_BF16 && !rounds) {
             continue;
         }
-        struct outcome actual = run_block(&dt_cpu_backend, &modes[i], &setup);
+        struct block_results actual =
+            block_run(&dt_cpu_backend, use_mode(&modes[i], n_threads), &setup);
         compare_all(modes[i].text, &actual, &expected);
-        close_outcome(&actual);
+        block_results_close(&actual);
     }
-    close_outcome(&expected);
-    BUFFERS_CLOSE(&setup.params, &setup.grads, &setup.x, &setup.dy);
+    block_results_close(&expected);
+    block_case_close(&setup);
     allowed_error = 1e-5;
     n_cases++;
     n_flattened += b->flatten;
@@ -252,12 +170,12 @@ static void check_dense(int n_in, int n_out)
 static void check_grid(void)
 {
     static const int channels[] = {1, 2, 3, 5, 17, 32}, filters[] = {1, 3, 10, 16, 33, 64},
-                     kernels[] = {1, 2, 3, 4, 5, 7};
+                     sides[] = {1, 2, 3, 4, 5, 7};
     static const int inputs[] = {1, 2, 5, 16, 17, 100, 1537, 3080},
                      units[] = {1, 3, 10, 16, 33, 64, 300};
     for (int i = 0; i < 6 * 6 * 6; i++) {
         for (int stride = 1; stride <= 3; stride++) {
-            const int kernel = kernels[i % 6],
+            const int kernel = sides[i % 6],
                       one =
                           draw(8) == 0 ? 0 : 1; /* 0: a single output, or "same" on a small image */
             const struct dt_shape input = {channels[i / 36],
@@ -299,8 +217,8 @@ static void check_nan_forward(int c, int kernel)
     add_layer(&spec, (struct dt_layer_spec)MAX_POOL(2, 2));
     add_layer(&spec, (struct dt_layer_spec)LAYER(FLATTEN));
     CHECK_OK(dt_model_lower(&spec, &model));
-    struct case_setup setup = {.model = &model,
-                               .n_threads = 1,
+    struct block_case setup = {.model = &model,
+                               .capacity = 1,
                                .pass = {.batch = &batch, .training = true},
                                .params = buffer_random(model.arena_elems, 4, 0),
                                .grads = buffer_open(model.arena_elems),
@@ -310,17 +228,18 @@ static void check_nan_forward(int c, int kernel)
     for (size_t at = 0; at < setup.x.n; at += (size_t)(c / 3)) {
         const float before = setup.x.data[at];
         setup.x.data[at] = NAN;
-        struct outcome expected = run_block(&dt_ref_backend, NULL, &setup);
+        struct block_results expected = block_on_ref(&setup);
         CHECK(at != 40 || isnan(expected.y.data[10]));
         for (int i = 0; i < n_modes; i++) {
-            struct outcome actual = run_block(&dt_cpu_backend, &modes[i], &setup);
+            struct block_results actual =
+                block_run(&dt_cpu_backend, use_mode(&modes[i], 1), &setup);
             compare(modes[i].text, "y", &actual.y, &expected.y);
-            close_outcome(&actual);
+            block_results_close(&actual);
         }
-        close_outcome(&expected);
+        block_results_close(&expected);
         setup.x.data[at] = before;
     }
-    BUFFERS_CLOSE(&setup.params, &setup.grads, &setup.x, &setup.dy);
+    block_case_close(&setup);
 }
 
 int main(void)

@@ -2,31 +2,13 @@
  * rounded: products are then exact in float, and only the order of the sums differs. Rounding is
  * checked at ties and next to them, at NaN, infinity and numbers that round to it. The backward
  * pass knows no bf16: it is compared with the reference on what was not rounded. */
-#include "tests/lib/guarded.h"
+#include "tests/lib/block_run.h"
 #include "tests/lib/layers.h"
 #include "tests/lib/modes.h"
 
 #define BATCH 3
 
 static struct mode bf16;
-
-static float from_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* To the nearest number whose lower half is zero, to even. */
-static float rounded(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (isnan(x)) {
-        return NAN;
-    }
-    return from_bits((bits + 0x7fffu + (bits >> 16 & 1)) & 0xffff0000u);
-}
 
 /* Between 1/8 and 2 and their negatives; half of them ties, or next to one. */
 static struct buffer buffer_drawn(size_t n)
@@ -44,60 +26,45 @@ static struct buffer rounded_copy(const struct buffer *from)
 {
     struct buffer to = copy_of(from);
     for (size_t i = 0; i < to.n; i++) {
-        to.data[i] = rounded(to.data[i]);
+        to.data[i] = from_bf16(to_bf16(to.data[i]));
     }
     return to;
 }
 
-/* The bias is not rounded. */
-static struct buffer rounded_params(const struct dt_model *model, const struct buffer *params)
-{
-    const struct dt_block *b = &model->blocks[0];
-    struct buffer to = rounded_copy(params);
-    const struct dt_param *bias = &model->params[b->bias];
-    memcpy(to.data + bias->offset, params->data + bias->offset, bias->n_elems * sizeof(float));
-    return to;
-}
-
-struct results {
-    struct buffer y, grads, dx;
-};
-
-/* Forward and backward of block 0, in canonical order; mode NULL: the reference. */
-static struct results run(const struct mode *mode, const struct dt_model *model,
-                          const struct buffer *params, const struct buffer *x,
-                          const struct buffer *dy)
+/* Block 0, with parameters, inputs and gradients drawn by the caller. */
+static struct block_case case_of(const struct dt_model *model)
 {
     static const uint32_t ids[BATCH] = {5, 77, 12345};
-    const struct dt_backend_ops *ops = mode != NULL ? &dt_cpu_backend : &dt_ref_backend;
-    const struct dt_backend_options options =
-        mode != NULL ? use_mode(mode, 2) : (struct dt_backend_options){.n_threads = 1};
-    const struct dt_batch batch = {.n = BATCH, .rows = ids, .ids = ids};
-    const struct dt_pass pass = {.batch = &batch, .training = true, .seed = 4};
-    const struct dt_block *b = &model->blocks[0];
-    struct dt_backend *backend;
-    struct dt_block_state *state;
-    struct buffer in = mode != NULL ? turned(x, b->in, true) : copy_of(x);
-    struct buffer y = buffer_open(BATCH * dt_shape_elems(b->out)), back = buffer_open(y.n),
-                  dx = buffer_open(x->n);
-    struct buffer gradient = mode != NULL && !b->flatten ? turned(dy, b->out, true) : copy_of(dy);
-    struct results out = {.grads = buffer_open(params->n)};
-    CHECK_OK(ops->open(&options, &backend));
-    CHECK_OK(ops->block_open(backend, model, 0, BATCH, &state));
-    CHECK_OK(ops->block_forward(state, params->data, in.data, y.data, &pass));
-    CHECK_OK(ops->block_backward(state, params->data, out.grads.data, in.data, y.data,
-                                 gradient.data, dx.data, &pass));
-    ops->block_close(state);
-    ops->close(backend);
-    out.y = mode != NULL && !b->flatten ? turned(&y, b->out, false) : copy_of(&y);
-    out.dx = mode != NULL ? turned(&dx, b->in, false) : copy_of(&dx);
-    BUFFERS_CLOSE(&in, &y, &back, &dx, &gradient);
-    return out;
+    static const struct dt_batch batch = {.n = BATCH, .rows = ids, .ids = ids};
+    return (struct block_case){
+        .model = model,
+        .capacity = BATCH,
+        .passes = BLOCK_TRAINING,
+        .pass = {.batch = &batch, .training = true, .seed = 4},
+        .params = buffer_drawn(model->arena_elems),
+        .grads = buffer_open(model->arena_elems),
+        .x = buffer_drawn(BATCH * dt_shape_elems(model->blocks[0].in)),
+        .dy = buffer_random(BATCH * dt_shape_elems(model->blocks[0].out), 8, 4),
+        .want_dx = true};
 }
 
-static void close_results(struct results *r)
+static struct block_results in_bf16(const struct block_case *c)
 {
-    BUFFERS_CLOSE(&r->y, &r->grads, &r->dx);
+    return block_run(&dt_cpu_backend, use_mode(&bf16, 2), c);
+}
+
+/* The bias is not rounded. */
+static struct block_results of_rounded(const struct block_case *c)
+{
+    const struct dt_param *bias = &c->model->params[c->model->blocks[0].bias];
+    struct block_case rounded = *c;
+    rounded.params = rounded_copy(&c->params);
+    rounded.x = rounded_copy(&c->x);
+    memcpy(rounded.params.data + bias->offset, c->params.data + bias->offset,
+           bias->n_elems * sizeof(float));
+    struct block_results results = block_on_ref(&rounded);
+    BUFFERS_CLOSE(&rounded.params, &rounded.x);
+    return results;
 }
 
 /* Numbers that are not finite must be the same, the rest near. */
@@ -121,40 +88,33 @@ static int n_rounded; /* outputs that f32 would have made otherwise */
 /* poison: written into one place of x, if not 0. */
 static void check_forward(const struct dt_model *model, float poison)
 {
-    struct buffer params = buffer_drawn(model->arena_elems),
-                  x = buffer_drawn(BATCH * dt_shape_elems(model->blocks[0].in));
-    struct buffer dy = buffer_open(BATCH * dt_shape_elems(model->blocks[0].out));
+    struct block_case c = case_of(model);
     if (poison != 0) {
-        x.data[draw((uint32_t)x.n)] = poison;
+        c.x.data[draw((uint32_t)c.x.n)] = poison;
     }
-    struct buffer params_16 = rounded_params(model, &params), x_16 = rounded_copy(&x);
-    struct results expected = run(NULL, model, &params_16, &x_16, &dy),
-                   actual = run(&bf16, model, &params, &x, &dy);
-    struct results unrounded = run(NULL, model, &params, &x, &dy);
+    struct block_results expected = of_rounded(&c), actual = in_bf16(&c),
+                         unrounded = block_on_ref(&c);
     compare_outputs(&actual.y, &expected.y);
     for (size_t i = 0; i < actual.y.n; i++) {
         n_rounded += fabsf(actual.y.data[i] - unrounded.y.data[i]) > 1e-3f;
     }
-    close_results(&expected);
-    close_results(&actual);
-    close_results(&unrounded);
-    BUFFERS_CLOSE(&params, &x, &dy, &params_16, &x_16);
+    block_results_close(&expected);
+    block_results_close(&actual);
+    block_results_close(&unrounded);
+    block_case_close(&c);
 }
 
 /* Without activation and pool, gradients do not depend on the outputs. */
 static void check_backward(const struct dt_model *model)
 {
-    struct buffer params = buffer_drawn(model->arena_elems),
-                  x = buffer_drawn(BATCH * dt_shape_elems(model->blocks[0].in));
-    struct buffer dy = buffer_random(BATCH * dt_shape_elems(model->blocks[0].out), 8, 4);
-    struct results expected = run(NULL, model, &params, &x, &dy),
-                   actual = run(&bf16, model, &params, &x, &dy);
+    struct block_case c = case_of(model);
+    struct block_results expected = block_on_ref(&c), actual = in_bf16(&c);
     allowed_error = 1e-4;
     compare("bf16", "grads", &actual.grads, &expected.grads);
     compare("bf16", "dx", &actual.dx, &expected.dx);
-    close_results(&expected);
-    close_results(&actual);
-    BUFFERS_CLOSE(&params, &x, &dy);
+    block_results_close(&expected);
+    block_results_close(&actual);
+    block_case_close(&c);
 }
 
 static void check_shape(struct dt_shape in, int k, int kernel, int stride, enum dt_padding padding,
@@ -195,17 +155,16 @@ static void check_nan_bits(void)
     const struct dt_model_spec spec = {
         .input = {16, 1, 2}, .n_layers = 2, .layers = {CONV(1, 1, 1, VALID, NONE), LAYER(FLATTEN)}};
     CHECK_OK(dt_model_lower(&spec, &model));
-    struct buffer params = buffer_drawn(model.arena_elems), x = buffer_drawn(BATCH * 32),
-                  dy = buffer_open(BATCH * 2);
+    struct block_case c = case_of(&model);
     for (int i = 0; i < 4; i++) {
-        x.data[32 + 6] = from_bits(nans[i]);
-        struct results r = run(&bf16, &model, &params, &x, &dy);
+        c.x.data[32 + 6] = from_bits(nans[i]);
+        struct block_results r = in_bf16(&c);
         for (size_t j = 0; j < r.y.n; j++) {
             CHECK(j == 2 ? isnan(r.y.data[j]) : isfinite(r.y.data[j]));
         }
-        close_results(&r);
+        block_results_close(&r);
     }
-    BUFFERS_CLOSE(&params, &x, &dy);
+    block_case_close(&c);
 }
 
 static void check_description(void)
@@ -220,7 +179,7 @@ static void check_description(void)
 int main(void)
 {
     static const int channels[] = {20, 32, 48, 64}, filters[] = {1, 16, 27, 64},
-                     kernels[] = {1, 2, 3, 5};
+                     sides[] = {1, 2, 3, 5};
     struct mode modes[MAX_MODES];
     const int n_modes = list_modes(modes);
     bf16 = modes[n_modes - 1];
@@ -230,7 +189,7 @@ int main(void)
     check_description();
     check_nan_bits();
     for (int i = 0; i < 4 * 4 * 4 * 4; i += EVERY(3)) {
-        const int kernel = kernels[i % 4], one = draw(6) == 0 ? 0 : 1; /* 0: a single output */
+        const int kernel = sides[i % 4], one = draw(6) == 0 ? 0 : 1; /* 0: a single output */
         const struct dt_shape in = {channels[i / 4 % 4], kernel + one * (int)draw(5),
                                     kernel + one * (int)draw(24)};
         check_shape(in, filters[i / 16 % 4], kernel, 1 + (int)draw(2),

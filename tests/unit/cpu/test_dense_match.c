@@ -3,27 +3,15 @@
  *
  * Numbers are small multiples of 1/8, so that every sum is exact in float as in double, in whatever
  * order. Buffers have guard words on both sides, NaNs that no result may read nor write. */
-#include "tests/lib/guarded.h"
+#include "tests/lib/block_run.h"
 #include "tests/lib/layers.h"
 
 #include "cpu/isa.h"
-#include "model/backend.h"
 
 #define CAPACITY 300
 
 static const uint32_t per_mille[] = {0, 10, 150, 500, 1000};
 enum { N_SHARES = sizeof per_mille / sizeof per_mille[0] };
-
-struct setup {
-    struct dt_model model;
-    int n, n_threads;
-    bool accumulate, want_dx, over_x; /* over_x: dx takes the place of x */
-    struct buffer params, grads, x, dy;
-};
-
-struct outcome {
-    struct buffer y, grads, dx;
-};
 
 static struct buffer with_zeros(size_t n, uint32_t alive)
 {
@@ -34,36 +22,6 @@ static struct buffer with_zeros(size_t n, uint32_t alive)
     return b;
 }
 
-static struct outcome run(const struct dt_backend_ops *ops, const struct setup *setup)
-{
-    const struct dt_backend_options options = {.n_threads = setup->n_threads};
-    const struct dt_batch batch = {.n = setup->n};
-    const struct dt_pass pass = {
-        .batch = &batch, .training = true, .accumulate = setup->accumulate};
-    struct dt_backend *backend;
-    struct dt_block_state *state;
-    struct buffer dy = copy_of(&setup->dy);
-    const bool over_x = setup->over_x && setup->want_dx;
-    struct outcome out = {.y = buffer_open(dy.n),
-                          .grads = copy_of(&setup->grads),
-                          .dx = over_x ? copy_of(&setup->x) : buffer_open(setup->x.n)};
-    const float *x = over_x ? out.dx.data : setup->x.data;
-    CHECK_OK(ops->open(&options, &backend));
-    CHECK_OK(ops->block_open(backend, &setup->model, 0, CAPACITY, &state));
-    CHECK_OK(ops->block_forward(state, setup->params.data, x, out.y.data, &pass));
-    CHECK_OK(ops->block_backward(state, setup->params.data, out.grads.data, x, out.y.data, dy.data,
-                                 setup->want_dx ? out.dx.data : NULL, &pass));
-    buffer_close(&dy, "dy");
-    ops->block_close(state);
-    ops->close(backend);
-    return out;
-}
-
-static void close_outcome(struct outcome *o)
-{
-    BUFFERS_CLOSE(&o->y, &o->grads, &o->dx);
-}
-
 static bool same_bits(const struct buffer *a, const struct buffer *b)
 {
     return memcmp(a->data, b->data, a->n * sizeof(float)) == 0;
@@ -72,51 +30,56 @@ static bool same_bits(const struct buffer *a, const struct buffer *b)
 static int n_isas;
 static const char *isas[DT_CPU_MAX_ISAS];
 
-static void check_run(struct setup *setup)
+static struct block_results on_cpu(struct block_case *setup, const char *isa, int n_threads)
 {
-    struct outcome expected = run(&dt_ref_backend, setup);
+    setenv("DTRAIN_ISA", isa, 1);
+    return block_run(&dt_cpu_backend, (struct dt_backend_options){.n_threads = n_threads}, setup);
+}
+
+static void check_run(struct block_case *setup)
+{
+    struct block_results expected = block_on_ref(setup);
     for (int i = 0; i < n_isas; i++) {
-        setenv("DTRAIN_ISA", isas[i], 1);
-        setup->n_threads = 1;
         setup->over_x = false;
-        struct outcome actual = run(&dt_cpu_backend, setup);
-        setup->n_threads = 3;
+        struct block_results actual = on_cpu(setup, isas[i], 1);
         setup->over_x = true;
-        struct outcome again = run(&dt_cpu_backend, setup);
+        struct block_results again = on_cpu(setup, isas[i], 3);
         compare(isas[i], "y", &actual.y, &expected.y);
         compare(isas[i], "grads", &actual.grads, &expected.grads);
         compare(isas[i], "dx", &actual.dx, &expected.dx);
         CHECK(same_bits(&actual.y, &again.y) && same_bits(&actual.grads, &again.grads) &&
               same_bits(&actual.dx, &again.dx));
-        close_outcome(&actual);
-        close_outcome(&again);
+        block_results_close(&actual);
+        block_results_close(&again);
     }
-    close_outcome(&expected);
+    block_results_close(&expected);
 }
 
-static void open_model(struct setup *setup, int n_in, int n_out)
+/* One block, and a pass over n samples. */
+static struct block_case open_case(int n_in, int n_out, struct dt_batch *batch)
 {
+    static struct dt_model model;
+    static const uint32_t ids[CAPACITY];
     const struct dt_model_spec spec = {.input = {n_in, 1, 1},
                                        .n_layers = 1,
                                        .loss = DT_LOSS_MEAN_SQUARED_ERROR,
                                        .layers = {DENSE(n_out, NONE)}};
-    CHECK_OK(dt_model_lower(&spec, &setup->model));
-}
-
-static void close_buffers(struct setup *setup)
-{
-    BUFFERS_CLOSE(&setup->params, &setup->grads, &setup->x, &setup->dy);
+    CHECK_OK(dt_model_lower(&spec, &model));
+    batch->rows = batch->ids = ids;
+    return (struct block_case){.model = &model,
+                               .capacity = CAPACITY,
+                               .passes = BLOCK_TRAINING,
+                               .pass = {.batch = batch, .training = true},
+                               .params = buffer_random(model.arena_elems, 4, 0),
+                               .grads = buffer_random(model.arena_elems, 8, 0)};
 }
 
 static void check_dense(int n_in, int n_out, int n, uint32_t x_alive, uint32_t dy_alive)
 {
-    static struct setup setup;
-    open_model(&setup, n_in, n_out);
-    setup.n = n;
-    setup.accumulate = draw(2) == 1;
+    struct dt_batch batch = {.n = n};
+    struct block_case setup = open_case(n_in, n_out, &batch);
+    setup.pass.accumulate = draw(2) == 1;
     setup.want_dx = draw(4) > 0;
-    setup.params = buffer_random(setup.model.arena_elems, 4, 0);
-    setup.grads = buffer_random(setup.model.arena_elems, 8, 0);
     setup.x = with_zeros((size_t)n * (size_t)n_in, x_alive);
     setup.dy = with_zeros((size_t)n * (size_t)n_out, dy_alive);
     if (n > 1 &&
@@ -128,7 +91,7 @@ static void check_dense(int n_in, int n_out, int n, uint32_t x_alive, uint32_t d
     snprintf(case_text, sizeof case_text, "dense %d to %d, %d samples, %u and %u per mille alive",
              n_in, n_out, n, x_alive, dy_alive);
     check_run(&setup);
-    close_buffers(&setup);
+    block_case_close(&setup);
 }
 
 /* Every size with every batch, and along the way every share of zeros in x with every one in dy. */
@@ -159,29 +122,25 @@ static int check_grid(void)
 /* A NaN is not zero: it reaches every output of its sample, and no other's. */
 static void check_nan(uint32_t alive)
 {
-    static struct setup setup;
-    open_model(&setup, 70, 18);
-    setup.n = 20; /* too many for dense_few */
-    setup.params = buffer_random(setup.model.arena_elems, 4, 0);
-    setup.grads = buffer_open(setup.model.arena_elems);
+    struct dt_batch batch = {.n = 20}; /* too many for dense_few */
+    struct block_case setup = open_case(70, 18, &batch);
     setup.dy = with_zeros(20 * 18, 0);
     setup.x = with_zeros(20 * 70, alive);
     snprintf(case_text, sizeof case_text, "NaN in x, %u per mille alive", alive);
     for (size_t at = 0; at < setup.x.n; at += 9) {
         const float before = setup.x.data[at];
         setup.x.data[at] = NAN;
-        struct outcome expected = run(&dt_ref_backend, &setup);
+        struct block_results expected = block_on_ref(&setup);
         CHECK(isnan(expected.y.data[at / 70 * 18]));
         for (int i = 0; i < n_isas; i++) {
-            setenv("DTRAIN_ISA", isas[i], 1);
-            struct outcome actual = run(&dt_cpu_backend, &setup);
+            struct block_results actual = on_cpu(&setup, isas[i], 1);
             compare(isas[i], "y", &actual.y, &expected.y);
-            close_outcome(&actual);
+            block_results_close(&actual);
         }
-        close_outcome(&expected);
+        block_results_close(&expected);
         setup.x.data[at] = before;
     }
-    close_buffers(&setup);
+    block_case_close(&setup);
 }
 
 int main(void)
