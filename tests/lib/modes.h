@@ -15,6 +15,21 @@ struct mode {
     enum dt_precision precision;
 };
 
+static const struct dt_cpu_kernels *kernels; /* of the instruction set that is being checked */
+
+/* On every instruction set of this machine, one after the other. */
+static inline void on_every_isa(void (*check)(void))
+{
+    const char *isas[DT_CPU_MAX_ISAS];
+    const int n_isas = dt_cpu_isa_list(isas);
+    CHECK(n_isas >= 1);
+    for (int i = 0; i < n_isas; i++) {
+        setenv("DTRAIN_ISA", isas[i], 1);
+        CHECK_OK(dt_cpu_isa_choose(&kernels));
+        check();
+    }
+}
+
 /* Backends that are opened from now on compute so. */
 static inline struct dt_backend_options use_mode(const struct mode *mode, int n_threads)
 {

@@ -2,12 +2,7 @@
  * whatever weights and biases are. Compared with the same convolution column by column, which a
  * kernel for wide rows is not used for, on every instruction set. */
 #include "tests/lib/guarded.h"
-
-#include <math.h>
-#include <stdlib.h>
-
-#include "cpu/isa.h"
-#include "cpu/kernels/kernels.h"
+#include "tests/lib/modes.h"
 
 static float draw_special(uint32_t one_of)
 {
@@ -34,8 +29,8 @@ static struct buffer drawing(const struct dt_conv *conv)
 }
 
 /* One column after the other. */
-static void by_columns(const struct dt_cpu_kernels *kernels, const struct dt_conv *conv,
-                       const float *x, const float *packed, const float *bias, bool relu, float *y)
+static void by_columns(const struct dt_conv *conv, const float *x, const float *packed,
+                       const float *bias, bool relu, float *y)
 {
     const size_t n_k = (size_t)conv->k;
     struct dt_conv column = *conv;
@@ -61,7 +56,7 @@ static void check_same_bits(const struct buffer *actual, const struct buffer *ex
     }
 }
 
-static void check_conv(const struct dt_cpu_kernels *kernels, struct dt_conv conv)
+static void check_conv(struct dt_conv conv)
 {
     conv.c = 1;
     conv.h = (conv.out_h - 1) * conv.stride + conv.kernel + (int)draw(2);
@@ -86,7 +81,7 @@ static void check_conv(const struct dt_cpu_kernels *kernels, struct dt_conv conv
              kernels->isa, conv.out_h, conv.out_w, conv.kernel, conv.stride, conv.k);
     kernels->conv_pack_forward(&conv, weight.data, packed.data);
     kernels->conv_forward(&conv, x.data, packed.data, bias.data, relu, actual.data);
-    by_columns(kernels, &conv, x.data, packed.data, bias.data, relu, expected.data);
+    by_columns(&conv, x.data, packed.data, bias.data, relu, expected.data);
     check_same_bits(&actual, &expected);
     BUFFERS_CLOSE(&x, &weight, &bias, &packed, &actual, &expected);
 }
@@ -110,7 +105,7 @@ static void gradient_of(const struct dt_conv *conv, const float *x, const float 
     }
 }
 
-static void check_gradient(const struct dt_cpu_kernels *kernels, struct dt_conv conv)
+static void check_gradient(struct dt_conv conv)
 {
     conv.c = 1;
     conv.h = (conv.out_h - 1) * conv.stride + conv.kernel;
@@ -139,27 +134,24 @@ static void check_gradient(const struct dt_cpu_kernels *kernels, struct dt_conv 
     BUFFERS_CLOSE(&x, &y, &dy, &dw, &db, &expected_dw, &expected_db);
 }
 
+static void check_all(void)
+{
+    static const int filters[] = {4, 8, 10, 16, 32, 48}, sides[] = {3, 5};
+    for (int round = 0; round < 1000; round++) {
+        const int out_w =
+            1 + (int)draw(round % 4 == 0 ? 150 : 30); /* wider than a word of bits too */
+        const struct dt_conv conv = {.out_h = 1 + (int)draw(6),
+                                     .out_w = out_w,
+                                     .k = filters[draw(6)],
+                                     .kernel = sides[draw(2)],
+                                     .stride = 1 + (int)draw(6)};
+        check_conv(conv);
+        check_gradient(conv);
+    }
+}
+
 int main(void)
 {
-    static const int filters[] = {4, 8, 10, 16, 32, 48}, kernels_of[] = {3, 5};
-    const char *isas[DT_CPU_MAX_ISAS];
-    const int n_isas = dt_cpu_isa_list(isas);
-    CHECK(n_isas >= 1);
-    for (int i = 0; i < n_isas; i++) {
-        const struct dt_cpu_kernels *kernels;
-        setenv("DTRAIN_ISA", isas[i], 1);
-        CHECK_OK(dt_cpu_isa_choose(&kernels));
-        for (int round = 0; round < 1000; round++) {
-            const int out_w =
-                1 + (int)draw(round % 4 == 0 ? 150 : 30); /* wider than a word of bits too */
-            const struct dt_conv conv = {.out_h = 1 + (int)draw(6),
-                                         .out_w = out_w,
-                                         .k = filters[draw(6)],
-                                         .kernel = kernels_of[draw(2)],
-                                         .stride = 1 + (int)draw(6)};
-            check_conv(kernels, conv);
-            check_gradient(kernels, conv);
-        }
-    }
+    on_every_isa(check_all);
     return 0;
 }

@@ -104,10 +104,10 @@ static void check_ground(struct problem *s, float size, bool soft)
                   pooled = buffer_open(N_IMAGES * (size_t)(w->out_h / 2) * (n_w / 2) * n_k);
     struct dt_conv_outputs out = {.bias = s->bias.data, .relu = true, .y = y.data};
     const float *first = NULL;
-    kernels->winograd_forward(w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
+    forward(s, &out);
     out.pool = true;
     out.y = pooled.data;
-    kernels->winograd_forward(w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
+    forward(s, &out);
     for (size_t at = 0; at < N_IMAGES * s->n_z / n_k; at++) {
         const size_t image = at / (s->n_z / n_k), p = at % (s->n_z / n_k) / n_w, q = at % n_w;
         const float *values = y.data + at * n_k;
@@ -135,8 +135,7 @@ static void check_ground(struct problem *s, float size, bool soft)
             }
         }
     }
-    buffer_close(&y, "y");
-    buffer_close(&pooled, "pooled");
+    BUFFERS_CLOSE(&y, &pooled);
 }
 
 static void check_grounds(void)
@@ -182,8 +181,7 @@ static void check_odd_pixel(void)
         CHECK(n_changed <= 16);
         *at = was;
     }
-    buffer_close(&before, "y");
-    buffer_close(&y, "y");
+    BUFFERS_CLOSE(&before, &y);
     problem_close(&s);
 }
 
@@ -200,27 +198,24 @@ static void check_blank(void)
     }
     memset(word, 0xFF, words.n * sizeof(float));
     struct dt_conv_outputs out = {.bias = s.bias.data, .y = y.data};
-    kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data);
+    forward(&s, &out);
     for (size_t i = 19; i < y.n; i++) {
         CHECK(y.data[i] == y.data[i % 19]);
     }
     s.w.skips_blank = false; /* tiles give the same bits */
     struct buffer tiles = buffer_open(y.n);
     out.y = tiles.data;
-    kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data);
+    forward(&s, &out);
     CHECK(memcmp(tiles.data, y.data, y.n * sizeof(float)) == 0);
-    buffer_close(&tiles, "y of tiles");
     s.w.skips_blank = true;
     out = (struct dt_conv_outputs){
         .bias = s.bias.data, .relu = true, .pool = true, .y = pooled.data, .word = word};
-    kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data);
+    forward(&s, &out);
     for (size_t i = 0; i < n; i++) {
         const int place = survivor(&s.w, word, i / (36 * 19), i / (6 * 19) % 6, i / 19 % 6, i % 19);
         CHECK(place == (pooled.data[i] > 0 ? 0 : -1) && pooled.data[i] == fmaxf(y.data[i % 19], 0));
     }
-    buffer_close(&y, "y");
-    buffer_close(&pooled, "pooled");
-    buffer_close(&words, "words");
+    BUFFERS_CLOSE(&y, &pooled, &words, &tiles);
     problem_close(&s);
 }
 

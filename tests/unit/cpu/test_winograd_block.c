@@ -1,59 +1,59 @@
 /* A block that goes by Winograd's method, with an image among others that is not for it: what is
  * not finite or too large is left to the direct kernel, image by image, on every instruction set of
  * this machine. */
-#include "tests/lib/guarded.h"
-
-#include "cpu/isa.h"
-#include "cpu/kernels/kernels.h"
-#include "model/backend.h"
-
-static const struct dt_cpu_kernels *kernels;
+#include "tests/lib/block_run.h"
+#include "tests/lib/layers.h"
+#include "tests/unit/cpu/winograd_problem.h"
 
 enum { BATCH = 5, POISONED = 2 };
 
-struct step {
-    struct buffer y, dx, grads;
-};
-
-static struct step block_step(const struct dt_backend_ops *ops, const struct dt_model *model,
-                              const struct buffer *params, const struct buffer *x,
-                              const struct buffer *dy)
+/* One block, and a pass over random images. */
+static struct block_case case_of(const struct dt_model_spec *spec)
 {
+    static struct dt_model model;
     static const uint32_t ids[BATCH] = {4, 9, 2, 70000, 1};
-    const struct dt_batch batch = {.n = BATCH, .rows = ids, .ids = ids};
-    const struct dt_pass pass = {.batch = &batch, .training = true, .seed = 3};
-    const struct dt_block *b = &model->blocks[0];
-    const struct dt_backend_options options = {
-        .n_threads = 1, .deterministic = true}; /* four images to a slice, and one */
-    struct buffer in = ops == &dt_cpu_backend ? turned(x, b->in, true) : copy_of(x),
-                  back = ops == &dt_cpu_backend ? turned(dy, b->out, true) : copy_of(dy),
-                  y = buffer_open(BATCH * dt_shape_elems(b->out)), d_in = buffer_open(x->n),
-                  grads = buffer_open(model->arena_elems);
-    struct dt_backend *backend;
-    struct dt_block_state *state;
-    CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(ops->block_open(backend, model, 0, BATCH, &state), DT_OK);
-    CHECK_INT(ops->block_forward(state, params->data, in.data, y.data, &pass), DT_OK);
-    CHECK_INT(ops->block_backward(state, params->data, grads.data, in.data, y.data, back.data,
-                                  d_in.data, &pass),
-              DT_OK);
-    ops->block_close(state);
-    ops->close(backend);
-    const struct step step = {.y = y,
-                              .dx = ops == &dt_cpu_backend ? turned(&d_in, b->in, false)
-                                                           : copy_of(&d_in),
-                              .grads = grads};
-    buffer_close(&in, "x");
-    buffer_close(&back, "dy");
-    buffer_close(&d_in, "dx");
-    return step;
+    static const struct dt_batch batch = {.n = BATCH, .rows = ids, .ids = ids};
+    CHECK_OK(dt_model_lower(spec, &model));
+    const struct dt_block *b = &model.blocks[0];
+    return (struct block_case){.model = &model,
+                               .capacity = 128, /* four images to a slice, and one */
+                               .passes = BLOCK_TRAINING,
+                               .pass = {.batch = &batch, .training = true, .seed = 3},
+                               .params = buffer_uniform(model.arena_elems, 0.1f),
+                               .grads = buffer_open(model.arena_elems),
+                               .x = buffer_uniform(BATCH * dt_shape_elems(b->in), 1),
+                               .dy = buffer_uniform(BATCH * dt_shape_elems(b->out), 1),
+                               .want_dx = true};
 }
 
-static void close_step(struct step *step)
+static struct block_case pooled_case(void)
 {
-    buffer_close(&step->y, "y");
-    buffer_close(&step->dx, "dx");
-    buffer_close(&step->grads, "grads");
+    const struct dt_model_spec spec = {
+        .input = {20, 10, 11},
+        .n_layers = 4,
+        .layers = {CONV(24, 3, 1, VALID, RELU), MAX_POOL(2, 2), DROPOUT(0.25), LAYER(FLATTEN)}};
+    struct dt_winograd w = winograd_shape(20, 24, 10, 11, false);
+    dt_winograd_plan(&w, kernels->vector);
+    CHECK(w.used); /* or this checks nothing */
+    return case_of(&spec);
+}
+
+/* Its gradients go by Winograd's method too. */
+static struct block_case gradient_case(void)
+{
+    const struct dt_model_spec spec = {
+        .input = {20, 10, 11},
+        .n_layers = 3,
+        .layers = {CONV(24, 3, 1, VALID, NONE), CONV(1, 1, 1, VALID, NONE), LAYER(FLATTEN)}};
+    struct dt_winograd_gradient plan = {.w = winograd_shape(20, 24, 10, 11, false)};
+    dt_winograd_plan_gradient(&plan, 4, kernels->vector);
+    CHECK(plan.w.used); /* or this checks nothing */
+    return case_of(&spec);
+}
+
+static struct block_results on_cpu(const struct block_case *c)
+{
+    return block_run(&dt_cpu_backend, (struct dt_backend_options){.n_threads = 1}, c);
 }
 
 /* The poisoned image is as in the reference, others as they are without it. */
@@ -68,129 +68,67 @@ static void check_poisoned_part(size_t n_image, const struct buffer *actual,
     }
 }
 
-static void check_poisoned(bool blank)
+/* Some number of an image, among these, is not finite or too large. */
+static void check_poisoned(const struct block_case *c, const struct buffer *numbers)
 {
     static const float poison[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f};
-    static struct dt_model model;
-    struct dt_model_spec spec = {.input = {20, 10, 11},
-                                 .n_layers = 4,
-                                 .layers = {{.type = DT_LAYER_CONV2D,
-                                             .size = 24,
-                                             .kernel = 3,
-                                             .stride = 1,
-                                             .activation = DT_ACTIVATION_RELU},
-                                            {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                                            {.type = DT_LAYER_DROPOUT, .rate = 0.25},
-                                            {.type = DT_LAYER_FLATTEN}}};
-    struct dt_winograd w = {.c = 20, .h = 10, .w = 11, .k = 24, .out_h = 8, .out_w = 9};
-    dt_winograd_plan(&w, kernels->vector);
-    CHECK(w.used); /* or this checks nothing */
-    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
-    const size_t n_x = 20 * 10 * 11, n_y = 24 * 4 * 4;
-    struct buffer params = buffer_uniform(model.arena_elems, 0.1f),
-                  x = buffer_uniform(BATCH * n_x, 1), dy = buffer_uniform(BATCH * n_y, 1);
-    for (size_t i = 0; i < x.n && blank; i++) {
-        x.data[i] = (float)(i / 110 % 3); /* of each channel another */
-    }
-    struct step clean = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
+    const size_t n_image = numbers->n / BATCH;
+    struct block_results clean = on_cpu(c);
     for (size_t i = 0; i < 5 * 4; i++) {
-        float *at = &x.data[POISONED * n_x + draw((uint32_t)n_x)], before = *at;
+        float *at = &numbers->data[POISONED * n_image + draw((uint32_t)n_image)], before = *at;
         *at = poison[i % 5];
-        struct step expected = block_step(&dt_ref_backend, &model, &params, &x, &dy),
-                    actual = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
-        check_poisoned_part(n_y, &actual.y, &expected.y, &clean.y);
-        check_poisoned_part(n_x, &actual.dx, &expected.dx, &clean.dx);
+        struct block_results expected = block_on_ref(c), actual = on_cpu(c);
+        check_poisoned_part(c->dy.n / BATCH, &actual.y, &expected.y, &clean.y);
+        check_poisoned_part(c->x.n / BATCH, &actual.dx, &expected.dx, &clean.dx);
         *at = before;
-        close_step(&expected);
-        close_step(&actual);
+        block_results_close(&expected);
+        block_results_close(&actual);
     }
-    close_step(&clean);
-    buffer_close(&params, "params");
-    buffer_close(&x, "x");
-    buffer_close(&dy, "dy");
+    block_results_close(&clean);
 }
 
-/* A block whose gradients go by Winograd's method too. */
-static void lower_gradient_block(struct dt_model *model)
+static void check_poisoned_images(bool blank)
 {
-    const struct dt_model_spec spec = {
-        .input = {20, 10, 11},
-        .n_layers = 3,
-        .layers = {{.type = DT_LAYER_CONV2D, .size = 24, .kernel = 3, .stride = 1},
-                   {.type = DT_LAYER_CONV2D, .size = 1, .kernel = 1, .stride = 1},
-                   {.type = DT_LAYER_FLATTEN}}};
-    struct dt_winograd_gradient plan = {
-        .w = {.c = 20, .h = 10, .w = 11, .k = 24, .out_h = 8, .out_w = 9}};
-    dt_winograd_plan_gradient(&plan, 4, kernels->vector);
-    CHECK(plan.w.used); /* or this checks nothing */
-    CHECK_INT(dt_model_lower(&spec, model), DT_OK);
+    struct block_case c = pooled_case();
+    for (size_t i = 0; i < c.x.n && blank; i++) {
+        c.x.data[i] = (float)(i / 110 % 3); /* of each channel another */
+    }
+    check_poisoned(&c, &c.x);
+    block_case_close(&c);
 }
 
 /* With an image among dense ones whose gradient is sparse: `sparse`, or none. */
 static void check_gradients(int sparse)
 {
-    static struct dt_model model;
-    lower_gradient_block(&model);
-    const size_t n_y = 24 * 8 * 9;
-    struct buffer params = buffer_uniform(model.arena_elems, 0.1f),
-                  x = buffer_uniform((size_t)(BATCH * 20 * 10 * 11), 1),
-                  dy = buffer_uniform(BATCH * n_y, 1);
-    for (size_t i = 0; i < dy.n; i++) {
-        dy.data[i] = (int)(i / n_y) == sparse && i % 50 != 0 ? 0 : dy.data[i];
+    struct block_case c = gradient_case();
+    for (size_t i = 0; i < c.dy.n; i++) {
+        c.dy.data[i] = (int)(i / (c.dy.n / BATCH)) == sparse && i % 50 != 0 ? 0 : c.dy.data[i];
     }
-    struct step expected = block_step(&dt_ref_backend, &model, &params, &x, &dy),
-                actual = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
+    struct block_results expected = block_on_ref(&c), actual = on_cpu(&c);
     snprintf(case_text, sizeof case_text, "image %d sparse", sparse);
     compare(kernels->isa, "dx", &actual.dx, &expected.dx);
     allowed_error = 5e-5; /* of sums of 360 products, the largest about 20 */
     compare(kernels->isa, "grads", &actual.grads, &expected.grads);
     allowed_error = 1e-5;
-    buffer_close(&params, "params");
-    buffer_close(&x, "x");
-    buffer_close(&dy, "dy");
-    close_step(&expected);
-    close_step(&actual);
+    block_results_close(&expected);
+    block_results_close(&actual);
+    block_case_close(&c);
 }
 
-/* An image's gradient that is not finite or too large. */
-static void check_poisoned_gradient(void)
+static void check_all(void)
 {
-    static const float poison[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f};
-    static struct dt_model model;
-    lower_gradient_block(&model);
-    const size_t n_x = 20 * 10 * 11, n_y = 24 * 8 * 9;
-    struct buffer params = buffer_uniform(model.arena_elems, 0.1f),
-                  x = buffer_uniform(BATCH * n_x, 1), dy = buffer_uniform(BATCH * n_y, 1);
-    struct step clean = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
-    for (size_t i = 0; i < 5 * 4; i++) {
-        float *at = &dy.data[POISONED * n_y + draw((uint32_t)n_y)], before = *at;
-        *at = poison[i % 5];
-        struct step expected = block_step(&dt_ref_backend, &model, &params, &x, &dy),
-                    actual = block_step(&dt_cpu_backend, &model, &params, &x, &dy);
-        check_poisoned_part(n_x, &actual.dx, &expected.dx, &clean.dx);
-        *at = before;
-        close_step(&expected);
-        close_step(&actual);
+    check_poisoned_images(false);
+    check_poisoned_images(true);
+    for (int sparse = -1; sparse < BATCH; sparse++) {
+        check_gradients(sparse);
     }
-    close_step(&clean);
-    buffer_close(&params, "params");
-    buffer_close(&x, "x");
-    buffer_close(&dy, "dy");
+    struct block_case c = gradient_case();
+    check_poisoned(&c, &c.dy);
+    block_case_close(&c);
 }
 
 int main(void)
 {
-    const char *isas[DT_CPU_MAX_ISAS];
-    const int n_isas = dt_cpu_isa_list(isas);
-    for (int i = 0; i < n_isas; i++) {
-        setenv("DTRAIN_ISA", isas[i], 1);
-        CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
-        check_poisoned(false);
-        check_poisoned(true);
-        for (int sparse = -1; sparse < BATCH; sparse++) {
-            check_gradients(sparse);
-        }
-        check_poisoned_gradient();
-    }
+    on_every_isa(check_all);
     return 0;
 }

@@ -1,17 +1,43 @@
-/* A convolution by Winograd's method, its exact sums in double, and how outputs are compared with
- * them: for test_winograd.c and test_winograd_blank.c. Buffers have guard words on both sides, NaNs
- * that no result may read nor write. */
+/* Shapes of convolutions by Winograd's method; and one such, its exact sums in double, and how
+ * outputs are compared with them: for test_winograd.c and test_winograd_blank.c. Buffers have guard
+ * words on both sides, NaNs that no result may read nor write. */
 #ifndef DT_TESTS_WINOGRAD_PROBLEM_H
 #define DT_TESTS_WINOGRAD_PROBLEM_H
 
 #include "tests/lib/guarded.h"
-
-#include "cpu/isa.h"
-#include "cpu/kernels/kernels.h"
+#include "tests/lib/modes.h"
 
 #define N_IMAGES 3
 
-static const struct dt_cpu_kernels *kernels; /* of an instruction set of this machine */
+static inline struct dt_winograd winograd_shape(int c, int k, int h, int w, bool same)
+{
+    const int pad = same ? 1 : 0;
+    snprintf(case_text, sizeof case_text, "%s, %dx%dx%d to %d, %s", kernels->isa, c, h, w, k,
+             same ? "same" : "valid");
+    return (struct dt_winograd){.c = c,
+                                .h = h,
+                                .w = w,
+                                .top = pad,
+                                .left = pad,
+                                .k = k,
+                                .out_h = h - 2 + 2 * pad,
+                                .out_w = w - 2 + 2 * pad};
+}
+
+/* Also shapes for which blocks would not use the method: channels and filters that fill no vector,
+ * images smaller than a tile, remainders of tiles and pools, padding. */
+static inline void on_shapes(void (*check)(int c, int k, int h, int w, bool same))
+{
+    static const int channels[] = {1, 3, 5, 16, 27, 40}, filters[] = {1, 5, 16, 27, 64, 70},
+                     sides[] = {3, 4, 5, 6, 7, 8, 11, 14};
+    for (int i = 0; i < 6 * 6 * 8; i += EVERY(5)) {
+        const int h = sides[i % 8], w = sides[draw(8)];
+        check(channels[i / 48], filters[i / 8 % 6], h, w, draw(2) == 1);
+    }
+    for (int i = 1; i <= 2; i++) { /* "same" alone allows images this small */
+        check(9, 20, i, 3 - i, true);
+    }
+}
 
 struct problem {
     struct dt_winograd w;
@@ -70,15 +96,7 @@ static inline void blank_parts(struct problem *s)
 
 static inline struct problem problem_open(int c, int k, int h, int w, bool same)
 {
-    const int pad = same ? 1 : 0;
-    struct problem s = {.w = {.c = c,
-                              .h = h,
-                              .w = w,
-                              .top = pad,
-                              .left = pad,
-                              .k = k,
-                              .out_h = h - 2 + 2 * pad,
-                              .out_w = w - 2 + 2 * pad}};
+    struct problem s = {.w = winograd_shape(c, k, h, w, same)};
     dt_winograd_plan(&s.w, kernels->vector);
     s.n_x = (size_t)(c * h * w);
     s.n_z = (size_t)(s.w.out_h * s.w.out_w * k);
@@ -98,18 +116,12 @@ static inline struct problem problem_open(int c, int k, int h, int w, bool same)
     CHECK(s.z != NULL && s.is_blank != NULL);
     compute_exact(&s);
     kernels->winograd_pack(&s.w, s.weight.data, s.packed.data);
-    snprintf(case_text, sizeof case_text, "%s, %dx%dx%d to %d, %s", kernels->isa, c, h, w, k,
-             same ? "same" : "valid");
     return s;
 }
 
 static inline void problem_close(struct problem *s)
 {
-    buffer_close(&s->x, "x");
-    buffer_close(&s->weight, "weight");
-    buffer_close(&s->bias, "bias");
-    buffer_close(&s->packed, "packed");
-    buffer_close(&s->scratch, "scratch");
+    BUFFERS_CLOSE(&s->x, &s->weight, &s->bias, &s->packed, &s->scratch);
     free(s->z);
     free(s->is_blank);
 }
@@ -123,38 +135,47 @@ static inline void check_near(const struct problem *s, const char *what, size_t 
     }
 }
 
+/* All images; returns which have a number that is not finite, one bit each. */
+static inline int forward(const struct problem *s, const struct dt_conv_outputs *out)
+{
+    return (int)kernels->winograd_forward(&s->w, N_IMAGES, s->x.data, s->packed.data, out,
+                                          s->scratch.data);
+}
+
+/* `blanks`: where an output sees nothing but zeros, it is exactly its bias. */
+static inline void check_outputs(const struct problem *s, const char *what, const struct buffer *y,
+                                 bool relu, bool blanks)
+{
+    for (size_t i = 0; i < y->n; i++) {
+        check_near(s, what, i, y->data[i], relu ? fmax(s->z[i], 0) : s->z[i],
+                   blanks && s->is_blank[i]);
+    }
+}
+
 /* All images together, then one by one and by another number of tiles at a time: the same bits.
  * Then without making blank parts shorter, and without care for small outputs. */
-static inline void check_plain(struct problem *s, bool relu)
+static inline void check_plain(const struct problem *s, bool relu)
 {
     struct buffer y = buffer_open(N_IMAGES * s->n_z), again = buffer_open(y.n);
     struct dt_conv_outputs out = {.bias = s->bias.data, .relu = relu, .y = y.data};
-    kernels->winograd_forward(&s->w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
-    for (size_t i = 0; i < y.n; i++) {
-        check_near(s, "y", i, y.data[i], relu ? fmax(s->z[i], 0) : s->z[i], s->is_blank[i]);
-    }
-    struct dt_winograd other = s->w;
-    other.group = 2 + (int)draw((uint32_t)s->w.group - 1);
+    struct problem other = *s;
+    forward(s, &out);
+    check_outputs(s, "y", &y, relu, true);
+    other.w.group = 2 + (int)draw((uint32_t)s->w.group - 1);
     for (size_t image = N_IMAGES; image-- > 0;) {
         out.y = again.data + image * s->n_z;
-        kernels->winograd_forward(&other, 1, s->x.data + image * s->n_x, s->packed.data, &out,
+        kernels->winograd_forward(&other.w, 1, s->x.data + image * s->n_x, s->packed.data, &out,
                                   s->scratch.data);
     }
     CHECK(memcmp(y.data, again.data, y.n * sizeof(float)) == 0);
-    other.skips_blank = false;
+    other.w.skips_blank = false;
     out.y = again.data;
-    kernels->winograd_forward(&other, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
-    for (size_t i = 0; i < y.n; i++) {
-        check_near(s, "y of tiles alone", i, again.data[i], relu ? fmax(s->z[i], 0) : s->z[i],
-                   s->is_blank[i]);
-    }
-    other.plain = true;
-    kernels->winograd_forward(&other, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
-    for (size_t i = 0; i < y.n; i++) {
-        check_near(s, "plain y", i, again.data[i], relu ? fmax(s->z[i], 0) : s->z[i], false);
-    }
-    buffer_close(&y, "y");
-    buffer_close(&again, "y again");
+    forward(&other, &out);
+    check_outputs(s, "y of tiles alone", &again, relu, true);
+    other.w.plain = true;
+    forward(&other, &out);
+    check_outputs(s, "plain y", &again, relu, false);
+    BUFFERS_CLOSE(&y, &again);
 }
 
 /* The bits of one window, of which at most one is set: its place, or -1. */
@@ -216,7 +237,7 @@ static inline struct buffer buffer_words(const struct dt_winograd *w)
     return buffer_open(2 * (size_t)(N_IMAGES * w->out_h * w->out_w) * dt_survivor_words(w->k));
 }
 
-static inline void check_pooled(struct problem *s, bool drops)
+static inline void check_pooled(const struct problem *s, bool drops)
 {
     const size_t n =
         N_IMAGES * (size_t)(s->w.out_h / 2) * (size_t)(s->w.out_w / 2) * (size_t)s->w.k;
@@ -234,7 +255,7 @@ static inline void check_pooled(struct problem *s, bool drops)
                                   .word = word,
                                   .keep = drops ? kept : NULL,
                                   .scale = 1.25f};
-    kernels->winograd_forward(&s->w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
+    forward(s, &out);
     for (size_t i = 0; i < n; i++) {
         check_window(s, i, y.data[i], word, drops ? (kept[i] ? 1.25f : 0.0f) : 1.0f);
     }
@@ -242,14 +263,11 @@ static inline void check_pooled(struct problem *s, bool drops)
     out.y = eval_y.data; /* as in evaluation */
     out.word = NULL;
     out.keep = NULL;
-    kernels->winograd_forward(&s->w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
+    forward(s, &out);
     for (size_t i = 0; i < n; i++) {
         CHECK(y.data[i] == eval_y.data[i] * (drops ? (kept[i] ? 1.25f : 0.0f) : 1.0f));
     }
-    buffer_close(&y, "pooled");
-    buffer_close(&eval_y, "pooled in evaluation");
-    buffer_close(&words, "words");
-    buffer_close(&keep, "keep");
+    BUFFERS_CLOSE(&y, &eval_y, &words, &keep);
 }
 
 /* Puts one pixel into a rectangle of an image; NULL: noise. */
@@ -264,18 +282,6 @@ static inline void paint(struct problem *s, size_t image, int top, int left, int
                 at[c] = pixel != NULL ? pixel[c] : (float)draw(1 << 16) / (1 << 15) - 1.0f;
             }
         }
-    }
-}
-
-/* On every instruction set of this machine. */
-static inline void on_every_isa(void (*check)(void))
-{
-    const char *isas[DT_CPU_MAX_ISAS];
-    const int n_isas = dt_cpu_isa_list(isas);
-    for (int i = 0; i < n_isas; i++) {
-        setenv("DTRAIN_ISA", isas[i], 1);
-        CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
-        check();
     }
 }
 
