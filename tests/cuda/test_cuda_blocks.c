@@ -3,6 +3,7 @@
  * exact in all precisions and every pool finds the same winner. NaNs follow the batch; no result
  * may depend on them. */
 #include "tests/cuda/on_gpu.h"
+#include "tests/lib/block_run.h"
 #include "tests/lib/layer_draws.h"
 #include "tests/lib/layers.h"
 
@@ -11,20 +12,8 @@
 
 #define CAPACITY 5
 
-static struct dt_backend *ref, *gpu;
+static struct dt_backend *gpu;
 static const struct mode *mode; /* of the cuda backend */
-
-struct case_setup {
-    const struct dt_model *model;
-    int block;
-    struct dt_pass pass;
-    struct buffer params, grads, x, dy; /* canonical order; grads: the initial gradients */
-    bool want_dx;
-};
-
-struct outcome { /* canonical order */
-    struct buffer y, eval_y, grads, dx;
-};
 
 static struct buffer halves(size_t n, uint32_t zeros_of_8)
 {
@@ -33,39 +22,6 @@ static struct buffer halves(size_t n, uint32_t zeros_of_8)
         b.data[i] = draw(8) < zeros_of_8 ? 0.0f : ((float)draw(5) - 2.0f) / 2.0f;
     }
     return b;
-}
-
-static void close_outcome(struct outcome *o)
-{
-    BUFFERS_CLOSE(&o->y, &o->eval_y, &o->grads, &o->dx);
-}
-
-static void run_passes(const struct dt_backend_ops *ops, struct dt_block_state *state,
-                       const struct case_setup *setup, const float *params, float *grads,
-                       const float *x, float *eval_y, float *y, float *dy, float *dx)
-{
-    struct dt_pass eval = setup->pass;
-    eval.training = false;
-    CHECK_OK(ops->block_forward(state, params, x, eval_y, &eval));
-    CHECK_OK(ops->block_forward(state, params, x, y, &setup->pass));
-    CHECK_OK(ops->block_backward(state, params, grads, x, y, dy, setup->want_dx ? dx : NULL,
-                                 &setup->pass));
-}
-
-static struct outcome run_ref(const struct case_setup *setup)
-{
-    struct buffer dy = copy_of(&setup->dy);
-    struct outcome out = {.y = buffer_open(dy.n),
-                          .eval_y = buffer_open(dy.n),
-                          .grads = copy_of(&setup->grads),
-                          .dx = buffer_open(setup->x.n)};
-    struct dt_block_state *state;
-    CHECK_OK(ref->ops->block_open(ref, setup->model, setup->block, CAPACITY, &state));
-    run_passes(ref->ops, state, setup, setup->params.data, out.grads.data, setup->x.data,
-               out.eval_y.data, out.y.data, dy.data, out.dx.data);
-    ref->ops->block_close(state);
-    buffer_close(&dy, "dy");
-    return out;
 }
 
 /* Gathering a batch sends its ids to the device. */
@@ -84,27 +40,25 @@ static void send_ids(const struct dt_batch *batch)
     gpu->ops->samples_close(gpu, bound);
 }
 
-/* Runs an earlier, full batch with NaNs backward: its leftovers in scratch memory must not
- * matter. */
-static void run_nans(struct dt_block_state *state, const struct case_setup *setup,
-                     const float *params, const float *x, float *y, float *dx, bool bf16_out)
+/* Runs an earlier, full batch with NaNs: its leftovers in scratch memory must not matter. */
+static void run_nans(struct dt_block_state *state, const struct block_case *setup,
+                     struct block_memory at, bool bf16_out)
 {
     static const uint32_t numbers[CAPACITY];
     const struct dt_batch batch = {.n = CAPACITY, .rows = numbers, .ids = numbers};
-    const struct dt_pass pass = {.batch = &batch, .training = true};
     const struct buffer nothing = {0};
-    float *dy = to_gpu(gpu, &nothing, setup->model->blocks[setup->block].out, CAPACITY, bf16_out);
-    float *grads =
+    struct block_case nans = *setup;
+    nans.pass = (struct dt_pass){.batch = &batch, .training = true};
+    at.dy = to_gpu(gpu, &nothing, setup->model->blocks[setup->block].out, CAPACITY, bf16_out);
+    at.grads =
         to_gpu(gpu, &nothing, (struct dt_shape){(int)setup->model->arena_elems, 1, 1}, 1, false);
     send_ids(&batch);
-    CHECK_OK(gpu->ops->block_forward(state, params, x, y, &pass));
-    CHECK_OK(gpu->ops->block_backward(state, params, grads, x, y, dy, setup->want_dx ? dx : NULL,
-                                      &pass));
-    gpu->ops->free(gpu, dy);
-    gpu->ops->free(gpu, grads);
+    block_passes(gpu, state, &nans, at);
+    gpu->ops->free(gpu, at.dy);
+    gpu->ops->free(gpu, at.grads);
 }
 
-static struct outcome run_gpu(const struct case_setup *setup)
+static struct block_results run_gpu(const struct block_case *setup)
 {
     const struct dt_backend_ops *ops = gpu->ops;
     const bool bf16 = mode->precision == DT_PRECISION_BF16;
@@ -114,29 +68,32 @@ static struct outcome run_gpu(const struct case_setup *setup)
     const struct dt_shape arena = {(int)setup->model->arena_elems, 1, 1};
     const struct buffer nothing = {0};
     struct dt_block_state *state;
+    struct dt_pass eval = setup->pass;
     CHECK_OK(ops->block_open(gpu, setup->model, setup->block, CAPACITY, &state));
-    float *params = to_gpu(gpu, &setup->params, arena, 1, false),
-          *grads = to_gpu(gpu, &setup->grads, arena, 1, false);
-    float *x = to_gpu(gpu, &setup->x, b->in, CAPACITY, bf16),
-          *dx = to_gpu(gpu, &nothing, b->in, CAPACITY, bf16);
-    float *dy = to_gpu(gpu, &setup->dy, b->out, CAPACITY, bf16_out),
-          *y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out);
+    const struct block_memory at = {.params = to_gpu(gpu, &setup->params, arena, 1, false),
+                                    .x = to_gpu(gpu, &setup->x, b->in, CAPACITY, bf16),
+                                    .y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out),
+                                    .grads = to_gpu(gpu, &setup->grads, arena, 1, false),
+                                    .dy = to_gpu(gpu, &setup->dy, b->out, CAPACITY, bf16_out),
+                                    .dx = to_gpu(gpu, &nothing, b->in, CAPACITY, bf16)};
     float *eval_y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out);
 
-    run_nans(state, setup, params, x, y, dx, bf16_out);
+    run_nans(state, setup, at, bf16_out);
     send_ids(setup->pass.batch);
-    run_passes(ops, state, setup, params, grads, x, eval_y, y, dy, dx);
-    struct outcome out = {.y = from_gpu(gpu, y, b->out, n, bf16_out),
-                          .eval_y = from_gpu(gpu, eval_y, b->out, n, bf16_out),
-                          .grads = from_gpu(gpu, grads, arena, 1, false),
-                          .dx = setup->want_dx ? from_gpu(gpu, dx, b->in, n, bf16)
-                                               : buffer_open(setup->x.n)};
-    struct buffer x_after = from_gpu(gpu, x, b->in, n, bf16),
-                  params_after = from_gpu(gpu, params, arena, 1, false);
+    eval.training = false;
+    CHECK_OK(ops->block_forward(state, at.params, at.x, eval_y, &eval));
+    block_passes(gpu, state, setup, at);
+    struct block_results out = {.y = from_gpu(gpu, at.y, b->out, n, bf16_out),
+                                .eval_y = from_gpu(gpu, eval_y, b->out, n, bf16_out),
+                                .grads = from_gpu(gpu, at.grads, arena, 1, false),
+                                .dx = setup->want_dx ? from_gpu(gpu, at.dx, b->in, n, bf16)
+                                                     : buffer_open(setup->x.n)};
+    struct buffer x_after = from_gpu(gpu, at.x, b->in, n, bf16),
+                  params_after = from_gpu(gpu, at.params, arena, 1, false);
     check_same_bits("x", &setup->x, &x_after);
     check_same_bits("params", &setup->params, &params_after);
     BUFFERS_CLOSE(&x_after, &params_after);
-    void *all[] = {params, grads, x, dx, dy, y, eval_y};
+    float *all[] = {at.params, at.x, at.y, at.grads, at.dy, at.dx, eval_y};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         ops->free(gpu, all[i]);
     }
@@ -146,9 +103,9 @@ static struct outcome run_gpu(const struct case_setup *setup)
 
 static int n_cases, n_partial, n_empty, n_padded, n_none, n_accumulated;
 
-static void check_on_gpu(const struct case_setup *setup, const struct outcome *expected)
+static void check_on_gpu(const struct block_case *setup, const struct block_results *expected)
 {
-    struct outcome first = run_gpu(setup), second = run_gpu(setup);
+    struct block_results first = run_gpu(setup), second = run_gpu(setup);
     compare_within(mode, "y", &first.y, &expected->y);
     compare_within(mode, "y of evaluation", &first.eval_y, &expected->eval_y);
     compare_within(mode, "grads", &first.grads, &expected->grads);
@@ -156,8 +113,8 @@ static void check_on_gpu(const struct case_setup *setup, const struct outcome *e
     check_same_bits("y", &first.y, &second.y);
     check_same_bits("grads", &first.grads, &second.grads);
     check_same_bits("dx", &first.dx, &second.dx);
-    close_outcome(&first);
-    close_outcome(&second);
+    block_results_close(&first);
+    block_results_close(&second);
 }
 
 static void check_block(const struct dt_model *model, int block)
@@ -168,19 +125,20 @@ static void check_block(const struct dt_model *model, int block)
     const struct dt_block *b = &model->blocks[block];
     const struct dt_batch batch = {.n = sizes[draw(8)], .rows = rows, .ids = ids, .epoch = draw(3)};
     const size_t n = (size_t)batch.n;
-    struct case_setup setup = {
+    struct block_case setup = {
         .model = model,
         .block = block,
+        .capacity = CAPACITY,
         .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
         .params = halves(model->arena_elems, 0),
         .grads = halves(model->arena_elems, 0),
         .x = halves(n * dt_shape_elems(b->in), draw(2) * 4),
         .dy = halves(n * dt_shape_elems(b->out), draw(2) * 4),
         .want_dx = block > 0};
-    struct outcome expected = run_ref(&setup);
+    struct block_results expected = block_on_ref(&setup);
     check_on_gpu(&setup, &expected);
-    close_outcome(&expected);
-    BUFFERS_CLOSE(&setup.params, &setup.grads, &setup.x, &setup.dy);
+    block_results_close(&expected);
+    block_case_close(&setup);
     n_cases++;
     n_partial += batch.n > 0 && batch.n < CAPACITY;
     n_empty += batch.n == 0;
@@ -268,8 +226,9 @@ static void check_nan(const struct dt_model *model, int block)
     static const uint32_t numbers[2] = {0, 1};
     const struct dt_block *b = &model->blocks[block];
     const struct dt_batch batch = {.n = 2, .rows = numbers, .ids = numbers};
-    struct case_setup setup = {.model = model,
+    struct block_case setup = {.model = model,
                                .block = block,
+                               .capacity = CAPACITY,
                                .pass = {.batch = &batch},
                                .params = halves(model->arena_elems, 0),
                                .grads = halves(model->arena_elems, 0),
@@ -277,7 +236,7 @@ static void check_nan(const struct dt_model *model, int block)
                                .dy = halves(2 * dt_shape_elems(b->out), 0),
                                .want_dx = true};
     setup.x.data[setup.x.n - 1] = NAN; /* the last sample's lower right corner */
-    struct outcome expected = run_ref(&setup), found = run_gpu(&setup);
+    struct block_results expected = block_on_ref(&setup), found = run_gpu(&setup);
     int n_nans = 0;
     for (size_t i = 0; i < expected.y.n; i++) {
         n_nans += isnan(expected.y.data[i]);
@@ -286,9 +245,9 @@ static void check_nan(const struct dt_model *model, int block)
                       block, i, (double)found.y.data[i], (double)expected.y.data[i]);
     }
     CHECK(n_nans > 0 && n_nans < (int)expected.y.n / 2);
-    close_outcome(&expected);
-    close_outcome(&found);
-    BUFFERS_CLOSE(&setup.params, &setup.grads, &setup.x, &setup.dy);
+    block_results_close(&expected);
+    block_results_close(&found);
+    block_case_close(&setup);
 }
 
 static void check_nans(bool timed)
@@ -360,7 +319,6 @@ static void check_grid(void)
 
 int main(void)
 {
-    ref = open_ref();
     for (mode = modes; mode < modes + N_MODES; mode++) {
         gpu = open_gpu(mode);
         check_plans();
@@ -370,7 +328,6 @@ int main(void)
         check_nans(true);
         CHECK_INT(fake_counts().n_live_bytes, 0);
     }
-    ref->ops->close(ref);
     printf("%d blocks; %d partial and %d empty batches, %d padded, %d without a linear operation, "
            "%d accumulated\n",
            n_cases, n_partial, n_empty, n_padded, n_none, n_accumulated);

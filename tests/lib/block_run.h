@@ -32,8 +32,7 @@ static inline void block_results_close(struct block_results *r)
 }
 
 struct block_memory {
-    const float *params, *x;
-    float *y, *grads, *dy, *dx;
+    float *params, *x, *y, *grads, *dy, *dx;
 };
 
 /* Samples [first, first + n) of the pass. */
