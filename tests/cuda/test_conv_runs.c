@@ -3,6 +3,7 @@
 #include "cuda/cudnn/conv_plan.h"
 #include "tests/cuda/case.h"
 #include "tests/fakecuda/fake.h"
+#include "tests/lib/block_run.h"
 #include "tests/lib/layers.h"
 
 #define MAX_ELEMS 20000
@@ -61,134 +62,96 @@ static void lower(const struct shape *s)
 }
 
 static struct values {
-    float x[MAX_ELEMS], filter[MAX_ELEMS], y[MAX_ELEMS], dy[MAX_ELEMS], dfilter[MAX_ELEMS],
-        dx[MAX_ELEMS];
-    float bias[MAX_ELEMS], relu[MAX_ELEMS]; /* bias, and y with bias and relu */
-    size_t n_x, n_filter, n_y;
+    struct buffer x, filter, y, dy, dfilter, dx;
+    struct buffer bias, relu; /* bias, and y with bias and relu */
 } expected;
 
-/* From -scale to scale. */
-static void draw(float *values, size_t n, float scale, uint32_t stream_id)
+static void close_expected(void)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t h = (uint32_t)i * 2654435761u + stream_id * 40503u + 12345u;
-        h = (h ^ h >> 16) * 0x85EBCA6Bu;
-        values[i] = scale * ((float)(h >> 8) * 0x1p-23f - 1.0f);
-    }
+    BUFFERS_CLOSE(&expected.x, &expected.filter, &expected.y, &expected.dy, &expected.dfilter,
+                  &expected.dx, &expected.bias, &expected.relu);
 }
 
-/* Scaled so that all results are about as large as 1. */
-static void draw_inputs(int n)
-{
-    const struct dt_block *b = &model.blocks[0];
-    expected.n_x = (size_t)n * dt_shape_elems(b->in);
-    expected.n_y = (size_t)n * dt_shape_elems(b->linear_out);
-    expected.n_filter = model.params[b->weight].n_elems;
-    CHECK(expected.n_x <= MAX_ELEMS && expected.n_y <= MAX_ELEMS && expected.n_filter <= MAX_ELEMS);
-    draw(expected.x, expected.n_x, 1, 1);
-    draw(expected.filter, expected.n_filter, 2 / sqrtf((float)(b->in.c * b->kernel * b->kernel)),
-         2);
-    draw(expected.dy, expected.n_y, 2 / sqrtf((float)(n * b->linear_out.h * b->linear_out.w)), 3);
-}
-
-static void run_reference(int n)
+/* Inputs scaled so that all results are about as large as 1, and the reference's results; the first
+ * bias is NaN, which relu must pass on. */
+static void compute_expected(int n)
 {
     static const uint32_t rows[64];
+    const struct dt_block *b = &model.blocks[0];
     const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
-    const struct dt_pass pass = {.batch = &batch, .training = true};
-    static float params[MAX_ELEMS], grads[MAX_ELEMS], dy[MAX_ELEMS];
-    const size_t at_filter = model.params[model.blocks[0].weight].offset;
-    struct dt_backend *backend;
-    struct dt_block_state *state;
-    CHECK(model.arena_elems <= MAX_ELEMS);
-    memset(params, 0, sizeof params);
-    memcpy(params + at_filter, expected.filter, expected.n_filter * sizeof(float));
-    memcpy(dy, expected.dy, sizeof dy);
-    CHECK_OK(dt_ref_backend.open(&(struct dt_backend_options){.n_threads = 1}, &backend));
-    CHECK_OK(dt_ref_backend.block_open(backend, &model, 0, n, &state));
-    CHECK_OK(dt_ref_backend.block_forward(state, params, expected.x, expected.y, &pass));
-    CHECK_OK(dt_ref_backend.block_backward(state, params, grads, expected.x, expected.y, dy,
-                                           expected.dx, &pass));
-    memcpy(expected.dfilter, grads + at_filter, expected.n_filter * sizeof(float));
-    dt_ref_backend.block_close(state);
-    dt_ref_backend.close(backend);
-}
-
-/* The first bias is NaN, which relu must pass on. */
-static void add_relu(void)
-{
-    const struct dt_shape out = model.blocks[0].linear_out;
-    draw(expected.bias, (size_t)out.c, 1, 4);
-    expected.bias[0] = NAN;
-    for (size_t i = 0; i < expected.n_y; i++) {
-        const float sum =
-            expected.y[i] + expected.bias[i / (size_t)(out.h * out.w) % (size_t)out.c];
-        expected.relu[i] = sum < 0 ? 0 : sum;
+    const struct dt_param *weight = &model.params[b->weight];
+    const size_t n_places = (size_t)(b->linear_out.h * b->linear_out.w),
+                 n_channels = (size_t)b->linear_out.c, n_y = (size_t)n * n_places * n_channels;
+    struct block_case c = {.model = &model,
+                           .capacity = n,
+                           .passes = BLOCK_TRAINING,
+                           .pass = {.batch = &batch, .training = true},
+                           .params = buffer_open(model.arena_elems),
+                           .grads = buffer_open(model.arena_elems),
+                           .x = buffer_uniform((size_t)n * dt_shape_elems(b->in), 1),
+                           .dy = buffer_uniform(n_y, 2 / sqrtf((float)n * (float)n_places)),
+                           .want_dx = true};
+    expected.filter =
+        buffer_uniform(weight->n_elems, 2 / sqrtf((float)(b->in.c * b->kernel * b->kernel)));
+    memcpy(c.params.data + weight->offset, expected.filter.data, weight->n_elems * sizeof(float));
+    struct block_results r = block_on_ref(&c);
+    expected.x = c.x;
+    expected.y = r.y;
+    expected.dy = c.dy;
+    expected.dx = r.dx;
+    expected.dfilter = buffer_open(weight->n_elems);
+    memcpy(expected.dfilter.data, r.grads.data + weight->offset, weight->n_elems * sizeof(float));
+    expected.bias = buffer_uniform(n_channels, 1);
+    expected.bias.data[0] = NAN;
+    expected.relu = buffer_open(n_y);
+    for (size_t i = 0; i < n_y; i++) {
+        const float sum = r.y.data[i] + expected.bias.data[i / n_places % n_channels];
+        expected.relu.data[i] = sum < 0 ? 0 : sum;
     }
+    CHECK(c.x.n <= MAX_ELEMS && n_y <= MAX_ELEMS && weight->n_elems <= MAX_ELEMS);
+    BUFFERS_CLOSE(&c.params, &c.grads, &r.grads, &r.eval_y);
 }
 
-/* ---- to the device and back, where channels are innermost and bfloat16 is the upper half of a
- * float */
+/* ---- to the device and back, where channels are innermost */
 
-/* Device index of canonical element i of images (or filters) of c channels and n_places each. */
-static size_t turned(size_t i, int c, int n_places)
-{
-    const size_t channels = (size_t)c, places = (size_t)n_places;
-    const size_t image = i / (channels * places), channel = i / places % channels,
-                 place = i % places;
-    return (image * places + place) * channels + channel;
-}
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float from_bf16(uint16_t half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static void put(void *device, const float *values, size_t n, int c, int n_places,
+static void put(void *device, const struct buffer *values, struct dt_shape shape,
                 enum dt_precision precision)
 {
-    static float floats[MAX_ELEMS];
     static uint16_t halves[MAX_ELEMS];
     const bool half = precision == DT_PRECISION_BF16;
-    for (size_t i = 0; i < n; i++) {
-        floats[turned(i, c, n_places)] = values[i];
-        halves[turned(i, c, n_places)] = to_bf16(values[i]);
+    struct buffer hwc = turned(values, shape, true);
+    for (size_t i = 0; i < hwc.n; i++) {
+        halves[i] = to_bf16(hwc.data[i]);
     }
-    CUDA_OK(cudaMemcpyAsync(device, half ? (const void *)halves : floats,
-                            n * (half ? sizeof *halves : sizeof *floats), cudaMemcpyHostToDevice,
-                            stream));
+    CUDA_OK(cudaMemcpyAsync(device, half ? (const void *)halves : hwc.data,
+                            hwc.n * (half ? sizeof *halves : sizeof *hwc.data),
+                            cudaMemcpyHostToDevice, stream));
     CUDA_OK(cudaStreamSynchronize(stream));
+    BUFFERS_CLOSE(&hwc);
 }
 
 /* Largest difference from the expected values, relative if they are above 1. */
-static double distance(const float *right, size_t n, int c, int n_places,
+static double distance(const struct buffer *right, struct dt_shape shape,
                        enum dt_precision precision)
 {
-    static float floats[MAX_ELEMS];
+    static uint16_t halves[MAX_ELEMS];
     const bool half = precision == DT_PRECISION_BF16;
-    const uint16_t *halves = (const uint16_t *)floats;
+    struct buffer hwc = buffer_open(right->n);
     double largest = 0;
-    CUDA_OK(cudaMemcpyAsync(floats, device_out, n * (half ? sizeof *halves : sizeof *floats),
+    CUDA_OK(cudaMemcpyAsync(half ? (void *)halves : hwc.data, device_out,
+                            hwc.n * (half ? sizeof *halves : sizeof *hwc.data),
                             cudaMemcpyDeviceToHost, stream));
     CUDA_OK(cudaStreamSynchronize(stream));
-    for (size_t i = 0; i < n; i++) {
-        const size_t at = turned(i, c, n_places);
-        const double result = half ? from_bf16(halves[at]) : floats[at];
-        const double error = isnan(result) && isnan(right[i])
-                                 ? 0
-                                 : fabs(result - right[i]) / (1 + fabs((double)right[i]));
+    for (size_t i = 0; i < hwc.n && half; i++) {
+        hwc.data[i] = from_bf16(halves[i]);
+    }
+    struct buffer result = turned(&hwc, shape, false);
+    for (size_t i = 0; i < result.n; i++) {
+        const double a = (double)result.data[i], e = (double)right->data[i],
+                     error = isnan(a) && isnan(e) ? 0 : fabs(a - e) / (1 + fabs(e));
         largest = isnan(error) ? (double)INFINITY : fmax(largest, error);
     }
+    BUFFERS_CLOSE(&hwc, &result);
     return largest;
 }
 
@@ -198,27 +161,25 @@ static double run_plan(struct dt_conv_plan *plan, enum dt_conv_kind kind,
                        enum dt_precision precision)
 {
     const struct dt_block *b = &model.blocks[0];
-    const int c = b->in.c, k = b->linear_out.c, taps = b->kernel * b->kernel;
-    const int in_places = b->in.h * b->in.w, out_places = b->linear_out.h * b->linear_out.w;
+    const struct dt_shape in = b->in, out = b->linear_out, filter = {in.c, b->kernel, b->kernel};
     const bool forward = kind == DT_CONV_FORWARD || kind == DT_CONV_FORWARD_RELU,
                by_filter = kind != DT_CONV_FILTER_GRADIENT;
-    put(device_in, forward ? expected.x : expected.dy, forward ? expected.n_x : expected.n_y,
-        forward ? c : k, forward ? in_places : out_places, precision);
-    put(device_other, by_filter ? expected.filter : expected.x,
-        by_filter ? expected.n_filter : expected.n_x, c, by_filter ? taps : in_places, precision);
-    put(device_bias, expected.bias, (size_t)k, 1, 1, precision);
+    put(device_in, forward ? &expected.x : &expected.dy, forward ? in : out, precision);
+    put(device_other, by_filter ? &expected.filter : &expected.x, by_filter ? filter : in,
+        precision);
+    put(device_bias, &expected.bias, (struct dt_shape){out.c, 1, 1}, precision);
     CHECK_OK(dt_conv_plan_run(plan, device_in, device_other,
                               kind == DT_CONV_FORWARD_RELU ? device_bias : NULL, device_out,
                               workspace));
     switch (kind) {
     case DT_CONV_FORWARD_RELU:
-        return distance(expected.relu, expected.n_y, k, out_places, precision);
+        return distance(&expected.relu, out, precision);
     case DT_CONV_FORWARD:
-        return distance(expected.y, expected.n_y, k, out_places, precision);
+        return distance(&expected.y, out, precision);
     case DT_CONV_INPUT_GRADIENT:
-        return distance(expected.dx, expected.n_x, c, in_places, precision);
+        return distance(&expected.dx, in, precision);
     case DT_CONV_FILTER_GRADIENT:
-        return distance(expected.dfilter, expected.n_filter, c, taps, precision);
+        return distance(&expected.dfilter, filter, precision);
     }
     return NAN;
 }
@@ -259,9 +220,7 @@ static void test_results(void)
     for (size_t i = 0; i < sizeof grid / sizeof grid[0]; i++) {
         lower(&grid[i]);
         for (int j = 0; j < 2; j++) {
-            draw_inputs(batches[j]);
-            run_reference(batches[j]);
-            add_relu();
+            compute_expected(batches[j]);
             for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
                 for (int precision = 0; precision < N_PRECISIONS; precision++) {
                     const double error = check_shape(&grid[i], batches[j], (enum dt_conv_kind)kind,
@@ -269,6 +228,7 @@ static void test_results(void)
                     largest[precision] = error > largest[precision] ? error : largest[precision];
                 }
             }
+            close_expected();
         }
     }
     printf("largest error: f32 %.2g, tf32 %.2g, bf16 %.2g\n", largest[0], largest[1], largest[2]);
@@ -278,11 +238,17 @@ static void test_results(void)
 
 /* ---- the engine, and the variant pack */
 
-static void lower_one(int n)
+static void open_one(void)
 {
+    open_all();
     lower(&grid[2]);
-    draw_inputs(n);
-    run_reference(n);
+    compute_expected(3);
+}
+
+static void close_one(void)
+{
+    close_expected();
+    close_all();
 }
 
 /* cuDNN offers engines and then refuses them: the next admissible one is used; the last resort
@@ -291,14 +257,13 @@ static void check_refused(long n_refused, size_t wanted_workspace)
 {
     struct dt_conv_plan *plan;
     fake_options.n_refused_plans = n_refused;
-    open_all();
-    lower_one(3);
+    open_one();
     CHECK_OK(
         dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], 3, DT_PRECISION_F32, &plan));
     CHECK_INT(plan->engines[plan->used].workspace_bytes, wanted_workspace);
     CHECK(run_plan(plan, DT_CONV_FORWARD, DT_PRECISION_F32) <= tolerances[DT_PRECISION_F32]);
     dt_conv_plan_close(plan);
-    close_all();
+    close_one();
 }
 
 static void workspace_above_the_limit(void)
@@ -321,8 +286,7 @@ static void no_engine(void)
 {
     struct dt_conv_plan *plan = NULL;
     fake_options.n_refused_plans = 1000;
-    open_all();
-    lower_one(3);
+    open_one();
     CHECK_INT(dt_conv_plan_open(&target, DT_CONV_FILTER_GRADIENT, &model.blocks[0], 3,
                                 DT_PRECISION_BF16, &plan),
               DT_UNAVAILABLE);
@@ -332,7 +296,7 @@ static void no_engine(void)
         dt_error_text(),
         "gradient of the filter in bf16, 3 samples of 3x12x12, 7 filters 5x5, stride 2, to 6x6: "
         "CUDNN_STATUS_NOT_SUPPORTED");
-    close_all(); /* and no descriptor remains */
+    close_one(); /* and no descriptor remains */
 }
 
 /* The same pointers: nothing is created. Others: one pack. A recorded graph gives the same
@@ -340,8 +304,7 @@ static void no_engine(void)
 static void same_pointers(void)
 {
     struct dt_conv_plan *plan;
-    open_all();
-    lower_one(3);
+    open_one();
     CHECK_OK(
         dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], 3, DT_PRECISION_F32, &plan));
     const double first = run_plan(plan, DT_CONV_FORWARD, DT_PRECISION_F32);
@@ -357,20 +320,17 @@ static void same_pointers(void)
 
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    CUDA_OK(cudaMemsetAsync(device_out, 0, expected.n_y * sizeof(float), stream));
+    CUDA_OK(cudaMemsetAsync(device_out, 0, expected.y.n * sizeof(float), stream));
     CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     CHECK_OK(dt_conv_plan_run(plan, device_in, device_other, NULL, device_out, workspace));
     CUDA_OK(cudaStreamEndCapture(stream, &graph));
     CUDA_OK(cudaGraphInstantiate(&exec, graph, 0));
     CUDA_OK(cudaGraphLaunch(exec, stream));
-    const struct dt_block *b = &model.blocks[0];
-    CHECK_NEAR(distance(expected.y, expected.n_y, b->linear_out.c,
-                        b->linear_out.h * b->linear_out.w, DT_PRECISION_F32),
-               first, 0);
+    CHECK_NEAR(distance(&expected.y, model.blocks[0].linear_out, DT_PRECISION_F32), first, 0);
     CUDA_OK(cudaGraphExecDestroy(exec));
     CUDA_OK(cudaGraphDestroy(graph));
     dt_conv_plan_close(plan);
-    close_all();
+    close_one();
 }
 
 /* ---- pointers that cuDNN, or the fake, refuses */
@@ -378,8 +338,7 @@ static void same_pointers(void)
 static struct dt_conv_plan *opened(enum dt_precision precision)
 {
     struct dt_conv_plan *plan;
-    open_all();
-    lower_one(3);
+    open_one();
     CHECK_OK(dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], 3, precision, &plan));
     return plan;
 }
@@ -391,7 +350,7 @@ static void misaligned(void)
         dt_conv_plan_run(plan, (char *)device_in + 8, device_other, NULL, device_out, workspace),
         DT_INTERNAL, "cudnnBackendExecute");
     dt_conv_plan_close(plan);
-    close_all();
+    close_one();
 }
 
 static void no_workspace(void)
@@ -399,13 +358,13 @@ static void no_workspace(void)
     struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
     CHECK_INT(dt_conv_plan_run(plan, device_in, device_other, NULL, device_out, NULL), DT_INTERNAL);
     dt_conv_plan_close(plan);
-    close_all();
+    close_one();
 }
 
 static void host_pointer(void)
 {
     struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
-    dt_conv_plan_run(plan, expected.x, device_other, NULL, device_out, workspace);
+    dt_conv_plan_run(plan, expected.x.data, device_other, NULL, device_out, workspace);
 }
 
 static void short_input(void)
@@ -437,7 +396,7 @@ static void workspace_in_the_way(void)
 static void leaks_a_plan(void)
 {
     opened(DT_PRECISION_F32);
-    close_all();
+    close_one();
 }
 
 int main(void)
