@@ -1,14 +1,12 @@
-/* For tests of the cuda backend on fake CUDA: a small network, images to train it with, and the
- * objects that training needs. */
-#ifndef DT_TESTS_SESSION_H
-#define DT_TESTS_SESSION_H
+/* For tests of the cuda backend on fake CUDA: a small network, images to train it with, and its
+ * session. */
+#ifndef DT_TESTS_CUDA_SESSION_H
+#define DT_TESTS_CUDA_SESSION_H
 
 #include "tests/cuda/on_gpu.h"
 
-#include "model/network.h"
-#include "model/optimizer.h"
 #include "tests/lib/layers.h"
-#include "tests/lib/optimizer_step.h"
+#include "tests/lib/session.h"
 
 #define N_SAMPLES 40
 #define CAPACITY 16
@@ -56,51 +54,17 @@ static inline struct dt_samples small_images(void)
                                .id_stride = 1};
 }
 
-struct session { /* objects of a training */
-    struct dt_backend *backend;
-    struct dt_bound_samples *bound;
-    struct dt_network *network;
-    struct dt_optimizer optimizer;
-};
-
-static inline enum dt_status session_open(const struct dt_backend_ops *ops,
-                                          enum dt_precision precision, const struct dt_model *model,
-                                          const struct dt_samples *samples,
-                                          const struct dt_optimizer_spec *spec, struct session *out)
+static inline enum dt_status
+small_session_open(const struct dt_backend_ops *ops, enum dt_precision precision,
+                   const struct dt_model *model, const struct dt_samples *samples,
+                   const struct dt_optimizer_spec *spec, struct session *out)
 {
     const struct dt_backend_options options = {
         .n_threads = 1, .precision = precision, .deterministic = true};
+    struct dt_backend *backend;
     *out = (struct session){0};
-    DT_TRY(ops->open(&options, &out->backend));
-    DT_TRY(ops->samples_open(out->backend, samples, &out->bound));
-    DT_TRY(dt_network_open_alone(model, out->backend, CAPACITY, &out->network));
-    return dt_optimizer_open(spec, out->backend, model->arena_elems, NULL, &out->optimizer);
-}
-
-static inline void session_close(struct session *session)
-{
-    struct dt_backend *backend = session->backend;
-    if (backend == NULL) {
-        return;
-    }
-    dt_optimizer_close(&session->optimizer);
-    dt_network_close(session->network);
-    if (session->bound != NULL) {
-        backend->ops->samples_close(backend, session->bound);
-    }
-    backend->ops->close(backend);
-}
-
-/* A step after its batch is gathered. */
-static inline void compute_step(struct session *session, const struct dt_batch *batch)
-{
-    const struct dt_pass pass = {.batch = batch, .training = true, .seed = 77};
-    struct dt_network *network = session->network;
-    CHECK_OK(dt_network_forward(network, &pass));
-    CHECK_OK(dt_network_loss(network, session->bound, &pass));
-    CHECK_OK(dt_network_backward(network, &pass, NULL, NULL));
-    CHECK_OK(optimizer_step(&session->optimizer, network->params, network->grads, 0.1,
-                            batch->n > 0 ? 1.0 / batch->n : 1.0));
+    DT_TRY(ops->open(&options, &backend));
+    return session_open(backend, model, samples, CAPACITY, spec, out);
 }
 
 #endif

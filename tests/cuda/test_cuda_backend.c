@@ -143,8 +143,9 @@ static void train_step(struct session *session, int step)
     }
     const struct dt_batch batch = {
         .n = sizes[step % 5], .rows = rows, .ids = ids, .epoch = (uint32_t)step / 5};
-    CHECK_OK(dt_network_gather(session->network, session->bound, &batch));
-    compute_step(session, &batch);
+    const struct dt_pass pass = {.batch = &batch, .training = true, .seed = 77};
+    CHECK_OK(session_pass(session, &pass));
+    CHECK_OK(session_step(session, 0.1, batch.n > 0 ? 1.0 / batch.n : 1.0));
 }
 
 struct training {
@@ -173,7 +174,7 @@ static struct training train(const struct dt_backend_ops *ops, enum dt_precision
     struct training out = {.losses = buffer_open(N_STEPS),
                            .params = buffer_open(model.arena_elems)};
     struct session session;
-    CHECK_OK(session_open(ops, precision, &model, &samples, &spec, &session));
+    CHECK_OK(small_session_open(ops, precision, &model, &samples, &spec, &session));
     dt_model_init(&model, 5, out.params.data);
     CHECK_OK(ops->copy_in(session.backend, session.network->params, out.params.data, n_bytes));
     for (int step = 0; step < N_STEPS; step++) {

@@ -16,7 +16,8 @@ static void check_no_memory(void)
     while (s != DT_OK) {
         struct session session;
         fake_options.fail_malloc_at = fake_counts().n_mallocs + 1 + n++;
-        s = session_open(&dt_cuda_backend, DT_PRECISION_BF16, &model, &samples, &spec, &session);
+        s = small_session_open(&dt_cuda_backend, DT_PRECISION_BF16, &model, &samples, &spec,
+                               &session);
         fake_options.fail_malloc_at = 0;
         if (s != DT_OK) {
             CHECK_INT(s, DT_NO_MEMORY);
@@ -38,7 +39,8 @@ static void check_counted_memory(void)
     const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_ADAM};
     struct session session;
     struct dt_device_memory memory, after;
-    CHECK_OK(session_open(&dt_cuda_backend, DT_PRECISION_F32, &model, &samples, &spec, &session));
+    CHECK_OK(
+        small_session_open(&dt_cuda_backend, DT_PRECISION_F32, &model, &samples, &spec, &session));
     dt_cuda_memory(session.backend, &memory);
     CHECK(memory.peak_bytes >= (size_t)fake_counts().n_live_bytes);
     CHECK(memory.peak_bytes < (size_t)fake_counts().n_live_bytes + (size_t)100000);

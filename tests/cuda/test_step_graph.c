@@ -49,7 +49,7 @@ static void begin(const struct plan *plan, const struct dt_backend_ops *ops,
                   struct session *session, struct outcome *out)
 {
     *out = (struct outcome){.params = buffer_open(model->arena_elems)};
-    CHECK_OK(session_open(ops, plan->precision, model, samples, &plan->optimizer, session));
+    CHECK_OK(small_session_open(ops, plan->precision, model, samples, &plan->optimizer, session));
     dt_model_init(model, 5, out->params.data);
     CHECK_OK(ops->copy_in(session->backend, session->network->params, out->params.data,
                           model->arena_elems * sizeof(float)));
@@ -74,12 +74,7 @@ static struct dt_step_input input_of(const struct plan *plan, struct session *se
 
 static enum dt_status passes(struct session *session, const struct dt_batch *batch)
 {
-    const struct dt_pass pass = {.batch = batch, .training = true, .seed = 77};
-    struct dt_network *network = session->network;
-    DT_TRY(dt_network_gather(network, session->bound, batch));
-    DT_TRY(dt_network_forward(network, &pass));
-    DT_TRY(dt_network_loss(network, session->bound, &pass));
-    return dt_network_backward(network, &pass, NULL, NULL);
+    return session_pass(session, &(struct dt_pass){.batch = batch, .training = true, .seed = 77});
 }
 
 static struct outcome call_by_call(const struct plan *plan, const struct dt_backend_ops *ops,

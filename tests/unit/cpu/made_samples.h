@@ -1,4 +1,4 @@
-/* Samples of ten classes for the tests of whole networks. */
+/* Samples for the tests of whole networks. */
 #ifndef DT_TESTS_MADE_SAMPLES_H
 #define DT_TESTS_MADE_SAMPLES_H
 
@@ -7,20 +7,20 @@
 #include "tests/lib/check.h"
 
 /* The next call writes them anew. */
-static inline struct dt_samples made_samples(size_t n, struct dt_shape shape)
+static inline struct dt_samples made_samples(size_t n, struct dt_shape shape, int n_classes)
 {
     static uint16_t labels[64];
     static float values[64 * 512];
-    CHECK(n <= 64 && dt_shape_elems(shape) <= 512);
+    CHECK(n <= 64 && n * dt_shape_elems(shape) <= sizeof values / sizeof values[0]);
     for (size_t i = 0; i < n * dt_shape_elems(shape); i++) {
         values[i] =
-            dt_rng_uniform(dt_rng_words(3, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i).v[0]) - 0.4f;
+            2 * dt_rng_uniform(dt_rng_words(11, DT_RNG_SYNTHETIC, 1, 0, 0, (uint32_t)i).v[0]) - 1;
     }
     for (size_t i = 0; i < n; i++) {
-        labels[i] = (uint16_t)(i % 10);
+        labels[i] = (uint16_t)(i % (size_t)n_classes);
     }
     return (struct dt_samples){
-        .n = n, .shape = shape, .values = values, .labels = labels, .n_classes = 10};
+        .n = n, .shape = shape, .values = values, .labels = labels, .n_classes = n_classes};
 }
 
 #endif

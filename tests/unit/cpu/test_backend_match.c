@@ -9,8 +9,8 @@
  * parts. The reference keeps C H W order, the cpu backend H W C until a flatten: converted here. */
 #include "tests/lib/layer_draws.h"
 #include "tests/lib/layers.h"
-#include "tests/lib/modes.h"
 #include "tests/unit/cpu/drawings.h"
+#include "tests/unit/cpu/modes.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define N_ROUNDS 1 /* slow, and the numbers are compared without sanitizers too */

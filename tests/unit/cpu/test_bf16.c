@@ -4,7 +4,7 @@
  * pass knows no bf16: it is compared with the reference on what was not rounded. */
 #include "tests/lib/block_run.h"
 #include "tests/lib/layers.h"
-#include "tests/lib/modes.h"
+#include "tests/unit/cpu/modes.h"
 
 #define BATCH 3
 

@@ -2,8 +2,8 @@
  * on the cpu backend wherever the chunks end, with any number of threads, whatever outputs are made
  * again on the way back, and the same but for rounding on the reference. Also the empty batch, and
  * when gradients are reported final. */
-#include "tests/lib/check.h"
 #include "tests/lib/layers.h"
+#include "tests/lib/session.h"
 #include "tests/unit/cpu/made_samples.h"
 
 #include "cpu/isa.h"
@@ -68,9 +68,9 @@ static enum dt_status on_grad_ready(void *context, size_t begin, size_t end)
 }
 
 /* One forward and one backward pass, on gradients that were 0.5 before. */
-static void pass_over(const struct run *run, struct dt_network *net, struct dt_bound_samples *bound,
-                      struct result *out)
+static void pass_over(const struct run *run, const struct session *session, struct result *out)
 {
+    struct dt_network *net = session->network;
     uint32_t rows[CAPACITY];
     const struct dt_batch batch = {.n = run->n, .rows = rows, .ids = rows, .epoch = 2};
     const struct dt_pass pass = {
@@ -82,9 +82,9 @@ static void pass_over(const struct run *run, struct dt_network *net, struct dt_b
     for (size_t i = 0; i < out->n_grads; i++) {
         net->grads[i] = 0.5f;
     }
-    CHECK_OK(dt_network_gather(net, bound, &batch));
+    CHECK_OK(dt_network_gather(net, session->bound, &batch));
     CHECK_OK(dt_network_forward(net, &pass));
-    CHECK_OK(dt_network_loss(net, bound, &pass));
+    CHECK_OK(dt_network_loss(net, session->bound, &pass));
     CHECK_OK(dt_network_backward(net, &pass, on_grad_ready, &reports));
     CHECK(reports.end > 0 && reports.end == run->model->blocks[0].grad_end);
     memcpy(out->grads, net->grads, out->n_grads * sizeof(float));
@@ -93,27 +93,21 @@ static void pass_over(const struct run *run, struct dt_network *net, struct dt_b
 
 static struct result result_of(const struct run *run)
 {
-    const struct dt_backend_options options = {.n_threads = run->n_threads};
     const size_t n = run->model->arena_elems;
     struct dt_backend_ops ops = *run->ops;
-    struct dt_backend *backend;
-    struct dt_network *net;
-    struct dt_bound_samples *bound;
-    const struct dt_samples samples = made_samples(N_SAMPLES, run->model->spec.input);
+    struct dt_backend *backend = backend_open(run->ops, run->n_threads);
+    struct session session;
+    const struct dt_samples samples = made_samples(N_SAMPLES, run->model->spec.input, 10);
     struct result out = {
         .n_grads = n, .grads = calloc(n, sizeof(float)), .at_report = calloc(n, sizeof(float))};
     CHECK(out.grads != NULL && out.at_report != NULL);
-    CHECK_OK(ops.open(&options, &backend));
     running = run;
     ops.plan = plan;
     backend->ops = &ops;
-    CHECK_OK(dt_network_open_alone(run->model, backend, CAPACITY, &net));
-    CHECK_OK(ops.samples_open(backend, &samples, &bound));
-    dt_model_init(run->model, 5, net->params);
-    pass_over(run, net, bound, &out);
-    ops.samples_close(backend, bound);
-    dt_network_close(net);
-    ops.close(backend);
+    CHECK_OK(session_open(backend, run->model, &samples, CAPACITY, NULL, &session));
+    dt_model_init(run->model, 5, session.network->params);
+    pass_over(run, &session, &out);
+    session_close(&session);
     return out;
 }
 

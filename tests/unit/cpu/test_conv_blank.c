@@ -2,7 +2,7 @@
  * whatever weights and biases are. Compared with the same convolution column by column, which a
  * kernel for wide rows is not used for, on every instruction set. */
 #include "tests/lib/guarded.h"
-#include "tests/lib/modes.h"
+#include "tests/unit/cpu/modes.h"
 
 static float draw_special(uint32_t one_of)
 {

@@ -2,11 +2,10 @@
  * two equal steps those of the first. Several small models, batches that do not divide evenly, in
  * every way this machine computes. */
 #include "tests/lib/layers.h"
-#include "tests/lib/modes.h"
-#include "tests/lib/optimizer_step.h"
+#include "tests/lib/session.h"
 #include "tests/unit/cpu/made_samples.h"
+#include "tests/unit/cpu/modes.h"
 
-#include "model/optimizer.h"
 #include "model/stages.h"
 
 #define N_SAMPLES 41
@@ -43,8 +42,7 @@ static float *copied(const float *from, size_t n)
 }
 
 /* N_STEPS steps; each also accumulates a second, smaller batch. */
-static void train(struct dt_network *net, struct dt_bound_samples *bound,
-                  struct dt_optimizer *optimizer)
+static void train(struct session *session)
 {
     uint32_t rows[CAPACITY];
     for (uint32_t step = 0; step < N_STEPS; step++) {
@@ -56,12 +54,9 @@ static void train(struct dt_network *net, struct dt_bound_samples *bound,
             for (uint32_t i = 0; i < CAPACITY; i++) {
                 rows[i] = (i * 7 + step + part) % N_SAMPLES;
             }
-            CHECK_OK(dt_network_gather(net, bound, &batch));
-            CHECK_OK(dt_network_forward(net, &pass));
-            CHECK_OK(dt_network_loss(net, bound, &pass));
-            CHECK_OK(dt_network_backward(net, &pass, NULL, NULL));
+            CHECK_OK(session_pass(session, &pass));
         }
-        CHECK_OK(optimizer_step(optimizer, net->params, net->grads, 0.01, 1.0 / 42));
+        CHECK_OK(session_step(session, 0.01, 1.0 / 42));
     }
 }
 
@@ -70,32 +65,21 @@ static struct result run(const struct dt_model *model, int n_threads)
     const struct dt_backend_options options = use_mode(mode, n_threads);
     const struct dt_optimizer_spec adam = {
         .type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7, .clip_norm = 0.5};
-    const struct dt_backend_ops *ops = &dt_cpu_backend;
     struct dt_backend *backend;
-    struct dt_network *net;
-    struct dt_bound_samples *bound;
-    struct dt_optimizer optimizer;
-    const struct dt_samples samples = made_samples(N_SAMPLES, model->spec.input);
-    CHECK_OK(ops->open(&options, &backend));
-    CHECK_OK(dt_network_open_alone(model, backend, CAPACITY, &net));
-    CHECK_OK(dt_optimizer_open(&adam, backend, model->arena_elems, NULL, &optimizer));
-    CHECK_OK(ops->samples_open(backend, &samples, &bound));
-    float *initial = calloc(model->arena_elems, sizeof(float));
-    CHECK(initial != NULL);
-    dt_model_init(model, 5, initial);
-    CHECK_OK(ops->copy_in(backend, net->params, initial, model->arena_elems * sizeof(float)));
-    free(initial);
-    train(net, bound, &optimizer);
+    struct session session;
+    const struct dt_samples samples = made_samples(N_SAMPLES, model->spec.input, 10);
+    CHECK_OK(dt_cpu_backend.open(&options, &backend));
+    CHECK_OK(session_open(backend, model, &samples, CAPACITY, &adam, &session));
+    struct dt_network *net = session.network;
+    dt_model_init(model, 5, net->params);
+    train(&session);
 
     struct result out = {.n_params = model->arena_elems, .n_logits = 5 * (size_t)model->n_outputs};
     out.params = copied(net->params, out.n_params);
     out.grads = copied(net->grads, out.n_params);
     out.logits = copied(dt_network_logits(net), out.n_logits);
-    CHECK_OK(ops->metrics_take(backend, &out.metrics));
-    ops->samples_close(backend, bound);
-    dt_optimizer_close(&optimizer);
-    dt_network_close(net);
-    ops->close(backend);
+    CHECK_OK(backend->ops->metrics_take(backend, &out.metrics));
+    session_close(&session);
     return out;
 }
 

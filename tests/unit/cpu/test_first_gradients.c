@@ -2,12 +2,11 @@
  * begins: most of a convolution's outputs see the ground alone and are as small as biases, and
  * rounding must not decide which of them ReLU and pools let through. Every instruction set against
  * the reference, which sums in double. */
-#include "tests/lib/check.h"
 #include "tests/lib/layers.h"
+#include "tests/lib/session.h"
 
 #include "base/rng.h"
 #include "cpu/isa.h"
-#include "model/network.h"
 
 enum { MAX_SAMPLES = 8, MAX_SIDE = 28, N_STEPS = 12 };
 
@@ -90,49 +89,23 @@ static void set_params(double bias, float *params)
 static void train(const struct dt_backend_ops *ops, const struct dt_samples *samples, double bias,
                   double lr, int n_steps, float *grads)
 {
-    const struct dt_backend_options options = {.n_threads = 1};
     uint32_t rows[MAX_SAMPLES];
     const struct dt_batch batch = {.n = (int)samples->n, .rows = rows, .ids = rows};
     const struct dt_pass pass = {.batch = &batch, .training = true};
-    struct dt_backend *backend;
-    struct dt_network *net;
-    struct dt_bound_samples *bound;
+    struct session session;
     for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
         rows[i] = i;
     }
-    CHECK_OK(ops->open(&options, &backend));
-    CHECK_OK(dt_network_open_alone(&model, backend, (int)samples->n, &net));
-    CHECK_OK(ops->samples_open(backend, samples, &bound));
-    set_params(bias, net->params);
+    CHECK_OK(session_open(backend_open(ops, 1), &model, samples, batch.n, NULL, &session));
+    set_params(bias, session.network->params);
     for (int step = 0; step < n_steps; step++, grads += model.arena_elems) {
-        CHECK_OK(dt_network_gather(net, bound, &batch));
-        CHECK_OK(dt_network_forward(net, &pass));
-        CHECK_OK(dt_network_loss(net, bound, &pass));
-        CHECK_OK(dt_network_backward(net, &pass, NULL, NULL));
-        memcpy(grads, net->grads, model.arena_elems * sizeof(float));
+        CHECK_OK(session_pass(&session, &pass));
+        memcpy(grads, session.network->grads, model.arena_elems * sizeof(float));
         for (size_t i = 0; i < model.arena_elems; i++) {
-            net->params[i] -= (float)(lr / (double)samples->n) * grads[i];
+            session.network->params[i] -= (float)(lr / (double)samples->n) * grads[i];
         }
     }
-    ops->samples_close(backend, bound);
-    dt_network_close(net);
-    ops->close(backend);
-}
-
-/* Relative to the largest of each tensor. */
-static void compare(const char *what, const float *actual, const float *expected, double limit)
-{
-    for (int p = 0; p < model.n_params; p++) {
-        const struct dt_param *param = &model.params[p];
-        double largest = 0, error = 0;
-        for (size_t i = param->offset; i < param->offset + param->n_elems; i++) {
-            largest = fmax(largest, (double)fabsf(expected[i]));
-            error = fmax(error, fabs((double)actual[i] - (double)expected[i]));
-        }
-        CHECK_MESSAGE(error <= limit * largest,
-                      "%s: the gradient of %s is off by %.2g of its largest", what, param->name,
-                      error / largest);
-    }
+    session_close(&session);
 }
 
 /* An error in a step moves weights, and so the steps after it: later steps are allowed
@@ -155,8 +128,8 @@ static void check(const struct net *net, double bias, double lr, int n_steps)
             char what[128];
             snprintf(what, sizeof what, "%s, %s, biases up to %g, rate %g, step %zu", isas[i],
                      net->name, bias, lr, step + 1);
-            compare(what, actual + step * n_elems, expected + step * n_elems,
-                    step == 0 ? 1e-5 : 1e-4);
+            compare_tensors(what, &model, actual + step * n_elems, expected + step * n_elems,
+                            step == 0 ? 1e-5 : 1e-4, 0);
         }
     }
     free(expected);

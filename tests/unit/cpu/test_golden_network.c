@@ -1,12 +1,10 @@
 /* Small networks, together with every common part, on every CPU backend, against PyTorch: logits,
  * loss, every gradient, and the losses of ten steps of training. The largest difference allowed is
  * some rounding errors of float32; PyTorch computed in double. */
-#include "model/optimizer.h"
 #include "model/stages.h"
-#include "tests/lib/check.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/layers.h"
-#include "tests/lib/optimizer_step.h"
+#include "tests/lib/session.h"
 
 #define N_SAMPLES 6
 #define N_CLASSES 5
@@ -83,15 +81,11 @@ static void set_weights(const struct dt_model *model, struct dt_network *network
     free(arena);
 }
 
-static double train_pass(struct dt_network *network, struct dt_bound_samples *bound,
-                         const struct dt_pass *pass)
+static double train_pass(const struct session *session, const struct dt_pass *pass)
 {
     struct dt_metrics metrics;
-    CHECK_OK(dt_network_gather(network, bound, pass->batch));
-    CHECK_OK(dt_network_forward(network, pass));
-    CHECK_OK(dt_network_loss(network, bound, pass));
-    CHECK_OK(dt_network_backward(network, pass, NULL, NULL));
-    CHECK_OK(network->backend->ops->metrics_take(network->backend, &metrics));
+    CHECK_OK(session_pass(session, pass));
+    CHECK_OK(session->backend->ops->metrics_take(session->backend, &metrics));
     CHECK_INT(metrics.n_samples, N_SAMPLES);
     return metrics.loss_sum / metrics.n_samples;
 }
@@ -118,61 +112,48 @@ static void check_line(struct dt_backend *backend, FILE *file, const char *name,
     free(expected);
 }
 
-static void check_training(struct dt_network *network, struct dt_bound_samples *bound,
-                           const struct dt_pass *pass, FILE *file)
+static void check_training(struct session *session, const struct dt_pass *pass, FILE *file)
 {
-    const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_SGD, .lr = 0.1};
-    struct dt_optimizer optimizer;
     float losses[N_STEPS], expected[N_STEPS];
     char found[64];
-    CHECK_OK(
-        dt_optimizer_open(&spec, network->backend, network->model->arena_elems, NULL, &optimizer));
     for (int i = 0; i < N_STEPS; i++) {
-        losses[i] = (float)train_pass(network, bound, pass);
-        CHECK_OK(
-            optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES));
+        losses[i] = (float)train_pass(session, pass);
+        CHECK_OK(session_step(session, 0.1, 1.0 / N_SAMPLES));
     }
     CHECK(fixture_next(file, "losses", found, expected, N_STEPS));
     fixture_check("loss of step", losses, expected, N_STEPS, 1e-5);
-    dt_optimizer_close(&optimizer);
 }
 
 static void run_backend(const struct dt_backend_ops *ops, const struct golden *golden)
 {
-    const struct dt_backend_options options = {.n_threads = 2};
+    const struct dt_optimizer_spec sgd = {.type = DT_OPTIMIZER_SGD};
     struct dt_model model;
     CHECK_OK(dt_model_lower(&golden->spec, &model));
     const struct dt_samples samples = golden_samples(golden->spec.input);
     const struct dt_batch batch = {.n = N_SAMPLES, .rows = rows, .ids = rows};
     const struct dt_pass pass = {.batch = &batch, .training = true};
-    struct dt_backend *backend = NULL;
-    struct dt_bound_samples *bound = NULL;
-    struct dt_network *network = NULL;
-    CHECK_OK(ops->open(&options, &backend));
-    CHECK_OK(ops->samples_open(backend, &samples, &bound));
-    CHECK_OK(dt_network_open_alone(&model, backend, N_SAMPLES, &network));
+    struct session session;
+    CHECK_OK(session_open(backend_open(ops, 2), &model, &samples, N_SAMPLES, &sgd, &session));
+    struct dt_network *network = session.network;
     set_weights(&model, network);
 
     FILE *file = fixture_open(golden->file);
-    const double loss = train_pass(network, bound, &pass);
+    const double loss = train_pass(&session, &pass);
     char found[64];
     float expected_loss = 0;
-    check_line(backend, file, "logits", dt_network_logits(network), N_SAMPLES * N_CLASSES, 1.0f,
-               NULL);
+    check_line(session.backend, file, "logits", dt_network_logits(network), N_SAMPLES * N_CLASSES,
+               1.0f, NULL);
     CHECK(fixture_next(file, "loss", found, &expected_loss, 1));
     CHECK_NEAR(loss, expected_loss, 2e-6);
     for (int p = 0; p < model.n_params;
          p++) { /* gradients are sums over the samples, PyTorch's are means */
         const struct dt_param *param = &model.params[p];
-        check_line(backend, file, param->name, network->grads + param->offset, param->n_elems,
-                   1.0f / N_SAMPLES, param);
+        check_line(session.backend, file, param->name, network->grads + param->offset,
+                   param->n_elems, 1.0f / N_SAMPLES, param);
     }
-    check_training(network, bound, &pass, file);
+    check_training(&session, &pass, file);
     fclose(file);
-
-    dt_network_close(network);
-    ops->samples_close(backend, bound);
-    ops->close(backend);
+    session_close(&session);
 }
 
 int main(void)

@@ -5,42 +5,17 @@
  * few probes across a kink of relu or max pool; those few are why nearly all probes have to agree
  * instead of all: a wrong sign, factor or index fails most of them.
  */
-#include "base/rng.h"
 #include "model/layers/layers.h"
-#include "tests/lib/check.h"
 #include "tests/lib/layers.h"
+#include "tests/lib/session.h"
+#include "tests/unit/cpu/made_samples.h"
 
 #define BATCH 3
 #define N_CLASSES 4
 
-static const struct dt_samples *make_samples(struct dt_shape shape)
-{
-    static float values[BATCH * 4096];
-    static uint16_t labels[BATCH] = {0, 3, 1};
-    static struct dt_samples samples;
-    const size_t n = BATCH * dt_shape_elems(shape);
-    CHECK(n <= sizeof values / sizeof values[0]);
-    for (size_t i = 0; i < n; i++) {
-        values[i] =
-            2.0f * dt_rng_uniform(dt_rng_words(11, DT_RNG_SYNTHETIC, 1, 0, 0, (uint32_t)i).v[0]) -
-            1.0f;
-    }
-    samples = (struct dt_samples){.n = BATCH,
-                                  .shape = shape,
-                                  .values = values,
-                                  .scale = 1,
-                                  .labels = labels,
-                                  .n_classes = N_CLASSES,
-                                  .n_total = BATCH,
-                                  .id_stride = 1};
-    return &samples;
-}
-
 struct probe {
-    struct dt_backend *backend;
     struct dt_model model;
-    struct dt_network *network;
-    struct dt_bound_samples *bound;
+    struct session session;
     float *params, *grads;
 };
 
@@ -49,18 +24,19 @@ static const struct dt_batch batch = {.n = BATCH, .rows = rows, .ids = rows, .ep
 
 static double loss_of(struct probe *p, bool backward)
 {
+    const struct dt_backend_ops *ops = p->session.backend->ops;
+    struct dt_network *network = p->session.network;
     struct dt_metrics metrics;
-    const struct dt_backend_ops *ops = p->backend->ops;
     const struct dt_pass pass = {.batch = &batch, .training = true, .seed = 77};
-    CHECK_OK(ops->copy_in(p->backend, p->network->params, p->params,
+    CHECK_OK(ops->copy_in(p->session.backend, network->params, p->params,
                           p->model.arena_elems * sizeof(float)));
-    CHECK_OK(dt_network_gather(p->network, p->bound, &batch));
-    CHECK_OK(dt_network_forward(p->network, &pass));
-    CHECK_OK(dt_network_loss(p->network, p->bound, &pass));
-    CHECK_OK(ops->metrics_take(p->backend, &metrics));
+    CHECK_OK(dt_network_gather(network, p->session.bound, &batch));
+    CHECK_OK(dt_network_forward(network, &pass));
+    CHECK_OK(dt_network_loss(network, p->session.bound, &pass));
+    CHECK_OK(ops->metrics_take(p->session.backend, &metrics));
     if (backward) {
-        CHECK_OK(dt_network_backward(p->network, &pass, NULL, NULL));
-        CHECK_OK(ops->copy_out(p->backend, p->grads, p->network->grads,
+        CHECK_OK(dt_network_backward(network, &pass, NULL, NULL));
+        CHECK_OK(ops->copy_out(p->session.backend, p->grads, network->grads,
                                p->model.arena_elems * sizeof(float)));
     }
     return metrics.loss_sum;
@@ -107,12 +83,10 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
                                  .n_layers = n_layers,
                                  .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
                                  .rows = &dt_all_layers};
-    const struct dt_backend_options options = {.n_threads = 1};
+    const struct dt_samples samples = made_samples(BATCH, input, N_CLASSES);
     memcpy(spec.layers, layers, (size_t)n_layers * sizeof *layers);
     CHECK_MESSAGE(dt_model_lower(&spec, &p.model) == DT_OK, "%s: %s", what, dt_error_text());
-    CHECK_OK(ops->open(&options, &p.backend));
-    CHECK_OK(dt_network_open_alone(&p.model, p.backend, BATCH, &p.network));
-    CHECK_OK(ops->samples_open(p.backend, make_samples(input), &p.bound));
+    CHECK_OK(session_open(backend_open(ops, 1), &p.model, &samples, BATCH, NULL, &p.session));
     p.params = calloc(p.model.arena_elems, sizeof(float));
     p.grads = calloc(p.model.arena_elems, sizeof(float));
     CHECK(p.params != NULL && p.grads != NULL);
@@ -130,9 +104,7 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
     }
     free(p.params);
     free(p.grads);
-    ops->samples_close(p.backend, p.bound);
-    dt_network_close(p.network);
-    ops->close(p.backend);
+    session_close(&p.session);
 }
 
 #define NORM(a) LAYER(BATCH_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3, .momentum = 0.1)

@@ -1,10 +1,10 @@
 /* Layers with an operation of their own, at sizes of several parts: the cpu backend, with every
  * instruction set, has the gradients of the reference, which sums in double, and the same bits with
  * one thread and with three. A second, smaller batch is added to the first one's gradients. */
-#include "tests/lib/check.h"
 #include "tests/lib/layers.h"
+#include "tests/lib/session.h"
+#include "tests/unit/cpu/made_samples.h"
 
-#include "base/rng.h"
 #include "cpu/isa.h"
 #include "model/layers/layers.h"
 
@@ -47,25 +47,6 @@ static float number(uint32_t i)
     return 2 * dt_rng_uniform(dt_rng_words(9, DT_RNG_SYNTHETIC, 0, 0, 0, i).v[0]) - 1;
 }
 
-static struct dt_samples make_samples(struct dt_shape shape)
-{
-    static float values[N_SAMPLES * 4096];
-    static uint16_t labels[N_SAMPLES];
-    CHECK(dt_shape_elems(shape) <= 4096);
-    for (uint32_t i = 0; i < N_SAMPLES * (uint32_t)dt_shape_elems(shape); i++) {
-        values[i] = number(i);
-    }
-    for (int i = 0; i < N_SAMPLES; i++) {
-        labels[i] = (uint16_t)(i % N_CLASSES);
-    }
-    return (struct dt_samples){.n = N_SAMPLES,
-                               .shape = shape,
-                               .values = values,
-                               .scale = 1,
-                               .labels = labels,
-                               .n_classes = N_CLASSES};
-}
-
 static void set_params(float *params)
 {
     dt_model_init(&model, 5, params);
@@ -79,47 +60,22 @@ static void set_params(float *params)
 /* Gradients of all samples and, again, of the first three. */
 static float *gradients(const struct dt_backend_ops *ops, int n_threads)
 {
-    const struct dt_backend_options options = {.n_threads = n_threads};
-    const struct dt_samples samples = make_samples(model.spec.input);
+    const struct dt_samples samples = made_samples(N_SAMPLES, model.spec.input, N_CLASSES);
     static const uint32_t rows[N_SAMPLES] = {0, 1, 2, 3, 4, 5, 6};
-    struct dt_backend *backend;
-    struct dt_network *net;
-    struct dt_bound_samples *bound;
+    struct session session;
     float *grads = calloc(model.arena_elems, sizeof *grads);
     CHECK(grads != NULL);
-    CHECK_OK(ops->open(&options, &backend));
-    CHECK_OK(dt_network_open_alone(&model, backend, N_SAMPLES, &net));
-    CHECK_OK(ops->samples_open(backend, &samples, &bound));
-    set_params(net->params);
+    CHECK_OK(
+        session_open(backend_open(ops, n_threads), &model, &samples, N_SAMPLES, NULL, &session));
+    set_params(session.network->params);
     for (int part = 0; part < 2; part++) {
         const struct dt_batch batch = {.n = part == 0 ? N_SAMPLES : 3, .rows = rows, .ids = rows};
         const struct dt_pass pass = {.batch = &batch, .training = true, .accumulate = part == 1};
-        CHECK_OK(dt_network_gather(net, bound, &batch));
-        CHECK_OK(dt_network_forward(net, &pass));
-        CHECK_OK(dt_network_loss(net, bound, &pass));
-        CHECK_OK(dt_network_backward(net, &pass, NULL, NULL));
+        CHECK_OK(session_pass(&session, &pass));
     }
-    memcpy(grads, net->grads, model.arena_elems * sizeof *grads);
-    ops->samples_close(backend, bound);
-    dt_network_close(net);
-    ops->close(backend);
+    memcpy(grads, session.network->grads, model.arena_elems * sizeof *grads);
+    session_close(&session);
     return grads;
-}
-
-/* Relative to the largest of each tensor. */
-static void compare(const char *isa, int spec, const float *actual, const float *expected)
-{
-    for (int p = 0; p < model.n_params; p++) {
-        const struct dt_param *param = &model.params[p];
-        double largest = 0, error = 0;
-        for (size_t i = param->offset; i < param->offset + param->n_elems; i++) {
-            largest = fmax(largest, (double)fabsf(expected[i]));
-            error = fmax(error, fabs((double)actual[i] - (double)expected[i]));
-        }
-        CHECK_MESSAGE(largest > 0 && error <= 2e-5 * fmax(largest, 1e-3),
-                      "%s, model %d: the gradient of %s is off by %.2g of its largest, %g", isa,
-                      spec, param->name, error / largest, largest);
-    }
 }
 
 int main(void)
@@ -135,7 +91,9 @@ int main(void)
         for (int i = 0; i < n_isas; i++) {
             setenv("DTRAIN_ISA", isas[i], 1);
             float *one = gradients(&dt_cpu_backend, 1), *three = gradients(&dt_cpu_backend, 3);
-            compare(isas[i], spec, one, expected);
+            char what[64];
+            snprintf(what, sizeof what, "%s, model %d", isas[i], spec);
+            compare_tensors(what, &model, one, expected, 2e-5, 1e-3);
             CHECK(memcmp(one, three, model.arena_elems * sizeof *one) == 0);
             free(one);
             free(three);

@@ -5,7 +5,7 @@
 #define DT_TESTS_WINOGRAD_PROBLEM_H
 
 #include "tests/lib/guarded.h"
-#include "tests/lib/modes.h"
+#include "tests/unit/cpu/modes.h"
 
 #define N_IMAGES 3
 
