@@ -34,15 +34,17 @@ static inline struct dt_model small_cnn(bool smooth)
     return model;
 }
 
-/* Images whose brightest third is their class. */
+/* Images whose brightest third is their class, of which the target is 1. */
 static inline struct dt_samples small_images(void)
 {
     static uint8_t pixels[N_SAMPLES * 64];
     static uint16_t labels[N_SAMPLES];
+    static float targets[N_SAMPLES][3];
     draw_counter = 0; /* the same images each time */
     for (size_t i = 0; i < sizeof pixels; i++) {
         labels[i / 64] = (uint16_t)(i / 64 % 3);
         pixels[i] = (uint8_t)(draw(128) + (i % 64 / 22 == i / 64 % 3 ? 127 : 0));
+        targets[i / 64][i / 64 % 3] = 1;
     }
     return (struct dt_samples){.n = N_SAMPLES,
                                .shape = {1, 8, 8},
@@ -50,6 +52,8 @@ static inline struct dt_samples small_images(void)
                                .scale = 1.0f / 255,
                                .labels = labels,
                                .n_classes = 3,
+                               .targets = targets[0], /* for who takes the labels away */
+                               .n_targets = 3,
                                .n_total = N_SAMPLES,
                                .id_stride = 1};
 }
