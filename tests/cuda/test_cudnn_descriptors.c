@@ -17,17 +17,21 @@ static descriptor created(cudnnBackendDescriptorType_t type)
     return d;
 }
 
+static void set(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                int64_t count, const void *elements)
+{
+    OK(cudnnBackendSetAttribute(d, name, type, count, elements));
+}
+
 static void set_tensor(descriptor tensor, int64_t id, int64_t n, int64_t c, int64_t h, int64_t w)
 {
     const int64_t dims[] = {n, c, h, w}, strides[] = {c * h * w, 1, w * c, c}, align = 16;
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    OK(cudnnBackendSetAttribute(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id));
-    OK(cudnnBackendSetAttribute(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1,
-                                &type));
-    OK(cudnnBackendSetAttribute(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims));
-    OK(cudnnBackendSetAttribute(tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides));
-    OK(cudnnBackendSetAttribute(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1,
-                                &align));
+    set(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+    set(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
+    set(tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    set(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
 }
 
 static descriptor tensor_of(int64_t id, int64_t n, int64_t c, int64_t h, int64_t w)
@@ -46,19 +50,13 @@ static cudnnStatus_t finalize_convolution(int64_t stride, int64_t before, int64_
     const int64_t two = 2, ones[] = {1, 1}, strides[] = {stride, stride}, pre[] = {before, before},
                   post[] = {after, after};
     *out = created(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    OK(cudnnBackendSetAttribute(*out, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1,
-                                &type));
-    OK(cudnnBackendSetAttribute(*out, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
-                                1, &mode));
-    OK(cudnnBackendSetAttribute(*out, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1,
-                                &two));
-    OK(cudnnBackendSetAttribute(*out, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, ones));
-    OK(cudnnBackendSetAttribute(*out, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2,
-                                strides));
-    OK(cudnnBackendSetAttribute(*out, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2,
-                                pre));
-    OK(cudnnBackendSetAttribute(*out, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2,
-                                post));
+    set(*out, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(*out, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(*out, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &two);
+    set(*out, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, ones);
+    set(*out, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, strides);
+    set(*out, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pre);
+    set(*out, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, post);
     return cudnnBackendFinalize(*out);
 }
 
@@ -103,18 +101,14 @@ static cudnnStatus_t finalize_forward(int64_t channels, int64_t filters, int64_t
     descriptor y = tensor_of(3, samples, 8, rows, 5), convolution;
     OK(finalize_convolution(2, 1, 1, &convolution));
     descriptor forward = created(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-    OK(cudnnBackendSetAttribute(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x));
-    OK(cudnnBackendSetAttribute(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &filter));
-    OK(cudnnBackendSetAttribute(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y));
-    OK(cudnnBackendSetAttribute(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &convolution));
-    OK(cudnnBackendSetAttribute(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                                CUDNN_TYPE_FLOAT, 1, &one));
-    OK(cudnnBackendSetAttribute(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                                CUDNN_TYPE_FLOAT, 1, &zero));
+    set(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+    set(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+        &filter);
+    set(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+    set(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+        1, &convolution);
+    set(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
+    set(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
     const cudnnStatus_t status = cudnnBackendFinalize(forward);
     const descriptor all[] = {forward, convolution, y, filter, x};
     for (int i = 0; i < 5; i++) {
@@ -155,12 +149,9 @@ static void test_pack(void)
     const int64_t ids[] = {1, 2, 3};
     void *const pointers[] = {(void *)256, (void *)512, (void *)768}, *const none = NULL;
     descriptor pack = created(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    OK(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3,
-                                ids));
-    OK(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3,
-                                pointers));
-    OK(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
-                                &none));
+    set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
+    set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers);
+    set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &none);
     OK(cudnnBackendFinalize(pack));
     REFUSED(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
                                      CUDNN_TYPE_VOID_PTR, 3, pointers));
