@@ -20,57 +20,35 @@ static const struct type types[] = {{"f32", false, CUBLAS_COMPUTE_32F_PEDANTIC, 
                                     {"tf32", false, CUBLAS_COMPUTE_32F_FAST_TF32, 1e-3},
                                     {"bf16", true, CUBLAS_COMPUTE_32F, 1e-2}};
 
-static size_t bytes_of(const struct type *type, int n)
+static struct dt_shape square(int n)
 {
-    return (size_t)n * (size_t)n * (type->is_bf16 ? sizeof(uint16_t) : sizeof(float));
+    return (struct dt_shape){n * n, 1, 1};
 }
 
-static float *random_matrix(int n, uint32_t state)
+static struct buffer random_matrix(int n)
 {
-    float *elements = malloc((size_t)n * (size_t)n * sizeof *elements);
-    CHECK(elements != NULL);
-    for (size_t i = 0; i < (size_t)n * (size_t)n; i++) {
-        state = state * 1664525u + 1013904223u; /* Numerical Recipes, "quick and dirty" */
-        elements[i] = from_bf16(to_bf16((float)(state >> 8) / (float)(1 << 23) - 1));
+    struct buffer b = buffer_uniform((size_t)n * (size_t)n, 1);
+    for (size_t i = 0; i < b.n; i++) {
+        b.data[i] = from_bf16(to_bf16(b.data[i]));
     }
-    return elements;
-}
-
-static void *to_device(const struct type *type, struct dt_backend *backend, const float *elements,
-                       int n)
-{
-    const size_t n_elems = (size_t)n * (size_t)n;
-    void *device;
-    uint16_t *halves = malloc(n_elems * sizeof *halves);
-    CHECK(halves != NULL);
-    for (size_t i = 0; type->is_bf16 && i < n_elems; i++) {
-        halves[i] = to_bf16(elements[i]);
-    }
-    CHECK_OK(backend->ops->alloc(backend, bytes_of(type, n), &device));
-    CHECK_OK(backend->ops->copy_in(backend, device, type->is_bf16 ? (const void *)halves : elements,
-                                   bytes_of(type, n)));
-    free(halves);
-    return device;
+    return b;
 }
 
 /* Checks some elements of C, including the last. */
-static void check_product(const struct type *type, struct dt_backend *backend, const float *a,
-                          const float *b, const void *device, int n)
+static void check_product(const struct type *type, struct dt_backend *backend,
+                          const struct buffer *a, const struct buffer *b, const void *device, int n)
 {
-    void *c = malloc(bytes_of(type, n));
-    CHECK(c != NULL);
-    CHECK_OK(backend->ops->copy_out(backend, c, device, bytes_of(type, n)));
+    struct buffer c = from_gpu(backend, device, square(n), 1, type->is_bf16);
     for (int k = 1; k <= N_CHECKED; k++) {
         const size_t row = (size_t)n * (size_t)k / N_CHECKED - 1, col = (size_t)n - 1 - row / 2,
                      i = col * (size_t)n + row;
         double expected = 0;
         for (size_t l = 0; l < (size_t)n; l++) {
-            expected += (double)a[l * (size_t)n + row] * (double)b[col * (size_t)n + l];
+            expected += (double)a->data[l * (size_t)n + row] * (double)b->data[col * (size_t)n + l];
         }
-        CHECK_NEAR(type->is_bf16 ? from_bf16(((const uint16_t *)c)[i]) : ((const float *)c)[i],
-                   expected, type->tolerance * sqrt(n));
+        CHECK_NEAR(c.data[i], expected, type->tolerance * sqrt(n));
     }
-    free(c);
+    BUFFERS_CLOSE(&c);
 }
 
 static int ascending(const void *x, const void *y)
@@ -109,14 +87,15 @@ int main(int argc, char **argv)
     cublasHandle_t cublas;
     CHECK_INT(cublasCreate(&cublas), CUBLAS_STATUS_SUCCESS);
     CHECK_INT(cublasSetStream(cublas, stream), CUBLAS_STATUS_SUCCESS);
-    float *a = random_matrix(n, 1), *b = random_matrix(n, 2);
+    struct buffer a = random_matrix(n), b = random_matrix(n);
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-        void *c, *a_device = to_device(&types[t], backend, a, n),
-                 *b_device = to_device(&types[t], backend, b, n);
-        CHECK_OK(backend->ops->alloc(backend, bytes_of(&types[t], n), &c));
+        const struct buffer nothing = {0};
+        float *a_device = to_gpu(backend, &a, square(n), 1, types[t].is_bf16),
+              *b_device = to_gpu(backend, &b, square(n), 1, types[t].is_bf16),
+              *c = to_gpu(backend, &nothing, square(n), 1, types[t].is_bf16);
         double seconds[N_ROUNDS];
         time_products(&types[t], cublas, stream, (void *[]){a_device, b_device, c}, n, seconds);
-        check_product(&types[t], backend, a, b, c, n);
+        check_product(&types[t], backend, &a, &b, c, n);
         const double tera = 2.0 * n * n * n * 1e-12;
         printf("%s %.1f (%.1f to %.1f)\n", types[t].name, tera / seconds[N_ROUNDS / 2],
                tera / seconds[N_ROUNDS - 1], tera / seconds[0]);
@@ -125,8 +104,7 @@ int main(int argc, char **argv)
         backend->ops->free(backend, b_device);
         backend->ops->free(backend, c);
     }
-    free(a);
-    free(b);
+    BUFFERS_CLOSE(&a, &b);
     CHECK_INT(cublasDestroy(cublas), CUBLAS_STATUS_SUCCESS);
     backend->ops->close(backend);
     return 0;
