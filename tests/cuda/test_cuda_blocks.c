@@ -180,10 +180,10 @@ static void check_conv(void)
                      kernels[] = {1, 2, 3, 5};
     const int kernel = kernels[draw(4)];
     struct dt_layer_spec conv = LAYER(
-        CONV2D, .size = filters[draw(4)], .kernel = kernel, .stride = 1 + (int)draw(3) / 2,
+        CONV2D, .size = filters[draw(4)], .kernel = kernel, .stride = 1 + (int)draw(6) / 2,
         .padding = (enum dt_padding)draw(2), .activation = (enum dt_activation)draw(N_ACTIVATIONS));
     struct dt_model_spec spec = {
-        .input = {channels[draw(4)], kernel + 5 + (int)draw(4), kernel + 5 + (int)draw(5)},
+        .input = {channels[draw(4)], kernel + 6 + (int)draw(4), kernel + 6 + (int)draw(5)},
         .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     if (draw(2) == 0) { /* a block before it, so that the gradient of its input is needed */
         add_layer(&spec, (struct dt_layer_spec)LAYER(TANH));
