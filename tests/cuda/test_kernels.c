@@ -9,87 +9,62 @@
 
 /* ---- gather */
 
-static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_type type)
-{
-    enum { N = 5 };
-    snprintf(case_text, sizeof case_text, "gather %d of %dx%dx%d, pixels %d, type %d", n, shape.c,
-             shape.h, shape.w, pixels, type);
-    const size_t n_elems = dt_shape_elems(shape), n_hw = (size_t)shape.h * (size_t)shape.w,
-                 n_c = (size_t)shape.c;
-    float *values = random_floats(N * n_elems, 40), *x = floats((size_t)n * n_elems),
-          *expected = floats((size_t)n * n_elems);
-    uint8_t *bytes = temporary(N * n_elems);
-    uint32_t *rows = temporary((size_t)n * sizeof *rows + 1);
-    for (size_t i = 0; i < N * n_elems; i++) {
-        bytes[i] = (uint8_t)draw(256);
-    }
-    for (size_t i = 0; i < (size_t)n; i++) {
-        rows[i] = draw(N);
-        for (size_t j = 0; j < n_elems; j++) {
-            const size_t from = rows[i] * n_elems + j % n_c * n_hw + j / n_c;
-            expected[i * n_elems + j] = pixels ? (float)bytes[from] * 0.25f : values[from];
-        }
-    }
-    struct device set = pixels ? device_open(bytes, N * n_elems, 0)
-                               : device_open(values, N * n_elems * sizeof(float), 0);
-    struct device order = device_open(rows, (size_t)n * sizeof *rows, 0);
-    struct device to = numbers_open(NULL, (size_t)n * n_elems, type, 0);
-    const struct dt_gpu_samples samples = {.shape = shape,
-                                           .pixels = pixels ? set.data : NULL,
-                                           .values = pixels ? NULL : set.data,
-                                           .scale = 0.25f};
-    const struct dt_gpu_batch batch = {.rows = order.data};
-    OK(dt_gpu_gather(stream, &samples, &batch, n, type, to.data));
-    numbers_close(&to, type, (size_t)n * n_elems, x);
-    near("x", x, expected, (size_t)n * n_elems, 0);
-    DEVICES_CLOSE(&set, &order);
-    temporaries_end();
-}
+enum source { VALUES, BYTES, TRANSFORMED }; /* bytes that are normalized and augmented, at last */
 
-/* A batch that is normalized and augmented, element by element as base/transform.h has it. */
-static void check_transform(struct dt_shape shape, enum dt_gpu_type type)
+static void check_gather(struct dt_shape shape, int n, enum source source, enum dt_gpu_type type)
 {
-    enum { N = 5, BATCH = 7 };
-    snprintf(case_text, sizeof case_text, "transform of %dx%dx%d, type %d", shape.c, shape.h,
-             shape.w, type);
-    const size_t n_elems = dt_shape_elems(shape), n_c = (size_t)shape.c, n_w = (size_t)shape.w;
+    enum { N_SET = 5 };
+    snprintf(case_text, sizeof case_text, "gather %d of %dx%dx%d, source %d, type %d", n, shape.c,
+             shape.h, shape.w, source, type);
+    const size_t n_elems = dt_shape_elems(shape), n_c = (size_t)shape.c, n_w = (size_t)shape.w,
+                 n_hw = (size_t)shape.h * n_w, n_x = (size_t)n * n_elems;
     struct dt_pixel_transform t = {.shape = shape,
                                    .n_scaled = shape.c,
                                    .seed = 5,
                                    .n_steps = 3,
                                    .steps = {{.n = 2}, {.mirrors = 1}, {.n = 1}}};
-    float *x = floats(BATCH * n_elems), *expected = floats(BATCH * n_elems);
-    uint8_t *bytes = temporary(N * n_elems);
     const uint32_t epoch = 3;
-    uint32_t rows[BATCH], ids[BATCH];
-    for (int c = 0; c < shape.c; c++) {
+    float *values = random_floats(N_SET * n_elems, 40), *x = floats(n_x), *expected = floats(n_x);
+    uint8_t *bytes = temporary(N_SET * n_elems);
+    uint32_t *rows = temporary((size_t)n * sizeof *rows + 1),
+             *ids = temporary((size_t)n * sizeof *ids + 1);
+    for (int c = 0; c < shape.c && source == TRANSFORMED; c++) {
         t.scale[c] = 0.25f * (float)(c + 1);
         t.offset[c] = -0.5f * (float)c;
     }
-    for (size_t i = 0; i < N * n_elems; i++) {
-        bytes[i] = (uint8_t)(draw(16) * 8);
+    for (size_t i = 0; i < N_SET * n_elems; i++) {
+        bytes[i] =
+            (uint8_t)(draw(source == TRANSFORMED ? 16 : 256) * (source == TRANSFORMED ? 8 : 1));
     }
-    for (size_t i = 0; i < BATCH; i++) {
-        rows[i] = draw(N);
+    for (size_t i = 0; i < (size_t)n; i++) {
+        rows[i] = draw(N_SET);
         ids[i] = draw(1000);
         const struct dt_pose pose = dt_transform_pose(&t, epoch, ids[i]);
         for (size_t j = 0; j < n_elems; j++) {
+            const size_t first = rows[i] * n_elems, from = first + j % n_c * n_hw + j / n_c;
             expected[i * n_elems + j] =
-                dt_transform_at(&t, &pose, bytes + rows[i] * n_elems, (int)(j % n_c),
-                                (int)(j / n_c / n_w), (int)(j / n_c % n_w));
+                source == VALUES  ? values[from]
+                : source == BYTES ? (float)bytes[from] * 0.25f
+                                  : dt_transform_at(&t, &pose, bytes + first, (int)(j % n_c),
+                                                    (int)(j / n_c / n_w), (int)(j / n_c % n_w));
         }
     }
-    struct device set = device_open(bytes, N * n_elems, 0), how = device_open(&t, sizeof t, 0),
-                  order = device_open(rows, sizeof rows, 0),
-                  numbers = device_open(ids, sizeof ids, 0),
+    struct device set = source != VALUES ? device_open(bytes, N_SET * n_elems, 0)
+                                         : device_open(values, N_SET * n_elems * sizeof(float), 0),
+                  how = device_open(&t, sizeof t, 0),
+                  order = device_open(rows, (size_t)n * sizeof *rows, 0),
+                  numbers = device_open(ids, (size_t)n * sizeof *ids, 0),
                   time = device_open(&epoch, sizeof epoch, 0),
-                  to = numbers_open(NULL, BATCH * n_elems, type, 0);
-    const struct dt_gpu_samples samples = {
-        .shape = shape, .pixels = set.data, .scale = 9, .transform = how.data};
+                  to = numbers_open(NULL, n_x, type, 0);
+    const struct dt_gpu_samples samples = {.shape = shape,
+                                           .pixels = source != VALUES ? set.data : NULL,
+                                           .values = source == VALUES ? set.data : NULL,
+                                           .scale = source == TRANSFORMED ? 9 : 0.25f,
+                                           .transform = source == TRANSFORMED ? how.data : NULL};
     const struct dt_gpu_batch batch = {.rows = order.data, .ids = numbers.data, .epoch = time.data};
-    OK(dt_gpu_gather(stream, &samples, &batch, BATCH, type, to.data));
-    numbers_close(&to, type, BATCH * n_elems, x);
-    near("x", x, expected, BATCH * n_elems, 0);
+    OK(dt_gpu_gather(stream, &samples, &batch, n, type, to.data));
+    numbers_close(&to, type, n_x, x);
+    near("x", x, expected, n_x, 0);
     DEVICES_CLOSE(&set, &how, &order, &numbers, &time);
     temporaries_end();
 }
@@ -99,15 +74,16 @@ static void test_gather(void)
     static const struct dt_shape shapes[] = {{1, 1, 1}, {1, 28, 28}, {3, 5, 7}, {17, 1, 1}};
     for (int i = 0; i < 4; i++) {
         for (int pixels = 0; pixels < 2; pixels++) {
-            check_gather(shapes[i], 0, pixels, DT_GPU_F32);
-            check_gather(shapes[i], 1, pixels, DT_GPU_BF16);
-            check_gather(shapes[i], 7, pixels, DT_GPU_F32);
+            check_gather(shapes[i], 0, pixels ? BYTES : VALUES, DT_GPU_F32);
+            check_gather(shapes[i], 1, pixels ? BYTES : VALUES, DT_GPU_BF16);
+            check_gather(shapes[i], 7, pixels ? BYTES : VALUES, DT_GPU_F32);
         }
     }
-    check_gather(shapes[0], 70001, true, DT_GPU_F32); /* more samples than a grid has rows */
-    check_transform(shapes[1], DT_GPU_F32);
-    check_transform(shapes[2], DT_GPU_F32);
-    check_transform(shapes[2], DT_GPU_BF16);
+    check_gather(shapes[0], 70001, BYTES, DT_GPU_F32); /* more samples than a grid has rows */
+    check_gather(shapes[0], 70001, TRANSFORMED, DT_GPU_F32);
+    check_gather(shapes[1], 7, TRANSFORMED, DT_GPU_F32);
+    check_gather(shapes[2], 7, TRANSFORMED, DT_GPU_F32);
+    check_gather(shapes[2], 7, TRANSFORMED, DT_GPU_BF16);
 }
 
 /* ---- tail */
@@ -370,51 +346,37 @@ static void test_tail(void)
           seen.kept > 9);
 }
 
-/* More samples than a grid has rows. */
-static void test_many_samples(void)
+/* Rows of many samples or many channels, with relu. */
+static void check_large_tail(int n, int channels, struct tail_case k)
 {
-    enum { N = 70001 };
-    struct tail_case k = {.n = N,
-                          .y_type = DT_GPU_BF16,
-                          .with_bias = true,
-                          .with_db = true,
-                          .bias = random_floats(1, 8)};
-    k.tail = (struct dt_gpu_tail){.linear = {1, 1, 1},
-                                  .pooled = {1, 1, 1},
-                                  .activation = DT_ACTIVATION_RELU,
-                                  .dropout_rate = 0.5f,
-                                  .seed = 5};
-    uint32_t *ids = temporary(N * sizeof *ids);
-    for (uint32_t i = 0; i < N; i++) {
+    const size_t n_c = (size_t)channels, n_all = (size_t)n * n_c;
+    uint32_t *ids = temporary((size_t)n * sizeof *ids);
+    for (uint32_t i = 0; i < (uint32_t)n; i++) {
         ids[i] = i * 3;
     }
+    k.n = n;
+    k.tail.linear = k.tail.pooled = (struct dt_shape){channels, 1, 1};
+    k.tail.activation = DT_ACTIVATION_RELU;
+    k.with_bias = k.with_db = true;
     k.ids = ids;
-    k.z = random_floats(N, 24);
-    k.dy = random_floats(N, 16);
-    snprintf(case_text, sizeof case_text, "tail of %d", N);
+    k.bias = random_floats(n_c, 8);
+    k.z = random_floats(n_all, 24);
+    k.dy = random_floats(n_all, 16);
+    snprintf(case_text, sizeof case_text, "tail of %d, %d channels", n, channels);
     check_tail(&k);
     temporaries_end();
 }
 
-/* Enough channels to fill a row of blocks, or to leave room for a few rows of sums only. */
-static void test_many_channels(void)
+static void test_large_tails(void)
 {
-    static const int channels[] = {257, 2056, 70000};
-    static const uint32_t ids[5];
-    for (int i = 0; i < 3; i++) {
-        const size_t n_c = (size_t)channels[i];
-        struct tail_case k = {
-            .n = 5, .with_bias = true, .with_db = true, .accumulate = i == 1, .ids = ids};
-        k.tail = (struct dt_gpu_tail){.linear = {channels[i], 1, 1},
-                                      .pooled = {channels[i], 1, 1},
-                                      .activation = DT_ACTIVATION_RELU,
-                                      .flatten = i == 2};
-        k.bias = random_floats(n_c, 8);
-        k.z = random_floats(5 * n_c, 24);
-        k.dy = random_floats(5 * n_c, 16);
-        snprintf(case_text, sizeof case_text, "tail of %d channels", channels[i]);
-        check_tail(&k);
-    }
+    const struct tail_case plain = {.n = 0}, accumulating = {.accumulate = true},
+                           flattened = {.tail = {.flatten = true}},
+                           dropped = {.y_type = DT_GPU_BF16,
+                                      .tail = {.dropout_rate = 0.5f, .seed = 5}};
+    check_large_tail(70001, 1, dropped); /* more samples than a grid has rows */
+    check_large_tail(5, 257, plain);     /* enough channels to fill a row of blocks, */
+    check_large_tail(5, 2056, accumulating);
+    check_large_tail(5, 70000, flattened); /* or to leave room for a few rows of sums only */
 }
 
 /* ---- weights */
@@ -466,8 +428,7 @@ int main(void)
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     test_gather();
     test_tail();
-    test_many_samples();
-    test_many_channels();
+    test_large_tails();
     test_weights();
     OK(cudaStreamDestroy(stream));
     return 0;

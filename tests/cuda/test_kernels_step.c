@@ -12,6 +12,7 @@ struct loss_case {
     float *logits;
     struct dt_samples samples;
     uint32_t *rows;
+    uint16_t *labels; /* of the samples */
 };
 
 static void reference_loss(const struct loss_case *k, float *dlogits, struct dt_metrics *metrics)
@@ -51,6 +52,25 @@ static struct dt_gpu_metrics run_loss(const struct loss_case *k, float *dlogits)
     return metrics;
 }
 
+/* Rows and labels by the draw. */
+static struct loss_case draw_loss(struct dt_model_spec spec, int n, int n_outputs)
+{
+    enum { N_SET = 6 };
+    struct loss_case k = {.spec = spec,
+                          .n = n,
+                          .n_outputs = n_outputs,
+                          .rows = temporary((size_t)n * sizeof *k.rows + 1),
+                          .labels = temporary(N_SET * sizeof *k.labels)};
+    k.samples = (struct dt_samples){.n = N_SET, .labels = k.labels};
+    for (int i = 0; i < n; i++) {
+        k.rows[i] = draw(N_SET);
+    }
+    for (int i = 0; i < N_SET; i++) {
+        k.labels[i] = (uint16_t)draw((uint32_t)n_outputs);
+    }
+    return k;
+}
+
 static void near_or_same(const char *what, double actual, double expected)
 {
     const bool same = actual == expected || (isnan(actual) && isnan(expected)) ||
@@ -69,25 +89,13 @@ static int largest(const float *z, int n)
 
 static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
 {
-    enum { N = 6 };
     snprintf(case_text, sizeof case_text, "loss %d of %d samples, %d outputs, strange %d", loss, n,
              n_outputs, strange);
     const size_t n_logits = (size_t)n * (size_t)n_outputs;
-    uint16_t labels[N];
-    uint32_t *rows = temporary((size_t)n * sizeof *rows + 1);
-    for (int i = 0; i < n; i++) {
-        rows[i] = draw(N);
-    }
-    for (int i = 0; i < N; i++) {
-        labels[i] = (uint16_t)draw((uint32_t)n_outputs);
-    }
-    float *targets = random_floats((size_t)N * (size_t)n_outputs, 16);
-    struct loss_case k = {.spec = {.loss = loss, .label_smoothing = draw(2) * 0.125},
-                          .n = n,
-                          .n_outputs = n_outputs,
-                          .rows = rows,
-                          .logits = random_floats(n_logits, 20)};
-    k.samples = (struct dt_samples){.n = N, .labels = labels, .targets = targets};
+    struct loss_case k = draw_loss(
+        (struct dt_model_spec){.loss = loss, .label_smoothing = draw(2) * 0.125}, n, n_outputs);
+    k.samples.targets = random_floats(k.samples.n * (size_t)n_outputs, 16);
+    k.logits = random_floats(n_logits, 20);
     for (int i = 0; i < n && strange > 0; i++) {
         float *z = k.logits + (size_t)i * (size_t)n_outputs;
         add_strange(z, (size_t)n_outputs);
@@ -99,7 +107,8 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
         }
     }
     for (int i = 0; i < n; i += 2) { /* makes hits, which a NaN beside them does not change */
-        labels[rows[i]] = (uint16_t)largest(k.logits + (size_t)i * (size_t)n_outputs, n_outputs);
+        k.labels[k.rows[i]] =
+            (uint16_t)largest(k.logits + (size_t)i * (size_t)n_outputs, n_outputs);
     }
     float *expected = floats(n_logits), *actual = floats(n_logits), *again = floats(n_logits);
     struct dt_metrics sums[3]; /* the last without a gradient, and so without smoothing */
@@ -254,9 +263,7 @@ static void compare_heads(const struct head_case *k, const struct head_result *a
 
 static void check_head(int n, int n_in, int n_out, bool strange)
 {
-    enum { N = 6 };
     const size_t n_logits = (size_t)n * (size_t)n_out;
-    uint16_t labels[N];
     struct head_case k = {
         .n = n, .n_in = n_in, .n_out = n_out, .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16};
     k.with_loss = draw(4) > 0;
@@ -274,17 +281,7 @@ static void check_head(int n, int n_in, int n_out, bool strange)
     if (strange) {
         add_strange(k.x, (size_t)n * (size_t)n_in);
     }
-    k.loss = (struct loss_case){.spec = {.label_smoothing = draw(2) * 0.25},
-                                .n = n,
-                                .n_outputs = n_out,
-                                .samples = {.n = N, .labels = labels}};
-    k.loss.rows = temporary((size_t)n * sizeof *k.loss.rows + 1);
-    for (int i = 0; i < n; i++) {
-        k.loss.rows[i] = draw(N);
-    }
-    for (int i = 0; i < N; i++) {
-        labels[i] = (uint16_t)draw((uint32_t)n_out);
-    }
+    k.loss = draw_loss((struct dt_model_spec){.label_smoothing = draw(2) * 0.25}, n, n_out);
     struct head_result expected = result_open(&k);
     plain_head(&k, &expected); /* for the logits */
     k.loss.logits = random_floats(n_logits, 8);
