@@ -16,6 +16,8 @@ enum { N_SLOTS = 64, N_BUCKETS = 40, N_ELEMS = 1003 };
 
 static struct dt_cuda cuda; /* only its two streams and its memory are used */
 static cudaStream_t compute;
+static double usual_timeout_s;
+static const struct fake_nccl_options healthy;
 
 #define CHECK_CUDA(call) CHECK_INT(call, cudaSuccess)
 
@@ -148,7 +150,6 @@ static void test_late_rank(struct dt_allreduce *nccl)
 {
     struct dt_comm *comm = nccl->comm, *second;
     const int late = comm->size - 1;
-    const double usual_timeout_s = comm->timeout_s;
     struct dt_request request;
     float one = 1, sum = 0;
     put(nccl->part, &one, sizeof one);
@@ -192,7 +193,7 @@ static void test_init_fails(struct dt_comm *host)
              "(NCCL_DEBUG=INFO shows more)",
              bad);
     CHECK_TEXT(dt_error_text(), text);
-    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+    fake_nccl_options = healthy;
 }
 
 static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
@@ -200,7 +201,6 @@ static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
     struct dt_allreduce *nccl;
     char who[64];
     const int bad = host->size - 1;
-    const double usual_timeout_s = host->timeout_s;
     host->timeout_s = 3; /* the ranks do not wait longer for each other either */
     fake_nccl_options.init_hangs = host->rank == bad;
     fake_nccl_options.abort_hangs = abort_hangs;
@@ -212,7 +212,7 @@ static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
     if (abort_hangs) {
         expect_kept();
     }
-    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+    fake_nccl_options = healthy;
 }
 
 /* With three sums in progress; the first succeeds. */
@@ -225,10 +225,10 @@ static struct dt_allreduce *start_faulty(struct dt_comm *comm, struct dt_request
     return nccl;
 }
 
-static void end_fault(struct dt_comm *comm, double timeout_s, const char *barrier)
+static void end_fault(struct dt_comm *comm, const char *barrier)
 {
-    comm->timeout_s = timeout_s;
-    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+    comm->timeout_s = usual_timeout_s;
+    fake_nccl_options = healthy;
     CHECK_OK(dt_comm_barrier(comm, barrier));
 }
 
@@ -237,7 +237,6 @@ static void end_fault(struct dt_comm *comm, double timeout_s, const char *barrie
 static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
 {
     struct dt_request requests[3];
-    const double usual_timeout_s = comm->timeout_s;
     const bool hit = everywhere || comm->rank == comm->size - 1;
     fake_nccl_options.error_at = hit ? 3 : 0;
     fake_nccl_options.error_code = (int)code;
@@ -257,13 +256,12 @@ static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
     CHECK_INT(status, code == ncclSystemError ? DT_UNAVAILABLE : DT_STALLED);
     CHECK_HAS(dt_error_text(), hit ? words : "faulty allreduce stalled for ");
     dt_allreduce_close(nccl);
-    end_fault(comm, usual_timeout_s, "after the error");
+    end_fault(comm, "after the error");
 }
 
 static void test_hang(struct dt_comm *comm, bool abort_hangs)
 {
     struct dt_request requests[3];
-    const double usual_timeout_s = comm->timeout_s;
     fake_nccl_options.hang_at = 2;
     fake_nccl_options.abort_hangs = abort_hangs;
     struct dt_allreduce *nccl = start_faulty(comm, requests);
@@ -274,7 +272,7 @@ static void test_hang(struct dt_comm *comm, bool abort_hangs)
     if (abort_hangs) {
         expect_kept();
     }
-    end_fault(comm, usual_timeout_s, "after the hang");
+    end_fault(comm, "after the hang");
 }
 
 /* A sum hangs on the last rank only: whichever rank reports it, the text names the last. */
@@ -282,7 +280,6 @@ static void test_hang_of_one(struct dt_comm *comm)
 {
     struct dt_request requests[3];
     char who[128];
-    const double usual_timeout_s = comm->timeout_s;
     const int bad = comm->size - 1, n_well = comm->rank == bad ? 1 : 2;
     fake_nccl_options.hang_at = comm->rank == bad ? 2 : 0;
     struct dt_allreduce *nccl = start_faulty(comm, requests);
@@ -296,7 +293,7 @@ static void test_hang_of_one(struct dt_comm *comm)
              "rank %d waits in 'training' for a collective that other ranks have finished", bad);
     CHECK_HAS(dt_error_text(), who);
     dt_allreduce_close(nccl);
-    end_fault(comm, usual_timeout_s, "after the hang of one");
+    end_fault(comm, "after the hang of one");
 }
 
 /* NCCL never gets the second recorded sum into the graph: the waiting rank reports it, leaves the
@@ -304,7 +301,6 @@ static void test_hang_of_one(struct dt_comm *comm)
 static void test_launch_hangs(struct dt_comm *comm)
 {
     struct dt_request requests[2];
-    const double usual_timeout_s = comm->timeout_s;
     fake_nccl_options.launch_hangs_at = 2;
     struct dt_allreduce *nccl = open_nccl(comm);
     CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "connecting", &requests[0]));
@@ -319,23 +315,23 @@ static void test_launch_hangs(struct dt_comm *comm)
     dt_allreduce_close(nccl);
     fake_opened("NCCL communicator"); /* a closed one */
     expect_kept();
-    end_fault(comm, usual_timeout_s, "after the launch");
+    end_fault(comm, "after the launch");
 }
 
 static void test_finalize_hangs(struct dt_comm *comm)
 {
-    const double usual_timeout_s = comm->timeout_s;
     fake_nccl_options.finalize_hangs = comm->rank == 0;
     struct dt_allreduce *nccl = open_nccl(comm);
     comm->timeout_s = 0.5;
     dt_allreduce_close(nccl);
-    end_fault(comm, usual_timeout_s, "after the end");
+    end_fault(comm, "after the end");
 }
 
 int main(void)
 {
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
+    usual_timeout_s = world.comm->timeout_s;
     fake_options.n_devices = world.size; /* NCCL needs one per rank */
     CHECK_CUDA(cudaSetDevice(world.rank));
     CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
