@@ -2,25 +2,12 @@
  * gather, loss heads, optimizer steps, norm, dropout masks; and how an instruction set is chosen.
  */
 #include "tests/lib/guarded.h"
-#include "tests/lib/optimizer_step.h"
+#include "tests/lib/session.h"
+#include "tests/unit/cpu/modes.h"
 
 #include "base/dropout.h"
-#include "cpu/isa.h"
-#include "model/backend.h"
-#include "model/optimizer.h"
 
-static int n_isas;
-static const char *isas[DT_CPU_MAX_ISAS];
-
-static struct dt_backend *open_on(const struct dt_backend_ops *ops)
-{
-    const struct dt_backend_options options = {.n_threads = 2};
-    struct dt_backend *backend;
-    CHECK_OK(ops->open(&options, &backend));
-    return backend;
-}
-
-static void check_gather_and_loss(const char *isa, struct dt_model_spec spec, struct dt_shape shape)
+static void check_gather_and_loss(struct dt_model_spec spec, struct dt_shape shape)
 {
     enum { N = 6, OUT = 7 };
     static uint8_t pixels[N * 3 * 4 * 5];
@@ -45,7 +32,7 @@ static void check_gather_and_loss(const char *isa, struct dt_model_spec spec, st
     struct dt_metrics metrics[2];
     for (int i = 0; i < 2; i++) {
         const struct dt_backend_ops *ops = i == 0 ? &dt_ref_backend : &dt_cpu_backend;
-        struct dt_backend *backend = open_on(ops);
+        struct dt_backend *backend = backend_open(ops, 2);
         struct dt_bound_samples *bound;
         x[i] = buffer_open(4 * dt_shape_elems(shape));
         dlogits[i] = buffer_open(4 * OUT);
@@ -58,15 +45,15 @@ static void check_gather_and_loss(const char *isa, struct dt_model_spec spec, st
         ops->close(backend);
     }
     struct buffer hwc = turned(&x[0], samples.shape, true);
-    compare(isa, "gathered x", &x[1], &hwc);
-    compare(isa, "dlogits", &dlogits[1], &dlogits[0]);
+    compare(kernels->isa, "gathered x", &x[1], &hwc);
+    compare(kernels->isa, "dlogits", &dlogits[1], &dlogits[0]);
     CHECK_NEAR(metrics[1].loss_sum, metrics[0].loss_sum, 1e-9 * fabs(metrics[0].loss_sum));
     CHECK_NEAR(metrics[1].n_correct, metrics[0].n_correct, 0);
     CHECK_NEAR(metrics[1].n_samples, 8, 0);
     BUFFERS_CLOSE(&x[0], &x[1], &dlogits[0], &dlogits[1], &hwc, &targets, &logits);
 }
 
-static void check_update(const char *isa, const struct dt_update *update, bool with_states)
+static void check_update(const struct dt_update *update, bool with_states)
 {
     const size_t n = 70007;
     struct buffer params = buffer_random(n, 8, 0), grads = buffer_random(n, 8, 1),
@@ -77,7 +64,7 @@ static void check_update(const char *isa, const struct dt_update *update, bool w
     }
     for (int i = 0; i < 2; i++) {
         const struct dt_backend_ops *ops = i == 0 ? &dt_ref_backend : &dt_cpu_backend;
-        struct dt_backend *backend = open_on(ops);
+        struct dt_backend *backend = backend_open(ops, 2);
         got[i][0] = copy_of(&params);
         got[i][1] = copy_of(&states[0]);
         got[i][2] = copy_of(&states[1]);
@@ -87,7 +74,7 @@ static void check_update(const char *isa, const struct dt_update *update, bool w
         ops->close(backend);
     }
     for (int j = 0; j < 3; j++) {
-        compare(isa, "parameters or optimizer state", &got[1][j], &got[0][j]);
+        compare(kernels->isa, "parameters or optimizer state", &got[1][j], &got[0][j]);
         BUFFERS_CLOSE(&got[0][j], &got[1][j]);
     }
     BUFFERS_CLOSE(&params, &grads, &states[0], &states[1]);
@@ -95,7 +82,7 @@ static void check_update(const char *isa, const struct dt_update *update, bool w
 
 /* With weights that are zero, a step of rate 1 leaves minus the clipped gradient, whose norm is the
  * limit; shorter ones stay. */
-static void check_clipping(const char *isa)
+static void check_clipping(void)
 {
     struct buffer grads = buffer_random(10001, 100, 0), got[2];
     for (size_t n = 0; n <= grads.n; n += n < 40 ? 1 : 997) {
@@ -106,7 +93,7 @@ static void check_clipping(const char *isa)
             double norm = 0;
             for (int i = 0; i < 2; i++) {
                 const struct dt_backend_ops *ops = i == 0 ? &dt_ref_backend : &dt_cpu_backend;
-                struct dt_backend *backend = open_on(ops);
+                struct dt_backend *backend = backend_open(ops, 2);
                 got[i] = buffer_open(n);
                 CHECK_OK(
                     ops->optimizer_step(backend, &update, n, got[i].data, grads.data, NULL, NULL));
@@ -118,7 +105,7 @@ static void check_clipping(const char *isa)
             snprintf(case_text, sizeof case_text, "clipping %zu numbers to %g", n,
                      (double)limits[clip]);
             CHECK(clip != 1 || n < 2 || fabs(sqrt(norm) - 0.5) < 1e-4);
-            compare(isa, "the step", &got[1], &got[0]);
+            compare(kernels->isa, "the step", &got[1], &got[0]);
             BUFFERS_CLOSE(&got[0], &got[1]);
         }
     }
@@ -129,6 +116,8 @@ static void check_isa_choice(void)
 {
     struct dt_backend *backend;
     const struct dt_backend_options options = {.n_threads = 1};
+    const char *isas[DT_CPU_MAX_ISAS];
+    const int n_isas = dt_cpu_isa_list(isas);
     setenv("DTRAIN_ISA", "x86-64-v9", 1);
     CHECK_FAILS(dt_cpu_backend.open(&options, &backend), DT_CONFIG, "DTRAIN_ISA=x86-64-v9");
     for (int i = 0; i < n_isas; i++) {
@@ -150,8 +139,6 @@ static void check_dropout_masks(void)
     enum { UNITS = 1000003 };
     static const uint32_t thresholds[] = {1, 256, 16384, 19661, 40000, 65280, 65535, 65536};
     static uint8_t keep[UNITS + 1];
-    const struct dt_cpu_kernels *kernels;
-    CHECK_OK(dt_cpu_isa_choose(&kernels));
     for (uint32_t i = 0; i < sizeof thresholds / sizeof thresholds[0]; i++) {
         const struct dt_dropout_key key = {.seed = 0x123456789abcdef0u,
                                            .stream = 5 + i,
@@ -184,41 +171,31 @@ static void check_refused(const struct dt_backend_ops *ops, enum dt_precision pr
     CHECK_FAILS(ops->open(&options, &backend), DT_UNAVAILABLE, "\"precision\": \"f32\"");
 }
 
-/* bf16 only goes with x86-64-v4 and AMX: tests/unit/cpu/test_bf16.c. */
-static void check_precision(void)
+static void check_all(void)
 {
-    check_refused(&dt_ref_backend, DT_PRECISION_TF32);
-    check_refused(&dt_ref_backend, DT_PRECISION_BF16);
-    for (int i = 0; i < n_isas; i++) {
-        setenv("DTRAIN_ISA", isas[i], 1);
-        check_refused(&dt_cpu_backend, DT_PRECISION_TF32);
-        if (strcmp(isas[i], "x86-64-v4") != 0) {
-            check_refused(&dt_cpu_backend, DT_PRECISION_BF16);
-        }
+    static const struct dt_model_spec classes = {.loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY},
+                                      smooth = {.label_smoothing = 0.125},
+                                      errors = {.loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    check_refused(&dt_cpu_backend, DT_PRECISION_TF32);
+    if (strcmp(kernels->isa, "x86-64-v4") != 0) { /* bf16 goes with AMX: test_bf16.c */
+        check_refused(&dt_cpu_backend, DT_PRECISION_BF16);
     }
-    unsetenv("DTRAIN_ISA");
+    check_gather_and_loss(classes, (struct dt_shape){3, 4, 5});
+    check_gather_and_loss(smooth, (struct dt_shape){3, 4, 5});
+    check_gather_and_loss(errors, (struct dt_shape){1, 5, 11});
+    check_gather_and_loss(errors, (struct dt_shape){37, 1, 1});
+    for (int k = 0; k < N_UPDATE_CASES; k++) {
+        check_update(&update_cases[k].update, update_cases[k].n_states > 0);
+    }
+    check_clipping();
+    check_dropout_masks();
 }
 
 int main(void)
 {
-    n_isas = dt_cpu_isa_list(isas);
-    CHECK(n_isas >= 1);
     check_isa_choice();
-    check_precision();
-    for (int i = 0; i < n_isas; i++) {
-        setenv("DTRAIN_ISA", isas[i], 1);
-        const struct dt_model_spec classes = {.loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY},
-                                   smooth = {.label_smoothing = 0.125},
-                                   errors = {.loss = DT_LOSS_MEAN_SQUARED_ERROR};
-        check_gather_and_loss(isas[i], classes, (struct dt_shape){3, 4, 5});
-        check_gather_and_loss(isas[i], smooth, (struct dt_shape){3, 4, 5});
-        check_gather_and_loss(isas[i], errors, (struct dt_shape){1, 5, 11});
-        check_gather_and_loss(isas[i], errors, (struct dt_shape){37, 1, 1});
-        for (int k = 0; k < N_UPDATE_CASES; k++) {
-            check_update(isas[i], &update_cases[k].update, update_cases[k].n_states > 0);
-        }
-        check_clipping(isas[i]);
-        check_dropout_masks();
-    }
+    check_refused(&dt_ref_backend, DT_PRECISION_TF32);
+    check_refused(&dt_ref_backend, DT_PRECISION_BF16);
+    on_every_isa(check_all);
     return 0;
 }

@@ -5,8 +5,8 @@
 #include "tests/lib/layers.h"
 #include "tests/lib/session.h"
 #include "tests/unit/cpu/made_samples.h"
+#include "tests/unit/cpu/modes.h"
 
-#include "cpu/isa.h"
 #include "model/stages.h"
 
 #define N_SAMPLES 41
@@ -174,20 +174,20 @@ static void check_batch(const struct dt_model *model, int n, bool accumulate)
     close_result(&reference);
 }
 
-int main(void)
+static void check_all(void)
 {
     static const int sizes[] = {CAPACITY, 36, 4, 1, 0};
     static struct dt_model model;
-    const char *isas[DT_CPU_MAX_ISAS];
-    const int n_isas = dt_cpu_isa_list(isas);
-    for (int i = 0; i < n_isas; i++) {
-        setenv("DTRAIN_ISA", isas[i], 1);
-        for (int s = 0; s < 3; s++) {
-            CHECK_OK(dt_model_lower(&specs[s], &model));
-            for (int k = 0; k < 10; k++) {
-                check_batch(&model, sizes[k / 2], k % 2 == 1);
-            }
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(dt_model_lower(&specs[i], &model));
+        for (int k = 0; k < 10; k++) {
+            check_batch(&model, sizes[k / 2], k % 2 == 1);
         }
     }
+}
+
+int main(void)
+{
+    on_every_isa(check_all);
     return 0;
 }
