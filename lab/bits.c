@@ -228,8 +228,7 @@ static enum dt_status lab_bits(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    const struct dt_page page = {.title = "The same bits", .body = put_body, .context = &lesson};
-    return dt_golden_tell(&lesson.golden, args, &page);
+    return dt_golden_tell(&lesson.golden, args, "The same bits", put_body, &lesson);
 }
 
 const struct dt_command dt_command_lab_bits = {

@@ -373,11 +373,7 @@ static enum dt_status lab_compression(struct dt_world *world, const struct dt_ar
         s = prove_all(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = s == DT_OK
-                ? dt_golden_tell(&lesson.golden, args,
-                                 &(struct dt_page){
-                                     .title = "Compression", .body = put_body, .context = &lesson})
-                : s;
+        s = s == DT_OK ? dt_golden_tell(&lesson.golden, args, "Compression", put_body, &lesson) : s;
     }
     return dt_world_agree(world, s);
 }

@@ -55,28 +55,27 @@ enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status w
     return dt_error(DT_FAILED, "%s", golden->verdict);
 }
 
-/* A page and the verdict below it. */
+/* A page's body and the verdict below it. */
 struct told {
     const struct dt_golden *golden;
-    const struct dt_page *page;
+    dt_page_fn body;
+    const void *context;
 };
 
 /* A dt_page_fn. */
 static void put_told(FILE *out, const void *context)
 {
     const struct told *told = context;
-    told->page->body(out, told->page->context);
+    told->body(out, told->context);
     fprintf(out, "<p class=\"verdict\">%s</p>\n", told->golden->verdict);
 }
 
 enum dt_status dt_golden_tell(struct dt_golden *golden, const struct dt_args *args,
-                              const struct dt_page *page)
+                              const char *title, dt_page_fn body, const void *context)
 {
-    const struct told told = {golden, page};
-    struct dt_page whole = *page;
-    whole.body = put_told;
-    whole.context = &told;
+    const struct told told = {golden, body, context};
+    const struct dt_page page = {.title = title, .body = put_told, .context = &told};
     dt_golden_end(golden);
     puts(golden->verdict);
-    return dt_golden_status(golden, dt_page_write(dt_args_text(args, DT_OPTION_HTML), &whole));
+    return dt_golden_status(golden, dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page));
 }

@@ -26,9 +26,10 @@ void dt_golden_end(struct dt_golden *golden);
 /* DT_FAILED with the verdict as the error's text; else `written`, the status of writing the
  * page. */
 enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status written);
-/* Ends a lesson after its checks and its text: prints the verdict, and writes the page, with the
- * verdict below, to the --html FILE of `args`, if there is one. DT_FAILED as above. */
+/* Ends a lesson after its checks and its text: prints the verdict, and writes a page of this title
+ * and body, with the verdict below, to the --html FILE of `args`, if there is one. DT_FAILED as
+ * above. */
 enum dt_status dt_golden_tell(struct dt_golden *golden, const struct dt_args *args,
-                              const struct dt_page *page);
+                              const char *title, dt_page_fn body, const void *context);
 
 #endif

@@ -407,9 +407,7 @@ static enum dt_status choose_batch(const char *name, struct dt_linear_lesson *l)
 static enum dt_status tell(const struct dt_args *args, struct dt_linear_lesson *l)
 {
     print_lesson(l);
-    return dt_golden_tell(
-        &l->golden, args,
-        &(struct dt_page){.title = "A line on two ranks", .body = put_body, .context = l});
+    return dt_golden_tell(&l->golden, args, "A line on two ranks", put_body, l);
 }
 
 static enum dt_status lab_linear(struct dt_world *world, const struct dt_args *args)

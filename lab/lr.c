@@ -275,9 +275,7 @@ static enum dt_status lab_lr(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    const struct dt_page page = {
-        .title = "The learning rate", .body = put_body, .context = &lesson};
-    return dt_golden_tell(&lesson.golden, args, &page);
+    return dt_golden_tell(&lesson.golden, args, "The learning rate", put_body, &lesson);
 }
 
 const struct dt_command dt_command_lab_lr = {

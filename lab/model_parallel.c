@@ -378,9 +378,7 @@ static enum dt_status lab_model_parallel(const struct dt_args *args)
     if (s == DT_OK) {
         check(l);
         print_lesson(l);
-        s = dt_golden_tell(
-            &l->golden, args,
-            &(struct dt_page){.title = "Model parallel", .body = put_body, .context = l});
+        s = dt_golden_tell(&l->golden, args, "Model parallel", put_body, l);
     }
     free(l);
     return s;

@@ -102,7 +102,7 @@ static void put_body(FILE *out, const void *context)
             "<p>A step on %d stages, a row each, time from left to right: <b class=\"phase "
             "forward\">forward</b> one unit, <b class=\"phase backward\">backward</b> two; grey is "
             "waiting, numbers are micro-batches. Each picture is as wide as its step is long.</p>\n"
-            "<div class=\"cards\">\n",
+            "<div class=\"pipeline\"><div class=\"cards\">\n",
             l->n_stages);
     int longest = 0;
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
@@ -117,7 +117,7 @@ static void put_body(FILE *out, const void *context)
         draw_grid(out, grid, l->n_stages, longest);
         dt_card_end(out);
     }
-    fputs("</div>\n", out);
+    fputs("</div></div>\n", out);
     dt_table_begin(out,
                    "schedule|micro-batches|units|waits|(p - 1) / (m + p - 1)|held by each stage");
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
@@ -312,10 +312,7 @@ static enum dt_status lab_pipeline(const struct dt_args *args)
     }
     check(&lesson);
     print_lesson(&lesson);
-    return dt_golden_tell(
-        &lesson.golden, args,
-        &(struct dt_page){
-            .title = "Pipeline", .class = "pipeline", .body = put_body, .context = &lesson});
+    return dt_golden_tell(&lesson.golden, args, "Pipeline", put_body, &lesson);
 }
 
 const struct dt_command dt_command_lab_pipeline = {

@@ -208,9 +208,7 @@ static enum dt_status lab_server(struct dt_world *world, const struct dt_args *a
         compare(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = dt_golden_tell(
-            &lesson.golden, args,
-            &(struct dt_page){.title = "Servers", .body = put_body, .context = &lesson});
+        s = dt_golden_tell(&lesson.golden, args, "Servers", put_body, &lesson);
     }
     return dt_world_agree(world, s);
 }

@@ -346,9 +346,7 @@ static enum dt_status lab_shards(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    return dt_golden_tell(
-        &lesson.golden, args,
-        &(struct dt_page){.title = "Shards", .body = put_body, .context = &lesson});
+    return dt_golden_tell(&lesson.golden, args, "Shards", put_body, &lesson);
 }
 
 const struct dt_command dt_command_lab_shards = {

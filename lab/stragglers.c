@@ -427,9 +427,7 @@ static enum dt_status lab_stragglers(struct dt_world *world, const struct dt_arg
         time_ways(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = dt_golden_tell(
-            &lesson.golden, args,
-            &(struct dt_page){.title = "Stragglers", .body = put_body, .context = &lesson});
+        s = dt_golden_tell(&lesson.golden, args, "Stragglers", put_body, &lesson);
     }
     return dt_world_agree(world, s);
 }
