@@ -135,50 +135,24 @@ static void check_training(const struct mode *mode, const struct variant *varian
 /* The first convolution reads the samples in place; a later reader of x still gets it. */
 static void check_x_after_first_conv(void)
 {
-    enum { N = 3, H = 6 };
-    static const uint32_t rows[N] = {2, 0, 1};
-    static const uint16_t labels[N];
-    const struct dt_layer_spec conv = CONV(2, 3, 1, VALID, RELU);
-    const struct dt_model_spec spec = {.input = {1, H, H},
-                                       .layers = {conv, LAYER(FLATTEN)},
-                                       .n_layers = 2,
-                                       .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    struct buffer values = buffer_random(N * H * H, 8, 0), x = buffer_open(N * H * H);
-    const struct dt_samples samples = {.n = N,
-                                       .shape = spec.input,
-                                       .values = values.data,
-                                       .labels = labels,
-                                       .n_classes = 1,
-                                       .n_total = N,
-                                       .id_stride = 1};
-    const struct dt_batch batch = {.n = N, .rows = rows, .ids = rows};
-    const struct dt_pass pass = {.batch = &batch, .training = true};
-    static struct dt_model model;
-    struct dt_backend *gpu = open_gpu(&modes[0]);
-    struct dt_bound_samples *bound;
-    struct dt_block_state *state;
-    void *on_gpu[3]; /* x, y, parameters */
-    CHECK_OK(dt_model_lower(&spec, &model));
-    CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
-    CHECK_OK(gpu->ops->block_open(gpu, &model, 0, N, &state));
-    const size_t n_elems[3] = {N * H * H, N * dt_shape_elems(model.blocks[0].out),
-                               model.arena_elems};
-    for (int i = 0; i < 3; i++) {
-        CHECK_OK(gpu->ops->alloc(gpu, n_elems[i] * sizeof(float), &on_gpu[i]));
-    }
-    CHECK_OK(gpu->ops->gather(gpu, bound, &batch, on_gpu[0]));
-    CHECK_OK(gpu->ops->block_forward(state, on_gpu[2], on_gpu[0], on_gpu[1], &pass));
-    CHECK_OK(gpu->ops->copy_out(gpu, x.data, on_gpu[0], N * H * H * sizeof(float)));
+    static const uint32_t rows[] = {2, 0, 1};
+    const struct dt_batch batch = {.n = 3, .rows = rows, .ids = rows};
+    const struct dt_model model = small_cnn(false);
+    const struct dt_samples samples = small_images();
+    struct buffer x = buffer_open(3 * 64);
+    struct session session;
+    CHECK_OK(small_session_open(&dt_cuda_backend, DT_PRECISION_F32, &model, &samples,
+                                &(struct dt_optimizer_spec){.lr = 0}, &session));
+    CHECK_OK(dt_network_gather(session.network, session.bound, &batch));
+    CHECK_OK(
+        dt_network_forward(session.network, &(struct dt_pass){.batch = &batch, .training = true}));
+    CHECK_OK(session.backend->ops->copy_out(
+        session.backend, x.data, session.network->outputs[0].floats, x.n * sizeof(float)));
     for (size_t i = 0; i < x.n; i++) {
-        CHECK_NEAR(x.data[i], values.data[rows[i / (H * H)] * H * H + i % (H * H)], 0);
+        CHECK_NEAR(x.data[i], (float)samples.pixels[rows[i / 64] * 64 + i % 64] / 255, 1e-7);
     }
-    for (int i = 0; i < 3; i++) {
-        gpu->ops->free(gpu, on_gpu[i]);
-    }
-    gpu->ops->block_close(state);
-    gpu->ops->samples_close(gpu, bound);
-    gpu->ops->close(gpu);
-    BUFFERS_CLOSE(&values, &x);
+    session_close(&session);
+    BUFFERS_CLOSE(&x);
 }
 
 int main(void)
