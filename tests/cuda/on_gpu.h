@@ -107,12 +107,4 @@ static inline void compare_within(const struct mode *mode, const char *what,
     }
 }
 
-static inline void check_same_bits(const char *what, const struct buffer *first,
-                                   const struct buffer *second)
-{
-    CHECK_INT(first->n, second->n);
-    CHECK_MESSAGE(memcmp(first->data, second->data, first->n * sizeof(float)) == 0,
-                  "%s: the second time %s has other bits", case_text, what);
-}
-
 #endif

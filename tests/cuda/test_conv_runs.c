@@ -70,8 +70,7 @@ static void open_one(void)
         c.params.data[model.params[b->bias].offset + i] = 0;
     }
     struct block_results out = block_on_ref(&c);
-    struct buffer canonical = buffer_open(weight->n_elems);
-    memcpy(canonical.data, c.params.data + weight->offset, weight->n_elems * sizeof(float));
+    struct buffer canonical = buffer_of(c.params.data + weight->offset, weight->n_elems);
     x = turned(&c.x, b->in, true);
     y = turned(&out.y, b->linear_out, true);
     filter = turned(&canonical, (struct dt_shape){b->in.c, b->kernel, b->kernel}, true);

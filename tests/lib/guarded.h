@@ -119,13 +119,18 @@ static inline struct buffer buffer_uniform(size_t n, float largest)
     return b;
 }
 
-static inline struct buffer copy_of(const struct buffer *from)
+static inline struct buffer buffer_of(const float *from, size_t n)
 {
-    struct buffer to = buffer_open(from->n);
-    if (from->n > 0) { /* else there may be no data */
-        memcpy(to.data, from->data, from->n * sizeof(float));
+    struct buffer to = buffer_open(n);
+    if (n > 0) { /* else there may be no data */
+        memcpy(to.data, from, n * sizeof(float));
     }
     return to;
+}
+
+static inline struct buffer copy_of(const struct buffer *from)
+{
+    return buffer_of(from->data, from->n);
 }
 
 /* n samples of shape s, C H W to H W C or back. A flat shape stays as it is. */
@@ -161,6 +166,14 @@ static inline void compare(const char *isa, const char *what, const struct buffe
                       "%s, %s: %s[%zu] is %.9g, the reference has %.9g", isa, case_text, what, i, a,
                       e);
     }
+}
+
+static inline void check_same_bits(const char *what, const struct buffer *first,
+                                   const struct buffer *second)
+{
+    CHECK_INT(first->n, second->n);
+    CHECK_MESSAGE(memcmp(first->data, second->data, first->n * sizeof(float)) == 0,
+                  "%s: the second time %s has other bits", case_text, what);
 }
 
 #endif

@@ -47,7 +47,7 @@ static void by_columns(const struct dt_conv *conv, const float *x, const float *
     buffer_close(&out, "a column");
 }
 
-static void check_same_bits(const struct buffer *actual, const struct buffer *expected)
+static void check_same(const struct buffer *actual, const struct buffer *expected)
 {
     for (size_t i = 0; i < actual->n; i++) {
         const float a = actual->data[i], e = expected->data[i];
@@ -82,7 +82,7 @@ static void check_conv(struct dt_conv conv)
     kernels->conv_pack_forward(&conv, weight.data, packed.data);
     kernels->conv_forward(&conv, x.data, packed.data, bias.data, relu, actual.data);
     by_columns(&conv, x.data, packed.data, bias.data, relu, expected.data);
-    check_same_bits(&actual, &expected);
+    check_same(&actual, &expected);
     BUFFERS_CLOSE(&x, &weight, &bias, &packed, &actual, &expected);
 }
 
@@ -126,11 +126,11 @@ static void check_gradient(struct dt_conv conv)
     for (size_t i = 0; i < dw.n; i++) { /* beyond the filters is nothing that anybody asks for */
         dw.data[i] = i % filters < (size_t)conv.k ? dw.data[i] + 0.0f : 0;
     }
-    check_same_bits(&dw, &expected_dw);
+    check_same(&dw, &expected_dw);
     for (size_t i = (size_t)conv.k; i < filters; i++) {
         db.data[i] = 0;
     }
-    check_same_bits(&db, &expected_db);
+    check_same(&db, &expected_db);
     BUFFERS_CLOSE(&x, &y, &dy, &dw, &db, &expected_dw, &expected_db);
 }
 

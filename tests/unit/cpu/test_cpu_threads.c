@@ -1,6 +1,7 @@
 /* A training step on the cpu backend gives the same bits with 1, 2 and 3 threads, and the second of
  * two equal steps those of the first. Several small models, batches that do not divide evenly, in
  * every way this machine computes. */
+#include "tests/lib/guarded.h"
 #include "tests/lib/layers.h"
 #include "tests/lib/session.h"
 #include "tests/unit/cpu/made_samples.h"
@@ -28,18 +29,9 @@ static const struct mode *mode;
 
 /* Gradients and outputs after a few steps. */
 struct result {
-    size_t n_params, n_logits;
-    float *params, *grads, *logits;
+    struct buffer params, grads, logits;
     struct dt_metrics metrics;
 };
-
-static float *copied(const float *from, size_t n)
-{
-    float *to = malloc(n * sizeof(float));
-    CHECK(to != NULL);
-    memcpy(to, from, n * sizeof(float));
-    return to;
-}
 
 /* N_STEPS steps; each also accumulates a second, smaller batch. */
 static void train(struct session *session)
@@ -74,31 +66,17 @@ static struct result run(const struct dt_model *model, int n_threads)
     dt_model_init(model, 5, net->params);
     train(&session);
 
-    struct result out = {.n_params = model->arena_elems, .n_logits = 5 * (size_t)model->n_outputs};
-    out.params = copied(net->params, out.n_params);
-    out.grads = copied(net->grads, out.n_params);
-    out.logits = copied(dt_network_logits(net), out.n_logits);
+    struct result out = {.params = buffer_of(net->params, model->arena_elems),
+                         .grads = buffer_of(net->grads, model->arena_elems),
+                         .logits = buffer_of(dt_network_logits(net), 5 * (size_t)model->n_outputs)};
     CHECK_OK(backend->ops->metrics_take(backend, &out.metrics));
     session_close(&session);
     return out;
 }
 
-static void same_bits(const char *what, int spec, int n_threads, const float *a, const float *b,
-                      size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        CHECK(isfinite(a[i]));
-        CHECK_MESSAGE(memcmp(&a[i], &b[i], sizeof(float)) == 0,
-                      "%s, model %d: %s[%zu] is %.9g with %d threads and %.9g with 1", mode->text,
-                      spec, what, i, (double)b[i], n_threads, (double)a[i]);
-    }
-}
-
 static void close_result(struct result *r)
 {
-    free(r->params);
-    free(r->grads);
-    free(r->logits);
+    BUFFERS_CLOSE(&r->params, &r->grads, &r->logits);
 }
 
 static void check_model(int spec)
@@ -107,11 +85,16 @@ static void check_model(int spec)
     static const int threads[] = {1, 2, 3, 3};
     CHECK_OK(dt_model_lower(&specs[spec], &model));
     struct result one = run(&model, 1);
+    for (size_t i = 0; i < one.params.n; i++) {
+        CHECK(isfinite(one.params.data[i]) && isfinite(one.grads.data[i]));
+    }
     for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
         struct result several = run(&model, threads[i]);
-        same_bits("params", spec, threads[i], one.params, several.params, one.n_params);
-        same_bits("grads", spec, threads[i], one.grads, several.grads, one.n_params);
-        same_bits("logits", spec, threads[i], one.logits, several.logits, one.n_logits);
+        snprintf(case_text, sizeof case_text, "%s, model %d, %d threads", mode->text, spec,
+                 threads[i]);
+        check_same_bits("params", &one.params, &several.params);
+        check_same_bits("grads", &one.grads, &several.grads);
+        check_same_bits("logits", &one.logits, &several.logits);
         CHECK(one.metrics.loss_sum > 0);
         CHECK(memcmp(&one.metrics, &several.metrics, sizeof one.metrics) == 0);
         close_result(&several);

@@ -22,11 +22,6 @@ static struct buffer with_zeros(size_t n, uint32_t alive)
     return b;
 }
 
-static bool same_bits(const struct buffer *a, const struct buffer *b)
-{
-    return memcmp(a->data, b->data, a->n * sizeof(float)) == 0;
-}
-
 static int n_isas;
 static const char *isas[DT_CPU_MAX_ISAS];
 
@@ -47,8 +42,9 @@ static void check_run(struct block_case *setup)
         compare(isas[i], "y", &actual.y, &expected.y);
         compare(isas[i], "grads", &actual.grads, &expected.grads);
         compare(isas[i], "dx", &actual.dx, &expected.dx);
-        CHECK(same_bits(&actual.y, &again.y) && same_bits(&actual.grads, &again.grads) &&
-              same_bits(&actual.dx, &again.dx));
+        check_same_bits("y", &actual.y, &again.y);
+        check_same_bits("grads", &actual.grads, &again.grads);
+        check_same_bits("dx", &actual.dx, &again.dx);
         block_results_close(&actual);
         block_results_close(&again);
     }
