@@ -117,14 +117,6 @@ static inline float *rig_param(struct rig *rig, const char *name)
     CHECK_FAIL("no parameter '%s'", name);
 }
 
-/* Summed over the ranks where averaging is on. */
-static inline const float *rig_grad(struct rig *rig, const char *name)
-{
-    const struct dt_allreduce *allreduce = rig->strategy->allreduce;
-    const float *grads = allreduce != NULL ? allreduce->total : rig->network->grads;
-    return grads + (rig_param(rig, name) - rig->network->params);
-}
-
 /* Forward, loss and backward of these rows, gradients summed over all ranks where averaging is on,
  * and the step. */
 static inline void rig_pass(struct rig *rig, const struct dt_update *update, const uint32_t *rows,
