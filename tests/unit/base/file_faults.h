@@ -1,5 +1,5 @@
-/* System calls that fail, fall short or are the last. A test puts set_fault(what, at which call
- * from 0, errno) and no_fault() around what it tries. */
+/* System calls on files that fail, fall short or are the last: a test puts set_fault and no_fault
+ * around what it tries. */
 #ifndef DT_TESTS_FILE_FAULTS_H
 #define DT_TESTS_FILE_FAULTS_H
 
@@ -8,14 +8,16 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
-enum fault { FAULT_NONE, FAULT_ERROR, FAULT_KILL };
+enum fault { FAULT_NONE, FAULT_ERROR, FAULT_KILL_BEFORE, FAULT_KILL_AFTER };
 
 static int n_calls, fault_at, fault_errno;
 static enum fault fault;
 static bool short_and_interrupted;
+static bool half_written; /* the write before the call that fails does half of its bytes */
 
 static char call_log[256]; /* a letter a call, in order */
 
@@ -23,25 +25,34 @@ static char call_log[256]; /* a letter a call, in order */
 static bool strike(char letter)
 {
     call_log[n_calls < 255 ? n_calls : 254] = letter;
-    if (n_calls++ != fault_at || fault == FAULT_NONE) {
+    if (n_calls++ != fault_at) {
         return false;
     }
-    if (fault == FAULT_KILL) {
-        kill(getpid(), SIGKILL);
+    if (fault == FAULT_KILL_BEFORE) {
+        raise(SIGKILL);
     }
     errno = fault_errno;
-    return true;
+    return fault == FAULT_ERROR;
 }
 
-static int faulty_openat(int at, const char *path, int flags, mode_t mode)
+static void strike_after(void)
 {
-    return strike('o') ? -1 : real.openat(at, path, flags, mode);
+    if (fault == FAULT_KILL_AFTER && n_calls > fault_at) {
+        raise(SIGKILL);
+    }
 }
 
-static int faulty_fstat(int fd, struct stat *info)
-{
-    return strike('i') ? -1 : real.fstat(fd, info);
-}
+#define FILE_CALL_FAULTY(type, name, letter, parameters, arguments) \
+    static type faulty_##name parameters                            \
+    {                                                               \
+        if (strike(letter)) {                                       \
+            return -1;                                              \
+        }                                                           \
+        const type result = real.name arguments;                    \
+        strike_after();                                             \
+        return result;                                              \
+    }
+FILE_CALLS(FILE_CALL_FAULTY)
 
 /* Every second call is interrupted; the others do 3 bytes at most. */
 static bool interrupted(size_t *n_bytes)
@@ -55,69 +66,36 @@ static bool interrupted(size_t *n_bytes)
     return turn++ % 2 == 0;
 }
 
-static ssize_t faulty_read(int fd, void *bytes, size_t n_bytes)
+static ssize_t short_read(int fd, void *bytes, size_t n_bytes)
 {
-    return strike('r') || interrupted(&n_bytes) ? -1 : real.read(fd, bytes, n_bytes);
+    return interrupted(&n_bytes) ? -1 : faulty_read(fd, bytes, n_bytes);
 }
 
-static ssize_t faulty_write(int fd, const void *bytes, size_t n_bytes)
+static ssize_t short_write(int fd, const void *bytes, size_t n_bytes)
 {
-    return strike('w') || interrupted(&n_bytes) ? -1 : real.write(fd, bytes, n_bytes);
-}
-
-static int faulty_fallocate(int fd, int mode, off_t offset, off_t n_bytes)
-{
-    return strike('a') ? -1 : real.fallocate(fd, mode, offset, n_bytes);
-}
-
-static int faulty_fchmod(int fd, mode_t mode)
-{
-    return strike('m') ? -1 : real.fchmod(fd, mode);
-}
-
-static int faulty_fsync(int fd)
-{
-    return strike('s') ? -1 : real.fsync(fd);
+    const bool half = half_written && n_calls + 1 == fault_at && n_bytes > 1;
+    return interrupted(&n_bytes) ? -1 : faulty_write(fd, bytes, half ? n_bytes / 2 : n_bytes);
 }
 
 /* As on Linux, the descriptor is gone even when close fails. */
-static int faulty_close(int fd)
+static int close_anyway(int fd)
 {
-    const bool fails = strike('c');
-    const int error = errno;
-    const int result = real.close(fd);
-    errno = fails ? error : errno;
-    return fails ? -1 : result;
+    const int result = faulty_close(fd), error = errno;
+    if (result != 0) {
+        real.close(fd);
+        errno = error;
+    }
+    return result;
 }
 
-static int faulty_renameat(int from_at, const char *from, int to_at, const char *to)
+/* Call `at`, from 0, fails with `error`, or is the process's last. */
+static inline void set_fault(enum fault what, int at, int error)
 {
-    return strike('n') ? -1 : real.renameat(from_at, from, to_at, to);
-}
-
-static int faulty_unlinkat(int at, const char *path, int flags)
-{
-    return strike('u') ? -1 : real.unlinkat(at, path, flags);
-}
-
-static int faulty_mkdir(const char *path, mode_t mode)
-{
-    return strike('d') ? -1 : real.mkdir(path, mode);
-}
-
-static void set_fault(enum fault what, int at, int error)
-{
-    calls = (struct file_calls){.openat = faulty_openat,
-                                .fstat = faulty_fstat,
-                                .read = faulty_read,
-                                .write = faulty_write,
-                                .fallocate = faulty_fallocate,
-                                .fchmod = faulty_fchmod,
-                                .fsync = faulty_fsync,
-                                .close = faulty_close,
-                                .renameat = faulty_renameat,
-                                .unlinkat = faulty_unlinkat,
-                                .mkdir = faulty_mkdir};
+#define FILE_CALL_USE(type, name, letter, parameters, arguments) .name = faulty_##name,
+    calls = (struct file_calls){FILE_CALLS(FILE_CALL_USE)};
+    calls.read = short_read;
+    calls.write = short_write;
+    calls.close = close_anyway;
     fault = what;
     fault_at = at;
     fault_errno = error;
@@ -125,7 +103,7 @@ static void set_fault(enum fault what, int at, int error)
     memset(call_log, 0, sizeof call_log);
 }
 
-static void no_fault(void)
+static inline void no_fault(void)
 {
     calls = real;
     dt_error_clear();

@@ -261,7 +261,7 @@ static void test_killed_at_every_call(void)
         const pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            set_fault(FAULT_KILL, k, 0);
+            set_fault(FAULT_KILL_BEFORE, k, 0);
             write_new();
             _exit(1);
         }

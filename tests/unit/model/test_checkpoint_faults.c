@@ -1,11 +1,9 @@
 /* Saving on a failing disk: each system call in turn fails, falls short or lies, and no older
  * checkpoint is lost. */
-#include <errno.h>
-#include <signal.h>
 #include <sys/resource.h>
 
 #include "tests/lib/checkpoint_sample.h"
-#include "tests/unit/base/file_calls.h"
+#include "tests/unit/base/file_faults.h"
 
 static struct sample sample; /* shared; every test leaves it as it was */
 
@@ -18,52 +16,6 @@ static void never_damaged(void *context, const char *text)
 
 static const struct dt_checkpoint_judge judge = {.on_damaged = never_damaged};
 
-static int call_number, failing_call, failing_errno;
-
-static bool fails(void)
-{
-    if (++call_number != failing_call) {
-        return false;
-    }
-    errno = failing_errno;
-    return true;
-}
-
-#define FAILING(name, type, parameters, arguments)       \
-    static type failing_##name parameters                \
-    {                                                    \
-        return fails() ? (type)-1 : real.name arguments; \
-    }
-FAILING(openat, int, (int folder, const char *path, int flags, mode_t mode),
-        (folder, path, flags, mode))
-FAILING(fstat, int, (int fd, struct stat *info), (fd, info))
-FAILING(read, ssize_t, (int fd, void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
-FAILING(fallocate, int, (int fd, int mode, off_t offset, off_t n_bytes),
-        (fd, mode, offset, n_bytes))
-FAILING(fchmod, int, (int fd, mode_t mode), (fd, mode))
-FAILING(fsync, int, (int fd), (fd))
-FAILING(renameat, int, (int from_folder, const char *from, int to_folder, const char *to),
-        (from_folder, from, to_folder, to))
-FAILING(unlinkat, int, (int folder, const char *path, int flags), (folder, path, flags))
-
-/* The disk is full half-way through a write: first a short count, then the error. */
-static ssize_t failing_write(int fd, const void *bytes, size_t n_bytes)
-{
-    if (fails()) {
-        return -1;
-    }
-    return real.write(fd, bytes,
-                      call_number + 1 == failing_call && n_bytes > 1 ? n_bytes / 2 : n_bytes);
-}
-
-static int failing_close(int fd)
-{
-    const bool now = fails();
-    const int result = real.close(fd);
-    errno = now ? failing_errno : errno;
-    return now ? -1 : result;
-}
-
 /* Each call of a save fails in turn, with each errno: the file of the step before must live, and
  * nothing else may be left. */
 static void test_failing_calls(void)
@@ -72,22 +24,17 @@ static void test_failing_calls(void)
     char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
     int n_failed = 0;
     for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++) {
-        failing_errno = errors[e];
         bool reached = true;
-        for (int k = 1; reached; k++) {
+        half_written = errors[e] == ENOSPC; /* the disk is full half-way through a write */
+        for (int k = 0; reached; k++) {
             sample_dir_make(dir);
             sample_save(&sample, dir, 1, 1, path);
-            calls = (struct file_calls){failing_openat,   failing_fstat,     failing_read,
-                                        failing_write,    failing_fallocate, failing_fchmod,
-                                        failing_fsync,    failing_close,     failing_renameat,
-                                        failing_unlinkat, real.mkdir};
-            call_number = 0;
-            failing_call = k;
+            set_fault(FAULT_ERROR, k, errors[e]);
             sample.checkpoint.state.step = 2;
             const enum dt_status status =
                 dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path);
             calls = real;
-            reached = call_number >= k;
+            reached = n_calls > k;
             n_failed += status != DT_OK;
             if (status != DT_OK) {
                 CHECK_INT(status, DT_IO);

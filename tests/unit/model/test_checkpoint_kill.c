@@ -1,12 +1,11 @@
 /* A process that saves over and over is killed 200 times: at a random moment, and just before or
  * after its k-th system call. Whatever it had acknowledged must be there afterwards, whole. */
 #include <poll.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "tests/lib/checkpoint_sample.h"
-#include "tests/unit/base/file_calls.h"
+#include "tests/unit/base/file_faults.h"
 
 #define N_KILLS 200
 #define KEEP 2
@@ -15,44 +14,9 @@ static struct sample sample;
 
 /* ---- the child ---- */
 
-static unsigned calls_left; /* 0: never kills itself */
-static bool kill_after;     /* the call instead of before it */
-
-static void count(bool after)
-{
-    if (calls_left > 0 && after == kill_after && --calls_left == 0) {
-        raise(SIGKILL);
-    }
-}
-
-#define COUNTED(name, type, parameters, arguments) \
-    static type counted_##name parameters          \
-    {                                              \
-        count(false);                              \
-        const type result = real.name arguments;   \
-        count(true);                               \
-        return result;                             \
-    }
-COUNTED(openat, int, (int folder, const char *path, int flags, mode_t mode),
-        (folder, path, flags, mode))
-COUNTED(fstat, int, (int fd, struct stat *info), (fd, info))
-COUNTED(read, ssize_t, (int fd, void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
-COUNTED(write, ssize_t, (int fd, const void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
-COUNTED(fallocate, int, (int fd, int mode, off_t offset, off_t n_bytes),
-        (fd, mode, offset, n_bytes))
-COUNTED(fchmod, int, (int fd, mode_t mode), (fd, mode))
-COUNTED(fsync, int, (int fd), (fd))
-COUNTED(close, int, (int fd), (fd))
-COUNTED(renameat, int, (int from_folder, const char *from, int to_folder, const char *to),
-        (from_folder, from, to_folder, to))
-COUNTED(unlinkat, int, (int folder, const char *path, int flags), (folder, path, flags))
-
 /* Saves step after step and acknowledges each through the pipe, until it is killed. */
 static void save_for_ever(const char *dir, uint64_t step, int acknowledge)
 {
-    calls = (struct file_calls){counted_openat,    counted_fstat,    counted_read,  counted_write,
-                                counted_fallocate, counted_fchmod,   counted_fsync, counted_close,
-                                counted_renameat,  counted_unlinkat, real.mkdir};
     for (;; step++) {
         char path[DT_CHECKPOINT_PATH_SIZE];
         sample_save(&sample, dir, step, KEEP, path);
@@ -100,8 +64,10 @@ static uint64_t kill_one(const char *dir, uint64_t first_step, int kill_number)
     CHECK(child >= 0);
     if (child == 0) {
         close(ends[0]);
-        calls_left = by_call ? 1 + draw(kill_number, 0, 90) : 0; /* a save makes about 40 calls */
-        kill_after = draw(kill_number, 1, 2) == 1;
+        if (by_call) { /* a save makes about 40 calls */
+            set_fault(draw(kill_number, 1, 2) == 1 ? FAULT_KILL_AFTER : FAULT_KILL_BEFORE,
+                      (int)draw(kill_number, 0, 90), 0);
+        }
         save_for_ever(dir, first_step, ends[1]);
     }
     close(ends[1]);
