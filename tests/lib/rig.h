@@ -84,26 +84,49 @@ static inline void rig_close(struct rig *rig)
     rig->backend->ops->close(rig->backend);
 }
 
-/* The ranks but the late one, the last, give up waiting for what cannot be there, with
- * rig_word_on_late and its phase in the error, and wait again once it has come. */
-static inline void rig_give_up(struct dt_comm *comm, struct dt_comm *second,
-                               struct dt_request *request, const char *who, const char *phase)
+/* The last rank comes late to a request of the others on `comm`. */
+struct rig_late {
+    struct dt_comm *comm, *second; /* on the second the others meet before */
+    const char *phase;             /* what the late rank does meanwhile */
+    char who[64];                  /* rig_word_on_late */
+};
+
+/* The late rank returns when the others have met without it. */
+static inline struct rig_late rig_late_begin(struct dt_comm *comm, const char *phase)
 {
-    const int late = comm->size - 1;
+    struct rig_late late = {.comm = comm, .phase = phase};
+    const int last = comm->size - 1;
+    CHECK_OK(dt_comm_open_hosts(&late.second));
+    rig_word_on_late(comm, last, late.who, sizeof late.who);
+    dt_comm_phase(comm, comm->rank == last ? phase : "step");
+    CHECK_OK(dt_comm_barrier(late.second, "all know who is late"));
+    if (comm->rank == last) {
+        CHECK_OK(dt_comm_barrier(late.second, "meeting without the late rank"));
+    }
+    return late;
+}
+
+/* The others give up waiting for the request, with what they know of the late rank in the error,
+ * and wait again once it has come. */
+static inline void rig_late_end(struct rig_late *late, struct dt_request *request)
+{
+    struct dt_comm *comm = late->comm;
     const double usual_timeout_s = comm->timeout_s;
     char doing[80];
-    snprintf(doing, sizeof doing, "in '%.60s", phase);
-    if (comm->rank != late && who[0] != '\0') {
-        comm->timeout_s = 0.5;
-        CHECK_FAILS(dt_comm_wait(comm, request), DT_STALLED, "allreduce of the test stalled for ");
-        CHECK_HAS(dt_error_text(), who);
-        CHECK_HAS(dt_error_text(), who[0] == 'r' ? doing : "");
-        comm->timeout_s = usual_timeout_s;
-    }
-    if (comm->rank != late) {
-        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
+    snprintf(doing, sizeof doing, "in '%.25s", late->phase);
+    if (comm->rank != comm->size - 1) {
+        if (late->who[0] != '\0') {
+            comm->timeout_s = 0.5;
+            CHECK_FAILS(dt_comm_wait(comm, request), DT_STALLED,
+                        "allreduce of the test stalled for ");
+            CHECK_HAS(dt_error_text(), late->who);
+            CHECK_HAS(dt_error_text(), late->who[0] == 'r' ? doing : "");
+            comm->timeout_s = usual_timeout_s;
+        }
+        CHECK_OK(dt_comm_barrier(late->second, "meeting without the late rank"));
     }
     CHECK_OK(dt_comm_wait(comm, request)); /* a stall is only an opinion: now it goes through */
+    dt_comm_close(late->second);
 }
 
 /* The parameter's elements, in the backend's (here: the host's) memory. */

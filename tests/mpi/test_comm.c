@@ -120,29 +120,15 @@ static void test_too_large(struct dt_comm *comm)
     dt_error_clear();
 }
 
-/* The last rank comes to `comm` only after all others have given up on it there, or know that it is
- * late, and met on a second communicator. */
 static void test_late_rank(struct dt_comm *comm)
 {
-    struct dt_comm *second;
-    CHECK_OK(dt_comm_open_hosts(&second));
-    second->timeout_s = DT_TIMEOUT_MAX_S;
-    const int late = comm->size - 1;
     int32_t x = 1;
-    char who[64];
     struct dt_request request;
-    rig_word_on_late(comm, late, who, sizeof who);
-    dt_comm_phase(comm,
-                  comm->rank == late ? "data load, a name that is longer than its place" : "step");
-    CHECK_OK(dt_comm_barrier(second, "all know who is late"));
-    if (comm->rank == late) {
-        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
-    }
+    struct rig_late late = rig_late_begin(comm, "data load, a name that is longer than its place");
     CHECK_OK(dt_comm_allreduce_start(comm, &x, 1, DT_TYPE_I32, DT_REDUCE_SUM,
                                      "allreduce of the test", &request));
-    rig_give_up(comm, second, &request, who, "data load, a name that is");
+    rig_late_end(&late, &request);
     CHECK_INT(x, comm->size);
-    dt_comm_close(second);
 }
 
 static void test_claim(struct dt_comm *comm, bool agreed)

@@ -186,26 +186,14 @@ static void test_special(struct dt_comm *comm, struct dt_host_sum *sum)
     CHECK(isnan(sum->total[0]) && isinf(sum->total[1]) && isnan(sum->total[2]));
 }
 
-/* The last rank comes only after the others have given up on it, or know that it is late, and met
- * on a second communicator. Its name and what it did are in the message. */
 static void test_late_rank(struct dt_comm *comm, struct dt_host_sum *sum)
 {
     struct dt_request request;
-    struct dt_comm *second;
-    const int late = comm->size - 1;
-    char who[64];
-    CHECK_OK(dt_comm_open_hosts(&second));
-    rig_word_on_late(comm, late, who, sizeof who);
-    dt_comm_phase(comm, comm->rank == late ? "sleep" : "step");
-    CHECK_OK(dt_comm_barrier(comm, "all know who is late"));
+    struct rig_late late = rig_late_begin(comm, "sleep");
     fill(sum, comm->rank, 0);
-    if (comm->rank == late) {
-        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
-    }
     dt_host_sum_start(sum, 3, 0, N_ELEMS, "allreduce of the test", &request);
-    rig_give_up(comm, second, &request, who, "sleep'");
+    rig_late_end(&late, &request);
     check_total(sum, 0, N_ELEMS, 0);
-    dt_comm_close(second);
 }
 
 /* Arrays of several huge pages: every element has a place of its own. */

@@ -58,26 +58,14 @@ static void test_buckets(struct dt_allreduce *staged)
     }
 }
 
-/* The last rank comes only after all others have given up on it, or know that it is late, and met
- * on a second communicator. */
 static void test_late_rank(struct dt_allreduce *staged)
 {
-    struct dt_comm *comm = staged->comm, *second;
-    const int late = comm->size - 1;
-    char who[64];
     struct dt_request request;
-    CHECK_OK(dt_comm_open_hosts(&second));
+    struct rig_late late = rig_late_begin(staged->comm, "data load");
     staged->part[0] = 1;
-    rig_word_on_late(comm, late, who, sizeof who);
-    dt_comm_phase(comm, comm->rank == late ? "data load" : "step");
-    CHECK_OK(dt_comm_barrier(comm, "all know who is late"));
-    if (comm->rank == late) {
-        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
-    }
     CHECK_OK(dt_allreduce_start(staged, 0, 0, 1, "allreduce of the test", &request));
-    rig_give_up(comm, second, &request, who, "data load'");
-    CHECK_NEAR(staged->total[0], comm->size, 0);
-    dt_comm_close(second);
+    rig_late_end(&late, &request);
+    CHECK_NEAR(staged->total[0], staged->comm->size, 0);
 }
 
 static void test_way(struct dt_comm *comm, enum dt_allreduce_type type)
