@@ -1,4 +1,4 @@
-/* Memory that tests need not free, and JSON that can be read in C. */
+/* Memory that tests need not free, JSON that can be read in C, and what a function prints. */
 #ifndef DT_TESTS_TEMPORARY_H
 #define DT_TESTS_TEMPORARY_H
 
@@ -39,6 +39,28 @@ static inline const char *quoted(const char *text)
         *at = '"';
     }
     return copy;
+}
+
+static struct {
+    FILE *out;
+    char *text;
+    size_t n_bytes;
+} print;
+
+/* A stream for what print_end returns. */
+static inline FILE *print_begin(void)
+{
+    free(print.text);
+    print.out = open_memstream(&print.text, &print.n_bytes);
+    CHECK(print.out != NULL);
+    return print.out;
+}
+
+/* Stays until the next print_begin. */
+static inline char *print_end(void)
+{
+    CHECK_INT(fclose(print.out), 0);
+    return print.text;
 }
 
 #endif

@@ -2,7 +2,7 @@
  * sight and without effect. */
 #include "base/status.h"
 #include "base/text.h"
-#include "tests/lib/check.h"
+#include "tests/lib/temporary.h"
 
 static const struct {
     const char *text, *shown;
@@ -66,13 +66,8 @@ static void test_all_points(void)
 
 static void test_line(void)
 {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *file = open_memstream(&text, &n);
-    dt_text_print(file, "saved %s", "a\nb\u202e");
-    fclose(file);
-    CHECK_TEXT(text, "saved a\\x0ab\\u202e\n");
-    free(text);
+    dt_text_print(print_begin(), "saved %s", "a\nb\u202e");
+    CHECK_TEXT(print_end(), "saved a\\x0ab\\u202e\n");
 }
 
 /* The texts of errors are made of what hostile files hold. */

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "data/border.h"
 #include "data/formats/picture.h"
-#include "tests/lib/check.h"
+#include "tests/lib/temporary.h"
 
 #define MAX_FILE 65536
 

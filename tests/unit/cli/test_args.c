@@ -2,7 +2,7 @@
  * name the same options. */
 #include "cli/args.h"
 #include "cli/suggest.h"
-#include "tests/lib/check.h"
+#include "tests/lib/temporary.h"
 
 #define MAX_WORDS 12
 
@@ -222,22 +222,17 @@ static void test_suggestions(void)
 /* Help of every command, and of all. */
 static void test_width_of_help(void)
 {
-    char *help = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&help, &n);
-    CHECK(out != NULL);
+    FILE *out = print_begin();
     dt_args_help(out, &dt_program, NULL);
     for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++) {
         if (dt_command_has_word(*c)) {
             dt_args_help(out, &dt_program, (*c)->word);
         }
     }
-    CHECK_INT(fclose(out), 0);
-    for (const char *line = help; *line != '\0'; line += strcspn(line, "\n") + 1) {
+    for (const char *line = print_end(); *line != '\0'; line += strcspn(line, "\n") + 1) {
         const int width = (int)strcspn(line, "\n");
         CHECK_MESSAGE(width <= 80, "%d columns: %.*s", width, width, line);
     }
-    free(help);
 }
 
 /* True if the usage names the option, by its long name or its letter. */
@@ -297,15 +292,10 @@ static void test_meanings(void)
         {"lab shards", "at most 8", "at most 64"},
         {"compare", "runs/day", "runs/night runs/night"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char *help = NULL;
-        size_t n = 0;
-        FILE *out = open_memstream(&help, &n);
-        CHECK(out != NULL);
-        dt_args_help(out, &dt_program, rows[i][0]);
-        fclose(out);
+        dt_args_help(print_begin(), &dt_program, rows[i][0]);
+        const char *help = print_end();
         CHECK_HAS(help, rows[i][1]);
         CHECK(strstr(help, rows[i][2]) == NULL);
-        free(help);
     }
 }
 
@@ -327,19 +317,15 @@ static void test_help_of(void)
         {"help bench allreduce", "bench allreduce", "--iters, -n N", "--data"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char buffer[200], *help = NULL;
-        size_t n = 0;
+        char buffer[200];
         struct dt_args args = parse(cases[i].line, buffer);
         CHECK_TEXT(args.command->word, "help");
         CHECK_TEXT(args.about == NULL ? "" : args.about,
                    cases[i].about == NULL ? "" : cases[i].about);
-        FILE *out = open_memstream(&help, &n);
-        CHECK(out != NULL);
-        dt_args_help(out, &dt_program, args.about);
-        CHECK_INT(fclose(out), 0);
+        dt_args_help(print_begin(), &dt_program, args.about);
+        const char *help = print_end();
         CHECK_HAS(help, cases[i].says);
         CHECK(strstr(help, cases[i].silent) == NULL);
-        free(help);
         dt_args_free(&args);
     }
 }
@@ -365,21 +351,17 @@ static void test_complete(void)
         {"lab allreduce --algorithm tr", "tree\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char buffer[200], *argv[MAX_WORDS], *text = NULL, empty[] = "";
-        size_t n = 0;
+        char buffer[200], *argv[MAX_WORDS], empty[] = "";
         int argc = split(rows[i][0], buffer, argv);
         if (rows[i][0][strlen(rows[i][0]) - 1] == ' ') {
             argv[argc++] = empty;
         }
-        FILE *out = open_memstream(&text, &n);
-        CHECK(out != NULL);
-        dt_complete(out, &dt_program, argc - 1, argv + 1);
-        CHECK_INT(fclose(out), 0);
+        dt_complete(print_begin(), &dt_program, argc - 1, argv + 1);
+        const char *text = print_end();
         const size_t n_wanted = strlen(rows[i][1]);
         const bool begins = strncmp(text, rows[i][1], n_wanted) == 0;
-        CHECK_MESSAGE(begins && (n == n_wanted || rows[i][1][n_wanted - 1] == '\t'),
+        CHECK_MESSAGE(begins && (text[n_wanted] == '\0' || rows[i][1][n_wanted - 1] == '\t'),
                       "'%s' offers \"%s\", expected \"%s\"", rows[i][0], text, rows[i][1]);
-        free(text);
     }
 }
 

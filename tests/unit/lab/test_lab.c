@@ -3,7 +3,7 @@
  * had. */
 #include "lab/allreduce.h"
 #include "lab/compression.h"
-#include "tests/lib/check.h"
+#include "tests/lib/temporary.h"
 
 static float mark(int rank, size_t i)
 {
@@ -111,18 +111,12 @@ static void check_wrong(void)
 static void check_claims(double without, double with, const char *expected)
 {
     static struct dt_compression_lesson lesson;
-    char *text = NULL;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
-    CHECK(out != NULL);
     for (int type = 0; type < DT_N_COMPRESSION_TYPES; type++) {
         lesson.ways[type].outcomes[0].accuracy = type == DT_COMPRESSION_NONE ? 0.94 : without;
         lesson.ways[type].outcomes[1].accuracy = with;
     }
-    dt_compression_print_claims(out, &lesson);
-    fclose(out);
-    CHECK_TEXT(text, expected);
-    free(text);
+    dt_compression_print_claims(print_begin(), &lesson);
+    CHECK_TEXT(print_end(), expected);
 }
 
 /* On 5,000 images a share of 94 % is known to 0.66 %, and a difference of two to 0.93 %. */

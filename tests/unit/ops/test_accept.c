@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "ops/accept/outcome.h"
-#include "tests/lib/check.h"
+#include "tests/lib/temporary.h"
 
 #define N 8
 
@@ -98,14 +98,8 @@ static void test_sum(void)
 
 static void test_wrap(void)
 {
-    char *text = NULL;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
-    CHECK(out != NULL);
-    dt_accept_wrap(out, "one two three four fifteenletters six", 4, 14);
-    fclose(out);
-    CHECK_TEXT(text, "one two\n    three four\n    fifteenletters\n    six\n");
-    free(text);
+    dt_accept_wrap(print_begin(), "one two three four fifteenletters six", 4, 14);
+    CHECK_TEXT(print_end(), "one two\n    three four\n    fifteenletters\n    six\n");
 }
 
 int main(void)
