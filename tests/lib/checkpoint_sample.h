@@ -1,17 +1,13 @@
-/* A small model with Adam's two states, and a folder of its own for each test: shared by the tests
- * of checkpoints. */
+/* A small model with Adam's two states, saved in the test's folder: shared by the tests of
+ * checkpoints. */
 #ifndef DT_TESTS_CHECKPOINT_SAMPLE_H
 #define DT_TESTS_CHECKPOINT_SAMPLE_H
-
-#include <dirent.h>
-#include <stdbool.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/rng.h"
 #include "model/checkpoint.h"
+#include "tests/lib/folder.h"
 #include "tests/lib/layers.h"
-#include "tests/lib/temporary.h"
 
 struct sample {
     struct dt_model model;
@@ -66,61 +62,22 @@ static inline void sample_close(struct sample *sample)
     }
 }
 
-static inline void sample_dir_make(char dir[256])
+/* Saves in `folder`; the path stays until the next one. */
+static inline const char *sample_save(struct sample *sample, uint64_t step, int keep)
 {
-    const char *root = getenv("TMPDIR");
-    CHECK(snprintf(dir, 256, "%s/dtrain-test-XXXXXX", root != NULL ? root : "/tmp") < 256);
-    CHECK(mkdtemp(dir) != NULL);
-}
-
-/* The folder and the files in it; there are no folders inside. */
-static inline void sample_dir_remove(const char *dir)
-{
-    DIR *files = opendir(dir);
-    CHECK(files != NULL);
-    for (const struct dirent *entry; (entry = readdir(files)) != NULL;) {
-        unlinkat(dirfd(files), entry->d_name, 0);
-    }
-    closedir(files);
-    CHECK(rmdir(dir) == 0);
-}
-
-static inline void sample_save(struct sample *sample, const char *dir, uint64_t step, int keep,
-                               char path[DT_CHECKPOINT_PATH_SIZE])
-{
+    static char path[DT_CHECKPOINT_PATH_SIZE];
     sample->checkpoint.state.step = step;
-    const enum dt_status status =
-        dt_checkpoint_save(dir, keep, &sample->model, &sample->checkpoint, path);
-    CHECK_MESSAGE(status == DT_OK, "save: %s", dt_error_text());
+    CHECK_OK(dt_checkpoint_save(folder, keep, &sample->model, &sample->checkpoint, path));
+    return path;
 }
 
-/* A saved sample as bytes, from malloc. */
-static inline void sample_bytes(struct sample *sample, uint8_t **bytes, size_t *n_bytes)
+/* A saved sample as bytes, in temporary memory. */
+static inline uint8_t *sample_bytes(struct sample *sample, size_t *n_bytes)
 {
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
-    sample_dir_make(dir);
-    sample_save(sample, dir, 1, 1, path);
-    CHECK_OK(dt_file_read(path, (size_t)1 << 30, bytes, n_bytes));
-    sample_dir_remove(dir);
-}
-
-static inline bool sample_exists(const char *dir, const char *name)
-{
-    char path[DT_CHECKPOINT_PATH_SIZE];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return access(path, F_OK) == 0;
-}
-
-static inline int sample_count_files(const char *dir)
-{
-    int n = 0;
-    DIR *files = opendir(dir);
-    CHECK(files != NULL);
-    for (const struct dirent *entry; (entry = readdir(files)) != NULL;) {
-        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    }
-    closedir(files);
-    return n;
+    const char *path = sample_save(sample, 1, 1);
+    uint8_t *bytes = (uint8_t *)bytes_of(path, n_bytes);
+    CHECK_INT(unlink(path), 0);
+    return bytes;
 }
 
 #endif

@@ -2,16 +2,20 @@
 #ifndef DT_TESTS_FOLDER_H
 #define DT_TESTS_FOLDER_H
 
+#include <dirent.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/lib/temporary.h"
 
-static char folder[] = "/tmp/dtrain-test-XXXXXX";
+#define FOLDER_NAME "/tmp/dtrain-test-XXXXXX"
+static char folder[sizeof FOLDER_NAME];
 
 static inline void folder_open(void)
 {
+    strcpy(folder, FOLDER_NAME);
     CHECK(mkdtemp(folder) != NULL);
 }
 
@@ -42,12 +46,34 @@ __attribute__((format(printf, 1, 2))) static inline const char *path_of(const ch
     return path;
 }
 
-static inline void put(const char *name, const char *text)
+static inline void put_bytes(const char *name, const void *bytes, size_t n_bytes)
 {
     FILE *file = fopen(path_of("%s", name), "w");
     CHECK(file != NULL);
-    CHECK(fputs(text, file) >= 0);
+    CHECK_INT(fwrite(bytes, 1, n_bytes, file), n_bytes);
     CHECK_INT(fclose(file), 0);
+}
+
+static inline void put(const char *name, const char *text)
+{
+    put_bytes(name, text, strlen(text));
+}
+
+static inline bool exists(const char *name)
+{
+    return access(path_of("%s", name), F_OK) == 0;
+}
+
+static inline int count_entries(void)
+{
+    DIR *dir = opendir(folder);
+    CHECK(dir != NULL);
+    int n = 0;
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    }
+    closedir(dir);
+    return n;
 }
 
 /* The bytes of a file, with a NUL behind them, in temporary memory; none where there is no file. */

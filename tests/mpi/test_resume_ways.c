@@ -4,9 +4,8 @@
 #include "cli/config/config.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/strategy/residuals.h"
-#include "tests/lib/checkpoint_sample.h"
+#include "tests/lib/folder.h"
 #include "tests/lib/rig.h"
-#include "tests/lib/temporary.h"
 #include "train/save/run_dir.h"
 #include "train/save/state.h"
 #include "train/trainer.h"
@@ -278,15 +277,14 @@ int main(void)
     struct dt_world world = {0};
     CHECK_OK(dt_world_open(&world));
     if (world.rank == 0) {
-        char dir[256];
-        sample_dir_make(dir);
-        snprintf(run.path, sizeof run.path, "%s", dir);
-        snprintf(run.checkpoints, sizeof run.checkpoints, "%s", dir);
+        folder_open();
+        snprintf(run.path, sizeof run.path, "%s", folder);
+        snprintf(run.checkpoints, sizeof run.checkpoints, "%s", folder);
     }
     test_all(&world);
     test_residuals(&world);
     if (world.rank == 0) {
-        sample_dir_remove(run.path);
+        folder_remove();
     }
     dt_world_exit(&world, DT_OK, true);
 }

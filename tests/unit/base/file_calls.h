@@ -8,8 +8,8 @@
 
 /* X(type, name, letter, parameters, arguments) */
 #define FILE_CALLS(X)                                                                         \
-    X(int, openat, 'o', (int folder, const char *path, int flags, mode_t mode),               \
-      (folder, path, flags, mode))                                                            \
+    X(int, openat, 'o', (int at, const char *path, int flags, mode_t mode),                   \
+      (at, path, flags, mode))                                                                \
     X(int, fstat, 'i', (int fd, struct stat *info), (fd, info))                               \
     X(ssize_t, read, 'r', (int fd, void *bytes, size_t n_bytes), (fd, bytes, n_bytes))        \
     X(ssize_t, write, 'w', (int fd, const void *bytes, size_t n_bytes), (fd, bytes, n_bytes)) \
@@ -18,9 +18,9 @@
     X(int, fchmod, 'm', (int fd, mode_t mode), (fd, mode))                                    \
     X(int, fsync, 's', (int fd), (fd))                                                        \
     X(int, close, 'c', (int fd), (fd))                                                        \
-    X(int, renameat, 'n', (int from_folder, const char *from, int to_folder, const char *to), \
-      (from_folder, from, to_folder, to))                                                     \
-    X(int, unlinkat, 'u', (int folder, const char *path, int flags), (folder, path, flags))   \
+    X(int, renameat, 'n', (int from_at, const char *from, int to_at, const char *to),         \
+      (from_at, from, to_at, to))                                                             \
+    X(int, unlinkat, 'u', (int at, const char *path, int flags), (at, path, flags))           \
     X(int, mkdir, 'd', (const char *path, mode_t mode), (path, mode))
 
 #define FILE_CALL_DECLARE(type, name, letter, parameters, arguments) \

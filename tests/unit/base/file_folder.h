@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "tests/lib/folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -24,18 +23,6 @@ static inline char content_of(const char *name)
     free(bytes);
     CHECK(is_old || is_new);
     return is_old ? 'o' : 'n';
-}
-
-static inline int count_entries(void)
-{
-    DIR *dir = opendir(folder);
-    CHECK(dir != NULL);
-    int n = 0;
-    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    }
-    closedir(dir);
-    return n;
 }
 
 static inline int count_descriptors(void)

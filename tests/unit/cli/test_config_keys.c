@@ -142,7 +142,7 @@ static void test_files(void)
 /* A checkpoint is opened with the threads of the configuration in it, if that says how many. */
 static void check_threads(const char *threads, const char *description)
 {
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], config[512];
+    char config[512];
     struct sample sample;
     struct dt_inference inference;
     struct dt_world alone = {.size = 1, .local_size = 1};
@@ -152,7 +152,7 @@ static void check_threads(const char *threads, const char *description)
              "`flatten`}, {`type`: `dense`, `units`: 8, `activation`: "
              "`tanh`}, {`type`: `dense`, `units`: 4}]}, `threads`: %s}",
              threads);
-    sample_dir_make(dir);
+    folder_open();
     sample_open(4, 8, &sample);
     sample.checkpoint.config = quoted(config);
     sample.checkpoint.state = (struct dt_checkpoint_state){.optimizer_steps = 1,
@@ -161,13 +161,13 @@ static void check_threads(const char *threads, const char *description)
                                                            .world_size = 1,
                                                            .global_batch = 128,
                                                            .n_train = 6000};
-    sample_save(&sample, dir, 1, 1, path);
+    const struct dt_trained trained = {.file = sample_save(&sample, 1, 1)};
     dt_error_clear();
-    CHECK_OK(dt_inference_open(&alone, &(struct dt_trained){.file = path}, 2, 1, &inference));
+    CHECK_OK(dt_inference_open(&alone, &trained, 2, 1, &inference));
     CHECK_HAS(inference.backend->description, description);
     dt_inference_close(&inference);
     sample_close(&sample);
-    sample_dir_remove(dir);
+    folder_remove();
 }
 
 static void test_threads_of_checkpoint(void)

@@ -38,14 +38,14 @@ static const struct dt_checkpoint_state good = {.step = 17,
                                                 .n_samples = 48};
 
 static struct sample sample;
-static char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+static char path[DT_CHECKPOINT_PATH_SIZE];
 
 static enum dt_status check(void)
 {
     struct dt_checkpoint_file file;
     struct dt_config config;
     struct dt_model model;
-    CHECK_OK(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path));
+    CHECK_OK(dt_checkpoint_save(folder, 1, &sample.model, &sample.checkpoint, path));
     CHECK_OK(dt_checkpoint_open(path, &file));
     const enum dt_status s = dt_saved_check(&dt_config_json, path, &file, &config, &model);
     dt_checkpoint_close(&file);
@@ -213,7 +213,7 @@ static void test_wide_model(void)
     struct rusage before, after;
     sample.checkpoint.config =
         quoted(CONFIG("16384, `activation`: `tanh`}, {`type`: `dense`, `units`: 16384", ""));
-    CHECK_OK(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path));
+    CHECK_OK(dt_checkpoint_save(folder, 1, &sample.model, &sample.checkpoint, path));
     CHECK_INT(getrusage(RUSAGE_SELF, &before), 0);
     CHECK_INT(dt_inference_open(&alone, &(struct dt_trained){.file = path}, 1, 256, &inference),
               DT_BAD_DATA);
@@ -227,7 +227,7 @@ static void test_wide_model(void)
 
 int main(void)
 {
-    sample_dir_make(dir);
+    folder_open();
     sample_open(4, 8, &sample);
     sample.checkpoint.config = quoted(config_text);
     sample.checkpoint.state = good;
@@ -237,6 +237,6 @@ int main(void)
     test_configurations();
     test_wide_model();
     sample_close(&sample);
-    sample_dir_remove(dir);
+    folder_remove();
     return 0;
 }

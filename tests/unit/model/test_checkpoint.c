@@ -3,20 +3,8 @@
 #include <sys/wait.h>
 
 #include "tests/lib/checkpoint_sample.h"
-#include "tests/lib/temporary.h"
 
 static struct sample sample; /* shared; every test leaves it as it was */
-
-static void write_file(const char *path, const void *bytes, size_t n_bytes)
-{
-    FILE *file = fopen(path, "wb");
-    CHECK(file != NULL && fwrite(bytes, 1, n_bytes, file) == n_bytes && fclose(file) == 0);
-}
-
-static void read_file(const char *path, uint8_t **bytes, size_t *n_bytes)
-{
-    CHECK_OK(dt_file_read(path, (size_t)1 << 30, bytes, n_bytes));
-}
 
 /* ---- what goes in comes out ---- */
 
@@ -25,7 +13,6 @@ static void test_round_trip(void)
     const struct dt_checkpoint_state before = sample.checkpoint.state;
     const float odd[] = {-0.0f, 1e-45f, 3.4028235e38f, -1.17549435e-38f};
     float *weights = sample.arenas[0] + sample.model.params[0].offset, kept[4];
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], expected[DT_CHECKPOINT_PATH_SIZE];
     memcpy(kept, weights, sizeof kept);
     memcpy(weights, odd, sizeof odd);
     sample.checkpoint.state = (struct dt_checkpoint_state){.epoch = 3,
@@ -39,10 +26,8 @@ static void test_round_trip(void)
                                                            .loss_sum = 0.1,
                                                            .n_correct = 1.0 / 3.0,
                                                            .n_samples = 9007199254740993.0};
-    sample_dir_make(dir);
-    sample_save(&sample, dir, 469, 2, path);
-    snprintf(expected, sizeof expected, "%s/step-000000000469.safetensors", dir);
-    CHECK_TEXT(path, expected);
+    const char *path = sample_save(&sample, 469, 2);
+    CHECK_TEXT(path, path_of("step-000000000469.safetensors"));
 
     struct dt_checkpoint_file file;
     CHECK_OK(dt_checkpoint_open(path, &file));
@@ -50,8 +35,7 @@ static void test_round_trip(void)
     CHECK_TEXT(file.config, sample_config);
     float *arenas[3];
     for (int a = 0; a < 3; a++) {
-        arenas[a] = malloc(sample.model.arena_elems * sizeof(float));
-        CHECK(arenas[a] != NULL);
+        arenas[a] = temporary(sample.model.arena_elems * sizeof(float));
         for (size_t i = 0; i < sample.model.arena_elems; i++) {
             arenas[a][i] = SAMPLE_GAP; /* stays in the gaps */
         }
@@ -70,21 +54,16 @@ static void test_round_trip(void)
                  sample.arenas[2] + sample.model.params[2].offset, 64) == 0);
     dt_checkpoint_close(&file);
     dt_checkpoint_close(&file); /* twice is fine */
-    for (int a = 0; a < 3; a++) {
-        free(arenas[a]);
-    }
     memcpy(weights, kept, sizeof kept);
     sample.checkpoint.state = before;
-    sample_dir_remove(dir);
 }
 
 /* The file as another tool sees it: names, shapes and places by the format alone. */
 static void test_layout(void)
 {
-    uint8_t *bytes;
     size_t n_bytes;
     uint64_t length;
-    sample_bytes(&sample, &bytes, &n_bytes);
+    const uint8_t *bytes = sample_bytes(&sample, &n_bytes);
     memcpy(&length, bytes, 8);
     CHECK_INT((8 + length) % 64, 0);
     CHECK(n_bytes - 8 - length == 3 * sample.model.n_parameters * sizeof(float));
@@ -101,7 +80,6 @@ static void test_layout(void)
                       "14816,14832]}");
     CHECK(memcmp(bytes + 8 + length, sample.arenas[0] + sample.model.params[0].offset, 144) == 0);
     free(header);
-    free(bytes);
 }
 
 /* Residuals of compression: a row for each worker, behind everything else; without, the file has
@@ -110,18 +88,15 @@ static void test_residuals(void)
 {
     enum { N_WORKERS = 3 };
     const size_t n = N_WORKERS * sample.model.arena_elems;
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
     struct dt_checkpoint_file file;
     float *rows = temporary(n * sizeof *rows), *back = temporary(n * sizeof *back);
     for (size_t i = 0; i < n; i++) {
         rows[i] = sample_value(7, i);
     }
-    sample_dir_make(dir);
     sample.checkpoint.state.world_size = N_WORKERS;
     sample.checkpoint.state.compression_draws = 42;
     sample.checkpoint.residuals = rows;
-    sample_save(&sample, dir, 1, 1, path);
-    CHECK_OK(dt_checkpoint_open(path, &file));
+    CHECK_OK(dt_checkpoint_open(sample_save(&sample, 1, 1), &file));
     CHECK_OK(dt_checkpoint_check(&file, &sample.model, 2));
     CHECK_OK(dt_checkpoint_check(&file, &sample.model, 0));
     CHECK(dt_checkpoint_has_residuals(&file));
@@ -141,11 +116,9 @@ static void test_residuals(void)
     dt_checkpoint_close(&file);
     sample.checkpoint.residuals = NULL;
     sample.checkpoint.state.compression_draws = 0;
-    sample_save(&sample, dir, 1, 1, path);
-    CHECK_OK(dt_checkpoint_open(path, &file));
+    CHECK_OK(dt_checkpoint_open(sample_save(&sample, 1, 1), &file));
     CHECK(!dt_checkpoint_has_residuals(&file));
     dt_checkpoint_close(&file);
-    sample_dir_remove(dir);
 }
 
 /* ---- another model ---- */
@@ -162,12 +135,9 @@ static void check_get_refused(const struct dt_checkpoint_file *file, const struc
 
 static void test_another_model(void)
 {
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
     struct sample other;
     struct dt_checkpoint_file file;
-    sample_dir_make(dir);
-    sample_save(&sample, dir, 1, 1, path);
-    CHECK_OK(dt_checkpoint_open(path, &file));
+    CHECK_OK(dt_checkpoint_open(sample_save(&sample, 1, 1), &file));
     check_get_refused(&file, &sample, 1,
                       "tensors unknown: 'optimizer.1.conv1.weight', 'optimizer.1.conv1.bias', ");
     sample_open(5, 8, &other);
@@ -181,9 +151,8 @@ static void test_another_model(void)
     dt_checkpoint_close(&file);
 
     sample.checkpoint.n_optimizer_states = 1;
-    sample_save(&sample, dir, 1, 1, path);
+    CHECK_OK(dt_checkpoint_open(sample_save(&sample, 1, 1), &file));
     sample.checkpoint.n_optimizer_states = 2;
-    CHECK_OK(dt_checkpoint_open(path, &file));
     check_get_refused(&file, &sample, 2, "tensors missing: 'optimizer.1.conv1.weight', ");
     struct dt_model smaller = sample.model, larger = sample.model;
     smaller.n_params = 4;
@@ -196,7 +165,6 @@ static void test_another_model(void)
                       "tensors missing: 'fc3.bias'; unknown: 'fc2.bias' (it is of another model or "
                       "optimizer, or has other names for them)");
     dt_checkpoint_close(&file);
-    sample_dir_remove(dir);
 }
 
 /* ---- the folder ---- */
@@ -222,68 +190,57 @@ static enum dt_status newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE]
 
 static void test_keep(void)
 {
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    char path[DT_CHECKPOINT_PATH_SIZE];
     const char *foreign[] = {"step-7.safetensors", "step-000000000002.safetensors.bak",
                              "notes.txt",          "xstep-000000000002.safetensors",
                              ".tmp-notes-4711",    "step-00000000000a.safetensors"};
     const int n_foreign = sizeof foreign / sizeof foreign[0];
-    sample_dir_make(dir);
     for (int i = 0; i < n_foreign; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, foreign[i]);
-        write_file(path, "mine", 4);
+        put(foreign[i], "mine");
     }
     const uint64_t steps[] = {9, 10, 100, 1000000000000,
                               99}; /* the last one: a run that went back */
     for (int i = 0; i < 4; i++) {
-        sample_save(&sample, dir, steps[i], 2, path);
+        sample_save(&sample, steps[i], 2);
     }
-    CHECK_INT(sample_count_files(dir), n_foreign + 2);
-    CHECK(sample_exists(dir, "step-000000000100.safetensors") &&
-          sample_exists(dir, "step-1000000000000.safetensors"));
-    sample_save(&sample, dir, 5, 1, path);
-    CHECK_INT(sample_count_files(dir), n_foreign + 3);
-    sample_save(&sample, dir, steps[4], 1, path);
-    CHECK_INT(sample_count_files(dir), n_foreign + 3);
-    CHECK(sample_exists(dir, "step-000000000099.safetensors") &&
-          sample_exists(dir, "step-000000000100.safetensors"));
+    CHECK_INT(count_entries(), n_foreign + 2);
+    CHECK(exists("step-000000000100.safetensors") && exists("step-1000000000000.safetensors"));
+    sample_save(&sample, 5, 1);
+    CHECK_INT(count_entries(), n_foreign + 3);
+    sample_save(&sample, steps[4], 1);
+    CHECK_INT(count_entries(), n_foreign + 3);
+    CHECK(exists("step-000000000099.safetensors") && exists("step-000000000100.safetensors"));
     for (int i = 0; i < n_foreign; i++) {
-        CHECK(sample_exists(dir, foreign[i]));
+        CHECK(exists(foreign[i]));
     }
     struct dt_checkpoint_file file;
-    CHECK_OK(newest(dir, path, &file));
+    CHECK_OK(newest(folder, path, &file));
     CHECK_INT(n_damaged, 0);
     CHECK_INT(file.state.step, 1000000000000); /* by number, not by name */
     dt_checkpoint_close(&file);
-    sample_dir_remove(dir);
 }
 
 static void test_newest(void)
 {
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], missing[DT_CHECKPOINT_PATH_SIZE];
+    char path[DT_CHECKPOINT_PATH_SIZE];
     struct dt_checkpoint_file file;
-    sample_dir_make(dir);
-    snprintf(missing, sizeof missing, "%s/none", dir);
-    CHECK_OK(newest(missing, path, &file));
+    CHECK_OK(newest(path_of("none"), path, &file));
     CHECK_TEXT(path, "");
-    CHECK_OK(newest(dir, path, &file));
+    CHECK_OK(newest(folder, path, &file));
     CHECK_TEXT(path, "");
     dt_checkpoint_close(&file);
     for (uint64_t step = 100; step <= 400; step += 100) {
-        sample_save(&sample, dir, step, 4, path);
+        sample_save(&sample, step, 4);
     }
-    uint8_t *bytes;
     size_t n_bytes;
-    read_file(path, &bytes, &n_bytes);
+    char *bytes = bytes_of(path_of("step-000000000400.safetensors"), &n_bytes);
     bytes[n_bytes - 1] ^= 1;
-    write_file(path, bytes, n_bytes); /* 400: one bit */
-    free(bytes);
-    snprintf(path, sizeof path, "%s/step-000000000300.safetensors", dir);
-    CHECK_INT(truncate(path, 0), 0);
-    char folder[DT_CHECKPOINT_PATH_SIZE];
-    snprintf(folder, sizeof folder, "%s/step-000000000500.safetensors", dir);
-    CHECK_INT(mkdir(folder, 0700), 0);
-    CHECK_OK(newest(dir, path, &file));
-    CHECK_INT(rmdir(folder), 0);
+    put_bytes("step-000000000400.safetensors", bytes, n_bytes);
+    put("step-000000000300.safetensors", "");
+    const char *directory = path_of("step-000000000500.safetensors");
+    CHECK_INT(mkdir(directory, 0700), 0);
+    CHECK_OK(newest(folder, path, &file));
+    CHECK_INT(rmdir(directory), 0);
     CHECK_INT(file.state.step, 200);
     CHECK_HAS(path, "/step-000000000200.safetensors");
     CHECK_INT(n_damaged, 3);
@@ -293,79 +250,67 @@ static void test_newest(void)
     CHECK_HAS(damaged_text, "step-000000000300.safetensors: empty file");
     CHECK_TEXT(dt_error_text(), "");
     dt_checkpoint_close(&file);
-    for (uint64_t step = 100; step <= 200; step += 100) {
-        snprintf(path, sizeof path, "%s/step-000000000%d.safetensors", dir, (int)step);
-        write_file(path, "<html>not found</html>", 22);
-    }
-    CHECK_INT(newest(dir, path, &file), DT_BAD_DATA);
+    put("step-000000000100.safetensors", "<html>not found</html>");
+    put("step-000000000200.safetensors", "<html>not found</html>");
+    CHECK_INT(newest(folder, path, &file), DT_BAD_DATA);
     CHECK_TEXT(path, "");
     CHECK_INT(n_damaged, 4);
     CHECK_HAS(dt_error_text(), "all 4 checkpoints are damaged");
     dt_error_clear();
-    CHECK_INT(mkdir(folder, 0700), 0);
-    CHECK_INT(newest(dir, path, &file), DT_IO);
-    CHECK_INT(rmdir(folder), 0);
+    CHECK_INT(mkdir(directory, 0700), 0);
+    CHECK_INT(newest(folder, path, &file), DT_IO);
+    CHECK_INT(rmdir(directory), 0);
     CHECK_HAS(dt_error_text(), "none of 5 checkpoints can be used, and not all can be read");
     dt_error_clear();
-    sample_dir_remove(dir);
 }
 
 static void test_leftovers(void)
 {
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], name[128], alive[128], best[128];
-    sample_dir_make(dir);
+    char name[128], alive[128], best[128];
     const pid_t dead = fork();
     if (dead == 0) {
         _exit(0);
     }
     CHECK(dead > 0 && waitpid(dead, NULL, 0) == dead);
     snprintf(name, sizeof name, DT_FILE_TEMPORARY "step-000000000469.safetensors-%ld", (long)dead);
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    write_file(path, "half", 4);
     snprintf(alive, sizeof alive, DT_FILE_TEMPORARY "step-000000000469.safetensors-%ld",
              (long)getppid());
-    snprintf(path, sizeof path, "%s/%s", dir, alive);
-    write_file(path, "half", 4);
     snprintf(best, sizeof best, DT_FILE_TEMPORARY DT_CHECKPOINT_BEST "-%ld", (long)dead);
-    snprintf(path, sizeof path, "%s/%s", dir, best);
-    write_file(path, "half", 4);
-    sample_save(&sample, dir, 1, 1, path);
-    CHECK(!sample_exists(dir, name) && !sample_exists(dir, best) && sample_exists(dir, alive));
-    CHECK_INT(sample_count_files(dir), 2);
-    sample_dir_remove(dir);
+    put(name, "half");
+    put(alive, "half");
+    put(best, "half");
+    sample_save(&sample, 1, 1);
+    CHECK(!exists(name) && !exists(best) && exists(alive));
+    CHECK_INT(count_entries(), 2);
 }
 
 static void test_bad_paths(void)
 {
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], missing[DT_CHECKPOINT_PATH_SIZE];
+    char path[DT_CHECKPOINT_PATH_SIZE], long_name[DT_CHECKPOINT_PATH_SIZE];
     struct dt_checkpoint_file file;
-    sample_dir_make(dir);
-    snprintf(missing, sizeof missing, "%s/none", dir);
-    CHECK_FAILS(dt_checkpoint_open(missing, &file), DT_NO_INPUT, "No such file or directory");
+    CHECK_FAILS(dt_checkpoint_open(path_of("none"), &file), DT_NO_INPUT,
+                "No such file or directory");
+    CHECK_FAILS(dt_checkpoint_open(folder, &file), DT_NO_INPUT, "");
+    CHECK_FAILS(dt_checkpoint_save(path_of("none"), 1, &sample.model, &sample.checkpoint, path),
+                DT_IO, "");
     dt_error_clear();
-    CHECK_INT(dt_checkpoint_open(dir, &file), DT_NO_INPUT);
-    dt_error_clear();
-    CHECK_INT(dt_checkpoint_save(missing, 1, &sample.model, &sample.checkpoint, path), DT_IO);
-    dt_error_clear();
-    memset(missing, 'x', sizeof missing - 1);
-    missing[sizeof missing - 1] = '\0';
-    CHECK(dt_checkpoint_save(missing, 1, &sample.model, &sample.checkpoint, path) != DT_OK);
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    CHECK(dt_checkpoint_save(long_name, 1, &sample.model, &sample.checkpoint, path) != DT_OK);
     CHECK_HAS(dt_error_text(), "too long");
-    dt_error_clear();
-    sample_dir_remove(dir);
 }
 
 int main(void)
 {
+    static void (*const tests[])(void) = {test_round_trip,    test_layout,   test_residuals,
+                                          test_another_model, test_keep,     test_newest,
+                                          test_leftovers,     test_bad_paths};
     sample_open(4, 8, &sample);
-    test_round_trip();
-    test_layout();
-    test_residuals();
-    test_another_model();
-    test_keep();
-    test_newest();
-    test_leftovers();
-    test_bad_paths();
+    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+        folder_open();
+        tests[i]();
+        folder_remove();
+    }
     sample_close(&sample);
     return 0;
 }

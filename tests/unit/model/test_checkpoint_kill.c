@@ -15,11 +15,10 @@ static struct sample sample;
 /* ---- the child ---- */
 
 /* Saves step after step and acknowledges each through the pipe, until it is killed. */
-static void save_for_ever(const char *dir, uint64_t step, int acknowledge)
+static void save_for_ever(uint64_t step, int acknowledge)
 {
     for (;; step++) {
-        char path[DT_CHECKPOINT_PATH_SIZE];
-        sample_save(&sample, dir, step, KEEP, path);
+        sample_save(&sample, step, KEEP);
         CHECK(write(acknowledge, &step, sizeof step) == sizeof step);
     }
 }
@@ -39,11 +38,11 @@ static void never_damaged(void *context, const char *text)
 
 static const struct dt_checkpoint_judge judge = {.on_damaged = never_damaged};
 
-static uint64_t newest_step(const char *dir)
+static uint64_t newest_step(void)
 {
     char path[DT_CHECKPOINT_PATH_SIZE];
     struct dt_checkpoint_file file;
-    CHECK_OK(dt_checkpoint_newest(dir, &judge, path, &file));
+    CHECK_OK(dt_checkpoint_newest(folder, &judge, path, &file));
     const uint64_t step = file.state.step;
     if (path[0] == '\0') {
         return 0;
@@ -55,7 +54,7 @@ static uint64_t newest_step(const char *dir)
 }
 
 /* Starts a child, lets it be killed, and returns the last step that it acknowledged, or 0. */
-static uint64_t kill_one(const char *dir, uint64_t first_step, int kill_number)
+static uint64_t kill_one(uint64_t first_step, int kill_number)
 {
     const bool by_call = kill_number % 2 == 1;
     int ends[2];
@@ -68,7 +67,7 @@ static uint64_t kill_one(const char *dir, uint64_t first_step, int kill_number)
             set_fault(draw(kill_number, 1, 2) == 1 ? FAULT_KILL_AFTER : FAULT_KILL_BEFORE,
                       (int)draw(kill_number, 0, 90), 0);
         }
-        save_for_ever(dir, first_step, ends[1]);
+        save_for_ever(first_step, ends[1]);
     }
     close(ends[1]);
     if (!by_call) {
@@ -90,19 +89,18 @@ static uint64_t kill_one(const char *dir, uint64_t first_step, int kill_number)
 
 int main(void)
 {
-    char dir[256];
     uint64_t step = 0;
     int n_unfinished = 0, n_swept = 0;
     sample_open(4, 8, &sample);
-    sample_dir_make(dir);
+    folder_open();
     for (int i = 0; i < N_KILLS; i++) {
-        const uint64_t acknowledged = kill_one(dir, step + 1, i);
-        const uint64_t found = newest_step(dir);
+        const uint64_t acknowledged = kill_one(step + 1, i);
+        const uint64_t found = newest_step();
         CHECK_MESSAGE(found >= acknowledged && found >= step,
                       "kill %d: step %llu was acknowledged, the newest is %llu", i,
                       (unsigned long long)acknowledged, (unsigned long long)found);
         step = found;
-        const int n_files = sample_count_files(dir);
+        const int n_files = count_entries();
         CHECK(n_files <=
               KEEP + 2); /* one not yet pruned, one temporary: leftovers do not pile up */
         n_unfinished += found > (acknowledged > step ? acknowledged : step);
@@ -112,10 +110,9 @@ int main(void)
         "%d kills, %llu steps saved, %d kills between saving and telling, %d left a file behind\n",
         N_KILLS, (unsigned long long)step, n_unfinished, n_swept);
     CHECK(n_swept > 0); /* or the kills did not hit */
-    char path[DT_CHECKPOINT_PATH_SIZE];
-    sample_save(&sample, dir, step + 1, KEEP, path);
-    CHECK_INT(sample_count_files(dir), KEEP);
-    sample_dir_remove(dir);
+    sample_save(&sample, step + 1, KEEP);
+    CHECK_INT(count_entries(), KEEP);
+    folder_remove();
     sample_close(&sample);
     return 0;
 }

@@ -82,7 +82,7 @@ static enum dt_status hear(void *context, struct dt_event *event)
     return DT_OK;
 }
 
-static char dir[256], checkpoints[DT_CHECKPOINT_PATH_SIZE];
+static char checkpoints[DT_CHECKPOINT_PATH_SIZE];
 
 static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
 {
@@ -94,7 +94,7 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
     CHECK_OK(dt_comm_open_self(&comm));
     struct dt_world world = {.size = 1, .local_size = 1, .host = "here", .comm = comm};
     struct dt_folder_saver saver = {
-        .saver = {.ops = &dt_folder_saver_ops}, .run_dir = dir, .resume = resume};
+        .saver = {.ops = &dt_folder_saver_ops}, .run_dir = folder, .resume = resume};
     const struct dt_train_options options = {
         .format = &format,
         .parts = &dt_all_parts,
@@ -103,17 +103,6 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
     const enum dt_status s = dt_train(&world, &now, &options, &(struct dt_emitter){.emit = hear});
     dt_comm_close(comm);
     return s;
-}
-
-static void check_file(const char *name, const char *text)
-{
-    char path[DT_CHECKPOINT_PATH_SIZE];
-    uint8_t *bytes;
-    size_t n_bytes;
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    CHECK_OK(dt_file_read(path, 1000, &bytes, &n_bytes));
-    CHECK_TEXT((const char *)bytes, text);
-    free(bytes);
 }
 
 /* A run of any length has enough records of its steps for a curve, also if it ends early, and not
@@ -154,11 +143,11 @@ int main(void)
 {
     test_record_interval();
     const struct dt_file_part damage = {"no checkpoint", 13};
-    sample_dir_make(dir);
-    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", dir);
+    folder_open();
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", folder);
     CHECK_OK(train(1, false, DT_TEST_NONE));
     CHECK_TEXT(told, "folder run step step epoch save end result");
-    check_file("config.json", "thin\n");
+    CHECK_TEXT(text_of(path_of("config.json")), "thin\n");
 
     CHECK_OK(dt_file_write_atomic(checkpoints, "step-000000000099.safetensors", &damage, 1));
     CHECK_OK(train(2, true, DT_TEST_NONE));
@@ -170,7 +159,6 @@ int main(void)
     word = "thick";
     CHECK_FAILS(train(9, true, DT_TEST_NONE), DT_CONFIG,
                 "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
-    sample_dir_remove(checkpoints);
-    sample_dir_remove(dir);
+    folder_remove();
     return 0;
 }
