@@ -117,35 +117,6 @@ static void test_replicate_uses_everything_on_every_rank(void)
     }
 }
 
-/* Marks the samples that all `size` ranks together use in a step. */
-static void global_step_set(enum dt_sharding mode, size_t n_total, size_t batch, int size,
-                            uint64_t step, uint8_t *set)
-{
-    uint32_t rows[MAX_N], ids[MAX_N];
-    memset(set, 0, n_total);
-    for (int rank = 0; rank < size; rank++) {
-        const struct dt_shard shard = make(mode, n_total, batch, rank, size, true);
-        const int n = dt_shard_batch(&shard, 2, step, rows, ids);
-        for (int i = 0; i < n; i++) {
-            set[ids[i]]++;
-        }
-    }
-}
-
-static void test_global_batches_do_not_depend_on_ranks(void)
-{
-    uint8_t one[MAX_N], many[MAX_N];
-    const size_t n_total = 1000, batch = 36;
-    const struct dt_shard shard = make(DT_SHARDING_GLOBAL, n_total, batch, 0, 1, true);
-    for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&shard); step++) {
-        global_step_set(DT_SHARDING_GLOBAL, n_total, batch, 1, step, one);
-        for (int size = 2; size <= MAX_SIZE; size++) {
-            global_step_set(DT_SHARDING_GLOBAL, n_total, batch, size, step, many);
-            CHECK_INT(memcmp(one, many, n_total), 0);
-        }
-    }
-}
-
 /* Rank r takes samples m r / size .. m (r + 1) / size of a step's m, in the order of one rank
  * alone. */
 static void test_global_slices(void)
@@ -280,19 +251,6 @@ static void test_three_ranks_by_hand(void)
     }
 }
 
-static void test_unshuffled_is_natural_order(void)
-{
-    uint32_t rows[MAX_N], ids[MAX_N];
-    const struct dt_shard shard = make(DT_SHARDING_GLOBAL, 100, 30, 0, 1, false);
-    for (uint64_t step = 0; step < 4; step++) {
-        const int n = dt_shard_batch(&shard, 5, step, rows, ids);
-        CHECK_INT(n, step < 3 ? 30 : 10);
-        for (int i = 0; i < n; i++) {
-            CHECK_INT(ids[i], 30 * (int)step + i);
-        }
-    }
-}
-
 /* Shuffling: another order in another epoch, the same one again when asked again; apart for ranks
  * that replicate. */
 static void test_epochs_differ(void)
@@ -349,12 +307,10 @@ int main(void)
 {
     test_each_sample_once();
     test_replicate_uses_everything_on_every_rank();
-    test_global_batches_do_not_depend_on_ranks();
     test_global_slices();
     test_resumed_with_other_batches();
     test_leaves_stay_whole();
     test_three_ranks_by_hand();
-    test_unshuffled_is_natural_order();
     test_epochs_differ();
     test_one_rank_modes_agree();
     test_large_numbers();
