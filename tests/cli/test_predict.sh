@@ -16,24 +16,19 @@ checkpoint=$(newest_checkpoint run)
 # light-0.png ... light-9.png are test images whose border is dark, dark-0.png ... their negatives; ink-0.png ... and chalk-0.png ...
 # are black and white, transparent where the image is dark; `pictures` has label and pixels.
 cat > images.py << 'PYTHON'
-import gzip, os, struct, sys, zlib
+import gzip, os, sys
+from samples import png
 
 def read(name):
     path = os.path.join(sys.argv[1], name)
     content = open(path if os.path.exists(path) else path + ".gz", "rb").read()
     return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
 
-def chunk(kind, content):
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
 def write(name, pixels, colour=None):  # a colour: the pixels say where it is
     if colour is not None:
         pixels = [v for pixel in pixels for v in (colour, pixel)]
     n = len(pixels) // 28
-    rows = b"".join(b"\0" + bytes(pixels[n * y : n * y + n]) for y in range(28))
-    with open(name, "wb") as file:
-        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0 if colour is None else 4, 0, 0, 0)))
-        file.write(chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    open(name, "wb").write(png(28, 28, 0 if colour is None else 4, (pixels[n * y : n * y + n] for y in range(28))))
 
 labels, images = read("t10k-labels-idx1-ubyte")[8:], read("t10k-images-idx3-ubyte")[16:]
 n = 0
@@ -110,13 +105,11 @@ check "a hostile name is not escaped: $(cat -v out)" grep -Fq 'a\x1b[2J\u009bü.
 # Models trained on dark on light, and on both: predict sees the test images as eval does, and turns round only what lies on the other
 # ground than all that was trained on. 60 test images, 2000 to train with.
 cat > grounds.py << 'PYTHON'
-import os, struct, sys
+import os, sys
+from samples import write_idx
 
 kind = sys.argv[2]
 exec(open("images.py").read().split("labels, images =")[0])
-
-def put(name, magic, dims, content):
-    open(os.path.join(kind, name), "wb").write(struct.pack(f">{1 + len(dims)}I", magic, *dims) + bytes(content))
 
 def on_ground(images):  # "bright": all are turned round; "both": every second one
     turned = lambda i: kind == "bright" or i % 2 == 1
@@ -125,8 +118,7 @@ def on_ground(images):  # "bright": all are turned round; "both": every second o
 os.mkdir(kind)
 for split, n in (("train", 2000), ("t10k", 60)):
     images = on_ground(read(f"{split}-images-idx3-ubyte")[16 : 16 + 784 * n])
-    put(f"{split}-images-idx3-ubyte", 2051, (n, 28, 28), images)
-    put(f"{split}-labels-idx1-ubyte", 2049, (n,), read(f"{split}-labels-idx1-ubyte")[8 : 8 + n])
+    write_idx(kind, split, (28, 28), images, read(f"{split}-labels-idx1-ubyte")[8 : 8 + n])
 for i in range(60):
     write(f"{kind}/{i:02}.png", images[784 * i : 784 * i + 784])
 PYTHON

@@ -7,10 +7,10 @@ import glob
 import os
 import random
 import re
-import struct
 
 import checks
-from checks import check, dtrain, finish, new_folder, read, read_json, records, sets, summary, write, write_json
+from checks import check, dtrain, finish, new_folder, read, read_json, records, sets, summary, write_json
+from samples import write_idx
 
 N_TRAIN, N_TEST, N_HELD, SIDE, SEED = 330, 90, 66, 8, 5
 
@@ -59,15 +59,10 @@ def draw(n, seed):
     return samples
 
 
-def write_set(folder, name, samples):
-    write(f"{folder}/{name}-images-idx3-ubyte",
-          struct.pack(">IIII", 0x803, len(samples), SIDE, SIDE) + b"".join(image for image, _ in samples))
-    write(f"{folder}/{name}-labels-idx1-ubyte", struct.pack(">II", 0x801, len(samples)) + bytes(label for _, label in samples))
-
-
 def write_sets(folder, train, test):
-    write_set(folder, "train", train)
-    write_set(folder, "t10k", test)
+    os.makedirs(folder)
+    for split, samples in (("train", train), ("t10k", test)):
+        write_idx(folder, split, (SIDE, SIDE), b"".join(image for image, _ in samples), [label for _, label in samples])
 
 
 CONFIG = {

@@ -34,15 +34,13 @@ sed 's/, {"type": "flatten"}/, {"type": "batch_norm", "name": "norm"}&/' config.
 works 1 --config norm.json --run norm
 works 1 export --checkpoint norm --safetensors norm.safetensors
 python3 - <<'PY'
-import json, struct
-data = open("norm.safetensors", "rb").read()
-n = struct.unpack("<Q", data[:8])[0]
-header, end = json.loads(data[8 : 8 + n]), len(data) - 8 - n
-header["norm.num_batches_tracked"] = {"dtype": "I64", "shape": [], "data_offsets": [end, end + 8]}
-text = json.dumps(header).encode()
-open("counted.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n :] + struct.pack("<q", 20))
-at = 8 + n + header["norm.running_var"]["data_offsets"][0]
-open("negative.safetensors", "wb").write(struct.pack("<Q", n) + data[8:at] + struct.pack("<f", -1) + data[at + 4 :])
+import struct
+from checkpoint import write
+from make_weights import changed, read
+from samples import safetensors
+tensors = read("norm.safetensors")
+write("counted.safetensors", safetensors({**tensors, "norm.num_batches_tracked": ("I64", [], struct.pack("<q", 20))}))
+write("negative.safetensors", safetensors(changed(tensors, "norm.running_var", first=-1)))
 PY
 works 1 eval --checkpoint norm
 mv out normed

@@ -10,6 +10,7 @@ import zipfile
 
 import pypi  # before the packages
 from checks import check, dtrain, finish, need, new_folder, refused, write, write_json
+from samples import write_idx
 
 need("numpy")
 import numpy
@@ -32,19 +33,8 @@ def npz(save=numpy.savez, **arrays):
     return out.getvalue()
 
 
-def idx(array):
-    return struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.astype(numpy.uint8).tobytes()
-
-
 def records(images, labels, coarse=False):
     return b"".join((b"\x07" if coarse else b"") + bytes([label]) + image.tobytes() for image, label in zip(images, labels))
-
-
-def write_idx(folder, sets):
-    for split, name in (("train", "train"), ("test", "t10k")):
-        images, labels = sets[split]
-        write(f"{folder}/{name}-images-idx3-ubyte", idx(images))
-        write(f"{folder}/{name}-labels-idx1-ubyte", idx(labels))
 
 
 def write_cifar10(folder, sets, end="", pack=bytes):
@@ -112,7 +102,9 @@ def make_sets(shape=SHAPE):
 
 
 def test_same_weights(sets):
-    write_idx("idx", sets)
+    os.mkdir("idx")
+    for split, name in (("train", "train"), ("test", "t10k")):
+        write_idx("idx", name, SHAPE, sets[split][0].tobytes(), sets[split][1].tolist())
     write_cifar10("cifar10", sets)
     write_cifar10("cifar10-gz", sets, ".gz", gzip.compress)
     write_cifar100("cifar100", sets)

@@ -4,12 +4,11 @@ same weights, and eval and predict what the training had.
 usage: DTRAIN=... MPIEXEC=... test_normalize.py"""
 import os
 import re
-import struct
-import zlib
 
 import pypi  # before the packages
 import checkpoint as checkpoints
 from checks import check, dtrain, finish, need, new_folder, read_json, refused, sets, write, write_json
+from samples import png
 
 need("numpy")
 import numpy
@@ -89,15 +88,6 @@ def checkpoint(name):
     return os.path.join(folder, max(os.listdir(folder)))
 
 
-def png(path, image):
-    """(3, H, W) as an RGB file."""
-    _, h, w = image.shape
-    rows = b"".join(b"\0" + image[:, y].T.tobytes() for y in range(h))
-    chunks = [(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
-    write(path, b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-                                               for kind, content in chunks))
-
-
 def weights(path):
     header, data = checkpoints.split(checkpoints.read(path))
     header.pop("__metadata__")
@@ -120,7 +110,8 @@ def test_later(images, numbers, result):
     path = checkpoint("augmented-2")
     done = dtrain("eval", "--checkpoint", path)
     check(done.stdout.splitlines()[0] in result[1][0], f"eval: {done.stdout} {done.stderr}, training: {result}")
-    png("image.png", images[5])
+    _, h, w = images[5].shape
+    write("image.png", png(w, h, 2, (images[5][:, y].T.tobytes() for y in range(h))))  # RGB
     done = dtrain("predict", "--checkpoint", path, "--invert", "no", "image.png")
     told = [float(x) for x in re.findall(r"^ +\d+ +([\d.]+) %", done.stdout, re.M)]
     expected = 100 * predict(path, images[5], numbers)

@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+from samples import write_idx
+
 SOURCE, BUILD, MPIEXEC = map(os.path.abspath, sys.argv[1:4])
 PART = sys.argv[4]
 EXCEPTIONS = (  # what one of the commands between && has, what it becomes or None for nothing, and why
@@ -106,12 +108,10 @@ def excepted(command, used):
     return " && ".join(part for part in parts if part)
 
 
-def write_idx(folder, name, n):
+def write_images(folder, split, n):
     """Ten images that can be told apart, again and again."""
     images = bytes(255 * ((x + y * SIDE) % 11 == k) for k in range(10) for y in range(SIDE) for x in range(SIDE))
-    for kind, magic, sizes, content in (("images-idx3", 2051, (n, SIDE, SIDE), images), ("labels-idx1", 2049, (n,), bytes(range(10)))):
-        with open(os.path.join(folder, "%s-%s-ubyte" % (name, kind)), "wb") as file:
-            file.write(b"".join(size.to_bytes(4, "big") for size in (magic, *sizes)) + content * (n // 10))
+    write_idx(folder, split, (SIDE, SIDE), images * (n // 10), bytes(range(10)) * (n // 10))
 
 
 def make_small(path):
@@ -134,8 +134,8 @@ def prepare(top):
     shutil.rmtree(data, ignore_errors=True)
     for folder in (data, build, bin):
         os.makedirs(folder)
-    write_idx(data, "train", 60000)
-    write_idx(data, "t10k", 10000)
+    write_images(data, "train", 60000)
+    write_images(data, "t10k", 10000)
     for name in ("dtrain", "libdtrain_cuda.so"):
         if os.path.exists(os.path.join(BUILD, name)):
             shutil.copy(os.path.join(BUILD, name), build)

@@ -1,9 +1,7 @@
 """Networks with layers beyond a plain chain, for the tests of each such layer: as configurations, and as PyTorch modules in float64;
 files in and out."""
 import collections
-import json
 import os
-import struct
 
 import numpy
 
@@ -15,6 +13,7 @@ except ImportError:  # test_onnx.py wants NETS alone
     Module = object
 
 import checkpoint
+import samples
 from checks import SOURCE, read_json
 
 EXTENT, N_CLASSES = 12, 4
@@ -180,15 +179,8 @@ class Net(Module):
 
 def write_weights(path, tensors):
     """safetensors of float32."""
-    header, parts, at = {}, [], 0
-    for name, value in tensors.items():
-        data = numpy.ascontiguousarray(value, "<f4").tobytes()
-        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + len(data)]}
-        parts.append(data)
-        at += len(data)
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    checkpoint.write(path, samples.safetensors({name: ("F32", list(value.shape), numpy.ascontiguousarray(value, "<f4").tobytes())
+                                                for name, value in tensors.items()}))
 
 
 def read_weights(path):
@@ -198,11 +190,6 @@ def read_weights(path):
             for name, t in header.items()}
 
 
-def write_idx(path, array):
-    with open(path, "wb") as file:
-        file.write(struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype("uint8").tobytes())
-
-
 def write_data(folder, n_train, n_test, extent, n_classes, seed=1):
     """Images as MNIST's files; returns (images, labels) of both sets, as dtrain reads them."""
     rng, sets = numpy.random.RandomState(seed), []
@@ -210,8 +197,7 @@ def write_data(folder, n_train, n_test, extent, n_classes, seed=1):
     for name, n in (("train", n_train), ("t10k", n_test)):
         images, labels = rng.randint(0, 256, (n, extent, extent)), rng.randint(0, n_classes, n)
         labels[:n_classes] = range(n_classes)
-        write_idx(os.path.join(folder, f"{name}-images-idx3-ubyte"), images)
-        write_idx(os.path.join(folder, f"{name}-labels-idx1-ubyte"), labels)
+        samples.write_idx(folder, name, (extent, extent), images.astype("uint8").tobytes(), labels.tolist())
         scaled = (images.astype("float32") * numpy.float32(1 / 255)).astype("float64")
         sets.append((torch.from_numpy(scaled[:, None]), torch.from_numpy(labels)))
     return sets

@@ -4,36 +4,22 @@
 make_weights.py CHECKPOINT DIR       a file for each entry of FILES, made from the weights of a checkpoint
 make_weights.py --same A B           fails unless both files have the same weights
 """
-import json
 import math
 import os
 import struct
 import sys
 
+import checkpoint
+from checkpoint import split, write
+from samples import safetensors
+
 
 def read(path):
     """name -> (dtype, shape, bytes)"""
-    with open(path, "rb") as file:
-        content = file.read()
-    (length,) = struct.unpack_from("<Q", content)
-    header = json.loads(content[8:8 + length])
+    header, data = split(checkpoint.read(path))
     header.pop("__metadata__", None)
-    data = content[8 + length:]
-    return {name: (e["dtype"], e["shape"], data[e["data_offsets"][0]:e["data_offsets"][1]]) for name, e in header.items()
+    return {name: (e["dtype"], e["shape"], data[slice(*e["data_offsets"])]) for name, e in header.items()
             if not name.startswith("optimizer.")}
-
-
-def write(path, tensors, metadata=None):
-    """As the safetensors package does: sorted by name, the header padded to a multiple of 8."""
-    header = {} if metadata is None else {"__metadata__": metadata}
-    data = b""
-    for name, (dtype, shape, content) in sorted(tensors.items()):
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
-        data += content
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
 def renamed(tensors):
@@ -74,5 +60,5 @@ if __name__ == "__main__":
     weights = read(sys.argv[1])
     os.makedirs(sys.argv[2])
     for fault, change in FILES.items():
-        write(f"{sys.argv[2]}/{fault}.safetensors", change(weights), {"format": "pt"})
-    write(f"{sys.argv[2]}/bare.safetensors", weights)
+        write(f"{sys.argv[2]}/{fault}.safetensors", safetensors(change(weights), {"format": "pt"}))
+    write(f"{sys.argv[2]}/bare.safetensors", safetensors(weights))
