@@ -6,14 +6,11 @@
 # ---- the command line ----
 row no-config 64 '--config FILE is required'
 ranks=$most row typo 64 "unknown option '--confg' (did you mean '--config'?)" --confg good.json
-row no-value 64 '--config needs a value' --config
-row twice 64 '--run is given twice' --config good.json --run a --run b
 row control-characters 64 "unknown option '--a\\x0ab\\x1b[2J'" $'--a\nb\033[2J'
-row set-text 64 'train.epochs: expected an integer 1..1000000, got string "3x"' --config good.json --set train.epochs=3x
 row data-for-generated 64 '--data' --config "$configs/synthetic.json" --data data/good
 row plan-config 64 'train.epochs' plan --config good.json --set train.epochs=0
 
-# ---- the configuration: the file, JSON, keys, values ----
+# ---- the configuration: the file, JSON, keys; test_args.c and test_config*.c have all texts ----
 row config-missing 66 'nowhere.json: No such file or directory' --config nowhere.json
 ranks=0 row config-typo 66 "goood.json: No such file or directory (did you mean 'good.json'?)" --config goood.json
 ranks=0 row config-typo-in-folder 66 "(did you mean 'bad/../good.json'?)" --config bad/../god.json
@@ -21,21 +18,12 @@ row config-folder 66 'bad: is a directory' --config bad
 mkfifo pipe.json
 ranks=0 row config-pipe 66 'pipe.json: not a regular file' --config pipe.json
 ranks=0 row config-device 66 '/dev/zero: not a regular file' --config /dev/zero
-text config-empty 78 'config-empty.json: empty file' ''
-head -c 1100000 /dev/zero | tr '\0' ' ' >bad/large.json
-ranks=0 row config-large 78 'large.json: too large' --config bad/large.json
 if ((EUID != 0)); then
   install -m 0 good.json bad/secret.json
   row config-secret 77 'secret.json: Permission denied' --config bad/secret.json
 fi
 ranks=$most text truncated 78 'truncated.json:1:' '{ "data": { "format": "idx" }, "model": {'
-text after 78 'after.json:1:4: ' '{} x'
-ranks=0 text only-nul 78 'only-nul.json:1:1' '\000'
-config key-twice 78 'key-twice.json: train.epochs: the key is given twice' '"epochs": 2' '"epochs": 2, "epochs": 3'
 ranks=$most config unknown-key 78 "did you mean 'train.epochs'?" '"epochs"' '"epoch"'
-text root-list 78 'expected an object in braces, got a list of 2' '[1, 2]'
-config nul-in-string 78 'nul-in-string.json:2:' 'data/good' 'data/\u0000good'
-text deep 78 'deep.json:1:' "$(printf '%017d' 0 | tr 0 '[')"
 
 # Ranks that were given different ones: the first key is named.
 two=0
@@ -44,7 +32,6 @@ got=$two judge differ 78 'has another configuration than rank 0, whose train.epo
 
 # ---- the model ----
 ranks=$most config kernel 78 'kernel.json: model.layers[0] conv2d: ' '"kernel": 3' '"kernel": 9'
-config not-flat 78 'flatten' '{ "type": "flatten" },' ''
 ranks=0 config loss 78 'data.format: labelled images need a model with 2 or more classes' '"dense", "units": 4 }
     ]' '"dense", "units": 1 }
     ], "loss": "mean_squared_error"'

@@ -151,21 +151,11 @@ check 'wrong sums of GPUs' python3 sums.py 2 4 shared_memory mpi nccl staged
 program=$DTRAIN
 unset DTRAIN_CUDA_MODULE
 
-# ---- what is refused ----
+# ---- what is refused; test_bench.c and test_args.c have all options ----
 refused '--set: distributed.compression: bench allreduce adds numbers as they are (leave it out)' 2 allreduce --set distributed.compression.type=fp16
 refused "--minbytes: expected bytes 4..1073741824, got '3'" 0 allreduce -b 3
-refused "--maxbytes: expected bytes 4..1073741824, got '2G'" 2 allreduce -e 2G
-refused '--minbytes 64 is above --maxbytes 32 (swap them, or give both)' 2 allreduce -b 64 -e 32
-refused "--stepfactor: expected a whole number 2..1024, got '1'" 2 allreduce -f 1
-refused "--iters: expected a whole number 1..1000000, got 'ten'" 2 allreduce -n ten
-refused "--warmup_iters: expected a whole number 0..1000000, got '-1'" 2 allreduce -w -1
-refused "--latency: expected a number 0..1e+06, got 'slow'" 2 allreduce --latency slow
-refused "--check: expected a whole number 0..1000, got '1001'" 2 allreduce -c 1001
 refused "--set: comm: the key is called distributed.allreduce now (rename it)" 2 allreduce --set comm=mpi
 refused "--algorithms: there is no 'rings' (did you mean 'ring'?)" 2 allreduce --algorithms tree,rings
-refused "--config does not belong to bench allreduce (see dtrain bench allreduce --help)" 2 allreduce --config x
-refused "unknown command 'bench block' (did you mean 'bench blocks'?)" 2 block
-refused '--config FILE is required (see dtrain bench blocks --help)' 2 blocks
 bench 69 2 allreduce --set device=cpu --set distributed.allreduce=nccl
 bench 73 2 allreduce -b 8 -e 8 --set device=cpu --json nowhere/sums.json
 check 'a file that cannot be written' grep -q '^dtrain: rank 0 .*: nowhere/: No such file' err
