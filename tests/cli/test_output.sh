@@ -106,62 +106,48 @@ for word in '^dtrain [0-9]' 'MPICH [0-9]' 'x86-64-v\|baseline' '^  build '; do
 done
 
 # ---- a terminal: one line, drawn again and again, in its width, also after it was resized; no colour ----
-cat >terminal.py <<'PY'
-import fcntl, os, pty, re, signal, struct, subprocess, sys, termios
+cat >progress.py <<'PY'
+import re, signal, subprocess, sys
+from terminal import Terminal
 progress = r"epoch +\d+/99 +(step +)?\d+/\d+  train "
 lines_of = {80: progress + r"\d+\.\d{4} +\d+\.\d\d %.*  [\d:]+ left", 40: progress + r"\d+\.\d{4}.*",
             132: progress.replace("?", "") + r"loss \d+\.\d{4}  train accuracy +\d+\.\d\d %  [\d,]+ images/s  [\d:]+ left"}
 clear = "\r\x1b[K"
 signal.alarm(120)
-master, slave = pty.openpty()
-job, text = None, ""
+terminal = Terminal(*sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 for width, line in lines_of.items():
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, width, 0, 0))
-    job = job or subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=slave, stdin=subprocess.DEVNULL)
+    terminal.resize(width)
     drawn = []  # five in a row as they should be: those before may have been drawn before it was resized
     while not (len(drawn) > 5 and all(len(d) < width and re.fullmatch(line, d) for d in drawn[-5:])):
-        text += os.read(master, 4096).decode()
-        banner, *pieces = text.split(clear)
+        terminal.read()
+        banner, *pieces = terminal.text.split(clear)
         drawn = [p for p in pieces[:-1] if p and "\r\n" not in p]  # without the lines of epochs
     if width == 80:
         banner = banner.split("\r\n")
         assert len(banner) > 5 and max(map(len, banner[:-1])) <= 80, banner
-assert not re.search("\x1b(?!\\[K)", text), "escape sequences other than 'clear the line'"
-os.close(slave)
-job.send_signal(signal.SIGTERM)
-try:
-    while piece := os.read(master, 4096):
-        text += piece.decode()
-except OSError:
-    pass  # the other side has closed it
-assert job.wait() == 75, job.returncode
-screen = [line.rpartition(clear)[2] for line in text.split("\r\n")]
+assert not re.search("\x1b(?!\\[K)", terminal.text), "escape sequences other than 'clear the line'"
+terminal.process.send_signal(signal.SIGTERM)
+code = terminal.end()
+assert code == 75, code
+screen = [line.rpartition(clear)[2] for line in terminal.text.split("\r\n")]
 assert any(line.startswith("stopped by SIGTERM") for line in screen), screen[-20:]
 left = [line for line in screen if re.search(progress, line)]
 assert not left, f"lines of progress are left on the screen: {left}"
 PY
 endless=(--config config.json --set train.epochs=99 --set data.train_samples=200000 --set train.batch.per_rank=1)
-check 'on a terminal' env NO_COLOR=1 python3 terminal.py "$DTRAIN" "${endless[@]}" --run terminal1
-check "on mpirun's terminal" python3 terminal.py "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run terminal2
+check 'on a terminal' env NO_COLOR=1 python3 progress.py "$DTRAIN" "${endless[@]}" --run terminal1
+check "on mpirun's terminal" python3 progress.py "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run terminal2
 
 # The line of an epoch, by the terminal's width: the same word never stands for the training samples here and for the test samples there.
 cat >epoch.py <<'PY'
-import fcntl, os, pty, re, struct, subprocess, sys, termios
+import re, subprocess, sys
+from terminal import Terminal
 lines_of = {132: r"epoch 1/3  train loss \S+  test loss \S+  test accuracy +\S+ %  lr \S+  [\d,]+ images/s  [\d:]+",
             80: r"epoch 1/3  train \S+  test \S+ +\S+ %  lr \S+  [\d,]+ images/s  [\d:]+", 60: r"epoch 1/3  train \S+  test \S+ +\S+ %  lr \S+  [\d:]+"}
 for width, line in lines_of.items():
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, width, 0, 0))
-    job = subprocess.Popen([*sys.argv[1:], "--run", f"width{width}"], stdout=subprocess.DEVNULL, stderr=slave, stdin=subprocess.DEVNULL)
-    os.close(slave)
-    text = ""
-    try:
-        while piece := os.read(master, 4096):
-            text += piece.decode()
-    except OSError:
-        pass
-    assert job.wait() == 0
-    epoch = re.search(r"epoch 1/3  train[^\r\n]*test[^\r\n]*", text)[0]
+    terminal = Terminal(*sys.argv[1:], "--run", f"width{width}", columns=width, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    assert terminal.end() == 0
+    epoch = re.search(r"epoch 1/3  train[^\r\n]*test[^\r\n]*", terminal.text)[0]
     assert re.fullmatch(line, epoch) and len(epoch) <= width, (width, epoch)
 PY
 check 'the line of an epoch' python3 epoch.py "$DTRAIN" --config config.json

@@ -34,33 +34,21 @@ failing 'a slow host' links memory compute
 says links 'node2: 5 GB/s, 50 % below the median of the hosts \(leave it out: mpirun -hosts, sbatch -x node2\)'
 says memory 'node2: 10 GB/s, 50 % below the median of the hosts'
 says compute 'node2.* 10 GFLOP/s, 50 % below the median of the (hosts|ranks)'
-cat >terminal.py <<'PYTHON'
-"""usage: terminal.py COLUMNS COMMAND...: what it writes to a terminal so wide, to stdout; all lines have to fit."""
-import fcntl, os, pty, re, struct, sys, termios
-columns, command = int(sys.argv[1]), sys.argv[2:]
-pid, fd = pty.fork()
-if pid == 0:
-    os.environ["TERM"] = "xterm"
-    os.execvp(command[0], command)
-fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-out = b""
-while True:
-    try:
-        data = os.read(fd, 65536)
-    except OSError:
-        break
-    if not data:
-        break
-    out += data
-os.waitpid(pid, 0)
-text = out.decode()
+cat >fits.py <<'PYTHON'
+"""usage: fits.py COLUMNS COMMAND...: what it writes to a terminal so wide, to stdout; all lines have to fit."""
+import os, re, sys
+from terminal import Terminal
+columns = int(sys.argv[1])
+terminal = Terminal(*sys.argv[2:], columns=columns, env={**os.environ, "TERM": "xterm"})
+terminal.end()
+text = terminal.text
 shown = [re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", part) for part in re.split(r"\r?\n|\r", text)]
 wide = [line for line in shown if len(line) > columns and len(line.split()) > 1 and not line.startswith("dtrain: ")]
 assert not wide, wide
 sys.stdout.write(text)
 PYTHON
 terminal() { # terminal RUN COLUMNS: three hosts, of which the second has wrong gradients, and the third slow messages
-  WRONG='gradients latency' timeout -k 5 90 python3 terminal.py "$2" "$MPIEXEC" -n 3 "$program" accept --short --run "$1" >out 2>err </dev/null
+  WRONG='gradients latency' timeout -k 5 90 python3 fits.py "$2" "$MPIEXEC" -n 3 "$program" accept --short --run "$1" >out 2>err </dev/null
   check "$1: $(cat err)" test -z "$(cat err)"
 }
 LC_ALL=C.UTF-8 terminal colours 60

@@ -83,23 +83,19 @@ sweep 0 2 --set data.test_samples=20,250000 --set train.max_steps=1 --set model.
 unset DTRAIN_TIMEOUT
 
 # A loss far above that of a model that knows nothing is no result, although it is a number. On a terminal nobody's line has another's behind it.
-cat >terminal.py <<'END'
-import os, pty, re, sys
-out = b""
-def read(fd):
-    global out
-    data = os.read(fd, 4096)
-    out += data
-    return data
-code = os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], read))
-for line in re.split(rb"[\r\n]+", out):
-    shown = re.sub(rb".*\x1b\[K", b"", line)
-    if b" runs, " in shown and b"dtrain:" in shown:
+cat >lines.py <<'END'
+import re, sys
+from terminal import Terminal
+terminal = Terminal(*sys.argv[1:])
+code = terminal.end()
+for line in re.split(r"[\r\n]+", terminal.text):
+    shown = re.sub(r".*\x1b\[K", "", line)
+    if " runs, " in shown and "dtrain:" in shown:
         sys.exit(f"behind another's line: {line}")
 sys.exit(code)
 END
 bad=(--set train.optimizer.lr=0.001,1e6,20 --set 'train.batch={"global":10}' --set threads=1)
-timeout 100 python3 terminal.py "$MPIEXEC" -n 2 "$DTRAIN" sweep --config tiny.json "${bad[@]}" --set train.epochs=40 --run bad </dev/null >/dev/null ||
+timeout 100 python3 lines.py "$MPIEXEC" -n 2 "$DTRAIN" sweep --config tiny.json "${bad[@]}" --set train.epochs=40 --run bad </dev/null >/dev/null ||
   fail "on a terminal: $?"
 says '^2,"1e6",.*,diverged,nan,nan,' bad/sweep.csv
 

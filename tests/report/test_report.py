@@ -7,16 +7,14 @@ import html
 import json
 import math
 import os
-import pty
 import re
 import shlex
 import shutil
-import struct
 import subprocess
-import termios
 
 import checks
 from checks import DTRAIN, MPIEXEC, check, dtrain, finish, new_folder, read, read_json, records, summary, write, write_json
+from terminal import Terminal
 from tiny import train
 
 
@@ -105,12 +103,9 @@ def test_ended():
 def check_wrapped(run, piped):
     """A fact is a line, but where a terminal shows it: there no line is longer than that, and none ends within a word."""
     for columns in (80, 40):
-        terminal, stdout = pty.openpty()
-        fcntl.ioctl(stdout, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        subprocess.run([DTRAIN, "report", run], stdout=stdout, stderr=subprocess.DEVNULL, check=True, timeout=120)
-        shown = os.read(terminal, 1 << 16).decode().replace("\r", "").split("\n\n")[0]
-        os.close(stdout)
-        os.close(terminal)
+        terminal = Terminal(DTRAIN, "report", run, columns=columns, stderr=subprocess.DEVNULL)
+        check(terminal.end() == 0, f"{columns} columns: {terminal.text}")
+        shown = terminal.text.replace("\r", "").split("\n\n")[0]
         lines, facts = shown.splitlines(), piped.split("\n\n")[0]
         words = [line[14:].split() for line in lines]
         check(all(len(line) < columns or len(words[i]) == 1 for i, line in enumerate(lines)), f"{columns} columns: {shown}")

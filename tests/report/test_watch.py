@@ -4,21 +4,14 @@ usage: DTRAIN=... MPIEXEC=... test_watch.py"""
 import fcntl
 import json
 import os
-import pty
 import re
-import select
 import shutil
 import signal
-import struct
-import subprocess
-import termios
-import time
 
 import checks
 from checks import DTRAIN, check, dtrain, finish, new_folder, read, read_json, records, summary, write, write_json
+from terminal import Terminal
 from tiny import train
-
-LIMIT_S = 60
 
 
 def watch(*arguments, locale="C.UTF-8"):
@@ -26,40 +19,6 @@ def watch(*arguments, locale="C.UTF-8"):
     done = dtrain("watch", *arguments, env={"LC_ALL": locale})
     check(done.stderr == "", f"watch {arguments}: {done.stderr}")
     return done.stdout
-
-
-class Terminal:
-    """dtrain watch on a terminal of so many lines and columns."""
-
-    def __init__(self, run, lines, columns):
-        self.master, self.slave = pty.openpty()
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        self.before = termios.tcgetattr(self.slave)
-        self.process = subprocess.Popen([DTRAIN, "watch", run], stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
-                                        env=dict(os.environ, LC_ALL="C.UTF-8"))
-        self.text = b""
-
-    def wait_for(self, pattern):
-        """Reads until it is there, or nothing more comes; True: it is."""
-        end = time.monotonic() + LIMIT_S
-        while not re.search(pattern, self.text.decode(errors="replace")) and time.monotonic() < end:
-            if select.select([self.master], [], [], 0.1)[0]:
-                self.text += os.read(self.master, 65536)
-        return bool(re.search(pattern, self.text.decode(errors="replace")))
-
-    def close(self):
-        """Exit code, and whether the terminal is as it was."""
-        end = time.monotonic() + LIMIT_S
-        while self.process.poll() is None and time.monotonic() < end:
-            if select.select([self.master], [], [], 0.05)[0]:
-                self.text += os.read(self.master, 65536)
-        self.process.kill()
-        code, same = self.process.wait(), termios.tcgetattr(self.slave) == self.before
-        while select.select([self.master], [], [], 0)[0]:
-            self.text += os.read(self.master, 65536)
-        os.close(self.master)
-        os.close(self.slave)
-        return code, same
 
 
 def check_ended(run):
@@ -119,7 +78,7 @@ def going(run):
 
 def test_follows(run):
     lock = going(run)
-    terminal = Terminal(run, 24, 80)
+    terminal = Terminal(DTRAIN, "watch", run)
     check(terminal.wait_for(r"step 45 of 1,500"), "no first screen")
     add_step(run, 1000)
     check(terminal.wait_for(r"step 1,000 of 1,500.* 67 %  33:20 left"), "it does not follow")
@@ -128,24 +87,24 @@ def test_follows(run):
     check(terminal.wait_for(r"step 1,100 of 1,500"), "it does not advance between two records")
     os.truncate(f"{run}/run.lock", 0)
     check(terminal.wait_for(r"(?s)step 1,100.*step 1,000"), "it does not show the last record")
-    fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 30, 0, 0))
+    terminal.resize(30, 4)
     check(terminal.wait_for(r"\x1b\[H[^\n]{1,40}\n[^\n]{1,80}\n[^\n]{1,40}\n[^\n]{1,80}\n\x1b\[J"), "it does not fit a smaller window")
     os.write(terminal.master, b"q")
-    code, same = terminal.close()
-    check(code == 0 and same, f"q: {code}, the terminal is {'as it was' if same else 'changed'}")
-    shown = terminal.text.decode()
+    code = terminal.end()
+    check(code == 0 and terminal.same, f"q: {code}, the terminal is {'as it was' if terminal.same else 'changed'}")
+    shown = terminal.text
     check(shown.index("\x1b[?1049h") < shown.rindex("\x1b[J") < shown.rindex("\x1b[?1049l"), "the screen is not given back")
     check("step 1,000" in shown[shown.rindex("\x1b[?1049l"):], "the last screen does not stay")
-    terminal = Terminal(run, 24, 80)
+    terminal = Terminal(DTRAIN, "watch", run)
     terminal.wait_for(r"step 1,000")
     terminal.process.send_signal(signal.SIGINT)
-    code, same = terminal.close()
-    check(code == 0 and same, f"SIGINT: {code}, the terminal is {'as it was' if same else 'changed'}")
-    terminal = Terminal(run, 24, 80)
+    code = terminal.end()
+    check(code == 0 and terminal.same, f"SIGINT: {code}, the terminal is {'as it was' if terminal.same else 'changed'}")
+    terminal = Terminal(DTRAIN, "watch", run)
     terminal.wait_for(r"running")
     lock.close()
-    code, same = terminal.close()
-    check(code == 0 and same and "killed: no end was recorded" in terminal.text.decode(), f"killed: {code}")
+    code = terminal.end()
+    check(code == 0 and terminal.same and "killed: no end was recorded" in terminal.text, f"killed: {code}")
 
 
 def test_hostile(run):
