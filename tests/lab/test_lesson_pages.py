@@ -2,11 +2,10 @@
 numbers are in its text. Without Chromium it is skipped.
 
 usage: DTRAIN=... MPIEXEC=... test_lesson_pages.py"""
-import html
 import os
 import re
 
-from browser import WIDTHS, faults, load
+from browser import windows
 from checks import SOURCE, check, dtrain, finish, new_folder, read
 
 PASS = r"PASS: all \d+ golden numbers came out"
@@ -44,14 +43,8 @@ def drawn(arguments, page):
 def check_page(arguments, texts):
     page = read("page.html")
     check(not drawn(arguments, page), drawn(arguments, page))
-    answers, log = load(page)
-    check(len(answers) == len(WIDTHS), f"{arguments}: the browser shows {len(answers)} of {len(WIDTHS)} windows: {log[-500:]}")
-    check(not faults(log), f"{arguments}: {faults(log)}")
     check('<meta http-equiv="Content-Security-Policy"' in page, f"{arguments}: no policy")
-    for answer in map(html.unescape, answers):
-        width, content = map(int, re.findall(r"\d+", answer)[:2])
-        text = answer.split("]", 1)[1]
-        check(content <= width, f"{arguments}: {content} pixels in a window of {width}")
+    for width, text in windows(page, arguments):
         for pattern in texts:
             check(pattern in text or re.search(pattern, text), f"{arguments}, {width} pixels: no {pattern}")
 

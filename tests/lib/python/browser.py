@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from checks import run, skip, write
+from checks import check, run, skip, write
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if CHROMIUM is None:
@@ -31,6 +31,17 @@ def load(page):
 def faults(log):
     """What went wrong in a page, and what it asked for that it may not have."""
     return [line for line in log.splitlines() if "CONSOLE" in line and re.search("Uncaught|Error|Refused|Content Security Policy", line)]
+
+
+def windows(page, what):
+    """Checks that all windows come, no script fails and nothing is wider than the window; yields the width and text of each."""
+    answers, log = load(page)
+    check(len(answers) == len(WIDTHS), f"{what}: {len(answers)} of {len(WIDTHS)} windows: {log[-500:]}")
+    check(not faults(log), f"{what}: {faults(log)}")
+    for answer in map(html.unescape, answers):
+        width, content = map(int, re.findall(r"\d+", answer)[:2])
+        check(content <= width, f"{what}: {content} pixels in a window of {width}")
+        yield width, answer.split("]", 1)[1]
 
 
 def sends_nothing(page):
