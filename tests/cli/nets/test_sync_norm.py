@@ -2,30 +2,24 @@
 share each rank has of a batch: gradients, weights and running statistics of each step, and a run that is resumed.
 
 usage: DTRAIN=... MPIEXEC=... test_sync_norm.py MODULE; MODULE: of fake CUDA, or '' """
-import importlib.util
-import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 
-if any(importlib.util.find_spec(name) is None for name in ("torch", "numpy")):
-    print("skipped: no Python package torch or numpy")
-    sys.exit(77)
+from checks import check, checkpoint_of, dtrain, finish, need, new_folder, records, sets, write_json
 
+need("torch", "numpy")
 import torch
 import torch.nn.functional as F
 
 import torch_nets
+from torch_nets import difference
 
-DTRAIN, MPIEXEC = os.path.abspath(os.environ["DTRAIN"]), os.environ["MPIEXEC"]
 BATCH, EXTENT, N_CLASSES, N_TEST, LR, MOMENTUM, EPOCHS = 8, 12, 4, 40, 0.05, 0.9, 2
 HAS_DOUBLE = len(sys.argv) > 1 and sys.argv[1] != ""
 if HAS_DOUBLE:
     os.environ["DTRAIN_CUDA_MODULE"] = os.path.abspath(sys.argv[1])
 torch.set_num_threads(1)
-failures = []
 
 
 def conv(filters, kernel=3, **more):
@@ -44,12 +38,6 @@ NETS = {
                  {"type": "add", "inputs": ["stem", "two"], "activation": "tanh"}, *END],
     "dense": [{"type": "flatten"}, {"type": "dense", "units": 33}, norm(activation="tanh"), {"type": "dense", "units": N_CLASSES}],
 }
-
-
-def check(holds, text):
-    if not holds:
-        failures.append(text)
-        print("FAILED:", text)
 
 
 def slices(n, k):
@@ -87,41 +75,27 @@ def torch_steps(net, data, epoch):
         yield net.tensors()
 
 
-def difference(got, expected, start):
-    """(the largest, over the largest change of a tensor since the start; its name), as in test_torch_nets.py."""
-    largest = max(abs(expected[key] - start[key]).max() for key in expected)
-    return max((float(max(abs(got[key] - value).max() - 2e-7 * abs(value).max(), 0) / max(abs(value - start[key]).max(), 1e-2 * largest)), key)
-               for key, value in expected.items())
-
-
 def run(folder, n_ranks, *arguments, **environment):
-    command = [MPIEXEC, "-n", str(n_ranks), DTRAIN, "--config", "config.json", "--run", folder, *arguments]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False, env={**os.environ, **environment})
-    check(done.returncode == 0, f"{command}: {done.stderr.decode()}")
-    return done.stderr.decode()
+    return dtrain("--config", "config.json", "--run", folder, *arguments, ranks=n_ranks, env=environment).stderr
 
 
 def checkpoint(folder, step):
-    return torch_nets.read_weights(os.path.join(folder, "checkpoints", "step-%012d.safetensors" % step))
+    return torch_nets.read_weights(checkpoint_of(folder, step))
 
 
 def configure(net, n_train, device, sharding, accumulate, dist):
-    with open("config.json", "w") as file:
-        json.dump({"data": {"format": "idx", "dir": f"data{n_train}", "shuffle": False, "sharding": sharding},
-                   "model": {"input": [1, EXTENT, EXTENT], "layers": NETS[net]},
-                   "train": {"epochs": EPOCHS, "batch": {"global": BATCH}, "accumulate": accumulate,
-                             "optimizer": {"type": "sgd", "lr": LR, "momentum": MOMENTUM}},
-                   "checkpoint": {"every_steps": 1, "keep": 100}, "distributed": dist, "device": device, "report": False, "threads": 1}, file)
+    write_json("config.json", {
+        "data": {"format": "idx", "dir": f"data{n_train}", "shuffle": False, "sharding": sharding},
+        "model": {"input": [1, EXTENT, EXTENT], "layers": NETS[net]},
+        "train": {"epochs": EPOCHS, "batch": {"global": BATCH}, "accumulate": accumulate,
+                  "optimizer": {"type": "sgd", "lr": LR, "momentum": MOMENTUM}},
+        "checkpoint": {"every_steps": 1, "keep": 100}, "distributed": dist, "device": device, "report": False, "threads": 1})
 
 
 def test(net, n_ranks, n_train, device="cpu", sharding="global", accumulate=1, environment=(), **dist):
-    torch.manual_seed(3)
     configure(net, n_train, device, sharding, accumulate, dist)
     data = torch_nets.write_data(f"data{n_train}", n_train, N_TEST, EXTENT, N_CLASSES)
-    module = torch_nets.Net({"input": [1, EXTENT, EXTENT], "layers": NETS[net]})
-    start = {key: value.astype("float32").astype("float64") for key, value in module.tensors().items()}
-    module.set(start)
-    torch_nets.write_weights("start.safetensors", start)
+    module, start = torch_nets.begin({"input": [1, EXTENT, EXTENT], "layers": NETS[net]}, "start.safetensors")
     folder = "-".join(map(str, [net, n_ranks, n_train, device, sharding, accumulate, *dist.values(), len(environment)]))
     told = run(folder, n_ranks, "--weights", "start.safetensors", **dict(environment))
     if not os.path.exists(folder):
@@ -135,8 +109,7 @@ def test(net, n_ranks, n_train, device="cpu", sharding="global", accumulate=1, e
     module.eval()
     with torch.no_grad():
         loss = F.cross_entropy(module(data[1][0]), data[1][1]).item()
-    with open(os.path.join(folder, "metrics.jsonl")) as file:
-        tested = [record["test_loss"] for record in map(json.loads, file) if "test_loss" in record][-1]
+    tested = records(folder, "epoch")[-1]["test_loss"]
     check(abs(tested - loss) < 1e-3 * loss, f"{folder}: test loss {tested}, expected {loss}")
     print(f"{folder}: gradient {errors[0][0]:.1e} ({errors[0][1]}), step {len(errors)} {errors[-1][0]:.1e} ({errors[-1][1]})")
 
@@ -145,9 +118,9 @@ def test_resume():
     """A run that was interrupted in the middle of an epoch has the same bits; one whose statistics are each rank's own has others."""
     configure("residual", 43, "cpu", "global", 1, {})
     run("whole", 3)
-    run("parts", 3, "--set", "train.max_steps=5")
+    run("parts", 3, *sets("train.max_steps=5"))
     run("parts", 3, "--resume")
-    told = run("own", 3, *(word for i in (1, 3, 4) for word in ("--set", f"model.layers.{i}.sync=false")))
+    told = run("own", 3, *sets(*(f"model.layers.{i}.sync=false" for i in (1, 3, 4))))
     whole, parts, own = (checkpoint(folder, 12) for folder in ("whole", "parts", "own"))
     check(all((whole[key] == parts[key]).all() for key in whole), "resumed to other bits")
     check(any((whole[key] != own[key]).any() for key in whole), "sync changes nothing")
@@ -155,21 +128,20 @@ def test_resume():
     check("with sync" not in told, f"banner: {told}")
 
 
-with tempfile.TemporaryDirectory() as work:
-    os.chdir(work)
-    test("plain", 2, 48)
-    test("residual", 3, 43, "ref")  # 3 samples at the end of an epoch
-    test("residual", 3, 41)  # one, which the last rank has
-    test("dense", 4, 42)
-    test("plain", 2, 41, sharding="shard")  # one on rank 0
-    test("residual", 3, 41, sharding="shard", accumulate=3)
-    test("plain", 2, 43, accumulate=3)  # micro-batches without a sample on any rank
-    test("dense", 2, 48, order="priority", allreduce="ring", bucket_mb=0)
-    test("residual", 3, 43, strategy="central")
-    test("residual", 4, 43, environment={"MPIR_CVAR_NUM_CLIQUES": "2"}.items())
-    test("plain", 2, 43, allreduce="mpi", bucket_mb=0)
-    if HAS_DOUBLE:
-        test("plain", 2, 48, "cuda")
-        test("residual", 3, 41, "cuda", accumulate=2)
-    test_resume()
-sys.exit(len(failures) > 0)
+new_folder()
+test("plain", 2, 48)
+test("residual", 3, 43, "ref")  # 3 samples at the end of an epoch
+test("residual", 3, 41)  # one, which the last rank has
+test("dense", 4, 42)
+test("plain", 2, 41, sharding="shard")  # one on rank 0
+test("residual", 3, 41, sharding="shard", accumulate=3)
+test("plain", 2, 43, accumulate=3)  # micro-batches without a sample on any rank
+test("dense", 2, 48, order="priority", allreduce="ring", bucket_mb=0)
+test("residual", 3, 43, strategy="central")
+test("residual", 4, 43, environment={"MPIR_CVAR_NUM_CLIQUES": "2"}.items())
+test("plain", 2, 43, allreduce="mpi", bucket_mb=0)
+if HAS_DOUBLE:
+    test("plain", 2, 48, "cuda")
+    test("residual", 3, 41, "cuda", accumulate=2)
+test_resume()
+finish()

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import torch_nets
-from torch_nets import EXTENT, N_CLASSES, NETS
+from torch_nets import EXTENT, N_CLASSES, NETS, difference
 
 N_STEPS, BATCH, N_TEST, LR, MOMENTUM = 12, 8, 40, 0.05, 0.9
 EXTENTS, STEPS = {"resnet20": 32}, {"resnet20": 2}
@@ -58,25 +58,9 @@ def torch_steps(net, data, n_ranks, n_steps):
         yield net.tensors()
 
 
-def difference(got, expected, start):
-    """(the largest, over the largest change of a tensor since the start; its name). A bias before a normalization does not change, but for
-    rounding: over a hundredth of the largest change of all. What storing as float32 costs is taken off."""
-    worst = (0, "")
-    largest = max(abs(expected[key] - start[key]).max() for key in expected)
-    for key in expected:
-        change = max(abs(expected[key] - start[key]).max(), 1e-2 * largest)
-        error = max(abs(got[key] - expected[key]).max() - 2e-7 * abs(expected[key]).max(), 0) / change
-        worst = max(worst, (float(error), key))
-    return worst
-
-
 def test_net(name, device, n_ranks, sets):
-    torch.manual_seed(3)
     config = configuration(name, device)
-    net = torch_nets.Net(config["model"])
-    start = {key: value.astype("float32").astype("float64") for key, value in net.tensors().items()}
-    net.set(start)
-    torch_nets.write_weights(f"{name}.safetensors", start)
+    net, start = torch_nets.begin(config["model"], f"{name}.safetensors")
     write_json(f"{name}.json", config)
     folder = f"{name}-{device}-{n_ranks}"
     if dtrain("--config", f"{name}.json", "--weights", f"{name}.safetensors", "--run", folder, ranks=n_ranks).returncode != 0:

@@ -190,6 +190,24 @@ def read_weights(path):
             for name, t in header.items()}
 
 
+def begin(model, path):
+    """The network, and the tensors that it begins with, as the file of weights has them: in float32."""
+    torch.manual_seed(3)
+    net = Net(model)
+    start = {key: value.astype("float32").astype("float64") for key, value in net.tensors().items()}
+    net.set(start)
+    write_weights(path, start)
+    return net, start
+
+
+def difference(got, expected, start):
+    """(the largest, over the largest change of a tensor since the start; its name). A bias before a normalization does not change, but for
+    rounding: over a hundredth of the largest change of all. What storing as float32 costs is taken off."""
+    largest = max(abs(expected[key] - start[key]).max() for key in expected)
+    return max((float(max(abs(got[key] - value).max() - 2e-7 * abs(value).max(), 0) / max(abs(value - start[key]).max(), 1e-2 * largest)), key)
+               for key, value in expected.items())
+
+
 def write_data(folder, n_train, n_test, extent, n_classes, seed=1):
     """Images as MNIST's files; returns (images, labels) of both sets, as dtrain reads them."""
     rng, sets = numpy.random.RandomState(seed), []
