@@ -28,7 +28,6 @@ has_ranks() { # has_ranks RUN N: so many have begun; sets ranks
 }
 
 has_folder() { [[ -e $1/run.lock ]]; }
-has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3)); }
 has_checkpoint() { [[ -n $(newest_checkpoint "$1") ]]; }
 
 ended() { # ended RUN WHAT [SECONDS]: the launcher's exit code is not 0, and nothing is left after 5 s; sets got

@@ -18,10 +18,6 @@ start() { # start RUN [RANKS]: a job that does not end by itself; sets job; with
   job=$!
 }
 
-has_steps() { # the run has made some
-  [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3))
-}
-
 is_ready_for() { # is_ready_for SIGNAL PID: the program has begun, and blocks or catches the signal
   local name mask bit=$((1 << ($(kill -l "$1") - 1)))
   while read -r name mask; do

@@ -47,7 +47,6 @@ assert set(between("auto1")) == {(None, None)}'
 check 'mpi takes another way' grep -q '^  allreduce of gradients: 2 buckets, mpi$' mpi1.err
 
 # ---- ranks that fail ----
-has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3)); }
 start() { # start RUN HOSTS RANKS: a job that does not end by itself, until it makes steps; sets job and ranks
   MPIR_CVAR_NUM_CLIQUES=$2 "$MPIEXEC" -n "$3" "$DTRAIN" --config config.json --run "$work/$1" >"$1.out" 2>"$1.err" </dev/null &
   job=$!

@@ -151,6 +151,8 @@ gone() { # no process of the run is left
   [[ -z $(processes_of "$1") ]]
 }
 
+has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3)); } # the run has made some
+
 has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
 
 start_endless() { # start_endless RUN ARGUMENT...: a job of three ranks that does not end by itself; sets job and ranks
