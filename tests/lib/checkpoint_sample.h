@@ -80,4 +80,26 @@ static inline uint8_t *sample_bytes(struct sample *sample, size_t *n_bytes)
     return bytes;
 }
 
+static void sample_never_damaged(void *context, const char *text)
+{
+    (void)context;
+    CHECK_FAIL("damaged: %s", text);
+}
+
+/* The step of the newest checkpoint, which goes into the sample, or 0; none may be damaged. */
+static inline uint64_t sample_newest(struct sample *sample)
+{
+    static const struct dt_checkpoint_judge judge = {.on_damaged = sample_never_damaged};
+    char path[DT_CHECKPOINT_PATH_SIZE];
+    struct dt_checkpoint_file file;
+    CHECK_OK(dt_checkpoint_newest(folder, &judge, path, &file));
+    const uint64_t step = file.state.step;
+    if (path[0] != '\0') {
+        CHECK_OK(
+            dt_checkpoint_get(&file, &sample->model, sample->arenas[0], 2, sample->arenas + 1));
+    }
+    dt_checkpoint_close(&file);
+    return path[0] != '\0' ? step : 0;
+}
+
 #endif

@@ -7,15 +7,6 @@
 
 static struct sample sample;
 
-/* No checkpoint may be reported as damaged. */
-static void never_damaged(void *context, const char *text)
-{
-    (void)context;
-    CHECK_FAIL("damaged: %s", text);
-}
-
-static const struct dt_checkpoint_judge judge = {.on_damaged = never_damaged};
-
 static enum dt_status save_second(void)
 {
     char path[DT_CHECKPOINT_PATH_SIZE];
@@ -24,16 +15,6 @@ static enum dt_status save_second(void)
 }
 
 static const char first[] = "step-000000000001.safetensors";
-
-static uint64_t newest_step(void)
-{
-    char path[DT_CHECKPOINT_PATH_SIZE];
-    struct dt_checkpoint_file file;
-    CHECK_OK(dt_checkpoint_newest(folder, &judge, path, &file));
-    const uint64_t step = file.state.step;
-    dt_checkpoint_close(&file);
-    return step;
-}
 
 /* Each call of a save fails in turn, with each errno: the file of the step before must live, and
  * nothing else may be left. */
@@ -59,7 +40,7 @@ static void test_failing_calls(void)
                 dt_error_clear();
             }
             CHECK_INT(count_entries(), exists(first) + exists("step-000000000002.safetensors"));
-            const uint64_t step = newest_step();
+            const uint64_t step = sample_newest(&sample);
             CHECK(step == 2 || (step == 1 && status != DT_OK));
             sample_save(&sample, 3, 1); /* and the next save clears up */
             CHECK_INT(count_entries(), 1);
@@ -107,7 +88,7 @@ int main(void)
     test_read_back();
     dt_error_clear();
     CHECK_INT(count_entries(), 1);
-    CHECK_INT(newest_step(), 1);
+    CHECK_INT(sample_newest(&sample), 1);
     folder_remove();
     sample_close(&sample);
     return 0;

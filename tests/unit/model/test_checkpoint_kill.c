@@ -30,29 +30,6 @@ static uint32_t draw(int kill_number, uint32_t which, uint32_t n)
     return dt_rng_words(20, DT_RNG_SYNTHETIC, which, 0, (uint32_t)kill_number, 0).v[0] % n;
 }
 
-static void never_damaged(void *context, const char *text)
-{
-    (void)context;
-    CHECK_FAIL("damaged by a kill: %s", text);
-}
-
-static const struct dt_checkpoint_judge judge = {.on_damaged = never_damaged};
-
-static uint64_t newest_step(void)
-{
-    char path[DT_CHECKPOINT_PATH_SIZE];
-    struct dt_checkpoint_file file;
-    CHECK_OK(dt_checkpoint_newest(folder, &judge, path, &file));
-    const uint64_t step = file.state.step;
-    if (path[0] == '\0') {
-        return 0;
-    }
-    CHECK_OK(dt_checkpoint_get(&file, &sample.model, sample.arenas[0], 2,
-                               (float *[2]){sample.arenas[1], sample.arenas[2]}));
-    dt_checkpoint_close(&file);
-    return step;
-}
-
 /* Starts a child, lets it be killed, and returns the last step that it acknowledged, or 0. */
 static uint64_t kill_one(uint64_t first_step, int kill_number)
 {
@@ -95,7 +72,7 @@ int main(void)
     folder_open();
     for (int i = 0; i < N_KILLS; i++) {
         const uint64_t acknowledged = kill_one(step + 1, i);
-        const uint64_t found = newest_step();
+        const uint64_t found = sample_newest(&sample);
         CHECK_MESSAGE(found >= acknowledged && found >= step,
                       "kill %d: step %llu was acknowledged, the newest is %llu", i,
                       (unsigned long long)acknowledged, (unsigned long long)found);
