@@ -1,8 +1,6 @@
-/* The loader hands out what the shard says, and allocates nothing after the open. */
+/* The loader hands out what the shard says. */
 #include "data/shard.h"
 #include "tests/lib/check.h"
-
-#include <malloc.h>
 
 static const struct dt_shard example = {.mode = DT_SHARDING_SHARD,
                                         .seed = 5,
@@ -30,20 +28,6 @@ static void test_batches_are_the_shards(void)
     dt_loader_close(&loader);
 }
 
-static void test_nothing_is_allocated_in_a_step(void)
-{
-    struct dt_loader loader;
-    CHECK_OK(dt_loader_open(&example, &loader));
-    const struct mallinfo2 before = mallinfo2();
-    const uint32_t *rows = dt_loader_batch(&loader, 0, 0).rows;
-    for (uint64_t step = 0; step < 100; step++) {
-        CHECK(dt_loader_batch(&loader, 1, step).rows == rows);
-    }
-    const struct mallinfo2 after = mallinfo2();
-    CHECK_INT(after.uordblks, before.uordblks);
-    dt_loader_close(&loader);
-}
-
 /* More ranks than samples: a loader that never has any. */
 static void test_a_rank_without_samples(void)
 {
@@ -59,7 +43,6 @@ static void test_a_rank_without_samples(void)
 int main(void)
 {
     test_batches_are_the_shards();
-    test_nothing_is_allocated_in_a_step();
     test_a_rank_without_samples();
     return 0;
 }
