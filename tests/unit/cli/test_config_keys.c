@@ -2,9 +2,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "cli/commands/eval.h"
 #include "cli/config/schema.h"
-#include "tests/lib/checkpoint_sample.h"
 #include "tests/lib/folder.h"
 #include "tests/unit/cli/config_sample.h"
 
@@ -139,43 +137,6 @@ static void test_files(void)
     folder_close();
 }
 
-/* A checkpoint is opened with the threads of the configuration in it, if that says how many. */
-static void check_threads(const char *threads, const char *description)
-{
-    char config[512];
-    struct sample sample;
-    struct dt_inference inference;
-    struct dt_world alone = {.size = 1, .local_size = 1};
-    snprintf(config, sizeof config,
-             "{" DATA ", `model`: {`input`: [1, 8, 8], `layers`: [{`type`: `conv2d`, "
-             "`filters`: 4, `kernel`: 3, `activation`: `relu`}, {`type`: "
-             "`flatten`}, {`type`: `dense`, `units`: 8, `activation`: "
-             "`tanh`}, {`type`: `dense`, `units`: 4}]}, `threads`: %s}",
-             threads);
-    folder_open();
-    sample_open(4, 8, &sample);
-    sample.checkpoint.config = quoted(config);
-    sample.checkpoint.state = (struct dt_checkpoint_state){.optimizer_steps = 1,
-                                                           .epoch = 1,
-                                                           .seed = 1,
-                                                           .world_size = 1,
-                                                           .global_batch = 128,
-                                                           .n_train = 6000};
-    const struct dt_trained trained = {.file = sample_save(&sample, 1, 1)};
-    dt_error_clear();
-    CHECK_OK(dt_inference_open(&alone, &trained, 2, 1, &inference));
-    CHECK_HAS(inference.backend->description, description);
-    dt_inference_close(&inference);
-    sample_close(&sample);
-    folder_remove();
-}
-
-static void test_threads_of_checkpoint(void)
-{
-    check_threads("3", ", 3 threads");
-    check_threads("0", ", 2 threads");
-}
-
 /* LONG is 62 bytes: with two before them one more than config.name has room for, which then ends
  * before the last character. */
 #define CUT                                                                            \
@@ -229,7 +190,6 @@ int main(void)
     test_defaults();
     test_ready_configs();
     test_files();
-    test_threads_of_checkpoint();
     test_names();
     test_help();
     return 0;

@@ -18,10 +18,8 @@
 #define CONFIG_OF(more, units, train) \
     "{`data`: {`format`: `synthetic`, `train_samples`: 100" more "}, " MODEL(units) train "}"
 #define CONFIG(units, train) CONFIG_OF("", units, train)
-static const char config_text[] = CONFIG("8", ", `train`: {`seed`: 7, `batch`: {`per_rank`: 8}}");
-
-#define CONFIG_GLOBAL \
-    CONFIG_OF(", `sharding`: `global`", "8", ", `train`: {`seed`: 7, `batch`: {`per_rank`: 8}}")
+#define TRAIN ", `train`: {`seed`: 7, `batch`: {`per_rank`: 8}}"
+static const char config_text[] = CONFIG("8", TRAIN);
 
 /* Two ranks, 7 steps an epoch, in the middle of the third. */
 static const struct dt_checkpoint_state good = {.step = 17,
@@ -166,7 +164,7 @@ static void test_resized(void)
         {2, 63, "step is 2, expected 3 to 263"},
         {17, 65, "n_samples is 65, expected 3 to 64"},
     };
-    sample.checkpoint.config = quoted(CONFIG_GLOBAL);
+    sample.checkpoint.config = quoted(CONFIG_OF(", `sharding`: `global`", "8", TRAIN));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sample.checkpoint.state = good;
         sample.checkpoint.state.step = sample.checkpoint.state.optimizer_steps = cases[i].step;
@@ -225,6 +223,22 @@ static void test_wide_model(void)
     sample.checkpoint.config = quoted(config_text);
 }
 
+/* A checkpoint is opened with the threads of the configuration in it, if that says how many. */
+static void test_threads(void)
+{
+    static const char *const cases[][2] = {{CONFIG("8", TRAIN ", `threads`: 3"), ", 3 threads"},
+                                           {CONFIG("8", TRAIN ", `threads`: 0"), ", 2 threads"}};
+    struct dt_world alone = {.size = 1, .local_size = 1};
+    struct dt_inference inference;
+    for (int i = 0; i < 2; i++) {
+        sample.checkpoint.config = quoted(cases[i][0]);
+        const struct dt_trained trained = {.file = sample_save(&sample, good.step, 1)};
+        CHECK_OK(dt_inference_open(&alone, &trained, 2, 1, &inference));
+        CHECK_HAS(inference.backend->description, cases[i][1]);
+        dt_inference_close(&inference);
+    }
+}
+
 int main(void)
 {
     folder_open();
@@ -236,6 +250,7 @@ int main(void)
     test_resized();
     test_configurations();
     test_wide_model();
+    test_threads();
     sample_close(&sample);
     folder_remove();
     return 0;
