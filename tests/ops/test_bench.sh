@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # `dtrain bench` as people run it: the tables, their sums, the JSON beside them, and what is refused.
-# usage: DTRAIN=... MPIEXEC=... test_bench.sh WRONG_SUM MODULE [DOUBLE]: fake_module.c, and fake CUDA if it is built
+# usage: DTRAIN=... MPIEXEC=... test_bench.sh WRONG_CLUSTER MODULE [DOUBLE]: fake_module.c, and fake CUDA if it is built
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: python3 reads the tables, and is not installed'; exit 77; }
-wrong_sum=$1 module=$2 double=${3:-}
-export FAKE_GPUS='aaaaaaaa bbbbbbbb' FAKE_DEVICES=2
+wrong_cluster=$1 module=$2 double=${3:-}
+export FAKE_GPUS='aaaaaaaa bbbbbbbb' FAKE_DEVICES=2 WRONG=sums
 
 bench() { run "$1" "$2" bench "${@:3}"; } # bench CODE RANKS ARGUMENT...
 refused() { refuses 64 "$2" "=$1" bench "${@:3}"; } # refused TEXT RANKS ARGUMENT...
@@ -127,7 +127,7 @@ check 'what goes between hosts is not in the file' grep -Eq '"bytes_between_host
 bench 0 2 allreduce -b 8 -e 8 -n 1 -w 0 -c 0 --set device=cpu --latency 1e6 --algorithms hierarchical # nothing leaves the host
 
 # A sum that is wrong in one element, on each rank, in each of two checks.
-program=$wrong_sum
+program=$wrong_cluster
 rm -f sums.json
 bench 70 2 allreduce "${sizes[@]}" --set device=cpu
 check 'wrong sums' python3 sums.py 2 4 shared_memory mpi
@@ -145,7 +145,7 @@ bench 0 2 allreduce "${sizes[@]}" --set distributed.allreduce=nccl
 check 'sums with allreduce nccl' python3 sums.py 2 0 nccl
 FAKE_GPUS='aaaaaaaa aaaaaaaa' bench 0 2 allreduce "${sizes[@]}"
 check 'sums of one GPU for both' python3 sums.py 2 0 shared_memory mpi staged
-program=$wrong_sum
+program=$wrong_cluster
 bench 70 2 allreduce "${sizes[@]}"
 check 'wrong sums of GPUs' python3 sums.py 2 4 shared_memory mpi nccl staged
 program=$DTRAIN
