@@ -17,13 +17,17 @@ static const struct dt_samples samples = {.n = N_SAMPLES,
                                           .n_classes = N_CLASSES,
                                           .n_total = N_SAMPLES};
 
-static const struct rig_spec classifier = {
-    .n_inputs = N_INPUTS,
-    .units = {17, 9, N_CLASSES},
-    .activation = DT_ACTIVATION_TANH,
-    .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
-    .optimizer = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
-    .dist = {.average = true, .broadcast = true, .overlap = true}};
+static inline struct rig_spec classifier_on(const struct dt_backend_ops *backend)
+{
+    return (struct rig_spec){
+        .backend = backend,
+        .n_inputs = N_INPUTS,
+        .units = {17, 9, N_CLASSES},
+        .activation = DT_ACTIVATION_TANH,
+        .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
+        .optimizer = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+        .dist = {.average = true, .broadcast = true, .overlap = true}};
+}
 
 static inline void make_samples(void)
 {

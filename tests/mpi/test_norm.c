@@ -59,8 +59,7 @@ static void check_norm(struct rig_spec spec, struct dt_comm *comm, double expect
 static void test_norm(const struct dt_backend_ops *backend, struct dt_comm *comm,
                       struct dt_comm *self)
 {
-    struct rig_spec spec = classifier;
-    spec.backend = backend;
+    struct rig_spec spec = classifier_on(backend);
     spec.units[0] = 250; /* several pieces */
     spec.units[1] = 100;
     const double expected = norm_alone(spec, self);

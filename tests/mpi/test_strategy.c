@@ -24,9 +24,8 @@ static void check_gaps(const struct rig *rig)
 static void test_gap_is_not_sent(struct dt_comm *comm)
 {
     struct rig rig;
-    struct rig_spec spec = classifier;
+    struct rig_spec spec = classifier_on(&dt_cpu_backend);
     uint32_t rows[N_SAMPLES];
-    spec.backend = &dt_cpu_backend;
     spec.dist.compression = (struct dt_compression_spec){.type = DT_COMPRESSION_ONEBIT};
     rig_open(&rig, &spec, comm, &samples);
     init(&rig, 1);
@@ -63,8 +62,7 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_al
                                 struct dt_comm *comm, struct dt_comm *self)
 {
     static float first[MAX_ARENA], other[MAX_ARENA], alone[MAX_ARENA];
-    struct rig_spec spec = classifier;
-    spec.backend = backend;
+    struct rig_spec spec = classifier_on(backend);
     spec.dist.allreduce = type;
     run_equal(spec, comm, first);
     CHECK(first[0] != 0);
@@ -88,8 +86,7 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_al
 static void test_compressed(struct dt_comm *comm)
 {
     static float weights[MAX_ARENA], dense[MAX_ARENA];
-    struct rig_spec spec = classifier;
-    spec.backend = &dt_cpu_backend;
+    struct rig_spec spec = classifier_on(&dt_cpu_backend);
     for (int type = DT_COMPRESSION_FP16; type < DT_N_COMPRESSION_TYPES; type++) {
         for (int allreduce = 0; allreduce < DT_N_ALLREDUCE_TYPES; allreduce++) {
             spec.dist.allreduce = allreduce;
@@ -168,8 +165,7 @@ static void test_together(const struct dt_backend_ops *backend, struct dt_comm *
          .epsilon = 1e-6,
          .weight_decay = 0.1},
     };
-    struct rig_spec spec = classifier;
-    spec.backend = backend;
+    struct rig_spec spec = classifier_on(backend);
     spec.units[0] = 250; /* several pieces */
     spec.units[1] = 100;
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
@@ -189,8 +185,7 @@ static void test_together(const struct dt_backend_ops *backend, struct dt_comm *
 static void test_by_priority(struct dt_comm *comm)
 {
     static float before[MAX_FLOATS], now[MAX_FLOATS];
-    struct rig_spec spec = classifier;
-    spec.backend = &dt_cpu_backend;
+    struct rig_spec spec = classifier_on(&dt_cpu_backend);
     spec.units[0] = 250;
     spec.units[1] = 100;
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
@@ -242,8 +237,7 @@ static void test_events(struct dt_comm *comm, enum dt_order order, const char *e
 {
     struct rig rig;
     struct dt_trace trace = {.begin = note_span, .end = note_nothing};
-    struct rig_spec spec = classifier;
-    spec.backend = &dt_ref_backend;
+    struct rig_spec spec = classifier_on(&dt_ref_backend);
     spec.dist.allreduce = DT_ALLREDUCE_RING;
     spec.dist.order = order;
     events[0] = '\0';
@@ -260,8 +254,7 @@ static void check_refused(struct dt_comm *comm, enum dt_allreduce_type type, dou
                           bool host_memory, const char *text)
 {
     struct rig rig;
-    struct rig_spec spec = classifier;
-    spec.backend = &dt_ref_backend;
+    struct rig_spec spec = classifier_on(&dt_ref_backend);
     rig_open(&rig, &spec, comm, &samples); /* for its model and backend */
     struct dt_strategy_spec refused = rig.strategy->spec;
     struct dt_strategy *strategy;
@@ -294,8 +287,8 @@ static void test_priority_refused(struct dt_comm *comm)
 static void test_not_together(struct dt_comm *comm)
 {
     static float numbers[MAX_FLOATS];
-    struct rig_spec clipping = classifier, unlike = classifier, messages = classifier;
-    clipping.backend = unlike.backend = messages.backend = &dt_cpu_backend;
+    struct rig_spec clipping = classifier_on(&dt_cpu_backend), unlike = clipping,
+                    messages = clipping;
     clipping.optimizer.clip_norm = 0.5;
     unlike.dist.broadcast = false;
     messages.dist.allreduce = DT_ALLREDUCE_MPI;
@@ -308,8 +301,7 @@ static void test_not_together(struct dt_comm *comm)
 static void test_agreement(struct dt_comm *comm)
 {
     struct rig rig;
-    struct rig_spec spec = classifier;
-    spec.backend = &dt_cpu_backend;
+    struct rig_spec spec = classifier_on(&dt_cpu_backend);
     spec.shared_step = comm->rank != comm->size - 1;
     rig_open(&rig, &spec, comm, &samples);
     CHECK(dt_mirrored_of(rig.strategy)->host_step == NULL);
@@ -367,8 +359,7 @@ static void test_invariance(const struct dt_backend_ops *backend, enum dt_allred
 /* Without averaging there is no message at all, and each rank does what it would do alone. */
 static void test_average_off(struct dt_comm *comm, struct dt_comm *self)
 {
-    struct rig_spec spec = classifier;
-    spec.backend = &dt_ref_backend;
+    struct rig_spec spec = classifier_on(&dt_ref_backend);
     spec.dist.average = false;
     struct rig mine, alone;
     uint32_t rows[N_SAMPLES];
@@ -395,8 +386,7 @@ static void test_broadcast_of_state(struct dt_comm *comm)
 {
     struct rig rig;
     struct dt_replica_check check;
-    struct rig_spec spec = classifier;
-    spec.backend = &dt_ref_backend;
+    struct rig_spec spec = classifier_on(&dt_ref_backend);
     spec.dist.average = false;
     rig_open(&rig, &spec, comm, &samples);
     CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
