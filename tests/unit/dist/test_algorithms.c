@@ -2,21 +2,14 @@
  * sums of whole numbers are exact, floats are the same bits on every rank, messages and elements
  * are as the formulas say and as counting the moves says, and nothing outside of the range is
  * touched. Ranks are moved on in turns and by chance, so that some lag far behind. */
-#include "tests/lib/guarded.h"
-
 #include "dist/allreduce/algorithms/segments.h"
-#include "dist/allreduce/executor.h"
 #include "dist/allreduce/formula.h"
 #include "dist/compression/error_feedback.h"
-#include "tests/lib/codec_of.h"
+#include "tests/unit/dist/executors.h"
 
-#define MAX_RANKS 17
 #define N_AROUND 3 /* elements before and after the range that is summed */
 #define SLOT 2
 
-static struct dt_wire *wires[MAX_RANKS];
-static struct dt_executor executors[MAX_RANKS];
-static struct buffer data[MAX_RANKS];
 static struct dt_move moves[2 * MAX_RANKS];
 static const struct dt_codec *codec; /* of what opens from now on; NULL: none */
 
@@ -27,15 +20,6 @@ static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t n_
         data[r] = buffer_open(n_elems + 2 * N_AROUND);
         CHECK_OK(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1,
                                   encoding_of(codec), &executors[r]));
-    }
-}
-
-static void close_ranks(int size)
-{
-    for (int r = 0; r < size; r++) {
-        dt_executor_close(&executors[r]);
-        dt_wire_close(wires[r]);
-        buffer_close(&data[r], "data");
     }
 }
 
@@ -116,15 +100,6 @@ static void check_whole_numbers(const struct dt_algorithm *algorithm, int size, 
     check_sums(algorithm, size, n_elems);
     check_traffic(algorithm, size, n_elems);
     close_ranks(size);
-}
-
-static void fill_fractions(int size)
-{
-    for (int r = 0; r < size; r++) {
-        for (size_t i = 0; i < data[r].n; i++) {
-            data[r].data[i] = 1.0f / (float)(1 + r + (int)(i % 50));
-        }
-    }
 }
 
 /* The same bits everywhere, near the exact sum, and in every run. */

@@ -2,21 +2,14 @@
  * with a credit. All ranks are in one process: the order of the messages as they are sent, the
  * bytes on their way, the same bits as without a credit whoever lags behind, and on a clock of its
  * own what a step gains by it. */
-#include "tests/lib/guarded.h"
-
-#include "dist/allreduce/executor.h"
 #include "dist/ranks/wire_credit.h"
 #include "dist/ranks/wire_delay.h"
-#include "tests/lib/codec_of.h"
+#include "tests/unit/dist/executors.h"
 
-#define MAX_RANKS 5
+#define MOST_RANKS 5
 #define N_SLOTS 4
 #define SLOT_ELEMS 1003
 #define N_ELEMS ((size_t)N_SLOTS * SLOT_ELEMS)
-
-static struct dt_wire *wires[MAX_RANKS]; /* opened anew for each case */
-static struct dt_executor executors[MAX_RANKS];
-static struct buffer data[MAX_RANKS];
 
 static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t credit,
                        const struct dt_compression_spec *compression)
@@ -25,24 +18,13 @@ static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t cr
     codec = compression != NULL ? codec_of(compression, NULL) : dt_codec_none();
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(N_ELEMS);
-        for (size_t i = 0; i < N_ELEMS; i++) {
-            data[r].data[i] = 1.0f / (float)(1 + r + (int)(i % 50));
-        }
         if (credit > 0) {
             CHECK_OK(dt_wire_open_credit(wires[r], credit, N_SLOTS, &wires[r]));
         }
         CHECK_OK(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS,
                                   encoding_of(&codec), &executors[r]));
     }
-}
-
-static void close_ranks(int size)
-{
-    for (int r = 0; r < size; r++) {
-        dt_executor_close(&executors[r]);
-        dt_wire_close(wires[r]);
-        buffer_close(&data[r], "data");
-    }
+    fill_fractions(size);
 }
 
 static void start(int rank, int slot)
@@ -108,7 +90,7 @@ static void check_order(size_t credit, const char *expected)
 static struct buffer sums_by_chance(const struct dt_algorithm *algorithm, int size, size_t credit,
                                     const struct dt_compression_spec *compression)
 {
-    int n_started[MAX_RANKS] = {0}, n_left[MAX_RANKS], n_done = 0;
+    int n_started[MOST_RANKS] = {0}, n_left[MOST_RANKS], n_done = 0;
     CHECK_OK(dt_wire_open_local(size, wires));
     open_ranks(algorithm, size, credit, compression);
     for (int r = 0; r < size; r++) {
@@ -156,7 +138,7 @@ static void check_algorithm(const struct dt_algorithm *algorithm)
         {.type = DT_COMPRESSION_NONE},
         {.type = DT_COMPRESSION_FP16, .error_feedback = true},
         {.type = DT_COMPRESSION_INT8, .rounding = DT_ROUNDING_STOCHASTIC, .error_feedback = true}};
-    for (int size = 1; size <= MAX_RANKS; size++) {
+    for (int size = 1; size <= MOST_RANKS; size++) {
         for (int i = 0; i < 3; i++) {
             const bool can = compressions[i].type != DT_COMPRESSION_INT8 || algorithm->gathers;
             if (can) {
