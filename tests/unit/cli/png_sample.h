@@ -112,6 +112,13 @@ static bool read_picture(const struct picture *picture, struct dt_shape shape, u
     return decode(&file, shape, pixels);
 }
 
+static inline void store_be32(uint8_t *bytes, size_t value)
+{
+    for (int i = 0; i < 4; i++) {
+        bytes[i] = (uint8_t)(value >> (24 - 8 * i));
+    }
+}
+
 /* Noise below `limit`; the border below 128 on average stays as it is. */
 static void fill(uint8_t *bytes, size_t n, uint32_t limit)
 {

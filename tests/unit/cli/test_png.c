@@ -1,10 +1,10 @@
 /* PNG images as a model sees them: pixels against what a straightforward computation gives for
  * every kind of file, and errors for every kind of damage; and how they are drawn. The files are
  * made here, by libpng's writer. */
-#include <unistd.h>
 #include <zlib.h>
 
 #include "cli/image.h"
+#include "tests/lib/folder.h"
 #include "tests/unit/cli/png_sample.h"
 
 /* Scaling */
@@ -287,13 +287,6 @@ static void make_sample(struct file *file)
     encode(&(struct picture){.width = 28, .height = 28, .depth = 8, .rows = rows}, file);
 }
 
-static void store_be32(uint8_t *bytes, uint32_t value)
-{
-    for (int i = 0; i < 4; i++) {
-        bytes[i] = (uint8_t)(value >> (24 - 8 * i));
-    }
-}
-
 static void set_size(struct file *file, uint32_t width, uint32_t height)
 {
     store_be32(file->bytes + 16, width);
@@ -363,24 +356,19 @@ static void test_files(void)
 {
     static struct file file;
     uint8_t pixels[28 * 28];
-    char path[] = "/tmp/dtrain-test-XXXXXX";
     make_sample(&file);
-    const int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, file.bytes, file.n) == (ssize_t)file.n && close(fd) == 0);
-    dt_error_clear();
+    folder_open();
+    const char *path = path_of("image.png");
+    put_bytes("image.png", file.bytes, file.n);
     CHECK_OK(dt_picture_read(path, mnist, false, pixels));
-    CHECK(truncate(path, 100) == 0);
-    CHECK_INT(dt_picture_read(path, mnist, false, pixels), DT_BAD_DATA);
-    CHECK(strncmp(dt_error_text(), path, strlen(path)) == 0);
-    dt_error_clear();
-    CHECK(truncate(path, 0) == 0);
-    CHECK_INT(dt_picture_read(path, mnist, false, pixels), DT_BAD_DATA);
-    dt_error_clear();
+    put_bytes("image.png", file.bytes, 100);
+    CHECK_FAILS(dt_picture_read(path, mnist, false, pixels), DT_BAD_DATA, path);
+    put("image.png", "");
+    CHECK_FAILS(dt_picture_read(path, mnist, false, pixels), DT_BAD_DATA, path);
     CHECK(unlink(path) == 0);
-    CHECK_INT(dt_picture_read(path, mnist, false, pixels), DT_NO_INPUT);
-    CHECK(strncmp(dt_error_text(), path, strlen(path)) == 0);
-    dt_error_clear();
-    CHECK_INT(dt_picture_read("/tmp", mnist, false, pixels), DT_NO_INPUT);
+    CHECK_FAILS(dt_picture_read(path, mnist, false, pixels), DT_NO_INPUT, path);
+    CHECK_FAILS(dt_picture_read(folder, mnist, false, pixels), DT_NO_INPUT, folder);
+    folder_close();
 }
 
 /* Drawing */

@@ -43,22 +43,15 @@ static void test_texts_are_not_inflated(void)
     CHECK_INT(n_inflated, 28 * 29); /* a filter's number and 28 pixels a row */
 }
 
-static void put_be32(uint8_t *at, size_t value)
-{
-    for (int i = 0; i < 4; i++) {
-        at[i] = (uint8_t)(value >> (24 - 8 * i));
-    }
-}
-
 /* A chunk of a PNG: its length, its type, `n` bytes, and a CRC. */
 static void add_chunk(struct file *file, const char *type, const uint8_t *bytes, size_t n)
 {
     uint8_t *at = file->bytes + file->n;
     CHECK(file->n + n + 12 <= sizeof file->bytes);
-    put_be32(at, n);
+    store_be32(at, n);
     memcpy(at + 4, type, 4);
     memcpy(at + 8, bytes, n);
-    put_be32(at + 8 + n, crc32_z(0, at + 4, n + 4));
+    store_be32(at + 8 + n, crc32_z(0, at + 4, n + 4));
     file->n += n + 12;
 }
 
@@ -72,8 +65,8 @@ static void test_nothing_after_the_last_row(int interlace)
     uLongf n = sizeof packed;
     memset(rows, 0, sizeof rows);
     CHECK(compress2(packed, &n, rows, sizeof rows, 9) == Z_OK);
-    put_be32(head, 28);
-    put_be32(head + 4, 28);
+    store_be32(head, 28);
+    store_be32(head + 4, 28);
     memcpy(file.bytes, "\x89PNG\r\n\x1a\n", 8);
     file.n = 8;
     add_chunk(&file, "IHDR", head, sizeof head);

@@ -6,12 +6,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/liveness/watchdog.h"
-#include "tests/lib/check.h"
+#include "tests/lib/folder.h"
 
-static char folder[] = "/tmp/dtrain-watchdog.XXXXXX";
 static atomic_int ended_with; /* dt_launch_end_job was called */
 static char said[DT_WATCHDOG_LINE];
 static atomic_int n_kept;
@@ -41,14 +39,9 @@ static struct dt_watchdog *open_dog(struct dt_comm *comm)
     return dog;
 }
 
-static char *read_record(void)
+static const char *read_record(void)
 {
-    char path[64];
-    uint8_t *text;
-    size_t n;
-    snprintf(path, sizeof path, "%s/flight-0.json", folder);
-    CHECK_OK(dt_file_read(path, 1 << 20, &text, &n));
-    return (char *)text;
+    return text_of(path_of("flight-0.json"));
 }
 
 static int count(const char *text, const char *what)
@@ -67,10 +60,9 @@ static void *write_often(void *context)
     for (int i = 0; i < 200; i++) {
         dt_flight_rewrite(flight);
         dt_flight_write(flight, folder, "here");
-        char *text = read_record();
+        const char *text = read_record();
         CHECK(count(text, "\"kind\":") <= DT_FLIGHT_EVENTS && strstr(text, "\n]}") == NULL);
         CHECK(text[strlen(text) - 1] == '\n' && strstr(text, "]}") != NULL);
-        free(text);
     }
     return NULL;
 }
@@ -91,13 +83,12 @@ static void check_notes(void)
     pthread_join(writer, NULL);
     dt_flight_rewrite(flight);
     dt_flight_write(flight, folder, "here");
-    char *text = read_record();
+    const char *text = read_record();
     CHECK(count(text, "\"kind\":") == DT_FLIGHT_EVENTS);
     CHECK(strstr(text, "\"kind\":\"collective\",\"step\":20000,\"sequence\":20003,\"bytes\":4,"
                        "\"name\":\"a barrier\"}]}") != NULL);
     CHECK(strstr(text, "\"step\":20000,\"collectives_begun\":20003,\"collectives_ended\":20003") !=
           NULL);
-    free(text);
     dt_flight_remove(flight, folder);
     dt_watchdog_close(dog);
     CHECK(comm->liveness == NULL);
@@ -133,10 +124,10 @@ static void check_hang(void)
 
 int main(void)
 {
-    CHECK(mkdtemp(folder) != NULL);
+    folder_open();
     check_notes();
     check_hang();
-    CHECK(rmdir(folder) == 0);
+    folder_close();
     puts("the watchdog: ok");
     fflush(stdout);
     _exit(0); /* its thread still believes that it ends the job */
