@@ -18,7 +18,6 @@ plain() { # no carriage return, no escape sequence, nothing else that moves a cu
 }
 
 result='test accuracy [0-9]+\.[0-9]{2} % \([0-9]+/100\) after 3 epochs'
-has_steps() { [[ -s $1/metrics.jsonl ]] && grep -q '"type":"step"' "$1/metrics.jsonl"; }
 
 # ---- a run ----
 for n in 0 1 3; do
@@ -251,10 +250,7 @@ wait_for 10 bash -c '! flock -xn run0/run.lock true'
 run 0 0 --config config.json --run run0 --resume
 check 'somebody looks at the run: in use' test -z "$(grep 'in use' err)"
 wait "$reader"
-"$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run "$work/busy" >busy.out 2>busy.err </dev/null &
-job=$!
-check 'busy: makes no steps' wait_for 30 has_steps busy
-mapfile -t ranks < <(ranks_of "$work/busy")
+start_steps busy 2 "${endless[@]:2}"
 for np in 1 3; do
   run 73 "$np" --config config.json --run busy --resume
   check "-np $np: two lines about a busy folder" one_line err "dtrain: .*busy: in use by pid ${ranks[0]} on host $(hostname) \(.*\)"

@@ -9,15 +9,6 @@ configure '[1, 8, 8]' 'flatten dense4' '
   "train": { "epochs": 1000000, "batch": { "per_rank": 32 } }, "checkpoint": { "every_epochs": 0 }, "log": { "every_steps": 1 },
   "threads": 1'
 
-start() { # start RUN [RANKS]: a job that does not end by itself; sets job; without RANKS no launcher
-  if (($# > 1)); then
-    "$MPIEXEC" -n "$2" "$DTRAIN" --config config.json --run "$work/$1" >"$1.out" 2>"$1.err" </dev/null &
-  else
-    "$DTRAIN" --config config.json --run "$work/$1" >"$1.out" 2>"$1.err" </dev/null &
-  fi
-  job=$!
-}
-
 is_ready_for() { # is_ready_for SIGNAL PID: the program has begun, and blocks or catches the signal
   local name mask bit=$((1 << ($(kill -l "$1") - 1)))
   while read -r name mask; do
@@ -54,19 +45,17 @@ stopped_well() { # stopped_well RUN SIGNAL RANKS: the job that got it ends, as i
 
 for signal in TERM INT USR1; do
   run=launcher-$signal # one rank: mpirun is most inclined to forget its exit code
-  start "$run" 1
-  check "$run: makes no steps" wait_for 30 has_steps "$run"
+  start_steps "$run" 1
   kill "-$signal" "$job"
   stopped_well "$run" "$signal" 1
 
   run=rank-$signal
-  start "$run" 2
-  check "$run: makes no steps" wait_for 30 has_steps "$run"
-  find_rank "$run" 1 && kill "-$signal" "$rank"
+  start_steps "$run" 2
+  kill "-$signal" "${ranks[1]}"
   stopped_well "$run" "$signal" 2
 
   run=start-$signal
-  start "$run" 2
+  start_job "$run" 2
   check "$run: does not start" wait_for 30 find_rank "$run" 0
   check "$run: does not block the signal" wait_for 30 is_ready_for "$signal" "$rank"
   kill "-$signal" "$rank"
@@ -84,8 +73,7 @@ check "$run: does not stop" grep -q '^stopped by SIGTERM at step ' "$run.err"
 check "$run: MPI_Abort: $(grep MPI_Abort "$run.err")" test "$(grep -c MPI_Abort "$run.err")" -eq 0
 
 run=alone
-start "$run"
-check "$run: makes no steps" wait_for 30 has_steps "$run"
+start_steps "$run" 0
 kill -INT "$job"
 stopped_well "$run" INT 0
 
@@ -111,17 +99,16 @@ ends_at_once slurm 130 INT env PATH="$work:$PATH" "$DTRAIN" slurm --config confi
 
 # Both at once, as a terminal's Ctrl-C does, is one wish to stop and not an insistent one.
 run=both
-start "$run" 2
-check "$run: makes no steps" wait_for 30 has_steps "$run"
-find_rank "$run" 0 && kill -INT "$job" "$rank"
+start_steps "$run" 2
+kill -INT "$job" "${ranks[0]}"
 stopped_well "$run" INT 2
 
 # Rank 1 is stopped, so rank 0 can neither finish the step nor save; it waits, until the second signal.
 run=twice
-start "$run" 2
-check "$run: makes no steps" wait_for 30 has_steps "$run"
-find_rank "$run" 1 && kill -STOP "$rank"
-find_rank "$run" 0 && kill -INT "$rank"
+start_steps "$run" 2
+rank=${ranks[0]}
+kill -STOP "${ranks[1]}"
+kill -INT "$rank"
 sleep 2.1 # what counts as insisting is more than a second later
 check "$run: gone after the first signal" test -d "/proc/$rank"
 kill -INT "$rank"

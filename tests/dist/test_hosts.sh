@@ -47,17 +47,10 @@ assert set(between("auto1")) == {(None, None)}'
 check 'mpi takes another way' grep -q '^  allreduce of gradients: 2 buckets, mpi$' mpi1.err
 
 # ---- ranks that fail ----
-start() { # start RUN HOSTS RANKS: a job that does not end by itself, until it makes steps; sets job and ranks
-  MPIR_CVAR_NUM_CLIQUES=$2 "$MPIEXEC" -n "$3" "$DTRAIN" --config config.json --run "$work/$1" >"$1.out" 2>"$1.err" </dev/null &
-  job=$!
-  check "$1: makes no steps" wait_for 30 has_steps "$1"
-  mapfile -t ranks < <(ranks_of "$work/$1")
-}
-
 # With 5 ranks on 2 hosts, ranks 0 to 3 sum between the hosts and 4 does not.
 for rank in 0 3 4; do
   run=killed$rank
-  start "$run" 2 5
+  MPIR_CVAR_NUM_CLIQUES=2 start_steps "$run" 5
   kill -KILL "${ranks[rank]}"
   ended "$run"
   check "$run: exit code 0" test "$got" -ne 0
@@ -65,7 +58,7 @@ done
 
 stalled() { # stalled HOSTS RANKS RANK TEXT: this one stands still; the one line of error has TEXT
   local run=stalled-$1-$2-$3
-  start "$run" "$1" "$2"
+  MPIR_CVAR_NUM_CLIQUES=$1 start_steps "$run" "$2"
   kill -STOP "${ranks[$3]}"
   ended "$run"
   check "$run: exit code $got, expected 76" test "$got" -eq 76

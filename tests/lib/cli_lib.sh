@@ -155,13 +155,22 @@ has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3));
 
 has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
 
-start_endless() { # start_endless RUN ARGUMENT...: a job of three ranks that does not end by itself; sets job and ranks
-  local run=$1
-  shift
-  DTRAIN_TIMEOUT=2 "$MPIEXEC" -n 3 "$DTRAIN" --config config.json --run "$work/$run" --set train.epochs=1000000 "$@" >"$run.out" 2>"$run.err" </dev/null &
+start_job() { # start_job RUN RANKS ARGUMENT...: a run of config.json in the background; 0 ranks: without a launcher; sets job
+  local launcher=()
+  (($2 == 0)) || launcher=("$MPIEXEC" -n "$2")
+  "${launcher[@]}" "$DTRAIN" --config config.json --run "$work/$1" "${@:3}" >"$1.out" 2>"$1.err" </dev/null &
   job=$!
-  check "$run: makes no steps" wait_for 60 has_epoch "$run"
-  mapfile -t ranks < <(ranks_of "$work/$run")
+}
+
+start_steps() { # start_steps RUN RANKS ARGUMENT...: the same, until it makes steps; sets job and ranks
+  start_job "$@"
+  check "$1: makes no steps" wait_for 60 has_steps "$1"
+  mapfile -t ranks < <(ranks_of "$work/$1")
+}
+
+start_endless() { # start_endless RUN ARGUMENT...: a job of three ranks that does not end by itself; sets job and ranks
+  DTRAIN_TIMEOUT=2 start_steps "$1" 3 --set train.epochs=1000000 "${@:2}"
+  check "$1: ends no epoch" wait_for 60 has_epoch "$1"
 }
 
 ended() { # ended RUN: nothing is left; sets got, the exit code
