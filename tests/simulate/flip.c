@@ -4,6 +4,7 @@
 
 #include "dist/allreduce/allreduce.h"
 #include "dist/strategy/replica_check.h"
+#include "tests/lib/wrap.h"
 #include "tests/simulate/sim.h"
 
 #define MOST_WEIGHTS 128
@@ -31,12 +32,8 @@ void sim_flip(enum sim_flip what, void *bytes, size_t n_bytes)
     }
 }
 
-enum dt_status __wrap_dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
-                                         const char *name, struct dt_request *request);
-enum dt_status __real_dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
-                                         const char *name, struct dt_request *request);
-enum dt_status __wrap_dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
-                                         const char *name, struct dt_request *request)
+WRAP(enum dt_status, dt_allreduce_start, struct dt_allreduce *a, int slot, size_t begin, size_t end,
+     const char *name, struct dt_request *request)
 {
     sim_flip(SIM_FLIP_OWN, a->part + begin, (end - begin) * sizeof *a->part);
     return __real_dt_allreduce_start(a, slot, begin, end, name, request);
@@ -58,12 +55,8 @@ static void keep(const struct dt_model *model, const float *params, struct weigh
     }
 }
 
-enum dt_status __wrap_dt_replica_check_run(struct dt_replica_check *check,
-                                           struct dt_network *network);
-enum dt_status __real_dt_replica_check_run(struct dt_replica_check *check,
-                                           struct dt_network *network);
-enum dt_status __wrap_dt_replica_check_run(struct dt_replica_check *check,
-                                           struct dt_network *network)
+WRAP(enum dt_status, dt_replica_check_run, struct dt_replica_check *check,
+     struct dt_network *network)
 {
     const uint64_t comparison = ++n_comparisons[sim.now->number];
     struct weights *all = weights[comparison % N_KEPT], *mine = &all[sim.now->number];

@@ -258,10 +258,8 @@ static int start(struct request what, MPI_Request *out)
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Iallreduce(const void *from, void *buffer, int n, MPI_Datatype type, MPI_Op op,
-                          MPI_Comm comm, MPI_Request *out);
-int __wrap_MPI_Iallreduce(const void *from, void *buffer, int n, MPI_Datatype type, MPI_Op op,
-                          MPI_Comm comm, MPI_Request *out)
+WRAP(int, MPI_Iallreduce, const void *from, void *buffer, int n, MPI_Datatype type, MPI_Op op,
+     MPI_Comm comm, MPI_Request *out)
 {
     (void)from;
     struct sim_collective *c =
@@ -269,20 +267,16 @@ int __wrap_MPI_Iallreduce(const void *from, void *buffer, int n, MPI_Datatype ty
     return start((struct request){.collective = c, .buffer = buffer, .type = type, .op = op}, out);
 }
 
-int __wrap_MPI_Ibcast(void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm,
-                      MPI_Request *out);
-int __wrap_MPI_Ibcast(void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm,
-                      MPI_Request *out)
+WRAP(int, MPI_Ibcast, void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm,
+     MPI_Request *out)
 {
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), BROADCAST, buffer, (size_t)n * bytes_of(type), root);
     return start((struct request){.collective = c, .buffer = buffer}, out);
 }
 
-int __wrap_MPI_Iallgather(const void *mine, int n, MPI_Datatype type, void *all, int n_all,
-                          MPI_Datatype type_all, MPI_Comm comm, MPI_Request *out);
-int __wrap_MPI_Iallgather(const void *mine, int n, MPI_Datatype type, void *all, int n_all,
-                          MPI_Datatype type_all, MPI_Comm comm, MPI_Request *out)
+WRAP(int, MPI_Iallgather, const void *mine, int n, MPI_Datatype type, void *all, int n_all,
+     MPI_Datatype type_all, MPI_Comm comm, MPI_Request *out)
 {
     (void)n_all, (void)type_all;
     struct sim_collective *c =
@@ -308,10 +302,8 @@ static struct message *end_of(int comm, int from, int to, int tag, bool is_send)
     return *at;
 }
 
-int __wrap_MPI_Isend(const void *bytes, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
-                     MPI_Request *out);
-int __wrap_MPI_Isend(const void *bytes, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
-                     MPI_Request *out)
+WRAP(int, MPI_Isend, const void *bytes, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+     MPI_Request *out)
 {
     const int index = sim_comm_index(comm), to = sim_comms[index].members[peer];
     (void)type;
@@ -333,10 +325,8 @@ int __wrap_MPI_Isend(const void *bytes, int n, MPI_Datatype type, int peer, int 
     return start((struct request){.message = m, .is_send = true}, out);
 }
 
-int __wrap_MPI_Irecv(void *bytes, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
-                     MPI_Request *out);
-int __wrap_MPI_Irecv(void *bytes, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
-                     MPI_Request *out)
+WRAP(int, MPI_Irecv, void *bytes, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+     MPI_Request *out)
 {
     const int index = sim_comm_index(comm), from = sim_comms[index].members[peer];
     (void)type;
@@ -395,8 +385,7 @@ static bool test_collective(struct request *request)
     return true;
 }
 
-int __wrap_MPI_Test(MPI_Request *handle, int *done, MPI_Status *status);
-int __wrap_MPI_Test(MPI_Request *handle, int *done, MPI_Status *status)
+WRAP(int, MPI_Test, MPI_Request *handle, int *done, MPI_Status *status)
 {
     (void)status;
     sim_point("a test");
@@ -416,10 +405,8 @@ int __wrap_MPI_Test(MPI_Request *handle, int *done, MPI_Status *status)
 
 /* ---- blocking calls, of the time in which ranks find each other */
 
-int __wrap_MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op,
-                         MPI_Comm comm);
-int __wrap_MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op,
-                         MPI_Comm comm)
+WRAP(int, MPI_Allreduce, const void *from, void *to, int n, MPI_Datatype type, MPI_Op op,
+     MPI_Comm comm)
 {
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), ALLREDUCE, from, (size_t)n * bytes_of(type), 0);
@@ -429,8 +416,7 @@ int __wrap_MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, M
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Bcast(void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm);
-int __wrap_MPI_Bcast(void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm)
+WRAP(int, MPI_Bcast, void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm)
 {
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), BROADCAST, buffer, (size_t)n * bytes_of(type), root);
@@ -440,10 +426,8 @@ int __wrap_MPI_Bcast(void *buffer, int n, MPI_Datatype type, int root, MPI_Comm 
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Allgather(const void *mine, int n, MPI_Datatype type, void *all, int n_all,
-                         MPI_Datatype type_all, MPI_Comm comm);
-int __wrap_MPI_Allgather(const void *mine, int n, MPI_Datatype type, void *all, int n_all,
-                         MPI_Datatype type_all, MPI_Comm comm)
+WRAP(int, MPI_Allgather, const void *mine, int n, MPI_Datatype type, void *all, int n_all,
+     MPI_Datatype type_all, MPI_Comm comm)
 {
     (void)n_all, (void)type_all;
     struct sim_collective *c =

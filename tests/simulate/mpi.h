@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include "tests/lib/wrap.h"
 #include "tests/simulate/sim.h"
 
 #define SIM_MOST_COMMS 64

@@ -47,58 +47,50 @@ static MPI_Comm split(MPI_Comm comm, int color, int key)
     return made < 0 ? MPI_COMM_NULL : sim_comm_handle(made);
 }
 
-int __wrap_MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out);
-int __wrap_MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out)
+WRAP(int, MPI_Comm_split, MPI_Comm comm, int color, int key, MPI_Comm *out)
 {
     *out = split(comm, color, key);
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out);
-int __wrap_MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out)
+WRAP(int, MPI_Comm_split_type, MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out)
 {
     (void)type, (void)info;
     *out = split(comm, sim.now->host, key);
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out);
-int __wrap_MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
+WRAP(int, MPI_Comm_dup, MPI_Comm comm, MPI_Comm *out)
 {
     *out = split(comm, 0, sim_member_now(sim_comm_index(comm)));
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Comm_rank(MPI_Comm comm, int *rank);
-int __wrap_MPI_Comm_rank(MPI_Comm comm, int *rank)
+WRAP(int, MPI_Comm_rank, MPI_Comm comm, int *rank)
 {
     *rank = sim_member_now(sim_comm_index(comm));
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Comm_size(MPI_Comm comm, int *size);
-int __wrap_MPI_Comm_size(MPI_Comm comm, int *size)
+WRAP(int, MPI_Comm_size, MPI_Comm comm, int *size)
 {
     *size = sim_comms[sim_comm_index(comm)].size;
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler);
-int __wrap_MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
+WRAP(int, MPI_Comm_set_errhandler, MPI_Comm comm, MPI_Errhandler handler)
 {
     (void)comm, (void)handler;
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Comm_free(MPI_Comm *comm);
-int __wrap_MPI_Comm_free(MPI_Comm *comm)
+WRAP(int, MPI_Comm_free, MPI_Comm *comm)
 {
     *comm = MPI_COMM_NULL;
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided);
-int __wrap_MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
+WRAP(int, MPI_Init_thread, int *argc, char ***argv, int wanted, int *provided)
 {
     (void)argc, (void)argv;
     *provided = wanted;
@@ -107,16 +99,14 @@ int __wrap_MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 }
 
 /* The process continues after it, but for this rank nothing comes any more than its end. */
-int __wrap_MPI_Finalize(void);
-int __wrap_MPI_Finalize(void)
+WRAP(int, MPI_Finalize, void)
 {
     sim.now->finalizes = true;
     sim_meet(MPI_COMM_WORLD);
     sim_end(SIM_ENDED, sim.now->code);
 }
 
-int __wrap_MPI_Abort(MPI_Comm comm, int code);
-int __wrap_MPI_Abort(MPI_Comm comm, int code)
+WRAP(int, MPI_Abort, MPI_Comm comm, int code)
 {
     (void)comm;
     sim_take_others(code);
@@ -125,10 +115,8 @@ int __wrap_MPI_Abort(MPI_Comm comm, int code)
 
 /* ---- memory that a host shares: for the signs of life */
 
-int __wrap_MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
-                                   void *base, MPI_Win *window);
-int __wrap_MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
-                                   void *base, MPI_Win *window)
+WRAP(int, MPI_Win_allocate_shared, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
+     void *base, MPI_Win *window)
 {
     const int index = sim_comm_index(comm);
     (void)unit, (void)info;
@@ -142,8 +130,7 @@ int __wrap_MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_C
     return MPI_SUCCESS;
 }
 
-int __wrap_MPI_Win_shared_query(MPI_Win window, int rank, MPI_Aint *size, int *unit, void *base);
-int __wrap_MPI_Win_shared_query(MPI_Win window, int rank, MPI_Aint *size, int *unit, void *base)
+WRAP(int, MPI_Win_shared_query, MPI_Win window, int rank, MPI_Aint *size, int *unit, void *base)
 {
     const int index = (int)(intptr_t)window - SIM_FIRST_COMM;
     (void)rank, (void)size, (void)unit;
@@ -156,8 +143,7 @@ int __wrap_MPI_Win_shared_query(MPI_Win window, int rank, MPI_Aint *size, int *u
 }
 
 /* Waits for the others, as MPI's does. */
-int __wrap_MPI_Win_free(MPI_Win *window);
-int __wrap_MPI_Win_free(MPI_Win *window)
+WRAP(int, MPI_Win_free, MPI_Win *window)
 {
     sim_meet(sim_comm_handle((int)(intptr_t)*window - SIM_FIRST_COMM));
     *window = MPI_WIN_NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dist/ranks/launch/job.h"
+#include "tests/lib/wrap.h"
 #include "tests/simulate/sim.h"
 #include "train/save/saver.h"
 #include "train/train.h"
@@ -84,12 +85,8 @@ static struct dt_faults faults_of_steps(void)
     return faults;
 }
 
-enum dt_status __real_dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best,
-                                      char path[DT_CHECKPOINT_PATH_SIZE]);
-enum dt_status __wrap_dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best,
-                                      char path[DT_CHECKPOINT_PATH_SIZE]);
-enum dt_status __wrap_dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best,
-                                      char path[DT_CHECKPOINT_PATH_SIZE])
+WRAP(enum dt_status, dt_trainer_save, struct dt_trainer *t, const struct dt_run_dir *run, bool best,
+     char path[DT_CHECKPOINT_PATH_SIZE])
 {
     const enum dt_status s = __real_dt_trainer_save(t, run, best, path);
     sim.stalled_saving = sim.stalled_saving || s == DT_STALLED;

@@ -8,22 +8,16 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "tests/lib/wrap.h"
 #include "tests/simulate/sim.h"
 
-void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t n_each);
-void *__real_realloc(void *memory, size_t n);
 void __real_free(void *memory);
-int __real_posix_memalign(void **out, size_t alignment, size_t n);
-void *__real_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
 int __real_munmap(void *memory, size_t n);
-char *__real_strdup(const char *text);
 
 /* ---- the clock */
 
-int __real_clock_gettime(clockid_t id, struct timespec *out);
-int __wrap_clock_gettime(clockid_t id, struct timespec *out);
-int __wrap_clock_gettime(clockid_t id, struct timespec *out)
+WRAP(int, clock_gettime, clockid_t id, struct timespec *out)
 {
     struct sim_rank *rank = sim.now;
     if (rank == NULL) {
@@ -37,16 +31,14 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *out)
     return 0;
 }
 
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+WRAP(int, nanosleep, const struct timespec *wanted, struct timespec *left)
 {
     (void)left;
     sim_sleep((uint64_t)wanted->tv_sec * SIM_S + (uint64_t)wanted->tv_nsec);
     return 0;
 }
 
-int __wrap_sched_yield(void);
-int __wrap_sched_yield(void)
+WRAP(int, sched_yield, void)
 {
     sim_yield();
     sim_point("a wait");
@@ -159,20 +151,17 @@ static bool fails(void)
     return none;
 }
 
-void *__wrap_malloc(size_t n);
-void *__wrap_malloc(size_t n)
+WRAP(void *, malloc, size_t n)
 {
     return fails() ? NULL : own(__real_malloc(n), n, false);
 }
 
-void *__wrap_calloc(size_t n, size_t n_each);
-void *__wrap_calloc(size_t n, size_t n_each)
+WRAP(void *, calloc, size_t n, size_t n_each)
 {
     return fails() ? NULL : own(__real_calloc(n, n_each), n * n_each, false);
 }
 
-void *__wrap_realloc(void *memory, size_t n);
-void *__wrap_realloc(void *memory, size_t n)
+WRAP(void *, realloc, void *memory, size_t n)
 {
     if (fails()) {
         return NULL;
@@ -181,35 +170,30 @@ void *__wrap_realloc(void *memory, size_t n)
     return own(__real_realloc(memory, n), n, false);
 }
 
-int __wrap_posix_memalign(void **out, size_t alignment, size_t n);
-int __wrap_posix_memalign(void **out, size_t alignment, size_t n)
+WRAP(int, posix_memalign, void **out, size_t alignment, size_t n)
 {
     const int error = fails() ? ENOMEM : __real_posix_memalign(out, alignment, n);
     own(error == 0 ? *out : NULL, n, false);
     return error;
 }
 
-char *__wrap_strdup(const char *text);
-char *__wrap_strdup(const char *text)
+WRAP(char *, strdup, const char *text)
 {
     return fails() ? NULL : own(__real_strdup(text), strlen(text) + 1, false);
 }
 
-void __wrap_free(void *memory);
-void __wrap_free(void *memory)
+WRAP(void, free, void *memory)
 {
     disown(memory);
     __real_free(memory);
 }
 
-void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
-void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+WRAP(void *, mmap, void *at, size_t n, int protection, int flags, int fd, off_t offset)
 {
     return own(__real_mmap(at, n, protection, flags, fd, offset), n, true);
 }
 
-int __wrap_munmap(void *memory, size_t n);
-int __wrap_munmap(void *memory, size_t n)
+WRAP(int, munmap, void *memory, size_t n)
 {
     disown(memory);
     return __real_munmap(memory, n);
@@ -219,15 +203,12 @@ int __wrap_munmap(void *memory, size_t n)
 
 /* Reads of /proc, which describes the real process: a rank is none, and pages are costly to count.
  */
-FILE *__wrap_fopen(const char *path, const char *mode);
-FILE *__real_fopen(const char *path, const char *mode);
-FILE *__wrap_fopen(const char *path, const char *mode)
+WRAP(FILE *, fopen, const char *path, const char *mode)
 {
     return sim.now != NULL ? NULL : __real_fopen(path, mode);
 }
 
-int __wrap_gethostname(char *name, size_t n);
-int __wrap_gethostname(char *name, size_t n)
+WRAP(int, gethostname, char *name, size_t n)
 {
     snprintf(name, n, "host%c", 'A' + (sim.now != NULL ? sim.now->host : 0));
     return 0;
@@ -266,30 +247,26 @@ void __wrap_dt_launch_end_job(const char *line, int code)
     sim_end(SIM_ENDED, code);
 }
 
-bool __wrap_dt_launch_abort(int code);
-bool __wrap_dt_launch_abort(int code)
+WRAP(bool, dt_launch_abort, int code)
 {
     sim_take_others(code);
     return true;
 }
 
-int __wrap_sigaction(int number, const struct sigaction *action, struct sigaction *before);
-int __wrap_sigaction(int number, const struct sigaction *action, struct sigaction *before)
+WRAP(int, sigaction, int number, const struct sigaction *action, struct sigaction *before)
 {
     (void)before;
     alarm_handler = number == SIGALRM ? action->sa_handler : alarm_handler;
     return 0;
 }
 
-int __wrap_pthread_sigmask(int how, const sigset_t *set, sigset_t *before);
-int __wrap_pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
+WRAP(int, pthread_sigmask, int how, const sigset_t *set, sigset_t *before)
 {
     (void)how, (void)set, (void)before;
     return 0;
 }
 
-int __wrap_timer_create(clockid_t clock, struct sigevent *event, timer_t *out);
-int __wrap_timer_create(clockid_t clock, struct sigevent *event, timer_t *out)
+WRAP(int, timer_create, clockid_t clock, struct sigevent *event, timer_t *out)
 {
     (void)clock;
     timer_signal = event->sigev_signo;
@@ -297,10 +274,8 @@ int __wrap_timer_create(clockid_t clock, struct sigevent *event, timer_t *out)
     return 0;
 }
 
-int __wrap_timer_settime(timer_t timer, int flags, const struct itimerspec *when,
-                         struct itimerspec *before);
-int __wrap_timer_settime(timer_t timer, int flags, const struct itimerspec *when,
-                         struct itimerspec *before)
+WRAP(int, timer_settime, timer_t timer, int flags, const struct itimerspec *when,
+     struct itimerspec *before)
 {
     struct sim_rank *rank = sim.now;
     const uint64_t ns = rank->time_ns + (uint64_t)when->it_value.tv_sec * SIM_S;
@@ -333,33 +308,28 @@ void __wrap__exit(int code)
     sim_end(SIM_ENDED, code);
 }
 
-int __wrap_on_exit(void (*function)(int, void *), void *argument);
-int __wrap_on_exit(void (*function)(int, void *), void *argument)
+WRAP(int, on_exit, void (*function)(int, void *), void *argument)
 {
     (void)function, (void)argument;
     return 0;
 }
 
-bool __wrap_dt_stop_requested(void);
-bool __wrap_dt_stop_requested(void)
+WRAP(bool, dt_stop_requested, void)
 {
     return sim.now->signal != 0;
 }
 
-int __wrap_dt_stop_signal(void);
-int __wrap_dt_stop_signal(void)
+WRAP(int, dt_stop_signal, void)
 {
     return sim.now->signal;
 }
 
-enum dt_status __wrap_dt_start_watch_open(const char *host);
-enum dt_status __wrap_dt_start_watch_open(const char *host)
+WRAP(enum dt_status, dt_start_watch_open, const char *host)
 {
     (void)host; /* looks at processes (test_roll_call) */
     return DT_OK;
 }
 
-void __wrap_dt_start_watch_close(void);
-void __wrap_dt_start_watch_close(void)
+WRAP(void, dt_start_watch_close, void)
 {
 }

@@ -8,13 +8,12 @@
 #include "cli/sinks/protobuf.h"
 #include "cli/sinks/sinks.h"
 #include "tests/lib/folder.h"
+#include "tests/lib/wrap.h"
 
 static struct dt_run_dir run = {.lock = -1};
 static const char *host_name = "node1";
 
-int __wrap_gethostname(char *name, size_t size); /* NOLINT: the linker's name */
-
-int __wrap_gethostname(char *name, size_t size) /* NOLINT */
+WRAP(int, gethostname, char *name, size_t size)
 {
     snprintf(name, size, "%s", host_name);
     return 0;
