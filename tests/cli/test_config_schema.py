@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
 """The JSON Schema for editors is a valid one, accepts what dtrain accepts, and refuses what it can express of what dtrain refuses.
 
-Usage: test_config_schema.py SOURCE_DIR DTRAIN. Exit code 77: python3-jsonschema is missing or too old.
-"""
+usage: DTRAIN=... MPIEXEC=... test_config_schema.py"""
 import copy
 import glob
 import json
-import subprocess
-import sys
+
+from checks import SOURCE, dtrain, finish, read_json, skip
 
 try:
     from jsonschema import Draft202012Validator
 except ImportError:
-    print("skipped: python3-jsonschema 4 or later is not installed")
-    sys.exit(77)
+    skip("python3-jsonschema 4 or later is not installed")
 
 REFUSED = [  # (path, value)
     (["train", "epoch"], 1),
@@ -48,29 +46,22 @@ def changed(config, path, value):
     return config
 
 
-def main():
-    source, dtrain = sys.argv[1:]
-    with open(f"{source}/configs/dtrain.schema.json", encoding="utf-8") as file:
-        schema = json.load(file)
-    Draft202012Validator.check_schema(schema)
-    validator = Draft202012Validator(schema)
-    files = [name for name in sorted(glob.glob(f"{source}/configs/*.json")) if not name.endswith(".schema.json")]
-    assert len(files) >= 4, files
-    for name in files:
-        with open(name, encoding="utf-8") as file:
-            config = json.load(file)
-        validator.validate(config)
-        printed = subprocess.run([dtrain, "--print-config", "--config", name], text=True, capture_output=True, check=True)
-        validator.validate(json.loads(printed.stdout))  # with every default filled in
-        validator.validate({"$schema": "dtrain.schema.json", **config})
-        for path, value in REFUSED:
-            assert not validator.is_valid(changed(config, path, value)), (name, path, value)
-    for key in "data", "model":
-        assert not validator.is_valid({k: v for k, v in config.items() if k != key}), key
-    validator.validate({"extends": "mnist.json", "train": {"epochs": 3}, "data": {"dir": "other"}})  # the rest is there
-    for wrong in {"extends": 5}, {"extends": ""}, {"extends": "a.json", "train": {"epochs": 0}}, {"extends": "a.json", "unknown": 1}:
-        assert not validator.is_valid(wrong), wrong
-    assert not validator.is_valid(changed(config, ["model"], {"layers": config["model"]["layers"]})), "an input is missing"
-
-
-main()
+schema = read_json(f"{SOURCE}/configs/dtrain.schema.json")
+Draft202012Validator.check_schema(schema)
+validator = Draft202012Validator(schema)
+files = [name for name in sorted(glob.glob(f"{SOURCE}/configs/*.json")) if not name.endswith(".schema.json")]
+assert len(files) >= 4, files
+for name in files:
+    config = read_json(name)
+    validator.validate(config)
+    validator.validate(json.loads(dtrain("--print-config", "--config", name).stdout))  # with every default filled in
+    validator.validate({"$schema": "dtrain.schema.json", **config})
+    for path, value in REFUSED:
+        assert not validator.is_valid(changed(config, path, value)), (name, path, value)
+for key in "data", "model":
+    assert not validator.is_valid({k: v for k, v in config.items() if k != key}), key
+validator.validate({"extends": "mnist.json", "train": {"epochs": 3}, "data": {"dir": "other"}})  # the rest is there
+for wrong in {"extends": 5}, {"extends": ""}, {"extends": "a.json", "train": {"epochs": 0}}, {"extends": "a.json", "unknown": 1}:
+    assert not validator.is_valid(wrong), wrong
+assert not validator.is_valid(changed(config, ["model"], {"layers": config["model"]["layers"]})), "an input is missing"
+finish()

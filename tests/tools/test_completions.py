@@ -10,8 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+from checks import check, finish, new_folder, skip, write
 
 COMPLETIONS, PROGRAM = map(os.path.abspath, sys.argv[1:])
 LIMIT = 120  # seconds until a shell that says nothing counts as stuck
@@ -111,26 +112,16 @@ def plain(words):
     return [part.rstrip("/") for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
 
 
-def main():
-    failed, n_shells = [], 0
-    with tempfile.TemporaryDirectory(prefix="dtrain-test-completions-") as folder:
-        for name in ("runs", "folder"):
-            os.mkdir(os.path.join(folder, name))
-        for name in ("conf one.json", "fold"):
-            open(os.path.join(folder, name), "w").close()
-        for shell in ("bash", "zsh", "fish"):
-            if shutil.which(shell) is None:
-                print("%s is not installed" % shell)
-                continue
-            n_shells += 1
-            for (line, wanted), got in zip(CASES, asked(folder) if shell == "fish" else typed(shell, folder)):
-                if plain(got) != plain(wanted):
-                    failed.append("%s: %r became %r instead of %r" % (shell, line, got, wanted))
-    print("\n".join(failed) or "%d lines in %d shells" % (len(CASES), n_shells))
-    if n_shells == 0:
-        print("skipped: neither bash nor zsh nor fish is installed")
-        return 77
-    return 1 if failed else 0
-
-
-sys.exit(main())
+new_folder()
+for name in ("runs", "folder"):
+    os.mkdir(name)
+for name in ("conf one.json", "fold"):
+    write(name, "")
+SHELLS_HERE = [shell for shell in ("bash", "zsh", "fish") if shutil.which(shell)]
+for shell in SHELLS_HERE:
+    for (line, wanted), got in zip(CASES, asked(os.getcwd()) if shell == "fish" else typed(shell, os.getcwd())):
+        check(plain(got) == plain(wanted), f"{shell}: {line!r} became {got!r} instead of {wanted!r}")
+if not SHELLS_HERE:
+    skip("neither bash nor zsh nor fish is installed")
+print(f"{len(CASES)} lines in {', '.join(SHELLS_HERE)}")
+finish()
