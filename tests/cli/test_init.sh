@@ -3,39 +3,34 @@
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 
-init() { # init ARGUMENT...: leaves out, err and $got
-  got=0
-  "$DTRAIN" init "$@" >out 2>err </dev/null || got=$?
-}
+init() { run "$1" 0 init "${@:2}"; } # init CODE ARGUMENT...
 refused() { refuses "$1" 0 "=$2" init "${@:3}"; } # refused CODE TEXT ARGUMENT...
 
 # mnist and mlp mean what configs/ has; their comments are all that differs.
 for pair in mnist:mnist mlp:mnist-mlp; do
   name=${pair%:*}
-  init "$name"
-  is "$name: exit code" 0 "$got"
+  init 0 "$name"
   is "$name: what is next" "wrote $name.json; next: mpirun -np 2 dtrain --config $name.json" "$(cat out)"
   check "$name: has no comments" grep -q '// ' "$name.json"
   check "$name: another configuration" cmp <("$DTRAIN" --print-config --config "$name.json") \
     <("$DTRAIN" --print-config --config "$configs/${pair#*:}.json")
 done
-init
-is 'without a name: a file of this name is there' 73 "$got"
-rm mnist.json && init
+init 73
+rm mnist.json
+init 0
 is 'without a name: mnist' 'wrote mnist.json; next: mpirun -np 2 dtrain --config mnist.json' "$(cat out)"
 
 # cifar has the model of configs/; without its data the error tells how to get them, and with images in their place it trains.
 model_of() { # model_of CONFIG
   "$DTRAIN" --print-config --config "$1" | sed -n '/"model"/,/^  }/p'
 }
-init cifar mine.json
-is 'cifar: exit code' 0 "$got"
+init 0 cifar mine.json
 check 'cifar: has no model' test "$(model_of mine.json | wc -l)" -gt 50
 check 'cifar: another model' cmp <(model_of mine.json) <(model_of "$configs/cifar-resnet20.json")
 for ranks in 1 2; do
-  dtrain "$ranks" --config mine.json --run never
-  is "cifar without data, ranks: $ranks" "66 dtrain: data/cifar10: no such folder (scripts/get-data cifar10 fetches it; or name the folder \
-with CIFAR's binary files: --data DIR)" "$got $(cat err)"
+  run 66 "$ranks" --config mine.json --run never
+  is "cifar without data, ranks: $ranks" "dtrain: data/cifar10: no such folder (scripts/get-data cifar10 fetches it; or name the folder \
+with CIFAR's binary files: --data DIR)" "$(cat err)"
 done
 mkdir cifar
 for name in data_batch_{1..5} test_batch; do
@@ -43,17 +38,14 @@ for name in data_batch_{1..5} test_batch; do
     printf "\\x0$label" && head -c 3072 "$DTRAIN"
   done >"cifar/$name.bin"
 done
-dtrain 2 --config mine.json --data cifar --run run --set train.max_steps=2 --set train.batch.global=16 --set report=false
-is 'cifar: training' 0 "$got"
+run 0 2 --config mine.json --data cifar --run run --set train.max_steps=2 --set train.batch.global=16 --set report=false
 
 # A child of a file that was written: fewer epochs, the rest as it is.
 mkdir below && printf '{ "extends": "../mnist.json", // mine\n  "train": { "epochs": 3 } }\n' >below/short.json
 check 'extends: another configuration' cmp <("$DTRAIN" --print-config --config below/short.json) \
   <("$DTRAIN" --print-config --config mnist.json --set train.epochs=3)
 printf '{ "extends": "../mnist.json",\n  "train": { "epochs": 3, } }\n' >below/wrong.json
-got=0
-"$DTRAIN" --config below/wrong.json >out 2>err || got=$?
-is 'extends: a wrong file' "78 dtrain: below/wrong.json:2:27: a comma before a closing bracket (remove the comma)" "$got $(cat err)"
+refuses 78 0 '=below/wrong.json:2:27: a comma before a closing bracket (remove the comma)' --config below/wrong.json
 
 # What is there stays.
 echo mine >kept.json
