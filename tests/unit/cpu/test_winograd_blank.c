@@ -33,8 +33,9 @@ static void check_regions(void)
     static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26},
                      widths[] = {3, 12, 21, 26, 64, 70, 131};
     for (int i = 0; i < 5 * 7 * 2; i += EVERY(3)) {
-        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 7],
-                                        widths[draw(7)], i % 2 == 0);
+        const bool same = i % 2 == 0 || sides[i % 7] < 3 + wider;
+        const int w = dt_max(widths[draw(7)], same ? 1 : 3 + wider);
+        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 7], w, same);
         paint_regions(&s);
         check_plain(&s, draw(2) == 1);
         check_pooled(&s, draw(2) == 1);
@@ -48,8 +49,9 @@ static bool sees_only(const struct problem *s, size_t image, int p, int q, const
 {
     const struct dt_winograd *w = &s->w;
     bool only = true;
-    for (int tap = 0; tap < 9; tap++) {
-        const int h = p + tap / 3 - w->top, v = q + tap % 3 - w->left;
+    const int kernel = 3 + w->wider;
+    for (int tap = 0; tap < kernel * kernel; tap++) {
+        const int h = p + tap / kernel - w->top, v = q + tap % kernel - w->left;
         const bool inside = h >= 0 && h < w->h && v >= 0 && v < w->w;
         const float *x = s->x.data + image * s->n_x + (size_t)((h * w->w + v) * w->c);
         only = only && (inside || ground == NULL);
@@ -152,13 +154,14 @@ static void check_grounds(void)
     }
 }
 
-/* In an image of equal pixels one is changed: the outputs of one tile change, and all that see it
- * do. */
+/* In an image of equal pixels one is changed: the outputs of one tile change, of a wider kernel
+ * those of four, and all that see it do. */
 static void check_odd_pixel(void)
 {
-    enum { C = 19, K = 5, H = 13, W = 16, OUT_W = W - 2, N = (H - 2) * OUT_W };
+    enum { C = 19, K = 5, H = 13, W = 16 };
     struct problem s = problem_open(C, K, H, W, false);
-    struct buffer before = buffer_open(N * K), y = buffer_open(N * K);
+    const int out_w = s.w.out_w, n = s.w.out_h * out_w;
+    struct buffer before = buffer_open((size_t)(n * K)), y = buffer_open((size_t)(n * K));
     struct dt_conv_outputs out = {.bias = s.bias.data, .y = before.data};
     paint(&s, 0, 0, 0, H, W, s.x.data);
     kernels->winograd_forward(&s.w, 1, s.x.data, s.packed.data, &out, s.scratch.data);
@@ -168,9 +171,9 @@ static void check_odd_pixel(void)
         int n_changed = 0;
         *at = was + 1;
         kernels->winograd_forward(&s.w, 1, s.x.data, s.packed.data, &out, s.scratch.data);
-        for (int j = 0; j < N; j++) {
-            const int down = i / W - j / OUT_W, right = i % W - j % OUT_W;
-            const bool sees = down >= 0 && down < 3 && right >= 0 && right < 3;
+        for (int j = 0; j < n; j++) {
+            const int down = i / W - j / out_w, right = i % W - j % out_w;
+            const bool sees = down >= 0 && down < 3 + wider && right >= 0 && right < 3 + wider;
             bool changed = false;
             for (int k = j * K; k < (j + 1) * K; k++) {
                 changed = changed || y.data[k] != before.data[k];
@@ -178,7 +181,7 @@ static void check_odd_pixel(void)
             CHECK(changed || !sees);
             n_changed += changed;
         }
-        CHECK(n_changed <= 16);
+        CHECK(n_changed <= (wider > 0 ? 4 : 1) * 16);
         *at = was;
     }
     BUFFERS_CLOSE(&before, &y);
@@ -188,7 +191,7 @@ static void check_odd_pixel(void)
 /* Where all pixels are equal, so are all outputs, exactly, and the first of a window wins. */
 static void check_blank(void)
 {
-    struct problem s = problem_open(11, 19, 14, 14, false);
+    struct problem s = problem_open(11, 19, 14 + wider, 14 + wider, false);
     const size_t n = N_IMAGES * 36 * 19;
     struct buffer y = buffer_open(N_IMAGES * s.n_z), pooled = buffer_open(n),
                   words = buffer_words(&s.w);
@@ -221,10 +224,12 @@ static void check_blank(void)
 
 static void check_all(void)
 {
-    check_regions();
-    check_grounds();
-    check_odd_pixel();
-    check_blank();
+    for (wider = 0; wider <= 2; wider++) {
+        check_regions();
+        check_grounds();
+        check_odd_pixel();
+        check_blank();
+    }
 }
 
 int main(void)

@@ -9,19 +9,22 @@
 
 #define N_IMAGES 3
 
+static int wider; /* than 3 x 3, of every shape */
+
 static inline struct dt_winograd winograd_shape(int c, int k, int h, int w, bool same)
 {
-    const int pad = same ? 1 : 0;
-    snprintf(case_text, sizeof case_text, "%s, %dx%dx%d to %d, %s", kernels->isa, c, h, w, k,
-             same ? "same" : "valid");
+    const int kernel = 3 + wider, pad = same ? (kernel - 1) / 2 : 0;
+    snprintf(case_text, sizeof case_text, "%s, %dx%dx%d to %d, kernel %d, %s", kernels->isa, c, h,
+             w, k, kernel, same ? "same" : "valid");
     return (struct dt_winograd){.c = c,
                                 .h = h,
                                 .w = w,
                                 .top = pad,
                                 .left = pad,
                                 .k = k,
-                                .out_h = h - 2 + 2 * pad,
-                                .out_w = w - 2 + 2 * pad};
+                                .out_h = same ? h : h - kernel + 1,
+                                .out_w = same ? w : w - kernel + 1,
+                                .wider = wider};
 }
 
 /* Also shapes for which blocks would not use the method: channels and filters that fill no vector,
@@ -32,7 +35,8 @@ static inline void on_shapes(void (*check)(int c, int k, int h, int w, bool same
                      sides[] = {3, 4, 5, 6, 7, 8, 11, 14};
     for (int i = 0; i < 6 * 6 * 8; i += EVERY(5)) {
         const int h = sides[i % 8], w = sides[draw(8)];
-        check(channels[i / 48], filters[i / 8 % 6], h, w, draw(2) == 1);
+        const bool fits = dt_min(h, w) >= 3 + wider;
+        check(channels[i / 48], filters[i / 8 % 6], h, w, draw(2) == 1 || !fits);
     }
     for (int i = 1; i <= 2; i++) { /* "same" alone allows images this small */
         check(9, 20, i, 3 - i, true);
@@ -54,11 +58,12 @@ static inline double exact(const struct problem *s, size_t image, int p, int q, 
     const struct dt_winograd *w = &s->w;
     double sum = (double)s->bias.data[k];
     *is_blank = true;
-    for (int tap = 0; tap < 9; tap++) {
-        const int h = p + tap / 3 - w->top, v = q + tap % 3 - w->left;
+    const int kernel = 3 + w->wider, n_taps = kernel * kernel;
+    for (int tap = 0; tap < n_taps; tap++) {
+        const int h = p + tap / kernel - w->top, v = q + tap % kernel - w->left;
         for (int c = 0; h >= 0 && h < w->h && v >= 0 && v < w->w && c < w->c; c++) {
             const float x = s->x.data[image * s->n_x + (size_t)((h * w->w + v) * w->c + c)];
-            sum += (double)x * s->weight.data[(k * w->c + c) * 9 + tap];
+            sum += (double)x * s->weight.data[(k * w->c + c) * n_taps + tap];
             *is_blank = *is_blank && x == 0;
         }
     }
@@ -104,7 +109,8 @@ static inline struct problem problem_open(int c, int k, int h, int w, bool same)
     if (draw(4) == 0) {
         blank_parts(&s);
     }
-    s.weight = buffer_uniform((size_t)(9 * c * k), sqrtf(2.0f / (float)(3 * c)));
+    const int kernel = 3 + wider;
+    s.weight = buffer_uniform((size_t)(kernel * kernel * c * k), sqrtf(2.0f / (float)(kernel * c)));
     s.bias = buffer_uniform((size_t)k, 0.5f);
     for (size_t i = 0; i < s.bias.n; i += 2) {
         s.bias.data[i] = 0;
