@@ -130,6 +130,11 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
         CASES_OF_ROWS(call)                              \
     }
 
+static size_t filter_elems(const struct dt_conv *conv)
+{
+    return (size_t)conv->kernel * (size_t)conv->kernel * (size_t)conv->c;
+}
+
 /* Where the weight of a column's lane is among a filter's. */
 static size_t weight_at(const struct dt_conv *conv, bool joined, int r, int s, int lane)
 {
@@ -142,8 +147,8 @@ static void pack_patch(const struct dt_conv *conv, const struct patch *p, const 
                        float *to)
 {
     const bool joined = dt_conv_joins(conv, VL);
-    const int n = conv->kernel, n_lanes = dt_conv_lanes(conv, VL);
-    for (int k = 0; k < conv->k; k++, weight += n * n * conv->c) {
+    const int n_lanes = dt_conv_lanes(conv, VL);
+    for (int k = 0; k < conv->k; k++, weight += filter_elems(conv)) {
         for (int r = p->r; r < p->r + p->n_r; r++) {
             for (int s = p->s; s < p->s + p->n_s; s++) {
                 for (int lane = p->v * VL; lane < (p->v + p->n_v) * VL; lane++) {
@@ -166,8 +171,8 @@ static void unpack_patch(const struct dt_conv *conv, const struct patch *p, cons
                          float *grads)
 {
     const bool joined = dt_conv_joins(conv, VL);
-    const int n = conv->kernel, n_lanes = dt_conv_lanes(conv, VL);
-    for (int k = 0; k < conv->k; k++, grads += n * n * conv->c) {
+    const int n_lanes = dt_conv_lanes(conv, VL);
+    for (int k = 0; k < conv->k; k++, grads += filter_elems(conv)) {
         for (int r = p->r; r < p->r + p->n_r; r++) {
             for (int s = p->s; s < p->s + p->n_s; s++, dw += p->n_v * VL) {
                 for (int i = 0; i < dt_min(p->n_v * VL, n_lanes - p->v * VL); i++) {
