@@ -39,9 +39,19 @@ struct few {
     struct dt_conv conv;
     const float *x, *weight, *bias;
     size_t width; /* distance between the weights of neighbouring taps */
+    int n_last;   /* filters of the last vector */
     vf least;     /* ReLU's 0, or -infinity */
     float *y;
 };
+
+ALWAYS_INLINE void few_store(const struct few *few, const bool last, vf v, float *y)
+{
+    if (last && few->n_last < VL) {
+        store_first(y, v, few->n_last);
+    } else {
+        store(y, v);
+    }
+}
 
 /* n neighbouring outputs; S is the window's side. */
 ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const struct few *few,
@@ -64,7 +74,8 @@ ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const stru
             EACH_SUM(sum[i][v] += x[(size_t)i * stride + (size_t)s] * weight[(r * S + s) * V + v])
         }
     }
-    EACH_SUM(store(y + (size_t)i * n_k + v * VL, larger(least, sum[i][v]))) /* NaN stays NaN */
+    EACH_SUM(few_store(few, v == V - 1, larger(least, sum[i][v]), /* NaN stays NaN */
+                       y + (size_t)i * n_k + v * VL))
 #undef EACH_SUM
 }
 
@@ -79,7 +90,7 @@ ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int 
     while (q < end) {
         if ((inked & ((1u << S) - 1)) == 0) {
             UNROLLED(v, V) {
-                store(y + v * VL, blank[v]);
+                few_store(few, v == V - 1, blank[v], y + v * VL);
             }
             inked >>= stride;
             x += stride;
@@ -142,8 +153,8 @@ FEW_CASE(5, 2)
 static bool few_apply(const struct dt_conv *conv)
 {
     const bool window = conv->kernel == 3 || (conv->kernel == 5 && VL > 4);
-    return conv->c == 1 && window && conv->stride <= conv->kernel && conv->k % VL == 0 &&
-           conv->out_w >= FEW_POSITIONS;
+    return conv->c == 1 && window && conv->stride <= conv->kernel &&
+           (conv->k % VL == 0 || VL == 16) && conv->out_w >= FEW_POSITIONS;
 }
 
 static void few_forward(const struct dt_conv *conv, const float *x, const float *packed,
@@ -156,6 +167,7 @@ static void few_forward(const struct dt_conv *conv, const float *x, const float 
                                 .weight = packed + k0 * side * side,
                                 .bias = bias + k0,
                                 .width = (size_t)width,
+                                .n_last = dt_min(width, conv->k - k0) - (width - VL),
                                 .least = relu ? (vf){0} : (vf){0} - INFINITY,
                                 .y = y + k0};
         if (side == 3 && width == VL) {
