@@ -147,11 +147,20 @@ static void check_probe(void)
     CHECK(n_gpus == 2 && gpu.index == 1);
     CHECK_FAILS(dt_cuda_probe(2, &gpu, &n_gpus), DT_UNAVAILABLE,
                 "local rank 2 has no GPU of its own: this host shows 2");
-    fake_options.n_devices = -1;
-    CHECK_FAILS(dt_cuda_probe(0, &gpu, &n_gpus), DT_UNAVAILABLE, "there is no NVIDIA driver");
-    CHECK_INT(n_gpus, 0);
+    static const struct {
+        int n_devices, driver_version;
+        const char *why;
+    } without[] = {{-1, 0, "there is no NVIDIA driver"},
+                   {-2, 0, "there is no NVIDIA GPU that this process may use"},
+                   {0, CUDART_VERSION - 1000, "the NVIDIA driver serves CUDA "}};
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+        fake_options.n_devices = without[i].n_devices;
+        fake_options.driver_version = without[i].driver_version;
+        CHECK_FAILS(dt_cuda_probe(0, &gpu, &n_gpus), DT_UNAVAILABLE, without[i].why);
+        CHECK_INT(n_gpus, 0);
+    }
     dt_error_clear();
-    fake_options.n_devices = 0;
+    fake_options.n_devices = fake_options.driver_version = 0;
 }
 
 int main(void)

@@ -23,7 +23,6 @@ static bool is_hit()
 __attribute__((constructor)) static void read_environment()
 {
     fake_options.n_devices = (int)number("FAKE_DEVICES");
-    fake_options.driver_version = (int)number("FAKE_DRIVER_VERSION");
     fake_options.capability = (int)number("FAKE_CAPABILITY");
     for (int i = 1; i < FAKE_N_ENGINES; i++) {
         fake_options.engine_ms[i] = number(("FAKE_ENGINE_MS_" + std::to_string(i)).c_str());

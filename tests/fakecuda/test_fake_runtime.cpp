@@ -163,16 +163,7 @@ static const fake_case misuse[] = {
     {"not closed at exit: executable graph (1)", [] { new_graph(stream(recording_stream())); }},
 };
 
-/* ---- devices and errors that are returned ---- */
-
-/* cudaGetDeviceCount fails with this code, and leaves the number. */
-static void no_devices(cudaError_t code)
-{
-    int count = 7;
-    CHECK_INT(cudaGetDeviceCount(&count), code);
-    CHECK_INT(count, 7);
-    CHECK_INT(cudaGetLastError(), code);
-}
+/* ---- errors that are returned ---- */
 
 /* By calls or in a graph: the second fails, but only later, and what comes after does not run. */
 static void a_failure_is_sticky(bool recorded)
@@ -408,29 +399,7 @@ static void event_of_an_ended_recording()
 }
 
 static const fake_case rules[] = {
-    {"no driver",
-     [] {
-         fake_options.n_devices = -1;
-         no_devices(cudaErrorInsufficientDriver);
-     }},
     {"no such device", [] { CHECK_INT(cudaSetDevice(1), cudaErrorInvalidDevice); }},
-    {"no memory",
-     [] {
-         void *memory;
-         fake_options.device_bytes = 1000;
-         CHECK_INT(cudaMalloc(&memory, 1001), cudaErrorMemoryAllocation);
-         CHECK(memory == NULL && fake_counts().n_live_bytes == 0);
-     }},
-    {"an old driver",
-     [] {
-         fake_options.driver_version = CUDART_VERSION - 1000;
-         no_devices(cudaErrorInsufficientDriver);
-     }},
-    {"no device",
-     [] {
-         fake_options.n_devices = -2;
-         no_devices(cudaErrorNoDevice);
-     }},
     {"a failure is sticky", [] { a_failure_is_sticky(false); }},
     {"a failure in a graph is sticky", [] { a_failure_is_sticky(true); }},
     {"memory begins as NaN", memory_begins_as_nan},
