@@ -111,6 +111,7 @@ static void check_model(const struct dt_backend_ops *ops, const char *what, stru
 #define LAYER_NORM(a) LAYER(LAYER_NORM, .activation = DT_ACTIVATION_##a, .epsilon = 1e-3)
 #define CONCAT(a, n, ...) \
     LAYER(CONCAT, .activation = DT_ACTIVATION_##a, .inputs = {n, {__VA_ARGS__}})
+#define END LAYER(FLATTEN), DENSE(N_CLASSES, NONE)
 #define MODEL(what, ...)                                                                \
     do {                                                                                \
         const struct dt_layer_spec layers[] = {__VA_ARGS__};                            \
@@ -127,54 +128,42 @@ static void check_backend(const struct dt_backend_ops *ops)
     MODEL("dense relu", LAYER(FLATTEN), DENSE(17, RELU), DENSE(N_CLASSES, NONE));
     MODEL("dense leaky relu", LAYER(FLATTEN), DENSE(17, LEAKY_RELU), DENSE(N_CLASSES, NONE));
     MODEL("dense gelu", LAYER(FLATTEN), DENSE(17, GELU), DROPOUT(0.3), DENSE(N_CLASSES, NONE));
-    MODEL("conv gelu", CONV(3, 3, 1, VALID, GELU), CONV(17, 3, 1, SAME, GELU), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
+    MODEL("conv gelu", CONV(3, 3, 1, VALID, GELU), CONV(17, 3, 1, SAME, GELU), END);
     MODEL("conv gelu max pool", CONV(3, 3, 1, VALID, LEAKY_RELU), CONV(5, 3, 1, SAME, GELU),
-          MAX_POOL(2, 2), DROPOUT(0.25), LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+          MAX_POOL(2, 2), DROPOUT(0.25), END);
     MODEL("gelu alone", CONV(3, 3, 1, VALID, LEAKY_RELU), AVG_POOL(2, 2), LAYER(GELU),
           AVG_POOL(2, 1), LAYER(FLATTEN), LAYER(LEAKY_RELU), DENSE(N_CLASSES, NONE));
-    MODEL("conv valid", CONV(3, 3, 1, VALID, TANH), CONV(5, 3, 1, VALID, TANH), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
-    MODEL("conv same", CONV(3, 3, 1, SAME, TANH), CONV(5, 4, 1, SAME, SIGMOID), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
-    MODEL("conv stride", CONV(3, 2, 1, VALID, TANH), CONV(5, 3, 2, SAME, TANH), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
-    MODEL("conv stride 3", CONV(3, 1, 1, VALID, TANH), CONV(17, 5, 3, VALID, TANH), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
+    MODEL("conv valid", CONV(3, 3, 1, VALID, TANH), CONV(5, 3, 1, VALID, TANH), END);
+    MODEL("conv same", CONV(3, 3, 1, SAME, TANH), CONV(5, 4, 1, SAME, SIGMOID), END);
+    MODEL("conv stride", CONV(3, 2, 1, VALID, TANH), CONV(5, 3, 2, SAME, TANH), END);
+    MODEL("conv stride 3", CONV(3, 1, 1, VALID, TANH), CONV(17, 5, 3, VALID, TANH), END);
     MODEL("conv relu max pool", CONV(16, 3, 1, VALID, TANH), CONV(16, 3, 1, VALID, RELU),
-          MAX_POOL(2, 2), LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
-    MODEL("max pool overlapping", CONV(3, 3, 1, VALID, TANH), MAX_POOL(3, 2), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
-    MODEL("avg pool", CONV(3, 3, 1, VALID, TANH), AVG_POOL(3, 1), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
-    MODEL("global avg pool", CONV(5, 3, 1, VALID, TANH), LAYER(GLOBAL_AVG_POOL), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
+          MAX_POOL(2, 2), END);
+    MODEL("max pool overlapping", CONV(3, 3, 1, VALID, TANH), MAX_POOL(3, 2), END);
+    MODEL("avg pool", CONV(3, 3, 1, VALID, TANH), AVG_POOL(3, 1), END);
+    MODEL("global avg pool", CONV(5, 3, 1, VALID, TANH), LAYER(GLOBAL_AVG_POOL), END);
     MODEL("global avg pool without flatten's block", CONV(5, 3, 1, VALID, GELU), DROPOUT(0.25),
           LAYER(GLOBAL_AVG_POOL), CONV(N_CLASSES, 1, 1, VALID, NONE), LAYER(FLATTEN));
-    MODEL("pool, then activation", CONV(3, 3, 1, VALID, NONE), AVG_POOL(2, 2), LAYER(TANH),
-          LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+    MODEL("pool, then activation", CONV(3, 3, 1, VALID, NONE), AVG_POOL(2, 2), LAYER(TANH), END);
     MODEL("dropout", CONV(3, 3, 1, VALID, TANH), DROPOUT(0.25), CONV(4, 2, 1, VALID, TANH),
           LAYER(FLATTEN), DROPOUT(0.5), DENSE(N_CLASSES, NONE));
     MODEL("dropout twice", LAYER(FLATTEN), DENSE(9, TANH), DROPOUT(0.3), DROPOUT(0.2),
           DENSE(N_CLASSES, NONE));
     MODEL("everything fused", CONV(8, 3, 1, SAME, TANH), CONV(8, 3, 1, VALID, TANH), AVG_POOL(2, 2),
           DROPOUT(0.25), LAYER(FLATTEN), DENSE(11, TANH), DROPOUT(0.5), DENSE(N_CLASSES, NONE));
-    MODEL("norm", CONV(3, 3, 1, VALID, TANH), NORM(NONE), CONV(5, 3, 1, VALID, TANH),
-          LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
-    MODEL("norm relu", CONV(17, 3, 1, SAME, TANH), NORM(RELU), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
+    MODEL("norm", CONV(3, 3, 1, VALID, TANH), NORM(NONE), CONV(5, 3, 1, VALID, TANH), END);
+    MODEL("norm relu", CONV(17, 3, 1, SAME, TANH), NORM(RELU), END);
     MODEL("norm, then everything", CONV(4, 3, 1, VALID, TANH), NORM(SIGMOID), AVG_POOL(2, 2),
           DROPOUT(0.25), LAYER(FLATTEN), NORM(TANH), DENSE(N_CLASSES, NONE));
     MODEL("layer norm", CONV(3, 3, 1, VALID, TANH), LAYER_NORM(NONE), CONV(5, 3, 1, VALID, TANH),
           LAYER_NORM(SIGMOID), LAYER(FLATTEN), LAYER_NORM(TANH), DENSE(N_CLASSES, NONE));
-    MODEL("layer norm relu", CONV(17, 3, 1, SAME, TANH), LAYER_NORM(RELU), LAYER(FLATTEN),
-          DENSE(N_CLASSES, NONE));
+    MODEL("layer norm relu", CONV(17, 3, 1, SAME, TANH), LAYER_NORM(RELU), END);
     MODEL("layer norm of few units", LAYER(FLATTEN), DENSE(7, TANH), LAYER_NORM(NONE),
           DENSE(N_CLASSES, NONE));
     MODEL("concat of three", CONV(3, 3, 1, VALID, TANH, .name = "a"),
           CONV(17, 1, 1, VALID, NONE, .name = "b", .input = "a"),
           CONV(2, 3, 1, SAME, NONE, .name = "c", .input = "a"), CONCAT(RELU, 3, "b", "a", "c"),
-          AVG_POOL(2, 2), LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+          AVG_POOL(2, 2), END);
     MODEL("concat of rows with itself", LAYER(FLATTEN), DENSE(5, TANH, .name = "a"),
           CONCAT(TANH, 2, "a", "a"), DENSE(N_CLASSES, NONE));
     MODEL("flatten alone at the end", CONV(N_CLASSES, 9, 1, SAME, TANH), AVG_POOL(8, 8),
