@@ -38,10 +38,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     if (stream->capturing) {
         return spoil_capture(cudaErrorIllegalState);
     }
-    if (recording) {
-        fake_die("two streams begin to record; fake CUDA supports one recording at a time");
+    if (recording || mode != cudaStreamCaptureModeThreadLocal) {
+        fake_die("fake CUDA supports one recording at a time, and of the mode ThreadLocal alone");
     }
-    recording = capture{stream, mode, ++n_captures, false, std::this_thread::get_id(), {}};
+    recording = capture{stream, ++n_captures, false, std::this_thread::get_id(), {}};
     stream->capturing = true;
     return cudaSuccess;
 }

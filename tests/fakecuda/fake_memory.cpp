@@ -265,7 +265,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemc
     const bool from_device = side_is_device(from, n_bytes, "cudaMemcpyAsync, source");
     static const cudaMemcpyKind kinds[2][2] = {{cudaMemcpyHostToHost, cudaMemcpyHostToDevice},
                                                {cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice}};
-    if (kind != cudaMemcpyDefault && kind != kinds[from_device][to_device]) {
+    if (kind != kinds[from_device][to_device]) {
         fake_die("cudaMemcpyAsync of kind %d from %s to %s memory", (int)kind,
                  from_device ? "device" : "host", to_device ? "device" : "host");
     }

@@ -92,7 +92,6 @@ struct node {
 /* Only one at a time: dtrain needs no more. */
 struct capture {
     cudaStream_t origin;
-    cudaStreamCaptureMode mode;
     long serial;
     bool invalid;
     std::thread::id user; /* fake_give_graph */

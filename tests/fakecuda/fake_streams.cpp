@@ -149,7 +149,7 @@ cudaError_t spoil_capture(cudaError_t code)
 
 cudaError_t refuse_in_capture()
 {
-    if (recording && recording->mode != cudaStreamCaptureModeRelaxed) {
+    if (recording) {
         return spoil_capture(cudaErrorStreamCaptureUnsupported);
     }
     return cudaSuccess;
@@ -204,9 +204,7 @@ cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<vo
 cudaError_t cudaDeviceSynchronize(void)
 {
     ENTER();
-    if (recording) {
-        return spoil_capture(cudaErrorStreamCaptureUnsupported);
-    }
+    REFUSE_IN_CAPTURE();
     return wait_device(current_device);
 }
 
