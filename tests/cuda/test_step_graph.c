@@ -24,25 +24,15 @@ struct outcome {
     int n_steps;
 };
 
-/* Uses the rows of two ranks' halves, so that ids differ from rows. */
-static const struct dt_shard whole = {.mode = DT_SHARDING_SHARD,
-                                      .seed = 3,
-                                      .n_total = N_SAMPLES,
-                                      .global_batch = CAPACITY,
-                                      .size = 1,
-                                      .shuffle = true};
-static const struct dt_shard half = {.mode = DT_SHARDING_SHARD,
-                                     .seed = 3,
-                                     .n_total = 2 * N_SAMPLES,
-                                     .global_batch = 2 * CAPACITY,
-                                     .rank = 1,
-                                     .size = 2,
-                                     .shuffle = true};
-static const struct dt_shard in_order = {.mode = DT_SHARDING_SHARD,
-                                         .seed = 3,
-                                         .n_total = N_SAMPLES,
-                                         .global_batch = CAPACITY,
-                                         .size = 1};
+#define SHARD(n_ranks, ...)                                                   \
+    {                                                                         \
+        .mode = DT_SHARDING_SHARD, .seed = 3, .n_total = (n_ranks)*N_SAMPLES, \
+        .global_batch = (n_ranks)*CAPACITY, .size = (n_ranks), ##__VA_ARGS__  \
+    }
+
+/* half: the rows of two ranks' halves, so that ids differ from rows. */
+static const struct dt_shard whole = SHARD(1, .shuffle = true),
+                             half = SHARD(2, .rank = 1, .shuffle = true), in_order = SHARD(1);
 
 static void begin(const struct plan *plan, const struct dt_backend_ops *ops,
                   const struct dt_model *model, const struct dt_samples *samples,
