@@ -80,6 +80,14 @@ static void open_one(void)
     block_case_close(&c);
 }
 
+static struct dt_conv_plan *opened(enum dt_precision precision)
+{
+    struct dt_conv_plan *plan;
+    open_one();
+    CHECK_OK(dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], N, precision, &plan));
+    return plan;
+}
+
 static void close_one(void)
 {
     BUFFERS_CLOSE(&x, &filter, &y);
@@ -128,11 +136,8 @@ static void engines(void)
  * needs no workspace. */
 static void check_refused(long n_refused, size_t wanted_workspace)
 {
-    struct dt_conv_plan *plan;
     fake_options.n_refused_plans = n_refused;
-    open_one();
-    CHECK_OK(
-        dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], N, DT_PRECISION_F32, &plan));
+    struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
     CHECK_INT(plan->engines[plan->used].workspace_bytes, wanted_workspace);
     run_plan(plan);
     dt_conv_plan_close(plan);
@@ -176,10 +181,7 @@ static void no_engine(void)
  * result. */
 static void same_pointers(void)
 {
-    struct dt_conv_plan *plan;
-    open_one();
-    CHECK_OK(
-        dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], N, DT_PRECISION_F32, &plan));
+    struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
     run_plan(plan);
     const long n_descriptors = fake_n_descriptors();
     run_plan(plan);
@@ -207,14 +209,6 @@ static void same_pointers(void)
 }
 
 /* ---- pointers that cuDNN, or the fake, refuses */
-
-static struct dt_conv_plan *opened(enum dt_precision precision)
-{
-    struct dt_conv_plan *plan;
-    open_one();
-    CHECK_OK(dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], N, precision, &plan));
-    return plan;
-}
 
 static void misaligned(void)
 {
