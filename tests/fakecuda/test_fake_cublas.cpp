@@ -173,12 +173,6 @@ static const fake_case misuse[] = {
          with.multiply(M, N, K, {with.a, M, CUDA_R_32F}, {with.b, K, CUDA_R_32F},
                        {with.a + M, M, CUDA_R_32F}, F32);
      }},
-    {"cublasGemmEx on the default stream",
-     [] {
-         blas with;
-         FINE(cublasCreate(&with.handle));
-         with.shaped(CUBLAS_OP_N, M, N, K, M, K, M);
-     }},
     {"not closed at exit: cuBLAS handle (1)",
      [] {
          blas with;
