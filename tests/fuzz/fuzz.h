@@ -18,6 +18,17 @@ static inline void require(int condition)
     }
 }
 
+/* A copy of exactly these bytes, from malloc, so that a read past its end is found. */
+static inline uint8_t *copy_of(const void *bytes, size_t n_bytes)
+{
+    uint8_t *copy = malloc(n_bytes + (n_bytes == 0));
+    require(copy != NULL);
+    if (n_bytes > 0) { /* libFuzzer's first input is NULL */
+        memcpy(copy, bytes, n_bytes);
+    }
+    return copy;
+}
+
 /* The path of a file of these bytes, in memory; the next call writes it anew. */
 static inline const char *path_of(const uint8_t *bytes, size_t n_bytes)
 {

@@ -42,8 +42,7 @@ static void check_round_trip(const struct dt_config *config)
     free(text);
 }
 
-/* The files in the text, up to the line "--extends" or the end; each in memory of its own, so that
- * a read past its end is found. */
+/* The files in the text, up to the line "--extends" or the end; each in memory of its own. */
 static enum dt_status read_files(const char *text, size_t n, const char *set,
                                  struct dt_config *config)
 {
@@ -55,11 +54,7 @@ static enum dt_status read_files(const char *text, size_t n, const char *set,
         const char *end = memmem(text, n, mark, sizeof mark - 1);
         const size_t n_file = end != NULL ? (size_t)(end - text) : n;
         const size_t n_done = n_file + (end != NULL ? sizeof mark - 1 : 0);
-        char *file = malloc(n_file == 0 ? 1 : n_file);
-        if (file == NULL) {
-            abort();
-        }
-        memcpy(file, text, n_file);
+        char *file = (char *)copy_of(text, n_file);
         s = dt_config_files_add(&files, "a/fuzz.json", file, n_file, false, base);
         free(file);
         text += n_done;

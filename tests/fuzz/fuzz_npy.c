@@ -16,9 +16,7 @@ static void parse_array(const uint8_t *bytes, size_t n_bytes)
         n_header > n_bytes - n_prefix) {
         return;
     }
-    char *text = malloc(n_header + 1); /* a copy, so that a byte too many is seen */
-    require(text != NULL);
-    memcpy(text, bytes + n_prefix, n_header);
+    char *text = (char *)copy_of(bytes + n_prefix, n_header);
     const enum dt_status s = dt_npy_parse("array", text, n_header, &npy);
     free(text);
     require(s == DT_OK || s == DT_BAD_DATA);
@@ -65,13 +63,8 @@ static void parse_archive(const char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
-    static int fd = -1;
-    char path[64];
-    fd = fd < 0 ? memfd_create("fuzz", 0) : fd;
-    require(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, n_bytes, 0) == (ssize_t)n_bytes);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     dt_error_clear();
     parse_array(bytes, n_bytes);
-    parse_archive(path);
+    parse_archive(path_of(bytes, n_bytes));
     return 0;
 }

@@ -41,11 +41,7 @@ static void parse(const uint8_t *bytes, size_t n_bytes, struct dt_shape shape)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
-    uint8_t *mended = malloc(n_bytes + (n_bytes == 0));
-    require(mended != NULL);
-    if (n_bytes > 0) { /* libFuzzer's first input is NULL */
-        memcpy(mended, bytes, n_bytes);
-    }
+    uint8_t *mended = copy_of(bytes, n_bytes);
     mend_crcs(mended, n_bytes);
     parse(bytes, n_bytes, (struct dt_shape){1, 28, 28});
     parse(mended, n_bytes, (struct dt_shape){1, 28, 28});

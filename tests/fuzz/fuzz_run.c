@@ -192,9 +192,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     if (config_path[0] == '\0') {
         make_folder();
     }
-    char *text = malloc(n_bytes + 1); /* exact, so that a read past the end is found */
-    require(text != NULL);
-    memcpy(text, bytes, n_bytes);
+    char *text = (char *)copy_of(bytes, n_bytes);
     take_files(text, n_bytes);
     calls.openat = open_one;
     calls.fstat = look;
