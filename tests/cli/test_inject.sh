@@ -10,12 +10,6 @@ configure '[1, 8, 8]' 'flatten dense12:relu dense10' '
   "distributed": { "check_every": 1 }, "device": "cpu", "threads": 1'
 export DTRAIN_TIMEOUT=2
 
-dtrain() { # dtrain RANKS RUN ARGUMENT...: two epochs of ten steps of two workers; leaves RUN.out, RUN.err and $got
-  local n=$1 run=$2
-  shift 2
-  got=0
-  timeout -k 5 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$work/$run" "$@" >"$run.out" 2>"$run.err" </dev/null || got=$?
-}
 ends() { # ends RUN CODE [WORDS]: with this code, nothing left running, and one line about it
   check "$1: exit code $got" test "$got" -eq "$2"
   check "$1: processes are left" wait_for 20 gone "$work/$1"
@@ -38,7 +32,7 @@ takes() { # takes RUN MILLISECONDS: so long at least, a step of 32 samples
   check "$1: a step takes less than $2 ms" awk -F , -v ms="$2" 'NR > 1 && $7 > 32 / (ms / 1000) { bad = 1 } END { exit bad || NR < 3 }' "$work/$1/metrics.csv"
 }
 
-dtrain 2 plain
+try plain 2 # two epochs of ten steps of two workers
 ends plain 0
 check 'a fault in the record of a run without' test "$(grep -c injected plain/metrics.jsonl)" -eq 0
 for way in 'ring 2 --set distributed.allreduce=ring' 'server 3 --set distributed.strategy=parameter_server'; do
@@ -49,7 +43,7 @@ for way in 'ring 2 --set distributed.allreduce=ring' 'server 3 --set distributed
     for fault; do
       faults+=(--inject "$fault")
     done
-    dtrain "$n" "$run" $arguments "${faults[@]}"
+    try "$run" "$n" $arguments "${faults[@]}"
   }
   inject "slow-$name" slow:rank=1,ms=30 slow:rank=0,ms=30,steps=11-20
   ends "slow-$name" 0
@@ -66,7 +60,7 @@ for way in 'ring 2 --set distributed.allreduce=ring' 'server 3 --set distributed
   check "kill-$name: exit code 0" test "$got" -ne 0
   check "kill-$name: processes are left" wait_for 20 gone "$work/kill-$name"
   told "kill-$name" kill:rank=1,step=13
-  dtrain "$n" "kill-$name" $arguments --resume
+  try "kill-$name" "$n" $arguments --resume
   ends "kill-$name" 0
   check "kill-$name: not resumed" grep -q 'resumed from .* 10 steps done$' "kill-$name.err"
   check "kill-$name: other losses" diff <(losses plain) <(losses "kill-$name")
@@ -82,7 +76,7 @@ for way in 'ring 2 --set distributed.allreduce=ring' 'server 3 --set distributed
 done
 
 # Two of three agree: the third is named, also if it is rank 0.
-dtrain 3 flip-first --inject flip:rank=0,step=6,tensor=fc1.weight
+try flip-first 3 --inject flip:rank=0,step=6,tensor=fc1.weight
 ends flip-first 70 "replicas differ: tensor 'fc1.weight' of rank 0 differs from that of the other 2 ranks "
 
 refused() { # refused CODE WORDS ARGUMENT...

@@ -88,14 +88,9 @@ run 0 2 predict --checkpoint "$checkpoint" "${images[@]}"
 cmp alone out # said once, however many ranks there are
 
 refused() { refuses "$1" 2 "$3: $2" predict --checkpoint "$checkpoint" "$3"; } # refused CODE TEXT IMAGE
-echo "This is a text." > text.png
-head -c 200 light-0.png > cut.png
-: > empty.png
 refused 66 'No such file' missing.png
 refused 66 'is a directory' run
-refused 65 'no PNG, JPEG, PPM or PGM file (convert the image to PNG first)' text.png
-refused 65 'truncated PNG' cut.png
-refused 65 'empty' empty.png
+refused 65 'no PNG, JPEG, PPM or PGM file (convert the image to PNG first)' pictures
 
 # A name that would steer the terminal is shown, not obeyed.
 hostile=$'a\033[2J\302\233ü.png'

@@ -7,16 +7,9 @@ stuck=$1
 configure '[1, 8, 8]' 'flatten dense12:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 640, "test_samples": 60 },
   "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "lr": 0.002 } }, "device": "cpu",
-  "threads": 1'
+  "checkpoint": { "every_steps": 5 }, "threads": 1'
 export DTRAIN_TIMEOUT=2
 
-run() { # run PROGRAM RANKS RUN ARGUMENT...: leaves RUN.err and $got
-  local program=$1 n=$2 run=$3
-  shift 3
-  got=0
-  timeout -k 5 100 "$MPIEXEC" -n "$n" "$program" --config config.json --run "$work/$run" --set checkpoint.every_steps=5 "$@" >"$run.out" 2>"$run.err" \
-    </dev/null || got=$?
-}
 named() { # named RUN WORDS: 76, nothing left, and one line of error, with these words
   check "$1: exit code $got" test "$got" -eq 76
   check "$1: processes are left" wait_for 20 gone "$work/$1"
@@ -47,14 +40,14 @@ reported() { # reported RUN WORDS: the report has the verdict, who was behind, a
 silent='has shown no sign of life for 2 s: it hangs in'
 
 # In a step, in a call to the system: one of one, all of three, one of three, whom the others name.
-run "$DTRAIN" 1 alone --inject stall:step=7
+try alone 1 --inject stall:step=7
 named alone "rank 0 \([^)]+\) $silent 'training', step 7, last event 'step'"
 kept alone 1
 reported alone 'last events: rank 0 \([^)]+\) was behind: in step 7 .* no sign of life for [0-9.]+ s$'
-run "$DTRAIN" 3 all --inject stall:step=7
+try all 3 --inject stall:step=7
 named all "rank [012] \([^)]+\) $silent 'training', step 7, .*; rank [012] .* was last seen [0-9]+ s ago in 'training'"
 kept all 3
-run "$DTRAIN" 3 one --inject stall:rank=1,step=7
+try one 3 --inject stall:rank=1,step=7
 named one ".* stalled for 2 s: rank 1 has not arrived; it was last seen [0-9]+ s ago in 'training'"
 kept one 3
 reported one 'last events: rank 1 \([^)]+\) was behind: in step 7 it had begun'
@@ -62,7 +55,7 @@ check 'one: not the last event of rank 1' grep -qE '^ +7 +1  \+[0-9.]+ step$' on
 check 'one: not those of rank 0' grep -qE "^ +7 +0  \+[0-9.]+ step, \+[0-9.]+ allreduce of gradient bucket 0 \([0-9]+ bytes\), .*results \(32 bytes\)$" one.report
 
 hangs() { # hangs RUN RANKS FUNCTION CALL WHO WORDS
-  STUCK_IN=$3 STUCK_CALL=$4 STUCK_RANKS=$5 run "$stuck" "$2" "$1"
+  STUCK_IN=$3 STUCK_CALL=$4 STUCK_RANKS=$5 program=$stuck try "$1" "$2"
   named "$1" "$6"
 }
 hangs loss 1 dt_network_loss 12 0 "rank 0 \([^)]+\) $silent 'training', step 12, "
@@ -73,14 +66,14 @@ hangs mpi 2 MPI_Iallreduce 60 01 "rank [01] \([^)]+\) $silent '"
 hangs disk 1 fsync 3 0 "rank 0 \([^)]+\) has shown no sign of life for 10 s: it hangs in 'saving a checkpoint', step 5, "
 
 # One of two hosts hangs as a whole: nobody else there can name it.
-MPIR_CVAR_NUM_CLIQUES=2 run "$DTRAIN" 2 host --inject stall:rank=1,step=7
+MPIR_CVAR_NUM_CLIQUES=2 try host 2 --inject stall:rank=1,step=7
 named host "rank 1 \([^)]+\) $silent 'training', step 7"
 
 # Nothing is left of a hang that ended in time, nor of one in an earlier start.
-run "$DTRAIN" 3 all --resume
+try all 3 --resume
 check "resumed: exit code $got" test "$got" -eq 0
 check 'resumed: records of the hang are left' test -z "$(find all -name 'flight-*')"
-run "$DTRAIN" 2 slow --inject slow:rank=1,ms=1800,steps=7-7
+try slow 2 --inject slow:rank=1,ms=1800,steps=7-7
 check "slow: exit code $got" test "$got" -eq 0
 check 'slow: records are left' test -z "$(find slow -name 'flight-*')"
 finish

@@ -115,6 +115,11 @@ train() { # train RUN RANKS ARGUMENT...: a run of config.json, which has to work
   check "$run: the run fails" timeout 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
 }
 
+try() { # try RUN RANKS ARGUMENT...: a run of config.json, however $program ends; leaves RUN.out, RUN.err and $got
+  got=0
+  timeout -k 5 120 "$MPIEXEC" -n "$2" "$program" --config config.json --run "$work/$1" "${@:3}" >"$1.out" 2>"$1.err" </dev/null || got=$?
+}
+
 refused() { # refused CODE RANKS TEXT ARGUMENT...: a run of config.json that ends with this code and one line, with the text
   refuses "$1" "$2" "$3" --config config.json --run no "${@:4}"
 }
