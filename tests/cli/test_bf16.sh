@@ -8,19 +8,15 @@ configure '[1, 14, 14]' 'conv20 conv32 pool dropout0.25 flatten dense32:relu den
   "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 32 }, "optimizer": { "type": "adam", "lr": 0.001 } },
   "checkpoint": { "every_steps": 10, "keep": 20 }, "device": "cpu", "log": { "every_steps": 1 }'
 
-dtrain() { # dtrain ARGUMENT...: on two ranks; leaves out, err and $got
-  got=0
-  timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" --config config.json "$@" >out 2>err </dev/null || got=$?
-}
 trains() { run 0 2 --config config.json --run "$@"; } # trains RUN ARGUMENT...
 
 # Where there is no AMX: one line with the cure, and nothing is left behind.
-DTRAIN_ISA=baseline dtrain --set precision=bf16 --run refused
+DTRAIN_ISA=baseline dtrain 2 --config config.json --set precision=bf16 --run refused
 check "refused: exit status $got" test "$got $(grep -c . err)" = '69 1'
 check "refused: $(cat err)" grep -q '^dtrain: precision "bf16" on a CPU needs AMX, .* (use "precision": "f32", which is as fast)$' err
 check 'refused: a run folder is left' test ! -e refused
 
-dtrain --set precision=bf16 --run whole
+dtrain 2 --config config.json --set precision=bf16 --run whole
 if ((got == 69)) && grep 'needs AMX' err && ((n_failed == 0)); then
   echo 'skipped: the rest of the test'
   exit 77

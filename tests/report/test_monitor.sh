@@ -6,11 +6,6 @@ configure '[1, 8, 8]' 'flatten dense16:relu dense10' '
   "data": { "format": "synthetic", "train_samples": 300, "test_samples": 60 },
   "train": { "epochs": 40, "seed": 3, "batch": { "global": 60 }, "optimizer": { "lr": 0.03 }, "early_stopping": { "metric": "test_loss", "patience": 4 }, "schedule": { "type": "plateau", "metric": "test_accuracy", "factor": 0.5, "patience": 2 } },
   "checkpoint": { "best": "test_loss", "keep": 99 }, "report": false'
-dtrain() { # dtrain RANKS RUN ARGUMENT...
-  local ranks=$1 run=$2
-  shift 2
-  timeout 100 "$MPIEXEC" -n "$ranks" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
-}
 epochs() { # of a run: what the test samples gave, and the rate
   cut -d , -f 1-6,8 "$1/metrics.csv"
 }
@@ -43,14 +38,14 @@ lines_agree() {
 resumes() {
   local name=$1 ranks=$2 all last
   shift 2
-  dtrain "$ranks" "$name" "$@" || fail "$name: ends with an error" "$name.err"
+  train "$name" "$ranks" "$@"
   lines_agree "$name"
   all=$(tail -n 1 "$name/metrics.csv" | cut -d , -f 2)
   last=$(basename "$(newest_checkpoint "$name")")
   for stop in 13 $((all / 2)) $((all - 5)) $((all - 1)); do
-    dtrain "$ranks" "$name-parts" --resume "$@" --set train.max_steps="$stop" || fail "$name: stopped at $stop" "$name-parts.err"
+    train "$name-parts" "$ranks" --resume "$@" --set train.max_steps="$stop"
   done
-  dtrain "$ranks" "$name-parts" --resume "$@" || fail "$name: resumed" "$name-parts.err"
+  train "$name-parts" "$ranks" --resume "$@"
   check "$name: another result" cmp "$name.out" "$name-parts.out"
   check "$name: other epochs" diff <(epochs "$name") <(epochs "$name-parts")
   check "$name: another end" cmp "$name/checkpoints/$last" "$name-parts/checkpoints/$last"
@@ -68,26 +63,25 @@ check 'a rate that goes down is not said' grep -q '^  lr 0.03 -> 0.015: a platea
 check 'the banner does not say it' grep -qx '  ends early when the test loss has not improved for 4 epochs' alone.err
 
 # Without repeatable bits, but it ends: nothing improves by 100.
-dtrain 3 async --set distributed.strategy=parameter_server --set distributed.parameter_server.mode=async --set train.early_stopping.min_delta=100 ||
-  fail 'async: an error' async.err
+train async 3 --set distributed.strategy=parameter_server --set distributed.parameter_server.mode=async --set train.early_stopping.min_delta=100
 check 'async: not 5 epochs' test "$(tail -n 1 async/metrics.csv | cut -d , -f 1)" = 5
 check 'async: another reason' grep -q '^stopped early: test loss has not improved for 4 epochs; best .* at epoch 1$' async.err
 check 'async: the best is not of its epoch' cmp async/checkpoints/best.safetensors "async/checkpoints/$(step_of_epoch async "$(field async best_epoch)")"
 
 # A run that ended early stays ended, unless it gets more patience; then the reason is another.
-dtrain 1 alone --resume || fail 'ended early, resumed: an error' alone.err
+train alone 1 --resume
 check 'ended early, resumed: continues' grep -qx 'nothing to do: the run had ended' alone.err
 check 'ended early, resumed: another reason' grep -q '^stopped early: test loss has not improved for 4 epochs' alone.err
 "$DTRAIN" report alone > report.txt 2> report.err
 check 'the verdict does not say why' grep -q '^verdict  *done: stopped early, test loss has not improved' report.txt
-dtrain 1 alone --resume --set train.early_stopping.patience=6 || fail 'more patience: an error' alone.err
+train alone 1 --resume --set train.early_stopping.patience=6
 check 'more patience: the old reason' grep -q '^stopped early: test loss has not improved for 6 epochs' alone.err
 
 # A best that has been removed is sought anew; eval finds the one that is there.
 check 'eval: not the best' test "$("$DTRAIN" eval --checkpoint allreduce/checkpoints/best.safetensors 2>&1 | head -n 1)" = \
   "$(sed -n 's/^best .*: \(test loss [0-9.]*\) at epoch.*/\1/p' allreduce.err)"
 rm alone/checkpoints/best.safetensors
-dtrain 1 alone --resume --set 'train.early_stopping={"metric":"none"}' --set train.epochs=41 || fail 'no best: an error' alone.err
+train alone 1 --resume --set 'train.early_stopping={"metric":"none"}' --set train.epochs=41
 check 'no best: not said' grep -q 'best.safetensors: not there any more' alone.err
 check 'no best: none is made' test -e alone/checkpoints/best.safetensors
 
