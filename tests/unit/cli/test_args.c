@@ -168,10 +168,6 @@ static void test_informative(void)
         const char *line;
         const char *word;
     } cases[] = {
-        {"help", "help"},
-        {"--help", "help"},
-        {"-h", "help"},
-        {"eval --help", "help"},
         {"--version --help", "help"},
         {"--version", "--version"},
         {"--help-config", "--help-config"},
