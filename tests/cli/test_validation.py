@@ -92,10 +92,6 @@ def near(a, b):
     return len(a) == len(b) and all(abs(x - y) <= 2e-6 * abs(y) for x, y in zip(a, b))
 
 
-def newest(run):
-    return max(glob.glob(f"{run}/checkpoints/step-*"))
-
-
 def evaluate(checkpoint, *arguments):
     """(loss with four digits, correct ones of all)"""
     done = dtrain("eval", "--checkpoint", checkpoint, *arguments)
