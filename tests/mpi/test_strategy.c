@@ -39,21 +39,35 @@ static void test_gap_is_not_sent(struct dt_comm *comm)
     rig_close(&rig);
 }
 
-/* Started apart, made equal by the broadcast, equal to the bit after every step; the weights they
- * end with. */
-static void run_equal(struct rig_spec spec, struct dt_comm *comm, float *weights)
+enum { BIG_ARENA = 1 << 15, MAX_FLOATS = 3 * BIG_ARENA };
+
+/* Weights and optimizer state after a few steps, for which the ranks of a host step together, or
+ * each by itself: started apart, made equal by the broadcast, equal to the bit after every step. */
+static bool run_steps(struct rig_spec spec, bool together, struct dt_comm *comm, float *numbers)
 {
     struct rig rig;
     struct dt_replica_check check;
+    spec.shared_step = together;
     rig_open(&rig, &spec, comm, &samples);
+    const bool taken_together = dt_mirrored_of(rig.strategy)->host_step != NULL;
     init(&rig, 1 + (uint64_t)comm->rank);
-    CHECK_OK(dt_strategy_broadcast(rig.strategy));
+    if (spec.dist.broadcast) {
+        CHECK_OK(dt_strategy_broadcast(rig.strategy));
+    }
     CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
-    train(&rig, comm, N_STEPS, &check);
+    train(&rig, comm, N_STEPS, spec.dist.broadcast ? &check : NULL);
     check_gaps(&rig);
-    memcpy(weights, rig.network->params, rig.model.arena_elems * sizeof(float));
+    CHECK_INT(rig.strategy->optimizer.n_steps, N_STEPS);
+    CHECK(rig.model.arena_elems <= BIG_ARENA);
+    memset(numbers, 0, MAX_FLOATS * sizeof *numbers);
+    memcpy(numbers, rig.network->params, rig.model.arena_elems * sizeof *numbers);
+    for (int i = 0; i < rig.strategy->optimizer.n_states; i++) {
+        memcpy(numbers + (i + 1) * BIG_ARENA, rig.strategy->optimizer.states[i],
+               rig.model.arena_elems * sizeof *numbers);
+    }
     dt_replica_check_close(&check);
     rig_close(&rig);
+    return taken_together;
 }
 
 #define MAX_ARENA 1024
@@ -61,10 +75,10 @@ static void run_equal(struct rig_spec spec, struct dt_comm *comm, float *weights
 static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_allreduce_type type,
                                 struct dt_comm *comm, struct dt_comm *self)
 {
-    static float first[MAX_ARENA], other[MAX_ARENA], alone[MAX_ARENA];
+    static float first[MAX_FLOATS], other[MAX_FLOATS], alone[MAX_FLOATS];
     struct rig_spec spec = classifier_on(backend);
     spec.dist.allreduce = type;
-    run_equal(spec, comm, first);
+    run_steps(spec, false, comm, first);
     CHECK(first[0] != 0);
     /* Neither overlap nor buckets change a bit: sums in shared memory have one order, and MPI's too
      * for all sizes as small as these.
@@ -72,10 +86,10 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_al
     for (int variant = 0; variant < 2; variant++) {
         spec.dist.overlap = variant == 1;
         spec.dist.bucket_bytes = variant == 1 ? 1 << 20 : 0;
-        run_equal(spec, comm, other);
+        run_steps(spec, false, comm, other);
         CHECK(memcmp(first, other, sizeof first) == 0);
     }
-    run_equal(spec, self, alone);
+    run_steps(spec, false, self, alone);
     for (int i = 0; i < MAX_ARENA; i++) {
         CHECK_NEAR(first[i], alone[i], 2e-5);
     }
@@ -85,7 +99,7 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_al
  * has the bits of none. */
 static void test_compressed(struct dt_comm *comm)
 {
-    static float weights[MAX_ARENA], dense[MAX_ARENA];
+    static float weights[MAX_FLOATS], dense[MAX_FLOATS];
     struct rig_spec spec = classifier_on(&dt_cpu_backend);
     for (int type = DT_COMPRESSION_FP16; type < DT_N_COMPRESSION_TYPES; type++) {
         for (int allreduce = 0; allreduce < DT_N_ALLREDUCE_TYPES; allreduce++) {
@@ -100,7 +114,7 @@ static void test_compressed(struct dt_comm *comm)
             const struct dt_codec codec = codec_of(&spec.dist.compression, NULL);
             if (dt_allreduce_compresses(&dt_all_rows.allreduce, allreduce, spec.dist.across,
                                         &codec)) {
-                run_equal(spec, comm, weights);
+                run_steps(spec, false, comm, weights);
                 CHECK(weights[0] != 0);
             }
         }
@@ -108,42 +122,12 @@ static void test_compressed(struct dt_comm *comm)
     for (int feedback = 0; feedback < 2; feedback++) {
         spec.dist.allreduce = DT_ALLREDUCE_ALL_TO_ALL;
         spec.dist.compression = (struct dt_compression_spec){.type = DT_COMPRESSION_NONE};
-        run_equal(spec, comm, dense);
+        run_steps(spec, false, comm, dense);
         spec.dist.compression = (struct dt_compression_spec){
             .type = DT_COMPRESSION_TOPK, .ratio = 1, .error_feedback = feedback != 0};
-        run_equal(spec, comm, weights);
+        run_steps(spec, false, comm, weights);
         CHECK(memcmp(weights, dense, sizeof dense) == 0);
     }
-}
-
-enum { BIG_ARENA = 1 << 15, MAX_FLOATS = 3 * BIG_ARENA };
-
-/* Weights and optimizer state after a few steps, for which the ranks of a host step together, or
- * each by itself. */
-static bool run_steps(struct rig_spec spec, bool together, struct dt_comm *comm, float *numbers)
-{
-    struct rig rig;
-    struct dt_replica_check check;
-    spec.shared_step = together;
-    rig_open(&rig, &spec, comm, &samples);
-    const bool taken_together = dt_mirrored_of(rig.strategy)->host_step != NULL;
-    init(&rig, 1 + (uint64_t)comm->rank);
-    if (spec.dist.broadcast) {
-        CHECK_OK(dt_strategy_broadcast(rig.strategy));
-    }
-    CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
-    train(&rig, comm, N_STEPS, spec.dist.broadcast ? &check : NULL);
-    CHECK_INT(rig.strategy->optimizer.n_steps, N_STEPS);
-    CHECK(rig.model.arena_elems <= BIG_ARENA);
-    memset(numbers, 0, MAX_FLOATS * sizeof *numbers);
-    memcpy(numbers, rig.network->params, rig.model.arena_elems * sizeof *numbers);
-    for (int i = 0; i < rig.strategy->optimizer.n_states; i++) {
-        memcpy(numbers + (i + 1) * BIG_ARENA, rig.strategy->optimizer.states[i],
-               rig.model.arena_elems * sizeof *numbers);
-    }
-    dt_replica_check_close(&check);
-    rig_close(&rig);
-    return taken_together;
 }
 
 /* Ranks of a host that step together have the bits of ranks that step each by itself, with every
