@@ -13,8 +13,8 @@
 #define CHECK_SKIP_CODE 77
 
 /* The step of a loop over cases: under the sanitizers, which make it slow and which look for wrong
- * addresses and not for wrong numbers, every n-th; otherwise all. */
-#ifdef __SANITIZE_ADDRESS__
+ * addresses and not for wrong numbers, and under an emulator, every n-th; otherwise all. */
+#if defined(__SANITIZE_ADDRESS__) || defined(DT_EMULATED)
 #define EVERY(n) (n)
 #else
 #define EVERY(n) 1

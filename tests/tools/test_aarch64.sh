@@ -10,21 +10,22 @@ command -v "$cc" >/dev/null || { echo "skipped: no compiler for aarch64 ($cc)"; 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-flags=(-std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I. -fno-math-errno -fno-trapping-math)
+flags=(-std=gnu11 -D_GNU_SOURCE -DDT_EMULATED -O2 -ffunction-sections -Wall -Wextra -Werror -I. -fno-math-errno -fno-trapping-math)
 compile() { # compile <source> [options]
   local object=$folder/${1//\//_}.o
   "$cc" "${flags[@]}" -c "$1" -o "$object" "${@:2}"
   objects+=("$object")
 }
 objects=()
-for source in cpu/*.c; do
+for source in cpu/kernels/*.c cpu/kernels/winograd/*.c cpu/layers/*.c; do
   [[ $source != *_amx.c ]] || continue # of another processor's units
   compile "$source" -DDT_CPU_ISA=baseline -DDT_CPU_ISA_NAME='"baseline"' -ffp-contract=fast
 done
-for source in base/{clock,memory,status}.c model/{init,lower,network,optimizer,order,schedule}.c; do
+for source in cpu/*.c cpu/reference/*.c base/{clock,memory,status}.c model/{describe,init,lower,network,optimizer,stages}.c model/layers/*.c; do
   compile "$source"
 done
-for test in test_winograd test_winograd_blank test_cpu_threads test_gradients test_dense_match; do
-  "$cc" "${flags[@]}" -static "tests/unit/cpu/$test.c" "${objects[@]}" -o "$folder/$test" -lm -pthread
+aarch64-linux-gnu-ar rcs "$folder/all.a" "${objects[@]}"
+for test in test_cpu_threads test_gradients test_dense_match test_winograd test_winograd_blank; do
+  "$cc" "${flags[@]}" -static -Wl,--gc-sections "tests/unit/cpu/$test.c" "$folder/all.a" -o "$folder/$test" -lm -pthread
   "$emulator" "$folder/$test"
 done
