@@ -98,9 +98,9 @@ static void describe_backward(const struct dt_block *b, bool in_place, int vecto
         dt_winograd_plan(&conv->winograd_rotated, vector);
         conv->winograd_rotated.plain = true;
         conv->winograd_rotated.skips_blank = false;
-    }
-    if (b->kernel == 3 && b->stride == 1 && in_place) {
-        dt_winograd_plan_gradient(&conv->winograd_gradient, conv->slice, vector);
+        if (b->kernel == 3) {
+            dt_winograd_plan_gradient(&conv->winograd_gradient, conv->slice, vector);
+        }
     }
 }
 

@@ -15,21 +15,21 @@ static bool pays(const struct dt_winograd *w, int vector)
 {
     const double n_freqs = (double)w->rows * w->columns * DT_WINOGRAD_FREQS,
                  c_vectors = dt_cut_count(w->c, vector), k_vectors = dt_cut_count(w->k, vector);
-    const int n_parts = dt_winograd_parts(w) * dt_winograd_parts(w), kernel = 3 + w->wider;
+    const int kernel = dt_winograd_kernel(w);
     const double winograd =
-        n_freqs * (n_parts * (w->c * k_vectors + 8 * c_vectors) + 8 * k_vectors);
+        n_freqs * (dt_winograd_parts(w) * (w->c * k_vectors + 8 * c_vectors) + 8 * k_vectors);
     return winograd < (double)(kernel * kernel) * w->out_h * w->out_w * w->c * k_vectors;
 }
 
 void dt_winograd_plan(struct dt_winograd *w, int vector)
 {
-    const size_t n_vector = (size_t)vector, n_k = dt_round_up((size_t)w->k, n_vector);
-    w->depth = dt_winograd_parts(w) * dt_winograd_parts(w) * w->c;
+    const size_t n_vector = (size_t)vector, n_k = dt_round_up((size_t)w->k, n_vector),
+                 n_depth = (size_t)dt_winograd_depth(w);
     w->rows = dt_cut_count(w->out_h, DT_WINOGRAD_TILE);
     w->columns = dt_cut_count(w->out_w, DT_WINOGRAD_TILE);
     w->used = pays(w, vector);
-    w->u_freq = n_k * (size_t)w->depth + PAD;
-    w->v_freq = dt_round_up((size_t)w->depth, n_vector);
+    w->u_freq = n_k * n_depth + PAD;
+    w->v_freq = dt_round_up(n_depth, n_vector);
     w->v_freq += w->wider > 0 ? n_vector : 0; /* a part's last vector may begin before its end */
     w->v_tile = DT_WINOGRAD_FREQS * w->v_freq + 2 * PAD;
     w->m_block = DT_WINOGRAD_FREQS * n_vector + PAD;
@@ -62,7 +62,6 @@ void dt_winograd_plan_gradient(struct dt_winograd_gradient *g, int n_images, int
     w->rows = dt_cut_count(w->out_h, DT_WINOGRAD_TILE);
     w->columns = dt_cut_count(w->out_w, DT_WINOGRAD_TILE);
     w->used = gradient_pays(w, n_images, vector);
-    w->depth = w->c;
     w->v_tile = dt_round_up((size_t)w->c, n_vector);
     g->g_tile = dt_round_up((size_t)w->k, n_vector);
     const int n_tiles = n_images * w->rows * w->columns;

@@ -170,8 +170,8 @@ static void put_outputs(const struct dt_conv *conv, const struct dt_conv_outputs
         for (int i = 0; i < b->n_columns; i++, y += n_k) {
             for (int k = 0; k < b->n_filters; k += FILTERS) {
                 const vf v = sum_at(sum, row, k / FILTERS, i);
-                store_filters(y + k, out->relu ? larger((vf){0}, v) : v,
-                              dt_min(FILTERS, b->n_filters - k)); /* NaN stays NaN */
+                store_lanes(y + k, out->relu ? larger((vf){0}, v) : v,
+                            dt_min(FILTERS, b->n_filters - k)); /* NaN stays NaN */
             }
         }
     }

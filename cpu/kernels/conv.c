@@ -44,15 +44,6 @@ struct few {
     float *y;
 };
 
-ALWAYS_INLINE void few_store(const struct few *few, const bool last, vf v, float *y)
-{
-    if (last && few->n_last < VL) {
-        store_first(y, v, few->n_last);
-    } else {
-        store(y, v);
-    }
-}
-
 /* n neighbouring outputs; S is the window's side. */
 ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const struct few *few,
                                const float *x, size_t row, const vf weight[], float *y)
@@ -74,8 +65,8 @@ ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const stru
             EACH_SUM(sum[i][v] += x[(size_t)i * stride + (size_t)s] * weight[(r * S + s) * V + v])
         }
     }
-    EACH_SUM(few_store(few, v == V - 1, larger(least, sum[i][v]), /* NaN stays NaN */
-                       y + (size_t)i * n_k + v * VL))
+    EACH_SUM(store_lanes(y + (size_t)i * n_k + v * VL, larger(least, sum[i][v]), /* NaN stays NaN */
+                         v == V - 1 ? few->n_last : VL))
 #undef EACH_SUM
 }
 
@@ -90,7 +81,7 @@ ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int 
     while (q < end) {
         if ((inked & ((1u << S) - 1)) == 0) {
             UNROLLED(v, V) {
-                few_store(few, v == V - 1, blank[v], y + v * VL);
+                store_lanes(y + v * VL, blank[v], v == V - 1 ? few->n_last : VL);
             }
             inked >>= stride;
             x += stride;

@@ -292,16 +292,6 @@ void DT_KERNEL(transpose)(size_t n_rows, size_t n_cols, float scale, const float
 
 /* ---- normalization of rows of channels: an image's places, or samples */
 
-/* The last lanes of a vector of channels hold other numbers, which are not stored. */
-ALWAYS_INLINE void store_lanes(float *to, vf v, int n)
-{
-    if (n >= VL) {
-        store(to, v);
-    } else {
-        store_first(to, v, n);
-    }
-}
-
 void DT_KERNEL(norm_measure)(size_t n_rows, int n_c, const float *x, float *mean, float *squares)
 {
     const size_t step = (size_t)n_c;

@@ -36,15 +36,6 @@ static inline void aim(struct pool_target *t, const struct dt_conv_outputs *out,
     t->first_bit = k % 8;
 }
 
-ALWAYS_INLINE void store_filters(float *p, vf v, int n)
-{
-    if (n == VL) {
-        store(p, v);
-    } else {
-        store_first(p, v, n);
-    }
-}
-
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "put_bits writes a word byte by byte");
 
 /* Writes the bits of VL filters: two bytes, one, or half of one; the first half is written
@@ -81,7 +72,7 @@ ALWAYS_INLINE void pool_window(const int n_filters, const struct pool_target *t,
     if (t->keep != NULL) {
         alive &= lanes_of_bytes(t->keep + at);
     }
-    store_filters(t->y + at, only(alive, best * t->scale), n_filters);
+    store_lanes(t->y + at, only(alive, best * t->scale), n_filters);
     if (t->word != NULL) {
         const uint32_t there = n_filters == VL ? UINT32_MAX : (1u << n_filters) - 1;
         put_survivors(t, t->word + word_at, lane_bits(alive) & there,

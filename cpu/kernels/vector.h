@@ -118,6 +118,16 @@ ALWAYS_INLINE void store_first(float *p, vf v, int n)
 #endif
 }
 
+/* The first n lanes, or all. */
+ALWAYS_INLINE void store_lanes(float *p, vf v, int n)
+{
+    if (n >= VL) {
+        store(p, v);
+    } else {
+        store_first(p, v, n);
+    }
+}
+
 ALWAYS_INLINE vf blend(vi mask, vf yes, vf no)
 {
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));

@@ -6,12 +6,6 @@
  * place in the tile. */
 #include "cpu/kernels/winograd/kernel.h"
 
-/* Rows and columns that an output sees. */
-static int kernel_of(const struct dt_winograd *w)
-{
-    return 3 + w->wider;
-}
-
 /* Pixels that are smaller than others by this many powers of two are quiet beside them. With
  * padding, the padding meets the ground, and many outputs see both; without, few pixels are quiet,
  * and the faint edges of ink do not pay for another tile. */
@@ -19,7 +13,7 @@ enum { QUIET = 12, QUIET_BY_PADS = 8 };
 
 static int quiet_gap(const struct dt_winograd *w)
 {
-    const int beyond = kernel_of(w) - 1;
+    const int beyond = dt_winograd_kernel(w) - 1;
     return w->out_h + beyond > w->h || w->out_w + beyond > w->w ? QUIET_BY_PADS : QUIET;
 }
 
@@ -57,7 +51,7 @@ static bool all_alike(size_t n, size_t n_c, const float *x, size_t row)
 static const float *alike_around(const struct dt_winograd *w, const float *x, int row_at, int at)
 {
     const size_t n_c = (size_t)w->c, row = (size_t)w->w * n_c;
-    const int n = kernel_of(w);
+    const int n = dt_winograd_kernel(w);
     for (int i = row_at - (n - 1); i <= dt_min(row_at, w->h - n); i++) {
         for (int j = at - (n - 1); j <= dt_min(at, w->w - n); j++) {
             const float *from = x + (size_t)i * row + (size_t)j * n_c;
@@ -74,7 +68,7 @@ static const float *alike_around(const struct dt_winograd *w, const float *x, in
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x)
 {
     const size_t n_c = (size_t)w->c;
-    const int n = kernel_of(w);
+    const int n = dt_winograd_kernel(w);
     for (int i = n - 1; i < w->h; i += n) {
         for (int j = n - 1; j < w->w; j += n) {
             const float *at = x + ((size_t)i * (size_t)w->w + (size_t)j) * n_c;
@@ -235,14 +229,15 @@ static int first_other(const struct view *s, int i, int from, int end)
  * begins earlier, as far as it may: tiles that cross the end take longer. */
 static int begin_at(const struct view *s, int first, int from, int end)
 {
-    const int at = dt_min(first - (kernel_of(s->w) - 1), end - M);
+    const int at = dt_min(first - (dt_winograd_kernel(s->w) - 1), end - M);
     return at > from ? at / s->step * s->step : from;
 }
 
 /* The first row of the next band, or n_rows. */
 static int next_band(const struct view *s, int from)
 {
-    const int beyond = kernel_of(s->w) - 1, end = s->n_rows + beyond, width = s->n_columns + beyond;
+    const int beyond = dt_winograd_kernel(s->w) - 1, end = s->n_rows + beyond,
+              width = s->n_columns + beyond;
     for (int i = from; i < end && s->w->skips_blank; i++) {
         if (first_other(s, i, 0, width) < width) {
             return begin_at(s, i, from, s->n_rows);
@@ -254,7 +249,7 @@ static int next_band(const struct view *s, int from)
 /* The first column of the next tile of the band [top, bottom), or n_columns. */
 static int next_column(const struct view *s, int top, int bottom, int from)
 {
-    const int beyond = kernel_of(s->w) - 1, width = s->n_columns + beyond;
+    const int beyond = dt_winograd_kernel(s->w) - 1, width = s->n_columns + beyond;
     int first = s->w->skips_blank ? width : from;
     for (int i = top; i < bottom + beyond && first > from; i++) {
         first = first_other(s, i, from, first);
@@ -283,7 +278,7 @@ static uint64_t others_in_row(const struct view *s, int i, int left)
 /* The outputs of a tile that see only the ground, in the form of struct dt_winograd_area. */
 static uint16_t ground_outputs(const struct view *s, int top, int left)
 {
-    const int kernel = kernel_of(s->w);
+    const int kernel = dt_winograd_kernel(s->w);
     uint64_t sees[M] = {0}; /* per row of outputs: bits of columns with such a pixel */
     uint32_t ground = 0;
     for (int i = 0; i < M + kernel - 1; i++) {
@@ -306,7 +301,7 @@ static uint16_t ground_outputs(const struct view *s, int top, int left)
 static void find_loudest(const struct view *s, int top, int left, int loudest[M * M])
 {
     const int y = top - s->w->top, x = left - s->w->left, n_seen = dt_winograd_seen(s->w),
-              beyond = kernel_of(s->w) - 1;
+              beyond = dt_winograd_kernel(s->w) - 1;
     memset(loudest, 0, M * M * sizeof(int));
     for (int i = dt_max(0, -y); i < dt_min(n_seen, s->w->h - y); i++) {
         const uint8_t *loud = s->loud + (size_t)(y + i) * (size_t)s->w->w;

@@ -8,7 +8,7 @@ ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd
                               const float *u, float *m)
 {
     vf sum[GEMM_ROWS][GEMM_VECTORS];
-    const int depth = w->depth;
+    const int depth = dt_winograd_depth(w);
     const size_t v_tile = w->v_tile, m_tile = w->m_tile, m_block = w->m_block;
     const float *far = v + 3 * v_tile;
     UNROLLED(i, T) {
@@ -94,7 +94,7 @@ static void products(const struct dt_winograd *w, int begin, int end, int n_tile
             const int n_vectors = panel_vectors(w->k, k0);
             panel_products(w, n_tiles, n_vectors, v_f, u_f,
                            m + (size_t)(k0 / VL) * w->m_block + (size_t)f * VL);
-            u_f += (size_t)w->depth * (size_t)n_vectors * VL;
+            u_f += (size_t)dt_winograd_depth(w) * (size_t)n_vectors * VL;
         }
     }
 }

@@ -97,9 +97,8 @@ ALWAYS_INLINE void transform_parts(const bool whole, const struct inside *in,
                                    const struct dt_winograd *w, const float *x, size_t row,
                                    float *v)
 {
-    const int n_parts = dt_winograd_parts(w);
-    for (int i = 0; i < n_parts * n_parts; i++, v += w->c) {
-        const int down = i / n_parts * w->wider, right = i % n_parts * w->wider;
+    for (int i = 0; i < dt_winograd_parts(w); i++, v += w->c) {
+        const int down = i / 2 * w->wider, right = i % 2 * w->wider;
         const struct inside of_part = {in->top - down, in->left - right, in->bottom - down,
                                        in->right - right};
         transform(whole, &of_part, w, x + (size_t)down * row + (size_t)right * (size_t)w->c, row,
@@ -166,10 +165,10 @@ void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
                                const struct dt_winograd_area *tile, float *edge)
 {
     const size_t n_c = (size_t)w->c;
-    const int n = dt_winograd_seen(w);
+    const int n = dt_winograd_seen(w), kernel = dt_winograd_kernel(w);
     uint64_t window = 0, seen = 0; /* pixels that an output reads, and those that these do */
-    for (int i = 0; i < 3 + w->wider; i++) {
-        window |= (((uint64_t)1 << (3 + w->wider)) - 1) << i * n;
+    for (int i = 0; i < kernel; i++) {
+        window |= (((uint64_t)1 << kernel) - 1) << i * n;
     }
     for (int i = 0; i < M * M; i++) {
         seen |= tile->quiet >> i & 1 ? window << (i / M * n + i % M) : 0;
@@ -184,7 +183,7 @@ void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
 
 void DT_KERNEL(winograd_blank)(const struct dt_winograd *w, const float *x, float *v)
 {
-    for (int part = 0; part < w->depth / w->c; part++, v += w->c) {
+    for (int part = 0; part < dt_winograd_parts(w); part++, v += w->c) {
         for (int c = 0; c < w->c; c += VL) {
             const vf pixel = load(x + c), d[SIDE] = {pixel, pixel, pixel, pixel, pixel, pixel};
             vf first, zero;

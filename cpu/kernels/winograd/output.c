@@ -103,8 +103,8 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
         put_exact(kind, t, i, quiet_rows, out);
         UNROLLED(j, M) {
             if (j < n_columns) {
-                store_filters(y + (size_t)j * t->pixel, t->relu ? larger(out[j], (vf){0}) : out[j],
-                              kind == ANY ? t->n_filters : VL);
+                store_lanes(y + (size_t)j * t->pixel, t->relu ? larger(out[j], (vf){0}) : out[j],
+                            kind == ANY ? t->n_filters : VL);
             }
         }
     }
@@ -152,8 +152,7 @@ ALWAYS_INLINE void fill(const int n_filters, const struct output_tile *t, bool p
     }
     for (int i = 0; i < t->n_rows && !pool; i++) {
         for (int j = 0; j < t->n_columns; j++) {
-            store_filters(t->to.y + (size_t)i * t->row + (size_t)j * t->pixel, activated,
-                          n_filters);
+            store_lanes(t->to.y + (size_t)i * t->row + (size_t)j * t->pixel, activated, n_filters);
         }
     }
 }

@@ -15,7 +15,7 @@ ALWAYS_INLINE void load_filters(const struct dt_winograd *w, const float *weight
                                 int top, int left, vf g[3][3])
 {
     float lanes[9][VL] = {{0}};
-    const int n = dt_min(VL, w->k - k), kernel = 3 + w->wider;
+    const int n = dt_min(VL, w->k - k), kernel = dt_winograd_kernel(w);
     for (int i = 0; i < n; i++) {
         const float *of =
             weight + ((size_t)(k + i) * (size_t)w->c + (size_t)c) * (size_t)(kernel * kernel);
@@ -47,12 +47,10 @@ ALWAYS_INLINE void transform_filters(const vf g[3][3], float *u, size_t step)
 /* Packed: [frequency][panel of filters][channel][filter]. */
 void DT_KERNEL(winograd_pack)(const struct dt_winograd *w, const float *weight, float *packed)
 {
-    const int n_parts = dt_winograd_parts(w);
     for (int k0 = 0; k0 < w->k; k0 += PANEL) {
         const int n = panel_vectors(w->k, k0);
-        for (int i = 0; i < w->depth; i++) {
-            const int part = i / w->c, top = part / n_parts * w->wider,
-                      left = part % n_parts * w->wider;
+        for (int i = 0; i < dt_winograd_depth(w); i++) {
+            const int part = i / w->c, top = part / 2 * w->wider, left = part % 2 * w->wider;
             for (int v = 0; v < n; v++, packed += VL) {
                 vf g[3][3];
                 load_filters(w, weight, k0 + v * VL, i % w->c, top, left, g);

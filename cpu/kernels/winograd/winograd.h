@@ -26,7 +26,6 @@ struct dt_winograd {
     int group;         /* tiles at a time, 2 to DT_WINOGRAD_MAX_GROUP */
     bool skips_blank;  /* equal outputs over the ground are computed only once */
     bool plain;        /* no ReLU and no pool reads the outputs: rounding errors may decide signs */
-    int depth;         /* channels of transformed inputs: of a wider kernel four times those of x */
     size_t u_freq; /* transformed weights: [frequency][panel of filters][channel][filter]; floats
                       between frequencies */
     size_t v_freq, v_tile;  /* transformed inputs: [tile][frequency][channel] */
@@ -52,16 +51,28 @@ struct dt_winograd_area {
     uint16_t ground, zeros, quiet;
 };
 
-/* Kernels of 3 x 3 side by side that make a wider one, and rows and columns of pixels that a tile's
- * outputs see. */
-static inline int dt_winograd_parts(const struct dt_winograd *w)
+/* Rows and columns of pixels that an output sees, and a tile of outputs. */
+static inline int dt_winograd_kernel(const struct dt_winograd *w)
 {
-    return w->wider > 0 ? 2 : 1;
+    return 3 + w->wider;
 }
 
 static inline int dt_winograd_seen(const struct dt_winograd *w)
 {
     return DT_WINOGRAD_SIDE + w->wider;
+}
+
+/* Kernels of 3 x 3 that make a wider one; part i begins at row i / 2 and column i % 2, times
+ * `wider`. */
+static inline int dt_winograd_parts(const struct dt_winograd *w)
+{
+    return w->wider > 0 ? 4 : 1;
+}
+
+/* Channels of transformed inputs: of each part those of x. */
+static inline int dt_winograd_depth(const struct dt_winograd *w)
+{
+    return dt_winograd_parts(w) * w->c;
 }
 
 /* A bit for each pixel of a row. */
