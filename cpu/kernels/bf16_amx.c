@@ -178,14 +178,14 @@ static void put_outputs(const struct dt_conv *conv, const struct dt_conv_outputs
 }
 
 /* Returns zeros in the lanes of filters whose outputs are finite, and NaNs in others. */
-ALWAYS_INLINE vf put_windows(const int n_filters, const struct pool_target *to, size_t pixel,
-                             int n_columns, int panel, const float *sum)
+ALWAYS_INLINE vf put_windows(const int n_filters, const struct pool_target *to, size_t k,
+                             size_t pixel, int n_columns, int panel, const float *sum)
 {
     vf check = {0};
     for (int i = 0; i < n_columns; i += 2) {
         const vf top[2] = {sum_at(sum, 0, panel, i), sum_at(sum, 0, panel, i + 1)};
         const vf bottom[2] = {sum_at(sum, 1, panel, i), sum_at(sum, 1, panel, i + 1)};
-        pool_window(n_filters, to, top, bottom, (size_t)(i / 2) * pixel,
+        pool_window(n_filters, to, k, top, bottom, (size_t)(i / 2) * pixel,
                     (size_t)i * to->word_pixel);
         check += ((top[0] + top[1]) + (bottom[0] + bottom[1])) * 0.0f;
     }
@@ -200,14 +200,14 @@ static bool put_pooled(const struct dt_conv *conv, const struct dt_conv_outputs 
                  at = ((size_t)(b->p / 2) * (size_t)(conv->out_w / 2) + (size_t)(b->q / 2)) * n_k;
     const size_t word_at =
         ((size_t)b->p * (size_t)conv->out_w + (size_t)b->q) * dt_survivor_words(conv->k);
-    struct pool_target to = pool_target(out, conv->k, conv->out_w);
+    const struct pool_target to = pool_target(out, conv->k, conv->out_w, at, word_at);
     bool finite = true;
     for (int k = 0; k < b->n_filters; k += FILTERS) {
         const int n = dt_min(FILTERS, b->n_filters - k);
-        aim(&to, out, at, word_at, (size_t)(b->k + k));
+        const size_t first = (size_t)(b->k + k);
         const vf check = n == FILTERS
-                             ? put_windows(FILTERS, &to, n_k, b->n_columns, k / FILTERS, sum)
-                             : put_windows(n, &to, n_k, b->n_columns, k / FILTERS, sum);
+                             ? put_windows(FILTERS, &to, first, n_k, b->n_columns, k / FILTERS, sum)
+                             : put_windows(n, &to, first, n_k, b->n_columns, k / FILTERS, sum);
         finite = finite && nonzero_lanes((vf)((vi)check & first_lanes(n))) == 0;
     }
     return finite;
