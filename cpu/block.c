@@ -43,7 +43,7 @@ static void describe_shapes(const struct dt_block *b, struct dt_cpu_conv *conv)
 
 static bool may_winograd(const struct dt_block *b)
 {
-    return b->kernel >= 3 && b->kernel <= 5 && b->stride == 1;
+    return b->kernel >= 3 && b->kernel <= DT_WINOGRAD_MAX_KERNEL && b->stride == 1;
 }
 
 /* Chooses the forward kernels: Winograd's or bf16's where one of them is faster. */

@@ -130,11 +130,8 @@ static float two_to(int biased)
 /* True if the absolute value of one of a pixel's channels reaches the limit. */
 ALWAYS_INLINE bool reaches(const size_t n_c, const float *pixel, float limit)
 {
-    vi any = {0};
-    for (size_t c = 0; c < n_c; c += VL) {
-        any |= (vf)(channels(n_c, pixel, c) & INT32_MAX) >= limit;
-    }
-    return lanes_with_bits(any) != 0;
+    const vf most = largest(n_c, pixel, (vf){0});
+    return lane_bits(greater((vf){0} + limit, most)) != (1u << VL) - 1;
 }
 
 /* Upper limit (exclusive) of the pixels that are quiet in this image; 0: none are. A maximum waits
@@ -156,25 +153,27 @@ static float quiet_limit(const struct dt_winograd *w, const float *x)
 }
 
 /* Sets bit j of a row's words if pixel j differs from the ground, which is `ground`, or zeros if
- * that is NULL. Returns true if some pixels are quiet beside others. */
+ * that is NULL. Returns true if some pixels are quiet beside others. Without branches, because ink
+ * begins anywhere. */
 ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x,
                                const float *ground, uint64_t *other)
 {
     const float limit = quiet_limit(w, x);
-    bool hushes = ground != NULL && !reaches(n_c, ground, limit);
+    uint64_t hushes = ground != NULL && !reaches(n_c, ground, limit);
     for (int i = 0; i < w->h; i++) {
         for (int first = 0; first < w->w; first += 64, other++) {
             const int n = dt_min(64, w->w - first);
-            uint64_t bits = 0;
+            uint64_t bits = 0, loud = 0;
             for (int j = 0; j < n; j++, x += n_c) {
                 const bool is_other = ground != NULL ? differ(n_c, x, ground) : is_inked(n_c, x);
                 bits |= (uint64_t)is_other << j;
-                hushes = hushes || (is_other && !reaches(n_c, x, limit));
+                loud |= (uint64_t)reaches(n_c, x, limit) << j;
             }
+            hushes |= bits & ~loud;
             *other = bits;
         }
     }
-    return hushes;
+    return hushes != 0;
 }
 
 static void find_loudness(const struct dt_winograd *w, const float *x, uint8_t *loud)
@@ -278,19 +277,21 @@ static uint64_t others_in_row(const struct view *s, int i, int left)
 /* The outputs of a tile that see only the ground, in the form of struct dt_winograd_area. */
 static uint16_t ground_outputs(const struct view *s, int top, int left)
 {
-    const int kernel = dt_winograd_kernel(s->w);
-    uint64_t sees[M] = {0}; /* per row of outputs: bits of columns with such a pixel */
+    const int kernel = dt_winograd_kernel(s->w), n_seen = dt_winograd_seen(s->w);
+    uint64_t
+        row[M + DT_WINOGRAD_MAX_KERNEL - 1]; /* bit j: output j of a row sees such a pixel in it */
     uint32_t ground = 0;
-    for (int i = 0; i < M + kernel - 1; i++) {
-        const uint64_t row = others_in_row(s, top + i, left);
-        for (int p = dt_max(0, i - (kernel - 1)); p <= dt_min(i, M - 1); p++) {
-            sees[p] |= row;
+    for (int i = 0; i < n_seen; i++) {
+        const uint64_t other = others_in_row(s, top + i, left);
+        row[i] = 0;
+        UNROLLED(j, DT_WINOGRAD_MAX_KERNEL) {
+            row[i] |= j < kernel ? other >> j : 0;
         }
     }
     for (int p = 0; p < M; p++) {
-        uint64_t seen = sees[p];
-        for (int j = 1; j < kernel; j++) {
-            seen |= sees[p] >> j;
+        uint64_t seen = 0;
+        UNROLLED(i, DT_WINOGRAD_MAX_KERNEL) {
+            seen |= i < kernel ? row[p + i] : 0;
         }
         ground |= (uint32_t)(~seen & ((1u << M) - 1)) << M * p;
     }

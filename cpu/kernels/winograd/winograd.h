@@ -9,6 +9,7 @@
 
 #define DT_WINOGRAD_TILE 4 /* outputs, in both directions */
 #define DT_WINOGRAD_SIDE 6 /* inputs they depend on */
+#define DT_WINOGRAD_MAX_KERNEL 5
 #define DT_WINOGRAD_MAX_GROUP 64
 #define DT_WINOGRAD_MAX_IMAGES 32 /* in one call */
 #define DT_WINOGRAD_FREQS (DT_WINOGRAD_SIDE * DT_WINOGRAD_SIDE)
