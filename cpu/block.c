@@ -329,8 +329,7 @@ static void place_sparse(struct pieces *pieces, size_t k, size_t m, struct dt_sp
 {
     const size_t n_blocks = (k + DT_DENSE_DEPTH - 1) / DT_DENSE_DEPTH;
     sparse->begin = piece(pieces, true, n_blocks * m + 1, sizeof *sparse->begin);
-    sparse->next = piece(pieces, true, m, sizeof *sparse->next);
-    sparse->entry = piece(pieces, true, k * m + 1, sizeof *sparse->entry);
+    sparse->entry = piece(pieces, true, k * m + DT_MAX_VECTOR, sizeof *sparse->entry);
 }
 
 static void place_tail(struct pieces *pieces, struct dt_block_state *state)

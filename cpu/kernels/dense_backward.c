@@ -5,59 +5,60 @@
 
 #define COLUMNS DT_DENSE_COLUMNS
 
-/* Invokes `call` with every index below n whose element is nonzero. */
-#define EACH_NONZERO(n, x, call)                                                     \
-    for (int block_ = 0; block_ < (n); block_ += VL) {                               \
-        uint64_t bits_ = nonzero_lanes(load((x) + block_));                          \
-        bits_ &= (n)-block_ < VL ? ((uint64_t)1 << ((n)-block_)) - 1 : ~(uint64_t)0; \
-        for (; bits_ != 0; bits_ &= bits_ - 1) {                                     \
-            call(block_ + __builtin_ctzll(bits_))                                    \
-        }                                                                            \
+/* Appends the nonzero elements of a row to a list, with their indices; NaN counts as nonzero.
+ * Writes up to VL entries after the list's new end, which it returns. */
+ALWAYS_INLINE struct dt_entry *append_nonzero(int n, const float *row, struct dt_entry *end)
+{
+    for (int first = 0; first < n; first += VL) {
+        const vf v = load(row + first);
+        uint64_t lanes = nonzero_lanes((vf)((vi)v & first_lanes(n - first)));
+#if defined(__AVX512F__)
+        const vf index = (vf)_mm512_maskz_compress_epi32((__mmask16)lanes,
+                                                         (__m512i)(lane_numbers() + first)),
+                 value = (vf)_mm512_maskz_compress_ps((__mmask16)lanes, (__m512)v);
+        store((float *)end, interleave_low(index, value));
+        store((float *)end + VL, interleave_high(index, value));
+        end += __builtin_popcountll(lanes);
+#else
+        for (; lanes != 0; lanes &= lanes - 1) {
+            const int i = first + __builtin_ctzll(lanes);
+            *end++ = (struct dt_entry){i, row[i]};
+        }
+#endif
     }
+    return end;
+}
 
 void DT_KERNEL(list_samples)(int n, int n_out, const float *dy, const struct dt_sparse *lists)
 {
-    uint32_t count = 0, *begin = lists->begin;
+    struct dt_entry *end = lists->entry;
+    uint32_t *begin = lists->begin;
     *begin = 0;
-    for (int first = 0; first < n_out; first += DT_DENSE_DEPTH, begin += n) {
+    for (int first = 0; first < n_out; first += DT_DENSE_DEPTH) {
         for (int i = 0; i < n; i++) {
-            const float *row = dy + (size_t)i * (size_t)n_out + first;
-#define LIST_ENTRY(unit) lists->entry[count++] = (struct dt_entry){unit, row[unit]};
-            EACH_NONZERO(dt_min(DT_DENSE_DEPTH, n_out - first), row, LIST_ENTRY)
-            begin[i + 1] = count;
+            end = append_nonzero(dt_min(DT_DENSE_DEPTH, n_out - first),
+                                 dy + (size_t)i * (size_t)n_out + first, end);
+            *++begin = (uint32_t)(end - lists->entry);
         }
-    }
-}
-
-/* Makes the lists of n samples, from begin[0] on. Reads dy row by row: counts first, so that each
- * list has its place. */
-static void list_block(int n, int n_out, const float *dy, uint32_t *begin, uint32_t *next,
-                       struct dt_entry *entry)
-{
-    memset(next, 0, (size_t)n_out * sizeof *next);
-    for (int i = 0; i < n; i++) {
-        for (int unit = 0; unit < n_out; unit++) {
-            next[unit] += dy[(size_t)i * (size_t)n_out + (size_t)unit] != 0; /* or NaN */
-        }
-    }
-    for (int unit = 0; unit < n_out; unit++) {
-        begin[unit + 1] = begin[unit] + next[unit];
-        next[unit] = begin[unit];
-    }
-    for (int i = 0; i < n; i++) {
-        const float *row = dy + (size_t)i * (size_t)n_out;
-#define UNIT_ENTRY(unit) entry[next[unit]++] = (struct dt_entry){i, row[unit]};
-        EACH_NONZERO(n_out, row, UNIT_ENTRY)
     }
 }
 
 void DT_KERNEL(list_units)(int n, int n_out, const float *dy, const struct dt_sparse *lists)
 {
+    float units[VL][DT_DENSE_DEPTH];
+    struct dt_entry *end = lists->entry;
     uint32_t *begin = lists->begin;
     *begin = 0;
-    for (int first = 0; first < n; first += DT_DENSE_DEPTH, begin += n_out) {
-        list_block(dt_min(DT_DENSE_DEPTH, n - first), n_out, dy + (size_t)first * (size_t)n_out,
-                   begin, lists->next, lists->entry);
+    for (int first = 0; first < n; first += DT_DENSE_DEPTH) {
+        const int depth = dt_min(DT_DENSE_DEPTH, n - first);
+        for (int unit = 0; unit < n_out; unit += VL) {
+            transpose_matrix(depth, VL, dy + (size_t)first * (size_t)n_out + unit, (size_t)n_out,
+                             units[0], DT_DENSE_DEPTH);
+            for (int i = 0; i < dt_min(VL, n_out - unit); i++) {
+                end = append_nonzero(depth, units[i], end);
+                *++begin = (uint32_t)(end - lists->entry);
+            }
+        }
     }
 }
 

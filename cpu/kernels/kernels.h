@@ -72,8 +72,7 @@ struct dt_norm {
  * - 1; `index` counts from the block's first. */
 struct dt_sparse {
     uint32_t *begin;        /* (blocks * m + 1) */
-    uint32_t *next;         /* (m) next free entry of each list, while lists are made */
-    struct dt_entry *entry; /* as many as the matrix has elements */
+    struct dt_entry *entry; /* as many as the matrix has elements, and DT_MAX_VECTOR */
 };
 
 /* The backward pass of a dense layer. */
