@@ -26,9 +26,14 @@
 #define JOINED_ROWS 3
 #endif
 
+/* For dx, a patch's weights of all filters are read in any order: they should stay in the first
+ * cache. */
+#define DATA_BYTES ((size_t)32 << 10)
+
 /* Taps [r, r + n_r) x [s, s + n_s) and channel vectors [v, v + n_v); its weights for one filter are
  * n_r * n_s * n_v vectors. */
 struct patch {
+    size_t most_bytes;           /* of the weights, if one vector of channels allows it */
     int row_piece, column_piece; /* of the kernel */
     int r, s, v, n_r, n_s, n_v;
     size_t at; /* in packed weights */
@@ -50,29 +55,35 @@ static size_t patch_elems(const struct patch *p)
 }
 
 /* Vectors of a patch: 4, 2 or 1; or of joined columns, up to 4. */
-static int patch_vectors(const struct dt_conv *conv, int n_taps, int n_left)
+static int patch_vectors(const struct dt_conv *conv, size_t most_bytes, int n_taps, int n_left)
 {
-    if (dt_conv_joins(conv, VL)) {
-        return dt_min(n_left, PATCH_VECTORS);
-    }
-    int n = PATCH_VECTORS;
-    while (n > 1 && (n > n_left || n * n_taps > PATCH_SUMS)) {
-        n /= 2;
-    }
-    return n;
+    const bool joins = dt_conv_joins(conv, VL);
+    const size_t fit = most_bytes / ((size_t)conv->k * (size_t)n_taps * sizeof(vf));
+    const int few = joins ? PATCH_VECTORS : dt_min(PATCH_VECTORS, PATCH_SUMS / n_taps),
+              most = dt_max(1, (int)dt_min_size(fit, (size_t)dt_min(few, n_left)));
+    return joins || most < 3 ? most : most / 2 * 2;
 }
 
-static struct patch patch_at(const struct dt_conv *conv, int row_piece, int column_piece, int v,
-                             size_t at)
+static struct patch patch_at(const struct dt_conv *conv, size_t most_bytes, int row_piece,
+                             int column_piece, int v, size_t at)
 {
     const int n = conv->kernel, n_columns = dt_conv_columns(conv, VL);
-    struct patch p = {.row_piece = row_piece, .column_piece = column_piece, .v = v, .at = at};
+    struct patch p = {.most_bytes = most_bytes,
+                      .row_piece = row_piece,
+                      .column_piece = column_piece,
+                      .v = v,
+                      .at = at};
     p.r = dt_cut_begin(n, most_rows(conv), row_piece);
     p.s = dt_cut_begin(n_columns, PATCH, column_piece);
     p.n_r = dt_cut_begin(n, most_rows(conv), row_piece + 1) - p.r;
     p.n_s = dt_cut_begin(n_columns, PATCH, column_piece + 1) - p.s;
-    p.n_v = patch_vectors(conv, p.n_r * p.n_s, n_vectors(conv) - v);
+    p.n_v = patch_vectors(conv, most_bytes, p.n_r * p.n_s, n_vectors(conv) - v);
     return p;
+}
+
+static struct patch first_patch(const struct dt_conv *conv, size_t most_bytes)
+{
+    return patch_at(conv, most_bytes, 0, 0, 0, 0);
 }
 
 /* Advances p to the next patch in packed weights; false after the last one. */
@@ -90,7 +101,8 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
     if (row_piece == dt_cut_count(conv->kernel, most_rows(conv))) {
         return false;
     }
-    *p = patch_at(conv, row_piece, column_piece, v, p->at + (size_t)conv->k * patch_elems(p));
+    *p = patch_at(conv, p->most_bytes, row_piece, column_piece, v,
+                  p->at + (size_t)conv->k * patch_elems(p));
     return true;
 }
 
@@ -161,7 +173,7 @@ static void pack_patch(const struct dt_conv *conv, const struct patch *p, const 
 
 void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weight, float *packed)
 {
-    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    struct patch p = first_patch(conv, DATA_BYTES);
     do {
         pack_patch(conv, &p, weight, packed + p.at);
     } while (next_patch(conv, &p));
@@ -185,7 +197,7 @@ static void unpack_patch(const struct dt_conv *conv, const struct patch *p, cons
 
 void DT_KERNEL(conv_unpack_gradient)(const struct dt_conv *conv, const float *dw, float *grads)
 {
-    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    struct patch p = first_patch(conv, SIZE_MAX);
     do {
         unpack_patch(conv, &p, dw + p.at, grads);
     } while (next_patch(conv, &p));
@@ -394,7 +406,7 @@ void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_s
                                    float *dx)
 {
     const struct dt_conv_lists *wanted = lists;
-    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    struct patch p = first_patch(conv, DATA_BYTES);
     clear_data(conv, &p, dx);
     if (lists != NULL) {
         clear_lists(conv, lists);
@@ -475,7 +487,7 @@ void DT_KERNEL(conv_backward_weights)(const struct dt_conv *conv, const struct d
                                       const float *x, float *dw, float *db)
 {
     for (int band = 0; band * lists->band < conv->out_h; band++) {
-        struct patch p = patch_at(conv, 0, 0, 0, 0);
+        struct patch p = first_patch(conv, SIZE_MAX);
         do {
             patch_weights(conv, &p, lists, band, x, dw + p.at, db);
         } while (next_patch(conv, &p));
