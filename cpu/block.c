@@ -66,8 +66,12 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
                                           .out_h = out.h,
                                           .out_w = out.w,
                                           .wider = b->kernel - 3};
-    if (may_winograd(b) && !conv->bf16.used) {
+    if (dt_cpu_may_split(b)) {
+        conv->winograd = dt_cpu_phases_shape(&conv->shape);
+    }
+    if ((may_winograd(b) || dt_cpu_may_split(b)) && !conv->bf16.used) {
         dt_winograd_plan(&conv->winograd, vector);
+        conv->splits = conv->winograd.used && dt_cpu_may_split(b);
         conv->winograd.plain = b->activation == DT_ACTIVATION_NONE && b->pool == DT_POOL_NONE;
     }
     conv->n_together = conv->winograd.used ? conv->winograd.images : 1;
@@ -258,6 +262,8 @@ static void place_conv_scratch(struct pieces *pieces, const struct dt_block_stat
     scratch->bf16 =
         piece(pieces, conv->bf16.used, dt_bf16_padded_elems(&conv->bf16), sizeof(uint16_t));
     scratch->winograd = piece(pieces, n_winograd > 0, n_winograd, sizeof(float));
+    scratch->phases = piece(pieces, conv->splits,
+                            n_images * dt_winograd_image_elems(&conv->winograd), sizeof(float));
     scratch->keep = piece(pieces, drops, n_images * state->n_pooled, sizeof(uint8_t));
     scratch->winner = piece(pieces, conv->fuses_pool, state->n_pooled, sizeof(uint16_t));
     place_lists(pieces, shape, &scratch->lists);
@@ -304,6 +310,9 @@ static void place_conv(struct pieces *pieces, struct dt_block_state *state)
         piece(pieces, true, dt_conv_packed_backward_elems(shape, vector), sizeof(float));
     conv->packed_winograd = piece(pieces, conv->winograd.used,
                                   dt_winograd_packed_elems(&conv->winograd), sizeof(float));
+    conv->phase_weight =
+        piece(pieces, conv->splits, (size_t)conv->winograd.k * (size_t)conv->winograd.c * 9,
+              sizeof(float));
     conv->packed_bf16 =
         piece(pieces, conv->bf16.used, dt_bf16_packed_elems(&conv->bf16), sizeof(uint16_t));
     conv->rotated_weight = piece(pieces, rotates, state->n_weights, sizeof(float));

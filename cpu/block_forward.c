@@ -41,8 +41,14 @@ static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, i
                    ? 0
                    : 1;
     }
-    return state->cpu->kernels->winograd_forward(
-        &state->conv.winograd, n, x, state->conv.packed_winograd, out, scratch->winograd);
+    const struct dt_winograd *w = &state->conv.winograd;
+    for (int i = 0; i < n && state->conv.splits; i++) {
+        dt_cpu_split_phases(state, x + (size_t)i * state->n_in,
+                            scratch->phases + (size_t)i * dt_winograd_image_elems(w));
+    }
+    return state->cpu->kernels->winograd_forward(w, n, state->conv.splits ? scratch->phases : x,
+                                                 state->conv.packed_winograd, out,
+                                                 scratch->winograd);
 }
 
 /* Neighbouring samples through convolution, ReLU, pool, dropout and flatten at once. Returns a bit
@@ -117,6 +123,10 @@ static void pack_weights(const struct dt_block_state *state, const float *weight
         return;
     }
     kernels->conv_pack_forward(&state->conv.shape, weight, state->conv.packed_forward);
+    if (state->conv.splits) {
+        dt_cpu_phase_weights(&state->conv.shape, weight, state->conv.phase_weight);
+        weight = state->conv.phase_weight;
+    }
     if (state->conv.winograd.used) {
         kernels->winograd_pack(&state->conv.winograd, weight, state->conv.packed_winograd);
     }

@@ -26,6 +26,7 @@ struct dt_cpu_scratch {
         survivors; /* conv; without words if the forward pass writes them to conv.word */
     struct dt_conv_lists lists;
     float *winograd;
+    float *phases;    /* with conv.splits: of n_together images, in frames of zeros */
     uint8_t *keep;    /* fuses_pool: for n_together images */
     uint16_t *winner; /* fuses_pool: for an image that is not finite */
     uint16_t *bf16;   /* conv: the padded input, rounded */
@@ -40,6 +41,8 @@ struct dt_cpu_conv {
 
     struct dt_winograd winograd; /* used if faster */
     float *packed_winograd;
+    bool splits; /* its images are the input's phases: phases.c */
+    float *phase_weight;
     struct dt_bf16 bf16; /* used, if there, instead of Winograd */
     uint16_t *packed_bf16;
     int n_together; /* images at a time in forward, with Winograd or bf16 */
@@ -124,6 +127,14 @@ void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, i
 /* The convolution's input image: x itself, or a copy with zeros around it. */
 const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x,
                                struct dt_cpu_scratch *scratch);
+
+/* phases.c. The shape of the convolution, without a plan. */
+bool dt_cpu_may_split(const struct dt_block *b);
+struct dt_winograd dt_cpu_phases_shape(const struct dt_conv *conv);
+/* Copies an image into phases (h, w, 4 c) of winograd's shape; the zeros of their frame stay. */
+void dt_cpu_split_phases(const struct dt_block_state *state, const float *x, float *phases);
+/* to (k, 4 c, 3, 3) from weights (k, c, kernel, kernel). */
+void dt_cpu_phase_weights(const struct dt_conv *conv, const float *weight, float *to);
 
 /* tail.c: one sample. Forward: `linear` is the linear operation's output, and may be changed. */
 void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear,

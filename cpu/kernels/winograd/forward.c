@@ -132,7 +132,7 @@ static void share_scratch(struct forward *f, float *scratch)
 
 static const float *image_of(const struct forward *f)
 {
-    return f->x + (size_t)f->image * (size_t)f->w->h * (size_t)f->w->w * (size_t)f->w->c;
+    return f->x + (size_t)f->image * dt_winograd_image_elems(f->w);
 }
 
 static void note_finite(struct forward *f, int image, bool finite)

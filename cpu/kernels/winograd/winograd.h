@@ -38,6 +38,11 @@ struct dt_winograd {
  * vector: floats per vector. */
 void dt_winograd_plan(struct dt_winograd *w, int vector);
 
+static inline size_t dt_winograd_image_elems(const struct dt_winograd *w)
+{
+    return (size_t)w->h * (size_t)w->w * (size_t)w->c;
+}
+
 static inline size_t dt_winograd_packed_elems(const struct dt_winograd *w)
 {
     return (size_t)DT_WINOGRAD_FREQS * w->u_freq;

@@ -5,7 +5,7 @@
 
 #include "tests/lib/block_run.h"
 
-#include "cpu/kernels/kernels.h"
+#include "cpu/block_state.h"
 
 #define CAPACITY 20 /* more than a convolution's slices */
 
@@ -14,8 +14,10 @@
 static inline bool uses_winograd(const struct dt_block *b)
 {
     bool used = false;
-    const bool may = b->linear == DT_LINEAR_CONV && b->kernel >= 3 && b->kernel <= 5;
-    for (int vector = 4; vector <= DT_MAX_VECTOR && may && b->stride == 1; vector *= 2) {
+    const bool splits = dt_cpu_may_split(b),
+               may = splits || (b->kernel >= 3 && b->kernel <= 5 && b->stride == 1);
+    for (int vector = 4; vector <= DT_MAX_VECTOR && may && b->linear == DT_LINEAR_CONV;
+         vector *= 2) {
         struct dt_winograd w = {.c = b->in.c,
                                 .h = b->in.h,
                                 .w = b->in.w,
@@ -23,6 +25,10 @@ static inline bool uses_winograd(const struct dt_block *b)
                                 .out_h = b->linear_out.h,
                                 .out_w = b->linear_out.w,
                                 .wider = b->kernel - 3};
+        if (splits) {
+            w.c *= 4;
+            w.wider = 0;
+        }
         dt_winograd_plan(&w, vector);
         used = used || w.used;
     }
@@ -61,8 +67,8 @@ static inline bool sees_ink(const struct block_case *setup, size_t sample, int p
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
     for (int i = 0; i < b->kernel * b->kernel * b->in.c; i++) {
-        const int tap = i / b->in.c, h = p + tap / b->kernel - b->pad_before_h,
-                  w = q + tap % b->kernel - b->pad_before_w;
+        const int tap = i / b->in.c, h = p * b->stride + tap / b->kernel - b->pad_before_h,
+                  w = q * b->stride + tap % b->kernel - b->pad_before_w;
         if (h >= 0 && h < b->in.h && w >= 0 && w < b->in.w &&
             setup->x.data[pixel_at(b, sample, i % b->in.c, h, w)] != 0) {
             return true;
@@ -135,8 +141,8 @@ static inline int settle(struct block_case *setup, bool rounds, double *largest)
                                       .p = (int)at / b->pool_out.w,
                                       .q = (int)at % b->pool_out.w};
         if (is_undecided(setup, choice, &row, &column)) {
-            const int h = row < b->in.h ? row : b->in.h - 1,
-                      w = column < b->in.w ? column : b->in.w - 1;
+            const int h = dt_min(row * b->stride, b->in.h - 1),
+                      w = dt_min(column * b->stride, b->in.w - 1);
             setup->x.data[pixel_at(b, choice.sample, (int)draw((uint32_t)b->in.c), h, w)] +=
                 draw_eighths(8) + 0.03125f;
             n_undecided++;
