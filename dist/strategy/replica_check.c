@@ -7,23 +7,19 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/arithmetic.h"
+
 #define HASH_BYTES sizeof(XXH128_canonical_t)
 #define MAX_LISTED 8
 
-static size_t largest_tensor(const struct dt_model *model)
-{
-    size_t largest = 1;
-    for (int i = 0; i < model->n_params; i++) {
-        largest = model->params[i].n_elems > largest ? model->params[i].n_elems : largest;
-    }
-    return largest;
-}
+#define PIECE_ELEMS \
+    ((size_t)1 << 16) /* 256 KB: they stay in a core's cache until they are hashed */
 
 enum dt_status dt_replica_check_open(struct dt_comm *comm, const struct dt_model *model,
                                      struct dt_replica_check *out)
 {
     *out = (struct dt_replica_check){.comm = comm, .model = model};
-    out->host = malloc(largest_tensor(model) * sizeof *out->host);
+    out->host = malloc(PIECE_ELEMS * sizeof *out->host);
     out->hashes = malloc((size_t)(comm->size + 1) * (size_t)model->n_params * HASH_BYTES + 1);
     if (out->host == NULL || out->hashes == NULL) {
         dt_replica_check_close(out);
@@ -40,16 +36,27 @@ void dt_replica_check_close(struct dt_replica_check *check)
     check->hashes = NULL;
 }
 
+static enum dt_status hash_tensor(struct dt_replica_check *check, struct dt_network *network,
+                                  const struct dt_param *param, XXH128_canonical_t *hash)
+{
+    struct dt_backend *backend = network->backend;
+    XXH3_state_t state;
+    XXH3_128bits_reset(&state);
+    for (size_t at = 0, n; at < param->n_elems; at += n) {
+        n = dt_min_size(PIECE_ELEMS, param->n_elems - at);
+        DT_TRY(backend->ops->copy_out(backend, check->host, network->params + param->offset + at,
+                                      n * sizeof(float)));
+        XXH3_128bits_update(&state, check->host, n * sizeof(float));
+    }
+    XXH128_canonicalFromHash(hash, XXH3_128bits_digest(&state));
+    return DT_OK;
+}
+
 static enum dt_status hash_tensors(struct dt_replica_check *check, struct dt_network *network,
                                    XXH128_canonical_t *hashes)
 {
-    struct dt_backend *backend = network->backend;
     for (int i = 0; i < check->model->n_params; i++) {
-        const struct dt_param *param = &check->model->params[i];
-        const size_t n_bytes = param->n_elems * sizeof(float);
-        DT_TRY(
-            backend->ops->copy_out(backend, check->host, network->params + param->offset, n_bytes));
-        XXH128_canonicalFromHash(&hashes[i], XXH3_128bits(check->host, n_bytes));
+        DT_TRY(hash_tensor(check, network, &check->model->params[i], &hashes[i]));
     }
     return DT_OK;
 }

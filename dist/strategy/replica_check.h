@@ -16,7 +16,7 @@ static inline bool dt_replicas_are_equal(const struct dt_dist_spec *dist)
 struct dt_replica_check {
     struct dt_comm *comm;         /* borrowed */
     const struct dt_model *model; /* borrowed */
-    float *host;                  /* owned: a copy of one tensor */
+    float *host;                  /* owned: a piece of a tensor */
     void *hashes;                 /* owned: 16 bytes a tensor, this rank's and then everybody's */
 };
 

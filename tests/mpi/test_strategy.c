@@ -390,6 +390,31 @@ static void test_broadcast_of_state(struct dt_comm *comm)
     rig_close(&rig);
 }
 
+/* Tensors are hashed piece by piece: the last weight of a large one counts. */
+static void test_last_weight_is_compared(struct dt_comm *comm)
+{
+    struct rig rig;
+    struct dt_replica_check check;
+    char before[DT_DIGEST_SIZE], after[DT_DIGEST_SIZE];
+    struct rig_spec spec = classifier_on(&dt_cpu_backend);
+    spec.units[0] = 12000;
+    rig_open(&rig, &spec, comm, &samples);
+    CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
+    init(&rig, 1);
+    const struct dt_param *p = &rig.model.params[0];
+    CHECK(p->n_elems > 1 << 16);
+    CHECK_OK(dt_replica_check_run(&check, rig.network));
+    CHECK_OK(dt_replica_check_digest(&check, rig.network, before));
+    rig.network->params[p->offset + p->n_elems - 1] += comm->rank == 0 ? 1 : 0;
+    CHECK_OK(dt_replica_check_digest(&check, rig.network, after));
+    CHECK((strcmp(before, after) == 0) == (comm->rank != 0));
+    if (comm->size > 1) {
+        CHECK_FAILS(dt_replica_check_run(&check, rig.network), DT_INTERNAL, "");
+    }
+    dt_replica_check_close(&check);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     struct dt_world world;
@@ -415,6 +440,7 @@ int main(void)
     test_agreement(world.comm);
     test_average_off(world.comm, self);
     test_broadcast_of_state(world.comm);
+    test_last_weight_is_compared(world.comm);
     dt_comm_close(self);
     dt_world_exit(&world, DT_OK, true);
 }
