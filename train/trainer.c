@@ -69,12 +69,16 @@ static enum dt_status open_data(struct dt_trainer *t)
 
 static enum dt_status init_weights(struct dt_trainer *t)
 {
+    const uint64_t seed =
+        (uint64_t)t->config.seed + (t->config.init_per_rank ? (uint64_t)t->world->rank : 0);
+    if (t->backend->host_memory) {
+        dt_model_init(&t->model, seed, t->network->params);
+        return DT_OK;
+    }
     float *arena = calloc(t->model.arena_elems, sizeof *arena);
     if (arena == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the initial weights");
     }
-    const uint64_t seed =
-        (uint64_t)t->config.seed + (t->config.init_per_rank ? (uint64_t)t->world->rank : 0);
     dt_model_init(&t->model, seed, arena);
     const enum dt_status s = t->backend->ops->copy_in(t->backend, t->network->params, arena,
                                                       t->model.arena_elems * sizeof *arena);
