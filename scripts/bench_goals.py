@@ -1,13 +1,14 @@
 """The comparisons of bench-cpu: rows of its table, their ratios with goals, and the arithmetic of both.
 
-A row is a contender, or one aspect of it, under one name; its speeds are images per second over all its ranks, one per round.
+A row is a contender, or one aspect of it, under one name; its speeds are images per second over all its ranks, one per round. Rows of
+COSTS are seconds and megabytes instead.
 """
 import collections
 import json
 import os
 import statistics
 
-GROUPS = ("cnn", "isa", "fashion", "mlp", "ranks", "shapes", "resnet")
+GROUPS = ("cnn", "isa", "fashion", "mlp", "ranks", "shapes", "resnet", "start")
 FIRST = 100  # steps
 CNN = ("dtrain", "dtrain, first %d steps" % FIRST)
 ROOFLINE = "dense f32 at FMA peak"
@@ -16,6 +17,8 @@ TORCH_BF16 = "PyTorch bf16 channels_last"
 TORCH = (*TORCH_F32, TORCH_BF16)
 PROTOTYPE, PROTOTYPE_V3 = "prototype", "prototype, x86-64-v3"  # programs of fixed shapes: optional
 BF16 = "dtrain, bf16"  # on CPUs with AMX
+COSTS = {program: (program + ", s to the first step", program + ", MB of a rank") for program in ("dtrain", "PyTorch", "Horovod", "limit")}
+LIMITS = (0.3, 100)  # of dtrain
 SETTINGS = (  # group, name, environment of dtrain, goals against PyTorch's f32 and against its best
     ("isa", "dtrain, x86-64-v3", {"DTRAIN_ISA": "x86-64-v3"}, 7.5, 4.2),
 )
@@ -50,6 +53,10 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "config
 Goal = collections.namedtuple("Goal", "group mine others at_least times", defaults=(None, 1))
 
 
+def is_cost(row):
+    return any(row in rows for rows in COSTS.values())
+
+
 def all_goals():
     """Every ratio of interest, group by group."""
     found = []
@@ -67,6 +74,9 @@ def all_goals():
                   Goal("ranks", row, ("Horovod, %d ranks" % n,), horovod)]
     found += [Goal("ranks", "dtrain, 2 ranks", ("dtrain, half of it alone",), 0.97, 2),
               Goal("ranks", "dtrain, 2 ranks", ("dtrain, two halves apart",), 0.97)]
+    for i in range(2):  # how many times dtrain's cost
+        found += [Goal("start", COSTS[program][i], (COSTS["dtrain"][i],), goal)
+                  for program, goal in (("PyTorch", None), ("Horovod", None), ("limit", 1))]
     resnet = tuple("%s, %s" % (variant, RESNET[0]) for variant in TORCH_F32)
     found += [Goal("resnet", "dtrain, " + RESNET[0], others, goal) for others, goal in ((resnet[:1], 2), (resnet, None))]
     for (name, _, _, layers), goal in zip(SHAPES, SHAPE_GOALS, strict=True):

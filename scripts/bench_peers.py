@@ -140,8 +140,10 @@ def work_torch(config, args):
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         torch.distributed.init_process_group("gloo", init_method="file://" + args.meet, rank=rank, world_size=n_ranks)
     step = torch_step(config, args.variant, n_ranks)
-    for _ in range(N_WARM_UP):
+    for i in range(N_WARM_UP):
         step()
+        if i == 0:
+            print("first step", flush=True)
     n, start = 0, time.perf_counter()
     while n < args.steps or time.perf_counter() - start < args.seconds:
         loss = step()
@@ -194,7 +196,8 @@ def work_horovod(config, args):
         n = n_steps * batch
         net.fit(images[:n], labels[:n], batch_size=batch, epochs=1, verbose=0, callbacks=list(callbacks))
 
-    fit(N_WARM_UP, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    say = tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda i, logs: i == 0 and print("first step", flush=True))
+    fit(N_WARM_UP, [hvd.callbacks.BroadcastGlobalVariablesCallback(0), say])
     start = time.perf_counter()
     fit(args.steps)
     return hvd.rank() == 0 and args.steps * hvd.size() / (time.perf_counter() - start)

@@ -88,9 +88,12 @@ def test_rows():
     expect("the prototype's images/s", result["rounds"][goals.PROTOTYPE], [8000])
     peers = {row for row in rows if row.startswith(("PyTorch", "Horovod"))} | {goals.PROTOTYPE_V3}  # it prints no time
     expect("the failed rows", set(result["failed"]), peers)
-    expect("the rows with a speed", set(result["images_per_s"]), rows - peers - absent)
+    expect("the rows with a speed or cost", {*result["images_per_s"], *result["costs"]}, rows - peers - absent)
+    expect("the costs", set(result["costs"]), {*goals.COSTS["dtrain"], *goals.COSTS["limit"]})
+    seconds, megabytes = (result["costs"][row]["max"] for row in goals.COSTS["dtrain"])
+    check(0 < seconds < 60 and 5 < megabytes < 1000, f"a rank starts in {seconds} s and takes {megabytes} MB")
     expect("the ratios", [(r["mine"], r["other"]) for r in result["ratios"]],
-           [(g.mine, goals.other_text(g)) for g in ratios if peers.isdisjoint(g.others) and g.mine not in absent])
+           [(g.mine, goals.other_text(g)) for g in ratios if peers.isdisjoint((g.mine, *g.others)) and g.mine not in absent])
 
 
 test_flops()
