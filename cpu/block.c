@@ -89,6 +89,10 @@ static void describe_backward(const struct dt_block *b, bool in_place, int vecto
     const struct dt_shape in = b->in, out = b->linear_out;
     conv->winograd_gradient.w = conv->winograd;
     conv->winograd_gradient.w.used = false;
+    conv->dense = conv->shape;
+    if (in_place && conv->splits) {
+        dt_cpu_plan_phases(conv, vector);
+    }
     conv->winograd_rotated = (struct dt_winograd){.c = out.c,
                                                   .h = out.h,
                                                   .w = out.w,
@@ -108,7 +112,7 @@ static void describe_backward(const struct dt_block *b, bool in_place, int vecto
     }
 }
 
-static void describe_conv(struct dt_block_state *state)
+static void describe_conv(struct dt_block_state *state, int slice)
 {
     const struct dt_block *b = &state->block;
     const int vector = state->cpu->kernels->vector;
@@ -120,7 +124,7 @@ static void describe_conv(struct dt_block_state *state)
         b->pool == DT_POOL_MAX && b->pool_h <= b->pool_stride && !state->tail.has_slope;
     conv->masks_only = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !state->tail.reorders &&
                        (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
-    conv->slice = dt_cpu_slice(state->cpu, state->capacity);
+    conv->slice = slice;
     conv->n_slices = dt_threads_count(state->cpu->threads);
     describe_backward(b, b->pool == DT_POOL_NONE && !state->tail.reorders, vector, conv);
 }
@@ -167,7 +171,7 @@ static void describe(struct dt_block_state *state, const struct dt_cpu *cpu,
         state->n_in * sizeof(float) % 64 == 0 &&
         state->n_weights * sizeof(float) > cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
     if (b->linear == DT_LINEAR_CONV) {
-        describe_conv(state);
+        describe_conv(state, dt_cpu_slice(cpu, model, capacity));
     }
 }
 
@@ -238,6 +242,9 @@ static size_t winograd_elems(const struct dt_cpu_conv *conv)
     if (conv->winograd_rotated.used) {
         n = dt_max_size(n, dt_winograd_scratch_elems(&conv->winograd_rotated));
     }
+    if (conv->winograd_data.used) {
+        n = dt_max_size(n, dt_winograd_scratch_elems(&conv->winograd_data));
+    }
     if (conv->winograd_gradient.w.used) {
         n = dt_max_size(n, dt_winograd_gradient_scratch_elems(&conv->winograd_gradient));
     }
@@ -263,7 +270,9 @@ static void place_conv_scratch(struct pieces *pieces, const struct dt_block_stat
         piece(pieces, conv->bf16.used, dt_bf16_padded_elems(&conv->bf16), sizeof(uint16_t));
     scratch->winograd = piece(pieces, n_winograd > 0, n_winograd, sizeof(float));
     scratch->phases = piece(pieces, conv->splits,
-                            n_images * dt_winograd_image_elems(&conv->winograd), sizeof(float));
+                            (conv->winograd_data.used ? 2 : 1) * n_images *
+                                dt_winograd_image_elems(&conv->winograd),
+                            sizeof(float));
     scratch->keep = piece(pieces, drops, n_images * state->n_pooled, sizeof(uint8_t));
     scratch->winner = piece(pieces, conv->fuses_pool, state->n_pooled, sizeof(uint16_t));
     place_lists(pieces, shape, &scratch->lists);
@@ -288,13 +297,14 @@ static struct dt_cpu_scratch place_scratch(struct pieces *pieces,
     return scratch;
 }
 
-static struct dt_conv_sums place_sums(struct pieces *pieces, const struct dt_conv *shape,
+static struct dt_conv_sums place_sums(struct pieces *pieces, const struct dt_cpu_conv *conv,
                                       int vector)
 {
+    const size_t n_sparse = dt_conv_packed_backward_elems(&conv->shape, vector);
     struct dt_conv_sums sums = {0};
-    sums.sparse = piece(pieces, true, dt_conv_packed_backward_elems(shape, vector), sizeof(float));
-    sums.dense = piece(pieces, true, dt_conv_dense_elems(shape, vector), sizeof(float));
-    sums.bias = piece(pieces, true, dt_conv_filters(shape, vector), sizeof(float));
+    sums.sparse = piece(pieces, true, n_sparse, sizeof(float));
+    sums.dense = piece(pieces, true, dt_conv_dense_elems(&conv->dense, vector), sizeof(float));
+    sums.bias = piece(pieces, true, dt_conv_filters(&conv->shape, vector), sizeof(float));
     return sums;
 }
 
@@ -315,7 +325,12 @@ static void place_conv(struct pieces *pieces, struct dt_block_state *state)
               sizeof(float));
     conv->packed_bf16 =
         piece(pieces, conv->bf16.used, dt_bf16_packed_elems(&conv->bf16), sizeof(uint16_t));
-    conv->rotated_weight = piece(pieces, rotates, state->n_weights, sizeof(float));
+    conv->rotated_weight = piece(pieces, rotates || conv->winograd_data.used,
+                                 (size_t)conv->dense.k * (size_t)conv->dense.c *
+                                     (size_t)conv->dense.kernel * (size_t)conv->dense.kernel,
+                                 sizeof(float));
+    conv->packed_data = piece(pieces, conv->winograd_data.used,
+                              dt_winograd_packed_elems(&conv->winograd_data), sizeof(float));
     conv->rotated_packed =
         piece(pieces, rotates, dt_conv_packed_forward_elems(rotated, vector), sizeof(float));
     conv->rotated_bias = piece(pieces, rotates, (size_t)rotated->k, sizeof(float));
@@ -323,10 +338,10 @@ static void place_conv(struct pieces *pieces, struct dt_block_state *state)
                                  dt_winograd_packed_elems(&conv->winograd_rotated), sizeof(float));
     conv->word =
         piece(pieces, conv->fuses_pool, (size_t)state->capacity * conv->n_words, sizeof(uint64_t));
-    conv->total = place_sums(pieces, shape, vector);
+    conv->total = place_sums(pieces, conv, vector);
     conv->sums = piece(pieces, true, (size_t)conv->n_slices, sizeof *conv->sums);
     for (int s = 0; s < conv->n_slices; s++) {
-        const struct dt_conv_sums sums = place_sums(pieces, shape, vector);
+        const struct dt_conv_sums sums = place_sums(pieces, conv, vector);
         if (conv->sums != NULL) {
             conv->sums[s] = sums;
         }

@@ -33,7 +33,7 @@ static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, i
                                const struct dt_conv_outputs *out)
 {
     struct dt_block_state *state = job->state;
-    const struct dt_cpu_scratch *scratch = &state->scratch[thread];
+    struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const float *x = job->x + (size_t)first * state->n_in;
     if (state->conv.bf16.used) { /* one image */
         return state->cpu->bf16->forward(&state->conv.bf16, x, state->conv.packed_bf16, out,
@@ -42,11 +42,7 @@ static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, i
                    : 1;
     }
     const struct dt_winograd *w = &state->conv.winograd;
-    for (int i = 0; i < n && state->conv.splits; i++) {
-        dt_cpu_split_phases(state, x + (size_t)i * state->n_in,
-                            scratch->phases + (size_t)i * dt_winograd_image_elems(w));
-    }
-    return state->cpu->kernels->winograd_forward(w, n, state->conv.splits ? scratch->phases : x,
+    return state->cpu->kernels->winograd_forward(w, n, dt_cpu_winograd_images(state, x, n, scratch),
                                                  state->conv.packed_winograd, out,
                                                  scratch->winograd);
 }

@@ -2,6 +2,7 @@
  * convolution's output as survivors, and from there to the weights and the input: by lists of
  * survivors or as dense operations, whichever is less work; dense 3 x 3 convolutions go by
  * Winograd's method. */
+#include <math.h>
 #include <string.h>
 
 #include "cpu/block_state.h"
@@ -96,6 +97,30 @@ static double sparse_work(const struct dt_conv *conv, int vector, size_t n_survi
     return (double)n_survivors * (pace * dt_conv_window(conv, vector) + 2);
 }
 
+/* Of an image; infinite if it cannot be done so. */
+struct dense_works {
+    double weights, data;
+    double winograd; /* of both together; about the same for each */
+};
+
+static struct dense_works dense_works(const struct dt_cpu_conv *conv, int vector)
+{
+    const struct dt_conv *shape = &conv->shape,
+                         *data = conv->winograd_rotated.used ? shape : &conv->rotated;
+    struct dense_works work = {INFINITY, INFINITY, INFINITY};
+    if (!conv->winograd_data.used) {
+        work.weights = dense_work(shape, shape->c, shape->k, vector);
+    }
+    if (shape->stride == 1) { /* Winograd's way is cheaper, and pays for no border */
+        work.data = dense_work(data, shape->k, shape->c, vector);
+    }
+    if (conv->winograd_rotated.used || conv->winograd_data.used) {
+        work.winograd = conv->winograd_gradient.w.used ? conv->winograd_gradient.work
+                                                       : fmax(work.weights, work.data);
+    }
+    return work;
+}
+
 /* Zeroes a sum at its first use. */
 static float *begin_sum(float *sum, size_t n_elems, bool *used)
 {
@@ -160,11 +185,32 @@ static void weights_winograd(const struct dt_cpu_job *job, int first, int n,
 {
     const struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    float *dw = begin_sum(sums->dense, dt_conv_dense_elems(&state->conv.shape, kernels->vector),
+    const int most = state->conv.splits ? state->conv.n_together : n;
+    float *dw = begin_sum(sums->dense, dt_conv_dense_elems(&state->conv.dense, kernels->vector),
                           &sums->dense_used);
-    kernels->winograd_gradient(
-        &state->conv.winograd_gradient, n, job->x + (size_t)first * state->n_in,
-        job->dy + (size_t)first * state->n_linear, dw, sums->bias, scratch->winograd);
+    for (int end = first + n, n_images; first < end; first += n_images) {
+        n_images = dt_min(end - first, most);
+        const float *x =
+            dt_cpu_winograd_images(state, job->x + (size_t)first * state->n_in, n_images, scratch);
+        kernels->winograd_gradient(&state->conv.winograd_gradient, n_images, x,
+                                   job->dy + (size_t)first * state->n_linear, dw, sums->bias,
+                                   scratch->winograd);
+    }
+}
+
+static void data_phases(const struct dt_cpu_job *job, int first, int n,
+                        struct dt_cpu_scratch *scratch)
+{
+    const struct dt_block_state *state = job->state;
+    const int most = state->conv.n_together;
+    float *phases = scratch->phases + (size_t)most * dt_winograd_image_elems(&state->conv.winograd);
+    for (int end = first + n, n_images; first < end; first += n_images) {
+        n_images = dt_min(end - first, most);
+        state->cpu->kernels->winograd_data(&state->conv.winograd_data, n_images,
+                                           job->dy + (size_t)first * state->n_linear,
+                                           state->conv.packed_data, phases, scratch->winograd);
+        dt_cpu_merge_phases(state, phases, n_images, job->dx + (size_t)first * state->n_in);
+    }
 }
 
 /* Both gradients of neighbouring samples, as dense operations. */
@@ -180,7 +226,7 @@ static void gradients_winograd(const struct dt_cpu_job *job, int first, int n,
                       sums);
     }
     if (job->dx != NULL) {
-        data_winograd(job, first, n, scratch);
+        (state->conv.splits ? data_phases : data_winograd)(job, first, n, scratch);
     }
 }
 
@@ -195,14 +241,11 @@ static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     struct dt_survivors survivors = scratch->survivors;
     const double sparse =
         sparse_work(conv, kernels->vector, find_survivors(job, sample, dy, &survivors));
-    const bool dense_weights = sparse > dense_work(conv, conv->c, conv->k, kernels->vector);
-    const bool dense_data = /* Winograd's way is cheaper, and pays for no border */
-        conv->stride == 1 &&
-        sparse > dense_work(state->conv.winograd_rotated.used ? conv : &state->conv.rotated,
-                            conv->k, conv->c, kernels->vector);
-    if (dense_weights && dense_data && state->conv.winograd_rotated.used) {
+    const struct dense_works dense = dense_works(&state->conv, kernels->vector);
+    if (sparse > dense.winograd) {
         return true;
     }
+    const bool dense_weights = sparse > dense.weights, dense_data = sparse > dense.data;
     const float *x = input_of(job, sample, scratch), *whole = dy; /* before the pool */
     float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL;
     if ((dense_weights || dense_data) && state->conv.survivors_pooled) {
@@ -285,6 +328,20 @@ static void rotate_weights(const struct dt_conv *conv, const float *weight, floa
     }
 }
 
+/* Weights of the phases, K C R S, to C K R S. */
+static void pack_data(const struct dt_block_state *state, const float *weight)
+{
+    const struct dt_conv *conv = &state->conv.dense;
+    const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c;
+    dt_cpu_phase_weights(&state->conv.shape, weight, state->conv.phase_weight);
+    for (size_t i = 0; i < n_k * n_c; i++) {
+        memcpy(state->conv.rotated_weight + (i % n_c * n_k + i / n_c) * 9,
+               state->conv.phase_weight + i * 9, 9 * sizeof(float));
+    }
+    state->cpu->kernels->winograd_pack(&state->conv.winograd_data, state->conv.rotated_weight,
+                                       state->conv.packed_data);
+}
+
 static void pack_weights(const struct dt_cpu_job *job)
 {
     struct dt_block_state *state = job->state;
@@ -294,6 +351,9 @@ static void pack_weights(const struct dt_cpu_job *job)
     }
     kernels->conv_pack_backward(&state->conv.shape, job->params + state->weight_offset,
                                 state->conv.packed_backward);
+    if (state->conv.winograd_data.used) {
+        pack_data(state, job->params + state->weight_offset);
+    }
     if (state->conv.shape.stride == 1) {
         rotate_weights(&state->conv.shape, job->params + state->weight_offset,
                        state->conv.rotated_weight);
@@ -319,7 +379,7 @@ static void add_sums(const struct dt_block_state *state, const struct dt_conv_su
     const struct dt_conv *conv = &state->conv.shape;
     const int vector = state->cpu->kernels->vector;
     const size_t n_sparse = dt_conv_packed_backward_elems(conv, vector),
-                 n_dense = dt_conv_dense_elems(conv, vector);
+                 n_dense = dt_conv_dense_elems(&state->conv.dense, vector);
     if (from->sparse_used) {
         add_elems(n_sparse, from->sparse, begin_sum(to->sparse, n_sparse, &to->sparse_used));
     }
@@ -338,8 +398,13 @@ static void unpack_sums(const struct dt_block_state *state, const struct dt_conv
         kernels->conv_unpack_gradient(&state->conv.shape, sums->sparse,
                                       grads + state->weight_offset);
     }
-    if (sums->dense_used) {
+    if (sums->dense_used && !state->conv.winograd_data.used) {
         kernels->conv_unpack_dense(&state->conv.shape, sums->dense, grads + state->weight_offset);
+    } else if (sums->dense_used) {
+        float *dw = state->conv.phase_weight;
+        memset(dw, 0, (size_t)state->conv.dense.k * (size_t)state->conv.dense.c * 9 * sizeof *dw);
+        kernels->conv_unpack_dense(&state->conv.dense, sums->dense, dw);
+        dt_cpu_phase_gradient(&state->conv.shape, dw, grads + state->weight_offset);
     }
     add_elems((size_t)state->conv.shape.k, sums->bias, grads + state->bias_offset);
 }

@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-bool dt_cpu_may_split(const struct dt_block *b)
-{
-    return b->stride == 2 && (b->kernel == 5 || b->kernel == 6);
-}
-
 struct dt_winograd dt_cpu_phases_shape(const struct dt_conv *conv)
 {
     return (struct dt_winograd){.c = 4 * conv->c,
@@ -21,30 +16,82 @@ struct dt_winograd dt_cpu_phases_shape(const struct dt_conv *conv)
                                 .out_w = conv->out_w};
 }
 
-void dt_cpu_split_phases(const struct dt_block_state *state, const float *x, float *phases)
+void dt_cpu_plan_phases(struct dt_cpu_conv *conv, int vector)
 {
-    const struct dt_block *b = &state->block;
-    const size_t n_c = (size_t)b->in.c, row = (size_t)state->conv.winograd.w * 4 * n_c;
-    for (int i = 0; i < b->in.h; i++) {
-        const int r = i + b->pad_before_h;
-        float *to = phases + (size_t)(r / 2) * row + (size_t)(r % 2) * 2 * n_c;
-        for (int j = 0; j < b->in.w; j++, x += n_c) {
-            const int s = j + b->pad_before_w;
-            memcpy(to + ((size_t)(s / 2) * 4 + (size_t)(s % 2)) * n_c, x, n_c * sizeof(float));
-        }
+    struct dt_winograd *w = &conv->winograd_gradient.w;
+    conv->winograd_data = dt_winograd_plan_data(w, vector);
+    dt_winograd_plan_gradient(&conv->winograd_gradient, conv->slice, vector);
+    w->used = conv->winograd_data.used = w->used && conv->winograd_data.used;
+    if (w->used) {
+        conv->dense = (struct dt_conv){.c = w->c,
+                                       .h = w->h,
+                                       .w = w->w,
+                                       .k = w->k,
+                                       .out_h = w->out_h,
+                                       .out_w = w->out_w,
+                                       .kernel = 3,
+                                       .stride = 1};
     }
+}
+
+/* Repeats a statement for each pixel x of the images (n_c channels) and its phase. */
+#define EACH_PIXEL(statement)                                                              \
+    const struct dt_winograd *w = &state->conv.winograd;                                   \
+    const struct dt_block *b = &state->block;                                              \
+    const size_t n_c = (size_t)b->in.c, n_bytes = n_c * sizeof(float);                     \
+    for (int i = 0, n_h = b->in.h, n_w = b->in.w; i < n_images * n_h; i++) {               \
+        const int r = i % n_h + b->pad_before_h, row = (i / n_h * w->h + r / 2) * w->w;    \
+        for (int j = 0, s = b->pad_before_w; j < n_w; j++, s++, x += n_c) {                \
+            float *phase = phases + (size_t)((row + s / 2) * 4 + r % 2 * 2 + s % 2) * n_c; \
+            statement;                                                                     \
+        }                                                                                  \
+    }
+
+/* The zeros of the phases' frame stay. */
+const float *dt_cpu_winograd_images(const struct dt_block_state *state, const float *x,
+                                    int n_images, struct dt_cpu_scratch *scratch)
+{
+    float *phases = scratch->phases;
+    if (!state->conv.splits) {
+        return x;
+    }
+    EACH_PIXEL(memcpy(phase, x, n_bytes))
+    return phases;
+}
+
+void dt_cpu_merge_phases(const struct dt_block_state *state, float *phases, int n_images, float *x)
+{
+    EACH_PIXEL(memcpy(x, phase, n_bytes))
+}
+
+/* Repeats a statement for taps 0 .. 8 of each filter's channels of the phases; `inside` tells
+ * whether it is weight `at` of the filter, or one of the zeros. */
+#define EACH_TAP(statement)                                                                  \
+    for (int i = 0; i < 4 * conv->c; i++) {                                                  \
+        const int n = conv->kernel, top = i / conv->c / 2, left = i / conv->c % 2,           \
+                  first = i % conv->c * n * n;                                               \
+        for (int tap = 0; tap < 9; tap++) {                                                  \
+            const int r = tap / 3 * 2 + top, s = tap % 3 * 2 + left, at = first + r * n + s; \
+            const bool inside = r < n && s < n;                                              \
+            statement;                                                                       \
+        }                                                                                    \
+    }
+
+static size_t filter_elems(const struct dt_conv *conv)
+{
+    return (size_t)conv->c * (size_t)conv->kernel * (size_t)conv->kernel;
 }
 
 void dt_cpu_phase_weights(const struct dt_conv *conv, const float *weight, float *to)
 {
-    const int n = conv->kernel;
-    for (int k = 0; k < conv->k; k++, weight += (size_t)conv->c * (size_t)(n * n)) {
-        for (int i = 0; i < 4 * conv->c; i++) {
-            const float *of = weight + (size_t)(i % conv->c) * (size_t)(n * n);
-            for (int tap = 0; tap < 9; tap++) {
-                const int r = tap / 3 * 2 + i / conv->c / 2, s = tap % 3 * 2 + i / conv->c % 2;
-                *to++ = r < n && s < n ? of[r * n + s] : 0.0f;
-            }
-        }
+    for (int k = 0; k < conv->k; k++, weight += filter_elems(conv)) {
+        EACH_TAP(*to++ = inside ? weight[at] : 0.0f)
+    }
+}
+
+void dt_cpu_phase_gradient(const struct dt_conv *conv, const float *from, float *grads)
+{
+    for (int k = 0; k < conv->k; k++, grads += filter_elems(conv)) {
+        EACH_TAP(if (inside) { grads[at] += *from; } from++)
     }
 }

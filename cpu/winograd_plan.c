@@ -44,15 +44,23 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->skips_blank = true;
 }
 
-/* The same comparison for the gradient; its last transform is made once, for all images. */
-static bool gradient_pays(const struct dt_winograd *w, int n_images, int vector)
+struct dt_winograd dt_winograd_plan_data(const struct dt_winograd *w, int vector)
+{
+    struct dt_winograd data = {
+        .c = w->k, .h = w->out_h, .w = w->out_w, .k = w->c, .out_h = w->out_h, .out_w = w->out_w};
+    dt_winograd_plan(&data, vector); /* tiles are those of the outputs */
+    data.out_h = w->h;
+    data.out_w = w->w;
+    return data;
+}
+
+/* The same for the gradient; its last transform is made once, for all images. */
+static double gradient_work(const struct dt_winograd *w, int n_images, int vector)
 {
     const double n_tiles = (double)n_images * w->rows * w->columns,
                  c_vectors = dt_cut_count(w->c, vector), k_vectors = dt_cut_count(w->k, vector);
-    const double winograd =
-        DT_WINOGRAD_FREQS *
-        (n_tiles * (w->c * k_vectors + 8 * c_vectors + 8 * k_vectors) + 8 * w->c * k_vectors);
-    return winograd < 9.0 * n_images * w->out_h * w->out_w * w->c * k_vectors;
+    return DT_WINOGRAD_FREQS / (double)n_images *
+           (n_tiles * (w->c * k_vectors + 8 * c_vectors + 8 * k_vectors) + 3 * w->c * k_vectors);
 }
 
 void dt_winograd_plan_gradient(struct dt_winograd_gradient *g, int n_images, int vector)
@@ -61,7 +69,8 @@ void dt_winograd_plan_gradient(struct dt_winograd_gradient *g, int n_images, int
     const size_t n_vector = (size_t)vector;
     w->rows = dt_cut_count(w->out_h, DT_WINOGRAD_TILE);
     w->columns = dt_cut_count(w->out_w, DT_WINOGRAD_TILE);
-    w->used = gradient_pays(w, n_images, vector);
+    g->work = gradient_work(w, n_images, vector);
+    w->used = g->work < 9.0 * w->out_h * w->out_w * w->c * dt_cut_count(w->k, vector);
     w->v_tile = dt_round_up((size_t)w->c, n_vector);
     g->g_tile = dt_round_up((size_t)w->k, n_vector);
     const int n_tiles = n_images * w->rows * w->columns;

@@ -84,9 +84,8 @@ static void panel_products(const struct dt_winograd *w, int n_tiles, int n_vecto
     }
 }
 
-/* m (tiles, k) = v (tiles, c) u (c, k), for frequencies begin .. end - 1. */
-static void products(const struct dt_winograd *w, int begin, int end, int n_tiles, const float *v,
-                     const float *u, float *m)
+void DT_KERNEL(winograd_products)(const struct dt_winograd *w, int begin, int end, int n_tiles,
+                                  const float *v, const float *u, float *m)
 {
     for (int f = begin; f < end && n_tiles > 0; f++) {
         const float *v_f = v + (size_t)f * w->v_freq, *u_f = u + (size_t)f * w->u_freq;
@@ -178,7 +177,7 @@ static void cover_image(struct forward *f)
         ground = memset(f->edge, 0, (size_t)w->c * sizeof(float));
     }
     DT_KERNEL(winograd_blank)(w, ground, f->v_blank + ONE_ONE * w->v_freq);
-    products(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
+    DT_KERNEL(winograd_products)(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
     for (size_t k = 0; k < w->ground; k += VL) {
         store(ground_of(f, f->image) + k,
               blank_output(f->m_blank + k / VL * w->m_block, load(f->out->bias + k)));
@@ -274,10 +273,10 @@ uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, 
     share_scratch(&f, scratch);
     while (more) {
         more = fill_slots(&f, slot, &n_front, &first_blank);
-        products(w, 0, N_FREQS, n_front, f.v, packed, f.m);
-        products(w, ONE_ONE, ONE_ONE + 1, w->group - first_blank,
-                 f.v + (size_t)first_blank * w->v_tile, packed,
-                 f.m + (size_t)first_blank * w->m_tile);
+        DT_KERNEL(winograd_products)(w, 0, N_FREQS, n_front, f.v, packed, f.m);
+        DT_KERNEL(winograd_products)
+        (w, ONE_ONE, ONE_ONE + 1, w->group - first_blank, f.v + (size_t)first_blank * w->v_tile,
+         packed, f.m + (size_t)first_blank * w->m_tile);
         for (int i = 0; i < n_front; i += slot[i].quiet != 0 ? 2 : 1) {
             put_slot(&f, &slot[i], false, i);
         }

@@ -34,10 +34,8 @@ ALWAYS_INLINE void gradient_row(const vf d[M], vf f[SIDE])
 }
 
 /* A e A' of one tile. */
-static void transform_gradient(const struct dt_winograd_gradient *plan, const float *dy, size_t row,
-                               float *g)
+static void transform_gradient(size_t n_k, const float *dy, size_t row, size_t g_freq, float *g)
 {
-    const size_t n_k = (size_t)plan->w.k;
     for (size_t k = 0; k < n_k; k += VL, dy += VL, g += VL) {
         vf rows[SIDE][M];
         UNROLLED(j, M) {
@@ -54,31 +52,28 @@ static void transform_gradient(const struct dt_winograd_gradient *plan, const fl
             vf f[SIDE];
             gradient_row(rows[i], f);
             UNROLLED(j, SIDE) {
-                store(g + (size_t)(i * SIDE + j) * plan->g_freq, f[j]);
+                store(g + (size_t)(i * SIDE + j) * g_freq, f[j]);
             }
         }
     }
 }
 
-/* Start of a tile of an image's gradient, and the floats between its rows; a copy, with zeros for
- * the outputs that do not exist, if it crosses the edge. */
-static const float *find_gradient(const struct gradient *s, const float *dy,
-                                  const struct dt_winograd_area *tile, size_t *row)
+void DT_KERNEL(winograd_tile_gradient)(int n_k, int out_h, int out_w, const float *dy, int top,
+                                       int left, float *edge, size_t g_freq, float *g)
 {
-    const struct dt_winograd *w = &s->plan->w;
-    const size_t n_k = (size_t)w->k, n_row = (size_t)w->out_w * n_k,
-                 n_copied = (size_t)dt_min(M, w->out_w - tile->left) * n_k;
-    const float *from = dy + ((size_t)tile->top * (size_t)w->out_w + (size_t)tile->left) * n_k;
-    *row = n_row;
-    if (tile->top + M <= w->out_h && tile->left + M <= w->out_w) {
-        return from;
+    size_t row = (size_t)out_w * (size_t)n_k;
+    const float *from = dy + (size_t)top * row + (size_t)(left * n_k);
+    if (top + M > out_h || left + M > out_w) {
+        const size_t edge_row = (size_t)(M * n_k),
+                     n_bytes = (size_t)(dt_min(M, out_w - left) * n_k) * sizeof(float);
+        memset(edge, 0, M * edge_row * sizeof(float));
+        for (int i = 0; i < dt_min(M, out_h - top); i++) {
+            memcpy(edge + (size_t)i * edge_row, from + (size_t)i * row, n_bytes);
+        }
+        from = edge;
+        row = edge_row;
     }
-    *row = M * n_k;
-    memset(s->edge, 0, M * M * n_k * sizeof(float));
-    for (int i = 0; i < dt_min(M, w->out_h - tile->top); i++) {
-        memcpy(s->edge + (size_t)i * *row, from + (size_t)i * n_row, n_copied * sizeof(float));
-    }
-    return s->edge;
+    transform_gradient((size_t)n_k, from, row, g_freq, g);
 }
 
 /* Transforms tile number `at` of all images into slot `slot` of the group. */
@@ -88,13 +83,11 @@ static void fill_slot(const struct gradient *s, int at, int slot)
     const int n_tiles = w->rows * w->columns, image = at / n_tiles, place = at % n_tiles;
     const struct dt_winograd_area tile = {.top = place / w->columns * M,
                                           .left = place % w->columns * M};
-    size_t row;
     DT_KERNEL(winograd_tile_input)
-    (w, s->x + (size_t)image * (size_t)w->h * (size_t)w->w * (size_t)w->c, &tile,
-     s->v + (size_t)slot * w->v_tile);
-    const float *from = find_gradient(
-        s, s->dy + (size_t)image * (size_t)w->out_h * (size_t)w->out_w * (size_t)w->k, &tile, &row);
-    transform_gradient(s->plan, from, row, s->g + (size_t)slot * s->plan->g_tile);
+    (w, s->x + (size_t)image * dt_winograd_image_elems(w), &tile, s->v + (size_t)slot * w->v_tile);
+    DT_KERNEL(winograd_tile_gradient)
+    (w->k, w->out_h, w->out_w, s->dy + (size_t)(image * w->out_h * w->out_w * w->k), tile.top,
+     tile.left, s->edge, s->plan->g_freq, s->g + (size_t)slot * s->plan->g_tile);
 }
 
 /* ---- the matrix products */
@@ -152,7 +145,7 @@ static void product_rows(int n_rows, int n_vectors, const struct dt_winograd_gra
 }
 
 /* u (c, k) = v' (c, tiles) g (tiles, k), or adds to it, for each frequency. */
-static void products(const struct gradient *s, int n_tiles, bool adds)
+static void add_products(const struct gradient *s, int n_tiles, bool adds)
 {
     const struct dt_winograd_gradient *plan = s->plan;
     const int n_c = plan->w.c, n_pieces = dt_cut_count(n_c, ROWS);
@@ -233,7 +226,7 @@ void DT_KERNEL(winograd_gradient)(const struct dt_winograd_gradient *plan, int n
         for (int i = 0; i < n; i++) {
             fill_slot(&s, first + i, i);
         }
-        products(&s, n, first > 0);
+        add_products(&s, n, first > 0);
         add_bias(&s, n, db);
     }
     add_taps(&s, dw);

@@ -18,7 +18,7 @@
  * times as many transforms of outputs.
  *
  * weights.c has G g G', input.c B' d B, forward.c the products and the whole, output.c the outputs,
- * cover.c the places of tiles. */
+ * cover.c the places of tiles; gradient.c the weights' gradient, data.c that of the input. */
 #ifndef DT_CPU_KERNELS_WINOGRAD_KERNEL_H
 #define DT_CPU_KERNELS_WINOGRAD_KERNEL_H
 
@@ -73,6 +73,15 @@ void DT_KERNEL(winograd_input)(const struct dt_winograd *w, const float *x, size
 
 /* The one nonzero frequency of a blank tile. */
 void DT_KERNEL(winograd_blank)(const struct dt_winograd *w, const float *x, float *v);
+
+/* m (tiles, k) = v (tiles, c) u (c, k), for frequencies begin .. end - 1. */
+void DT_KERNEL(winograd_products)(const struct dt_winograd *w, int begin, int end, int n_tiles,
+                                  const float *v, const float *u, float *m);
+
+/* g = A e A' of the tile at (top, left) of an image's gradient (out_h, out_w, n_k); outputs that do
+ * not exist have zeros. edge: room for a tile; g_freq: floats between frequencies. */
+void DT_KERNEL(winograd_tile_gradient)(int n_k, int out_h, int out_w, const float *dy, int top,
+                                       int left, float *edge, size_t g_freq, float *g);
 
 /* Finds as many equal pixels as an output sees, and returns the first. NULL: there are none. */
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x);
