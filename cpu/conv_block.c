@@ -230,6 +230,31 @@ static void gradients_winograd(const struct dt_cpu_job *job, int first, int n,
     }
 }
 
+/* The weights' gradient of a first convolution behind a pool: lists by filter alone suffice. False
+ * if dense products are less work, or nothing was done. */
+static bool weights_pooled(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
+                           const float *dy, struct dt_conv_sums *sums)
+{
+    const struct dt_block_state *state = job->state;
+    const struct dt_conv *conv = &state->conv.shape;
+    const struct dt_pooling *pool = &state->tail.pooling;
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    if (job->dx != NULL || !state->conv.survivors_pooled || state->conv.fuses_pool ||
+        pool->size_h * pool->size_w > DT_LISTED_PLACES || scratch->lists.band < conv->out_h) {
+        return false;
+    }
+    const struct dense_works dense = dense_works(&state->conv, kernels->vector);
+    if (sparse_work(conv, kernels->vector, kernels->count_nonzero(state->n_pooled, dy)) >
+        dense.weights) {
+        return false;
+    }
+    kernels->conv_list_pooled(conv, pool, dy,
+                              state->tail.winner + dt_cpu_kept(job->pass, sample, state->n_pooled),
+                              &scratch->lists);
+    weights_sparse(state, &scratch->lists, input_of(job, sample, scratch), sums);
+    return true;
+}
+
 /* Computes both gradients of a sample, each by the cheaper form. dy: the gradient in which
  * survivors are found. Returns true if it leaves them to gradients_winograd. */
 static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
@@ -239,6 +264,9 @@ static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     const struct dt_conv *conv = &state->conv.shape;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     struct dt_survivors survivors = scratch->survivors;
+    if (weights_pooled(job, sample, scratch, dy, sums)) {
+        return false;
+    }
     const double sparse =
         sparse_work(conv, kernels->vector, find_survivors(job, sample, dy, &survivors));
     const struct dense_works dense = dense_works(&state->conv, kernels->vector);
