@@ -62,11 +62,11 @@ struct dt_cpu_conv {
     float *rotated_weight, *rotated_packed, *rotated_bias;
     struct dt_winograd winograd_rotated; /* used if faster than `rotated`, and only then */
     struct dt_winograd_gradient winograd_gradient; /* used for dw, if faster than direct products */
-    struct dt_winograd winograd_data;              /* the same for dx of phases; used if that is */
-    struct dt_conv dense; /* the convolution of which dense gradients are */
-    float *packed_data;
-    float *packed_rotated;
-    int slice, n_slices;              /* images per slice; concurrent slices, one per thread */
+    struct dt_winograd winograd_data; /* for dx of phases; used if winograd_gradient is */
+    float *packed_rotated, *packed_data;
+    struct dt_conv dense; /* the convolution of which dense sums are the gradient: its phases', if
+                             winograd_data is used */
+    int slice, n_slices;  /* images per slice; concurrent slices, one per thread */
     struct dt_conv_sums *sums, total; /* (n_slices); of the pass so far */
 };
 

@@ -97,10 +97,10 @@ static double sparse_work(const struct dt_conv *conv, int vector, size_t n_survi
     return (double)n_survivors * (pace * dt_conv_window(conv, vector) + 2);
 }
 
-/* Of an image; infinite if it cannot be done so. */
+/* Work of an image's gradients as dense operations; infinite for a way that does not exist. */
 struct dense_works {
     double weights, data;
-    double winograd; /* of both together; about the same for each */
+    double winograd; /* for either, if neighbouring images share them */
 };
 
 static struct dense_works dense_works(const struct dt_cpu_conv *conv, int vector)
@@ -230,8 +230,8 @@ static void gradients_winograd(const struct dt_cpu_job *job, int first, int n,
     }
 }
 
-/* The weights' gradient of a first convolution behind a pool: lists by filter alone suffice. False
- * if dense products are less work, or nothing was done. */
+/* The weights' gradient of a first convolution with a pool: lists by filter suffice. Returns false,
+ * with nothing done, for others, and where dense products are less work. */
 static bool weights_pooled(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
                            const float *dy, struct dt_conv_sums *sums)
 {

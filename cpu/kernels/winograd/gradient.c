@@ -62,8 +62,8 @@ void DT_KERNEL(winograd_tile_gradient)(int n_k, int out_h, int out_w, const floa
                                        int left, float *edge, size_t g_freq, float *g)
 {
     size_t row = (size_t)out_w * (size_t)n_k;
-    const float *from = dy + (size_t)top * row + (size_t)(left * n_k);
-    if (top + M > out_h || left + M > out_w) {
+    const float *from = dy + (size_t)top * row + (size_t)left * (size_t)n_k;
+    if (top + M > out_h || left + M > out_w) { /* a copy, with zeros */
         const size_t edge_row = (size_t)(M * n_k),
                      n_bytes = (size_t)(dt_min(M, out_w - left) * n_k) * sizeof(float);
         memset(edge, 0, M * edge_row * sizeof(float));
@@ -86,7 +86,8 @@ static void fill_slot(const struct gradient *s, int at, int slot)
     DT_KERNEL(winograd_tile_input)
     (w, s->x + (size_t)image * dt_winograd_image_elems(w), &tile, s->v + (size_t)slot * w->v_tile);
     DT_KERNEL(winograd_tile_gradient)
-    (w->k, w->out_h, w->out_w, s->dy + (size_t)(image * w->out_h * w->out_w * w->k), tile.top,
+    (w->k, w->out_h, w->out_w,
+     s->dy + (size_t)image * (size_t)w->out_h * (size_t)w->out_w * (size_t)w->k, tile.top,
      tile.left, s->edge, s->plan->g_freq, s->g + (size_t)slot * s->plan->g_tile);
 }
 

@@ -10,7 +10,7 @@
 #include "model/stages.h"
 
 #define N_SAMPLES 41
-#define CAPACITY 37 /* slices of 2 */
+#define CAPACITY 37 /* slices of 2, or of 3 where inputs are split into phases */
 
 static const struct dt_model_spec specs[] = {
     {.input = {1, 12, 12},
@@ -22,6 +22,10 @@ static const struct dt_model_spec specs[] = {
      .layers = {CONV(7, 4, 2, SAME, NONE), LAYER(TANH), AVG_POOL(2, 1), LAYER(SIGMOID),
                 CONV(10, 3, 1, VALID, NONE), AVG_POOL(2, 2),
                 LAYER(FLATTEN)}}, /* nothing after the spatial blocks */
+    {.input = {1, 27, 27},
+     .n_layers = 4,
+     .layers = {CONV(8, 5, 2, SAME, RELU), CONV(40, 5, 2, SAME, NONE), LAYER(FLATTEN),
+                DENSE(10, NONE)}},
     {.input = {30, 1, 1}, .n_layers = 1, .layers = {DENSE(10, NONE)}}, /* no spatial blocks */
 };
 
@@ -151,7 +155,7 @@ static void check_run(struct run run, const struct result *whole, double toleran
 
 static void check_batch(const struct dt_model *model, int n, bool accumulate)
 {
-    static const int threads[] = {1, 3}, slices[] = {2, 14, 36}, any[] = {1, 3, 5, 36};
+    static const int threads[] = {1, 3}, slices[] = {6, 18, 36}, any[] = {1, 3, 5, 36};
     const struct run cpu = {model, &dt_cpu_backend, CAPACITY, 1, n, accumulate, 0};
     const struct run ref = {model, &dt_ref_backend, CAPACITY, 1, n, accumulate, 0};
     struct result whole = result_of(&cpu), reference = result_of(&ref);
@@ -178,7 +182,7 @@ static void check_all(void)
 {
     static const int sizes[] = {CAPACITY, 36, 4, 1, 0};
     static struct dt_model model;
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         CHECK_OK(dt_model_lower(&specs[i], &model));
         for (int k = 0; k < 10; k++) {
             check_batch(&model, sizes[k / 2], k % 2 == 1);
