@@ -185,31 +185,31 @@ static void weights_winograd(const struct dt_cpu_job *job, int first, int n,
 {
     const struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    const int most = state->conv.splits ? state->conv.n_together : n;
     float *dw = begin_sum(sums->dense, dt_conv_dense_elems(&state->conv.dense, kernels->vector),
                           &sums->dense_used);
-    for (int end = first + n, n_images; first < end; first += n_images) {
-        n_images = dt_min(end - first, most);
-        const float *x =
-            dt_cpu_winograd_images(state, job->x + (size_t)first * state->n_in, n_images, scratch);
-        kernels->winograd_gradient(&state->conv.winograd_gradient, n_images, x,
-                                   job->dy + (size_t)first * state->n_linear, dw, sums->bias,
-                                   scratch->winograd);
-    }
+    const float *x =
+        dt_cpu_winograd_images(state, job->x + (size_t)first * state->n_in, n, scratch);
+    kernels->winograd_gradient(&state->conv.winograd_gradient, n, x,
+                               job->dy + (size_t)first * state->n_linear, dw, sums->bias,
+                               scratch->winograd);
 }
 
-static void data_phases(const struct dt_cpu_job *job, int first, int n,
-                        struct dt_cpu_scratch *scratch)
+/* Both gradients by phases, of as many images at a time as these have room for. */
+static void gradients_phases(const struct dt_cpu_job *job, int first, int n,
+                             struct dt_conv_sums *sums, struct dt_cpu_scratch *scratch)
 {
     const struct dt_block_state *state = job->state;
     const int most = state->conv.n_together;
     float *phases = scratch->phases + (size_t)most * dt_winograd_image_elems(&state->conv.winograd);
     for (int end = first + n, n_images; first < end; first += n_images) {
         n_images = dt_min(end - first, most);
-        state->cpu->kernels->winograd_data(&state->conv.winograd_data, n_images,
-                                           job->dy + (size_t)first * state->n_linear,
-                                           state->conv.packed_data, phases, scratch->winograd);
-        dt_cpu_merge_phases(state, phases, n_images, job->dx + (size_t)first * state->n_in);
+        weights_winograd(job, first, n_images, sums, scratch);
+        if (job->dx != NULL) {
+            state->cpu->kernels->winograd_data(&state->conv.winograd_data, n_images,
+                                               job->dy + (size_t)first * state->n_linear,
+                                               state->conv.packed_data, phases, scratch->winograd);
+            dt_cpu_merge_phases(state, phases, n_images, job->dx + (size_t)first * state->n_in);
+        }
     }
 }
 
@@ -226,7 +226,7 @@ static void gradients_winograd(const struct dt_cpu_job *job, int first, int n,
                       sums);
     }
     if (job->dx != NULL) {
-        (state->conv.splits ? data_phases : data_winograd)(job, first, n, scratch);
+        data_winograd(job, first, n, scratch);
     }
 }
 
@@ -256,7 +256,7 @@ static bool weights_pooled(const struct dt_cpu_job *job, int sample, struct dt_c
 }
 
 /* Computes both gradients of a sample, each by the cheaper form. dy: the gradient in which
- * survivors are found. Returns true if it leaves them to gradients_winograd. */
+ * survivors are found. Returns true if it leaves them to be computed with its neighbours'. */
 static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
                            const float *dy, struct dt_conv_sums *sums)
 {
@@ -296,7 +296,7 @@ static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     return false;
 }
 
-/* Returns true if it leaves both gradients to gradients_winograd. */
+/* Returns true if it leaves both gradients to be computed with its neighbours'. */
 static bool conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv_sums *sums,
                         int thread)
 {
@@ -333,41 +333,28 @@ static void conv_slice(void *context, int slice, int thread)
         const bool leaves = conv_sample(job, sample, sums, thread);
         n_left += leaves;
         if (n_left > 0 && (!leaves || sample + 1 == end)) {
-            gradients_winograd(job, sample + leaves - n_left, n_left, sums,
-                               &state->scratch[thread]);
+            (state->conv.splits ? gradients_phases : gradients_winograd)(
+                job, sample + leaves - n_left, n_left, sums, &state->scratch[thread]);
             n_left = 0;
         }
         dt_cpu_poll(job->pass, thread);
     }
 }
 
-/* Reorders K C R S to C K R S, with R and S reversed. */
-static void rotate_weights(const struct dt_conv *conv, const float *weight, float *rotated)
+/* Reorders K C R S to C K R S; with `rotates` R and S are reversed. */
+static void swap_weights(const struct dt_conv *conv, const float *weight, bool rotates,
+                         float *swapped)
 {
     const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c,
                  n_taps = (size_t)conv->kernel * (size_t)conv->kernel;
     for (size_t k = 0; k < n_k; k++) {
         for (size_t c = 0; c < n_c; c++) {
             for (size_t tap = 0; tap < n_taps; tap++) {
-                rotated[(c * n_k + k) * n_taps + n_taps - 1 - tap] =
+                swapped[(c * n_k + k) * n_taps + (rotates ? n_taps - 1 - tap : tap)] =
                     weight[(k * n_c + c) * n_taps + tap];
             }
         }
     }
-}
-
-/* Weights of the phases, K C R S, to C K R S. */
-static void pack_data(const struct dt_block_state *state, const float *weight)
-{
-    const struct dt_conv *conv = &state->conv.dense;
-    const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c;
-    dt_cpu_phase_weights(&state->conv.shape, weight, state->conv.phase_weight);
-    for (size_t i = 0; i < n_k * n_c; i++) {
-        memcpy(state->conv.rotated_weight + (i % n_c * n_k + i / n_c) * 9,
-               state->conv.phase_weight + i * 9, 9 * sizeof(float));
-    }
-    state->cpu->kernels->winograd_pack(&state->conv.winograd_data, state->conv.rotated_weight,
-                                       state->conv.packed_data);
 }
 
 static void pack_weights(const struct dt_cpu_job *job)
@@ -380,11 +367,16 @@ static void pack_weights(const struct dt_cpu_job *job)
     kernels->conv_pack_backward(&state->conv.shape, job->params + state->weight_offset,
                                 state->conv.packed_backward);
     if (state->conv.winograd_data.used) {
-        pack_data(state, job->params + state->weight_offset);
+        dt_cpu_phase_weights(&state->conv.shape, job->params + state->weight_offset,
+                             state->conv.phase_weight);
+        swap_weights(&state->conv.dense, state->conv.phase_weight, false,
+                     state->conv.rotated_weight);
+        kernels->winograd_pack(&state->conv.winograd_data, state->conv.rotated_weight,
+                               state->conv.packed_data);
     }
     if (state->conv.shape.stride == 1) {
-        rotate_weights(&state->conv.shape, job->params + state->weight_offset,
-                       state->conv.rotated_weight);
+        swap_weights(&state->conv.shape, job->params + state->weight_offset, true,
+                     state->conv.rotated_weight);
         kernels->conv_pack_forward(&state->conv.rotated, state->conv.rotated_weight,
                                    state->conv.rotated_packed);
         if (state->conv.winograd_rotated.used) {
