@@ -7,7 +7,7 @@ models are small. Nothing else is changed but what EXCEPTIONS says, and each of 
 
 A command is a line of a block marked `sh`, of the man page's examples or of an "Examples" of the help, and what stands `so` in the
 text if it begins with a program and has options. A block marked `json` behind "save it as" a name is that file. What has
-a word in capitals, such as FILE, is a form and not a command.
+a word in capitals, such as FILE, is a form and not a command. The output that the README shows below a command is what it prints.
 
 usage: test_commands.py SOURCE_DIR BUILD_DIR MPIEXEC pages|program: those of the Markdown pages, or of the man page and --help
 """
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 
+import shown
 from samples import write_idx
 
 SOURCE, BUILD, MPIEXEC = map(os.path.abspath, sys.argv[1:4])
@@ -161,6 +162,7 @@ def main():
         found += [("dtrain.1", list(of_man_page(folder)))]
     found += [("--help", list(of_help(os.path.join(BUILD, "dtrain"))))]
     failed, used, n_run = [], set(), 0
+    samples = dict(shown.samples(os.path.join(SOURCE, "README.md")))
     with tempfile.TemporaryDirectory(prefix="dtrain-test-commands-") as folder:
         top = os.path.join(folder, "dtrain")
         prepare(top)
@@ -177,6 +179,9 @@ def main():
                     print("%35s%s" % ("", "as  " + runs if runs else "does not run"))
                 if code != 0:
                     failed.append("%s: %s ended with %d:\n%s" % (where, runs, code, output[-2000:]))
+                line = shown.missing(samples.get(command, []), output) if where == "README.md" and runs else None
+                if line is not None:
+                    failed.append("README.md: %s does not print: %s\n%s" % (command, line, output[-2000:]))
     failed += ["EXCEPTIONS: no command has %s any more" % row[0] for i, row in enumerate(EXCEPTIONS) if i not in used]
     for where, commands in found:
         if not commands and where in ("README.md", "dtrain.1", "--help"):

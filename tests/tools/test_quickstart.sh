@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The README's first command, in a copy of the sources with no build, data or network: it builds, says that it takes the substitute
-# data, trains, and the commands that it proposes work as printed. usage: test_quickstart.sh BUILD_DIR, with objects to take (reuse.sh)
+# data, trains, prints what the README shows, and the commands that it proposes work as printed. usage: test_quickstart.sh BUILD_DIR, with objects to take (reuse.sh)
 set -euo pipefail
 build=$(realpath "$1")
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -25,8 +25,10 @@ export DTRAIN_MNIST_MIRRORS=file:///nowhere
 export REUSE_COPY=$work REUSE_BUILD=$build REUSE_LIST=$work/commands
 export CMAKE_C_COMPILER_LAUNCHER=$top/tests/lib/reuse.sh CMAKE_CUDA_COMPILER_LAUNCHER=$top/tests/lib/reuse.sh
 "$top/tests/lib/reuse.sh" --list "$top" "$build" "$REUSE_LIST"
-./scripts/quickstart --no-install -- --set train.max_steps=20 >result 2>log </dev/null || fail "ended with $?"
-grep -q '^test accuracy .* after 20 steps$' result || fail "the last line is no result: $(cat result)"
+./scripts/quickstart --no-install -- --set data.train_samples=2560 >result 2>log </dev/null || fail "ended with $?"
+grep -q '^test accuracy .* after 1 epoch$' result || fail "the last line is no result: $(cat result)"
+cat log result >both
+python3 tests/lib/python/shown.py README.md ./scripts/quickstart both || fail 'the README shows another output'
 if [[ ! -e /dev/nvidiactl ]]; then
   grep -q '^no NVIDIA driver here .*: built without CUDA' log || fail 'it was not said that CUDA is left out'
   grep -q '^DTRAIN_WITH_CUDA:STRING=OFF$' build/release/CMakeCache.txt || fail 'CUDA is built where no driver is'
