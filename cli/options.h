@@ -46,8 +46,9 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "take the checkpoint's average of the weights (train.ema)", "")                              \
     X(DT_OPTION_INVERT, "invert", 0, "auto|yes|no", DT_TAKES_VALUE, DT_ONCE,                       \
       "invert the image; auto: only if its background differs from the training images'",          \
-      "With `auto`, the default, borders tell which ground an image is on. A file that does not "  \
-      "say what the training's were like is taken as MNIST's, light on dark.")                     \
+      "`auto`, the default, inverts a grey image whose border is bright where those of all "       \
+      "training images are dark, or the other way round. Checkpoints tell; by weights alone "      \
+      "nothing is inverted.")                                                                      \
     X(DT_OPTION_ONNX, "onnx", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
       "write the model to this file, which other runtimes load", "")                               \
     X(DT_OPTION_SAFETENSORS, "safetensors", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                    \

@@ -80,8 +80,9 @@ struct dt_data_spec {
 
 struct dt_dataset {
     struct dt_samples samples;
-    uint32_t crc; /* CRC-32 of all labels of the split, whoever owns them; generated: of what
-                     generates them */
+    uint32_t crc;    /* CRC-32 of all labels of the split, whoever owns them; generated: of what
+                        generates them */
+    size_t n_flawed; /* images that were read here and break a rule of JPEG but have all pixels */
     /* private: what `samples` points to */
     void *items;
     void *answers;
@@ -99,6 +100,10 @@ enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split s
 enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split,
                                struct dt_owned owned, struct dt_dataset *out);
 void dt_dataset_close(struct dt_dataset *dataset);
+
+/* The warning about n_flawed of all ranks; NULL: none is. */
+#define DT_FLAWED_TEXT_SIZE 160
+const char *dt_dataset_flawed(double n, char text[DT_FLAWED_TEXT_SIZE]);
 
 /* ---- for formats */
 

@@ -120,6 +120,7 @@ static enum dt_status take_part(const struct split *split, bool held, struct dt_
                                   .stride = (uint32_t)part->n_parts};
     DT_TRY(split->whole.row->load(&split->whole, DT_SPLIT_TRAIN, rows, &part->data));
     DT_TRY(out->items == NULL ? open_rows(&split->whole, &part->data, owned.n, out) : DT_OK);
+    out->n_flawed += part->data.n_flawed;
     copy_rows(split, held, owned, part, out);
     return DT_OK;
 }

@@ -120,41 +120,55 @@ static enum dt_status read_invert(const char *text, enum invert *out)
     return dt_error(DT_USAGE, "--invert: expected auto, yes or no, got '%.60s'", text);
 }
 
-/* The remark about an image that is inverted; "" for one that is not. */
-static const char *why_invert(const struct prediction *p, enum invert invert)
+/* Inverts the image where the user says so, or where it is grey and no training image had such a
+ * border. Returns the remark about it. */
+static const char *invert_pixels(const struct prediction *p, enum invert invert)
 {
+    const struct dt_shape shape = p->samples.shape;
     const enum dt_ground ground = p->inference.ground;
-    const bool bright = dt_border_is_bright(p->samples.shape, p->pixels);
-    if (invert != INVERT_AUTO) {
-        return invert == INVERT_YES ? " (inverted)" : "";
+    const bool bright = dt_border_is_bright(shape, p->pixels), asked = invert != INVERT_AUTO;
+    if (!asked && shape.c == 1 && bright && ground == DT_GROUND_UNKNOWN) {
+        return " (dark on light: --invert yes if the training images were light on dark)";
     }
-    if (bright && ground == DT_GROUND_UNKNOWN) {
-        return " (dark on light: inverted, in case the training images were not; --invert no "
-               "leaves it)";
+    if (asked ? invert == INVERT_NO
+              : shape.c != 1 || ground != (bright ? DT_GROUND_DARK : DT_GROUND_BRIGHT)) {
+        return "";
     }
-    return bright && ground == DT_GROUND_DARK      ? " (dark on light: inverted)"
-           : !bright && ground == DT_GROUND_BRIGHT ? " (light on dark: inverted)"
-                                                   : "";
-}
-
-static void invert_pixels(struct prediction *p)
-{
-    for (size_t i = 0; i < dt_shape_elems(p->samples.shape); i++) {
+    for (size_t i = 0; i < dt_shape_elems(shape); i++) {
         p->pixels[i] = (uint8_t)(255 - p->pixels[i]);
     }
+    return asked    ? " (inverted)"
+           : bright ? " (dark on light: inverted)"
+                    : " (light on dark: inverted)";
+}
+
+/* A transparent image lies on white, as in training; but where no training image had so bright a
+ * border it may lie on black. */
+static enum dt_status read_image(const struct prediction *p, const char *path,
+                                 struct dt_picture *picture)
+{
+    const struct dt_shape shape = p->samples.shape;
+    DT_TRY(dt_picture_read(path, shape, picture, p->pixels));
+    picture->may_be_black = picture->transparent && p->inference.ground == DT_GROUND_DARK &&
+                            dt_border_is_bright(shape, p->pixels);
+    return picture->may_be_black ? dt_picture_read(path, shape, picture, p->pixels) : DT_OK;
 }
 
 /* `note`: what was done to it. */
-static void print_prediction(const char *path, const struct prediction *p, const char *note)
+static void print_prediction(const char *path, const struct prediction *p,
+                             const struct dt_picture *picture, const char *note)
 {
+    const char *background = !picture->transparent ? ""
+                             : picture->on_black   ? " (transparent: on black)"
+                                                   : " (transparent: on white)";
     const int n = p->inference.model.n_outputs;
     int best = 0;
     for (int k = 1; k < n; k++) {
         best = p->probabilities[k] > p->probabilities[best] ? k : best;
     }
     dt_digit_draw(stdout, p->pixels, p->samples.shape);
-    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s", path, best,
-                  100 * p->probabilities[best], note);
+    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s%s", path, best,
+                  100 * p->probabilities[best], background, note);
     for (int k = 0; k < n; k++) {
         printf("  %3d  %6.2f %%  %.*s\n", k, 100 * p->probabilities[k],
                (int)(40 * p->probabilities[k] + 0.5), "########################################");
@@ -163,15 +177,13 @@ static void print_prediction(const char *path, const struct prediction *p, const
 
 static enum dt_status predict_one(struct prediction *p, const char *path, enum invert invert)
 {
-    DT_TRY(dt_picture_read(path, p->samples.shape, false, p->pixels));
-    const char *note = why_invert(p, invert);
-    if (note[0] != '\0') {
-        invert_pixels(p);
-    }
+    struct dt_picture picture = {.exact = false};
+    DT_TRY(read_image(p, path, &picture));
+    const char *note = invert_pixels(p, invert);
     DT_TRY(compute_logits(p));
     DT_TRY(check_logits(p, path));
     compute_probabilities(p);
-    print_prediction(path, p, note);
+    print_prediction(path, p, &picture, note);
     return DT_OK;
 }
 
@@ -199,11 +211,8 @@ static enum dt_status check(const struct dt_args *args)
 }
 
 /* For each image, on stdout: its picture in characters as the model sees it, the class, and the
- * probabilities. Rank 0 works, the others wait. --invert auto: an image with a border as bright as
- * no training image's is inverted, or as dark as none's; where the file does not tell what those
- * were like, they are taken to be light on dark, as MNIST's. Agreed. DT_CONFIG: the model is no
- * classifier of images. DT_USAGE: another --invert. DT_NON_FINITE: what the model computes is not
- * finite. */
+ * probabilities. Rank 0 works, the others wait. Agreed. DT_CONFIG: the model is no classifier of
+ * images. DT_USAGE: another --invert. DT_NON_FINITE: what the model computes is not finite. */
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
@@ -223,7 +232,8 @@ const struct dt_command dt_command_predict = {
     .more = "Prints the class, the probabilities, and the image as the model sees it, drawn in "
             "characters. An image is scaled to the model's input; colours become grey by ITU-R "
             "BT.601's luma, and gamma and colour profiles are not regarded. A transparent one "
-            "lies on white, or on black where more of it can be seen then.",
+            "lies on white, as in training; or on black, if all training images have dark "
+            "borders and more of it can be seen then.",
     .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, [DT_PATHS] = {DT_TAKEN}},
     .check = check,
     .together = run,

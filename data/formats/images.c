@@ -251,7 +251,9 @@ static enum dt_status read_image(const struct dt_data_spec *spec, const struct l
         return DT_OK;
     }
     dt_alive_show(&spec->alive);
-    const enum dt_status s = dt_picture_read(path, spec->shape, true, row);
+    struct dt_picture picture = {.exact = true};
+    const enum dt_status s = dt_picture_read(path, spec->shape, &picture, row);
+    out->n_flawed += s == DT_OK && picture.flawed;
     if (s == DT_OK || s == DT_NO_MEMORY || s == DT_UNAVAILABLE) {
         return s;
     }

@@ -6,12 +6,15 @@
 #include <stdio.h> /* jpeglib.h wants it before */
 #include <stdlib.h>
 
+#include <jerror.h>
 #include <jpeglib.h>
 
 /* libjpeg leaves by a jump when something is wrong. */
 struct reader {
     struct jpeg_error_mgr manager; /* the first member: libjpeg hands it out */
     jmp_buf jump;
+    struct jpeg_progress_mgr progress;
+    bool flawed;
     char problem[JMSG_LENGTH_MAX];
 };
 
@@ -22,11 +25,34 @@ static void on_error(j_common_ptr jpeg)
     longjmp(r->jump, 1);
 }
 
-/* Damaged data are a warning to libjpeg, which continues with grey: here they are an error. */
+/* Damaged data are a warning to libjpeg, which continues with grey: here they are an error. These
+ * warnings are of files that have all their pixels, and other programs read the same ones. */
+static bool is_harmless(int code)
+{
+    static const int codes[] = {JWRN_ADOBE_XFORM, JWRN_EXTRANEOUS_DATA, JWRN_JFIF_MAJOR,
+                                JWRN_NOT_SEQUENTIAL};
+    size_t i = 0;
+    while (i < sizeof codes / sizeof *codes && codes[i] != code) {
+        i++;
+    }
+    return i < sizeof codes / sizeof *codes;
+}
+
 static void on_message(j_common_ptr jpeg, int level)
 {
-    if (level < 0) {
+    struct reader *r = (struct reader *)jpeg->err;
+    if (level < 0 && !is_harmless(jpeg->err->msg_code)) {
         on_error(jpeg);
+    }
+    r->flawed = r->flawed || level < 0;
+}
+
+static void on_progress(j_common_ptr jpeg)
+{
+    struct reader *r = (struct reader *)jpeg->err;
+    if (((j_decompress_ptr)jpeg)->input_scan_number > DT_PICTURE_MAX_SCANS) {
+        snprintf(r->problem, sizeof r->problem, "more than %d scans", DT_PICTURE_MAX_SCANS);
+        longjmp(r->jump, 1);
     }
 }
 
@@ -66,6 +92,7 @@ static enum dt_status read_image(const char *name, struct reader *r,
         return dt_error(DT_BAD_DATA, "%s: damaged JPEG: %s (save it again)", name, r->problem);
     }
     jpeg_create_decompress(jpeg);
+    jpeg->progress = &r->progress;
     jpeg_mem_src(jpeg, (unsigned char *)bytes, n_bytes);
     return read_rows(name, jpeg, out);
 }
@@ -73,12 +100,13 @@ static enum dt_status read_image(const char *name, struct reader *r,
 enum dt_status dt_jpeg_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
                               struct dt_raster *out)
 {
-    struct reader r;
+    struct reader r = {.progress.progress_monitor = on_progress};
     struct jpeg_decompress_struct jpeg = {.err = jpeg_std_error(&r.manager)};
     r.manager.error_exit = on_error;
     r.manager.emit_message = on_message;
     const enum dt_status s = read_image(name, &r, &jpeg, bytes, n_bytes, out);
     jpeg_destroy_decompress(&jpeg);
+    out->flawed = r.flawed;
     return s;
 }
 

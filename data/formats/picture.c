@@ -20,27 +20,31 @@ static enum dt_status decode(const char *name, const uint8_t *bytes, size_t n_by
 }
 
 enum dt_status dt_picture_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
-                                struct dt_shape shape, bool exact, uint8_t *pixels)
+                                struct dt_shape shape, struct dt_picture *picture, uint8_t *pixels)
 {
     struct dt_raster raster = {0};
     enum dt_status s = decode(name, bytes, n_bytes, &raster);
-    if (s == DT_OK && exact && (raster.width != shape.w || raster.height != shape.h)) {
+    if (s == DT_OK && picture->exact && (raster.width != shape.w || raster.height != shape.h)) {
         s = dt_error(DT_BAD_DATA, "%s: %dx%d pixels high and wide, model.input is %dx%d (scale it)",
                      name, raster.height, raster.width, shape.h, shape.w);
     }
     if (s == DT_OK) {
-        dt_raster_scale(&raster, shape, pixels);
+        dt_raster_scale(&raster, shape, picture->may_be_black, pixels);
     }
+    picture->transparent = raster.has_alpha;
+    picture->on_black = raster.has_alpha && raster.background == 0;
+    picture->flawed = raster.flawed;
     dt_raster_close(&raster);
     return s;
 }
 
-enum dt_status dt_picture_read(const char *path, struct dt_shape shape, bool exact, uint8_t *pixels)
+enum dt_status dt_picture_read(const char *path, struct dt_shape shape, struct dt_picture *picture,
+                               uint8_t *pixels)
 {
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
     DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes));
-    const enum dt_status s = dt_picture_parse(path, bytes, n_bytes, shape, exact, pixels);
+    const enum dt_status s = dt_picture_parse(path, bytes, n_bytes, shape, picture, pixels);
     free(bytes);
     return s;
 }

@@ -50,7 +50,7 @@ static int colour_of(const struct dt_raster *in, const uint8_t *pixel, int chann
 static double brightness(const struct dt_raster *in, const uint8_t *pixel, int channel)
 {
     const int alpha = in->has_alpha ? pixel[in->channels - 1] : 255;
-    return (colour_of(in, pixel, channel) * alpha + in->ground * (255 - alpha)) / 255.0;
+    return (colour_of(in, pixel, channel) * alpha + in->background * (255 - alpha)) / 255.0;
 }
 
 static uint8_t resample(const struct dt_raster *in, int channel, const struct span *rows,
@@ -97,17 +97,36 @@ static int contrast(struct dt_shape shape, const uint8_t *pixels)
     return high - low;
 }
 
-/* A transparent image has no ground: it is laid on white, or on black if its ink is light. */
-static void scale_on_ground(struct dt_raster *in, struct dt_shape shape, uint8_t *pixels)
+static bool is_transparent(const struct dt_raster *in)
 {
-    in->ground = 0;
+    const size_t step = (size_t)in->channels, n = (size_t)in->width * (size_t)in->height * step;
+    for (size_t i = step - 1; in->has_alpha && i < n; i += step) {
+        if (in->bytes[i] < 255) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void scale_on(struct dt_raster *in, uint8_t background, struct dt_shape shape,
+                     uint8_t *pixels)
+{
+    in->background = background;
     scale_to(in, shape, pixels);
-    const int on_black = contrast(shape, pixels);
-    in->ground = 255;
-    scale_to(in, shape, pixels);
+}
+
+/* Black: chalk is seen there. */
+static void scale_transparent(struct dt_raster *in, struct dt_shape shape, bool may_be_black,
+                              uint8_t *pixels)
+{
+    int on_black = 0;
+    if (may_be_black) {
+        scale_on(in, 0, shape, pixels);
+        on_black = contrast(shape, pixels);
+    }
+    scale_on(in, 255, shape, pixels);
     if (on_black > contrast(shape, pixels)) {
-        in->ground = 0;
-        scale_to(in, shape, pixels);
+        scale_on(in, 0, shape, pixels);
     }
 }
 
@@ -122,11 +141,13 @@ static void copy_pixels(const struct dt_raster *in, struct dt_shape shape, uint8
     }
 }
 
-void dt_raster_scale(struct dt_raster *in, struct dt_shape shape, uint8_t *pixels)
+void dt_raster_scale(struct dt_raster *in, struct dt_shape shape, bool may_be_black,
+                     uint8_t *pixels)
 {
     in->grey = shape.c == 1;
+    in->has_alpha = is_transparent(in);
     if (in->has_alpha) {
-        scale_on_ground(in, shape, pixels);
+        scale_transparent(in, shape, may_be_black, pixels);
     } else if (in->width == shape.w && in->height == shape.h) {
         copy_pixels(in, shape, pixels);
     } else {

@@ -9,19 +9,22 @@
 #include "base/status.h"
 
 #define DT_PICTURE_MAX_SIDE 4096
+#define DT_PICTURE_MAX_SCANS 500 /* of a JPEG: each may go over all pixels; usual ones have 10 */
 
 /* Rows of `channels` interleaved bytes: grey or RGB, and alpha if `has_alpha`. */
 struct dt_raster {
     int width, height, channels;
-    bool has_alpha;
+    bool has_alpha; /* once it is scaled: and there are transparent pixels */
+    bool flawed;    /* as in struct dt_picture */
     uint8_t *bytes; /* owned */
-    /* private to raster.c */
-    bool grey;      /* colours are wanted as grey */
-    uint8_t ground; /* what shows through */
+    /* set by dt_raster_scale */
+    bool grey;          /* colours are wanted as grey */
+    uint8_t background; /* what shows through */
 };
 
 /* Writes `pixels` (C, H, W) of another size, as dt_picture_read says. */
-void dt_raster_scale(struct dt_raster *in, struct dt_shape shape, uint8_t *pixels);
+void dt_raster_scale(struct dt_raster *in, struct dt_shape shape, bool may_be_black,
+                     uint8_t *pixels);
 void dt_raster_close(struct dt_raster *raster);
 
 /* `out` is zeroed; the caller closes it, also after a failure. `name` is for messages. DT_BAD_DATA:

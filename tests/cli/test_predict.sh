@@ -63,8 +63,9 @@ for i in range(40):
     label, *pixels = pictures[i % 10]
     expected = ["  " + "".join(2 * " .:-=+*#%@"[v * 9 // 255] for v in pixels[28 * y : 28 * y + 28]) for y in range(28)]
     assert drawing == expected, f"{name}: drawn as\n" + "\n".join(drawing)
-    match = re.fullmatch(re.escape(name) + r": class (\d), probability (\d+\.\d\d) %(| \(dark on light: inverted\))", said)
-    assert match and (match[3] != "") == (kind in ("dark", "ink")), said
+    match = re.fullmatch(re.escape(name) + r": class (\d), probability (\d+\.\d\d) %( \(transparent: on (?:white|black)\)|)(| \(dark on light: inverted\))", said)
+    assert match and match[3] == {"ink": " (transparent: on white)", "chalk": " (transparent: on black)"}.get(kind, ""), said
+    assert (match[4] != "") == (kind in ("dark", "ink")), said
     rows = [re.fullmatch(r"  ( {2}\d)  ([ \d]{3}\.\d\d) %  (#*)", line) for line in table]
     assert all(rows) and [int(row[1]) for row in rows] == list(range(10)), table
     percents = [float(row[2]) for row in rows]
@@ -150,9 +151,10 @@ said "$both" light-0.png ""
 said "$both" dark-0.png ""
 said "$checkpoint" dark-0.png --invert no ""
 
-# A checkpoint of before the border was kept: as MNIST's, and it says so.
+# A checkpoint of before the border was kept: nothing is inverted unasked.
 python3 "$tests/lib/python/checkpoint.py" without "$bright" older.safetensors bright_borders
-said older.safetensors bright/00.png " (dark on light: inverted, in case the training images were not; --invert no leaves it)"
+said older.safetensors bright/00.png " (dark on light: --invert yes if the training images were light on dark)"
+said older.safetensors light-0.png ""
 said older.safetensors bright/00.png --invert no ""
 refuses 64 0 "^--invert: expected auto, yes or no, got 'maybe'" predict --checkpoint "$bright" --invert maybe light-0.png
 finish

@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pypi  # before the packages
-from checks import check, dtrain, finish, need, new_folder, refused, skip, write, write_json
+from checks import check, dtrain, finish, need, new_folder, refused, sets, skip, write, write_json
 
 need("numpy", "PIL")
 import numpy
@@ -63,6 +63,45 @@ def test_same_pixels(channels):
         check(told[0] == told[1] and "class" in told[0], f"predict {path}: {told}")
 
 
+FLAWS = (lambda content: content[:-2] + bytes(9) + content[-2:],  # extra bytes before the end
+         lambda content: content[:11] + b"\2\1" + content[13:],  # JFIF 2.01
+         lambda content: content[:20] + b"\7" + content[20:],  # an extra byte between two segments
+         lambda content: content[:2] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\7" + content[20:])  # colours of an unknown kind
+
+
+def write_flawed():
+    """Of each class and split, two of the images break a rule; and what Pillow reads of them."""
+    n = {"train": 0, "test": 0}
+    for split in n:
+        for name in CLASSES:
+            for k in range(2):
+                path = f"jpeg/{split}/{name}/{k}.jpg"
+                with open(path, "rb") as file:
+                    content = FLAWS[n[split] % len(FLAWS)](file.read())
+                write(path, content)
+                Image.open(io.BytesIO(content)).save(f"png/{split}/{name}/{k}.png")
+                n[split] += 1
+    return n["train"], n["test"]
+
+
+def test_flawed():
+    """They are used, and counted once: whatever ranks there are, and whoever reads them."""
+    def warned(done, n, about):
+        lines = [line for line in done.stderr.splitlines() if "break a rule" in line]
+        wanted = f"dtrain: warning: JPEG images that break a rule of the format, such as by extra bytes: {n}; they have all their pixels and are used"
+        check(lines == [wanted], f"{about}: {lines}, not {wanted}")
+
+    n_train, n_test = write_flawed()
+    check(train("flawed", 3, "jpeg") == train("mended", 3, "png"), "Pillow reads other pixels of images that break a rule")
+    for ranks in (1, 3):
+        for settings, n in (((), n_train + n_test), (("data.sharding=global",), n_train + n_test), (("data.sharding=replicate",), n_train + n_test),
+                            (("data.validation=6",), n_train)):
+            again = f"runs/again-{ranks}{''.join(settings)}"
+            warned(dtrain("--config", "flawed.json", "--run", again, *sets(*settings), ranks=ranks), n, (ranks, settings))
+        warned(dtrain("eval", "--checkpoint", "runs/flawed", ranks=ranks), n_test, ("eval", ranks))
+    check("break a rule" not in dtrain("eval", "--checkpoint", "runs/flawed", "--data", "png").stderr, "a warning of PNG files")
+
+
 def test_bad_files():
     image = numpy.full((13, 11, 3), 90, numpy.uint8)
     good = encode(image)
@@ -81,5 +120,6 @@ test_same_pixels(1)
 shutil.rmtree("jpeg")
 shutil.rmtree("png")
 test_same_pixels(3)
+test_flawed()
 test_bad_files()
 finish()

@@ -31,7 +31,8 @@ static void parse(const uint8_t *bytes, size_t n_bytes, struct dt_shape shape)
         malloc(dt_shape_elems(shape)); /* exact, so that a write past the end is found */
     require(pixels != NULL);
     dt_error_clear();
-    const enum dt_status status = dt_picture_parse("fuzz", bytes, n_bytes, shape, false, pixels);
+    const enum dt_status status = dt_picture_parse(
+        "fuzz", bytes, n_bytes, shape, &(struct dt_picture){.may_be_black = true}, pixels);
     if (status != DT_OK) {
         require(status == DT_BAD_DATA || status == DT_NO_MEMORY || status == DT_UNAVAILABLE);
         require(strncmp(dt_error_text(), "fuzz: ", 6) == 0);

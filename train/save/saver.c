@@ -3,14 +3,32 @@
 #include "data/border.h"
 #include "train/save/state.h"
 
-/* Ranks have shares of the samples, or each of them all. */
-static enum dt_status count_bright_borders(struct dt_trainer *t)
+/* This rank's part of the images that break a rule. Ranks read shares of the samples, or each of
+ * them all; the test samples are read at the end where others validate. */
+static double count_flawed(const struct dt_trainer *t)
+{
+    const struct dt_config *config = &t->config;
+    const bool validates = config->data.validation > 0,
+               shares = config->sharding == DT_SHARDING_SHARD && !validates;
+    return (double)t->set.data.n_flawed / (shares ? 1 : t->roles.n_workers) +
+           (validates ? 0 : (double)t->evaluator.set.data.n_flawed);
+}
+
+/* Counts the training images with a bright border, and warns of those that break a rule. */
+static enum dt_status inspect_images(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
     const struct dt_samples *samples = &t->set.data.samples;
     const bool images = samples->pixels != NULL;
-    double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n};
-    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 2, DT_TYPE_F64, DT_REDUCE_SUM,
+    char text[DT_FLAWED_TEXT_SIZE];
+    double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n,
+                     count_flawed(t)};
+    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM,
                              "sum of bright borders"));
+    const char *warning = dt_dataset_flawed(sums[2], text);
+    if (warning != NULL && t->world->rank == 0) {
+        emitter->emit(emitter->context,
+                      &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = warning});
+    }
     t->state.bright_borders = images
                                   ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5)
                                   : DT_CHECKPOINT_UNKNOWN;
@@ -54,9 +72,9 @@ static enum dt_status open_folder(struct dt_saver *saver, struct dt_trainer *t,
     saver->checkpoint = f->saved;
     saver->best = f->best;
     DT_TRY(dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &f->check)));
-    DT_TRY(count_bright_borders(t));
     DT_TRY(dt_run_dir_open(t->world, f->run_dir, t->config.name, f->resume, &f->dir));
     tell_folder(f, t, emitter);
+    DT_TRY(inspect_images(t, emitter));
     DT_TRY(take_weights(f, t, emitter));
     if (t->config.checkpoint_best != DT_TEST_NONE && t->state.best_epoch > 0) {
         (void)dt_checkpoint_best_path(f->dir.checkpoints, f->best);

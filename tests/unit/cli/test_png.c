@@ -236,6 +236,55 @@ static void test_transparency(void)
     CHECK(pixels[0] == 5 && pixels[1] == 255 && pixels[2] == 6);
 }
 
+/* In training every transparent image lies on white, whatever it has; alone it may lie on black.
+ * Two pixels each; the palette has white, see-through and grey 180. */
+static void test_backgrounds(void)
+{
+    enum { GREY = PNG_COLOR_TYPE_GRAY, GA = PNG_COLOR_TYPE_GRAY_ALPHA };
+    enum { RGBA = PNG_COLOR_TYPE_RGB_ALPHA, INDEX = PNG_COLOR_TYPE_PALETTE };
+    static const png_color palette[] = {{255, 255, 255}, {0, 0, 0}, {180, 180, 180}};
+    static const struct {
+        int colour, depth, key; /* key: the transparent grey */
+        uint8_t rows[16], on_white[2];
+        bool transparent, on_black; /* on_black: if it may be */
+    } cases[] = {
+        {GA, 8, 0, {180, 255, 9, 0}, {180, 255}, true, true},
+        {GA, 8, 0, {70, 255, 9, 0}, {70, 255}, true, false},
+        {GA, 8, 0, {180, 255, 9, 255}, {180, 9}, false, false},
+        {GA, 16, 0, {180, 180, 255, 255, 9, 9, 0, 0}, {180, 255}, true, true},
+        {RGBA, 8, 0, {180, 180, 180, 255, 9, 9, 9, 0}, {180, 255}, true, true},
+        {RGBA, 8, 0, {180, 180, 180, 255, 0, 0, 0, 51}, {180, 204}, true, true},
+        {RGBA, 16, 0, {180, 180, 180, 180, 180, 180, 255, 255}, {180, 255}, true, true},
+        {INDEX, 8, 0, {2, 1}, {180, 255}, true, true},
+        {INDEX, 2, 0, {0x90}, {180, 255}, true, true},
+        {GREY, 8, 9, {180, 9}, {180, 255}, true, true},
+        {GREY, 16, 9 * 257, {180, 180, 9, 9}, {180, 255}, true, true},
+    };
+    static struct file file;
+    for (int i = 0; i < 2 * (int)(sizeof cases / sizeof *cases); i++) {
+        const struct picture made = {.width = 2,
+                                     .height = 1,
+                                     .colour = cases[i / 2].colour,
+                                     .depth = cases[i / 2].depth,
+                                     .rows = cases[i / 2].rows,
+                                     .palette = cases[i / 2].colour == INDEX ? palette : NULL,
+                                     .n_palette = 3,
+                                     .transparent = (const uint8_t[]){255, 0, 255},
+                                     .n_transparent = cases[i / 2].colour == INDEX ? 3 : 0,
+                                     .transparent_grey = cases[i / 2].key};
+        struct dt_picture picture = {.exact = true, .may_be_black = i % 2 == 1};
+        const bool black = picture.may_be_black && cases[i / 2].on_black;
+        uint8_t pixels[2];
+        encode(&made, &file);
+        CHECK_OK(dt_picture_parse("a.png", file.bytes, file.n, (struct dt_shape){1, 1, 2}, &picture,
+                                  pixels));
+        CHECK_INT(picture.transparent, cases[i / 2].transparent);
+        CHECK_INT(picture.on_black, black);
+        CHECK_INT(pixels[0], cases[i / 2].on_white[0]);
+        CHECK_INT(pixels[1], black ? 0 : cases[i / 2].on_white[1]);
+    }
+}
+
 /* libpng's simplified interface misread those of 16 bits. */
 static void check_interlaced(int colour, int depth, int n_channels)
 {
@@ -273,7 +322,9 @@ static void check_refused(const uint8_t *bytes, size_t n, const char *text)
         memcpy(copy, bytes, n);
     }
     dt_error_clear();
-    CHECK_INT(dt_picture_parse("image.png", copy, n, mnist, false, pixels), DT_BAD_DATA);
+    CHECK_INT(
+        dt_picture_parse("image.png", copy, n, mnist, &(struct dt_picture){.exact = false}, pixels),
+        DT_BAD_DATA);
     CHECK(strncmp(dt_error_text(), "image.png: ", 11) == 0);
     CHECK_HAS(dt_error_text(), text);
     CHECK(strchr(dt_error_text(), '\n') == NULL);
@@ -360,14 +411,18 @@ static void test_files(void)
     folder_open();
     const char *path = path_of("image.png");
     put_bytes("image.png", file.bytes, file.n);
-    CHECK_OK(dt_picture_read(path, mnist, false, pixels));
+    CHECK_OK(dt_picture_read(path, mnist, &(struct dt_picture){.exact = false}, pixels));
     put_bytes("image.png", file.bytes, 100);
-    CHECK_FAILS(dt_picture_read(path, mnist, false, pixels), DT_BAD_DATA, path);
+    CHECK_FAILS(dt_picture_read(path, mnist, &(struct dt_picture){.exact = false}, pixels),
+                DT_BAD_DATA, path);
     put("image.png", "");
-    CHECK_FAILS(dt_picture_read(path, mnist, false, pixels), DT_BAD_DATA, path);
+    CHECK_FAILS(dt_picture_read(path, mnist, &(struct dt_picture){.exact = false}, pixels),
+                DT_BAD_DATA, path);
     CHECK(unlink(path) == 0);
-    CHECK_FAILS(dt_picture_read(path, mnist, false, pixels), DT_NO_INPUT, path);
-    CHECK_FAILS(dt_picture_read(folder, mnist, false, pixels), DT_NO_INPUT, folder);
+    CHECK_FAILS(dt_picture_read(path, mnist, &(struct dt_picture){.exact = false}, pixels),
+                DT_NO_INPUT, path);
+    CHECK_FAILS(dt_picture_read(folder, mnist, &(struct dt_picture){.exact = false}, pixels),
+                DT_NO_INPUT, folder);
     folder_close();
 }
 
@@ -403,6 +458,7 @@ int main(void)
     test_palette();
     test_drawn_on_nothing();
     test_transparency();
+    test_backgrounds();
     test_interlaced();
     test_truncated();
     test_wrong_bytes();

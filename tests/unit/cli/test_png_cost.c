@@ -95,7 +95,8 @@ static void test_out_of_memory(void)
         dt_error_clear();
         n_allocations = 0;
         failing_allocation = n_failed;
-        s = dt_picture_parse("image.png", file.bytes, file.n, mnist, false, pixels);
+        s = dt_picture_parse("image.png", file.bytes, file.n, mnist,
+                             &(struct dt_picture){.exact = false}, pixels);
         failing_allocation = -1;
         if (s != DT_OK) {
             CHECK_INT(s, DT_NO_MEMORY);
