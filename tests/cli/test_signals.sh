@@ -62,6 +62,30 @@ for signal in TERM INT USR1; do
   stopped_well "$run" "$signal" 2
 done
 
+# Terminals and schedulers have signals of their own; UCX, which catches SIGHUP by itself, writes nothing to stdout (stopped_well looks).
+for signal in HUP USR2 XCPU; do
+  run=rank-$signal
+  start_steps "$run" 2
+  kill "-$signal" "${ranks[1]}"
+  stopped_well "$run" "$signal" 2
+done
+
+run=alone-hangup
+start_steps "$run" 0
+kill -HUP "$job"
+stopped_well "$run" HUP 0
+
+run=nohup # whoever started it so wants it to outlive the terminal
+nohup "$DTRAIN" --config config.json --run "$work/$run" >"$run.out" 2>"$run.err" </dev/null &
+job=$!
+check "$run: makes no steps" wait_for 60 has_steps "$run"
+kill -HUP "$job"
+n_steps=$(wc -l <"$run/metrics.jsonl")
+goes_on() { (($(wc -l <"$run/metrics.jsonl") > n_steps + 20)); }
+check "$run: does not go on after SIGHUP" wait_for 30 goes_on
+kill -TERM "$job"
+stopped_well "$run" TERM 0
+
 # Under a launcher that is not MPICH's all ranks end by MPI_Finalize: MPI_Abort would cost the code under Slurm, and the job its requeue.
 run=other-launcher
 "$MPIEXEC" -n 2 env -u MPI_LOCALNRANKS "$DTRAIN" --config config.json --run "$work/$run" >"$run.out" 2>"$run.err" </dev/null &

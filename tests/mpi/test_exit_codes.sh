@@ -66,10 +66,13 @@ codes() {
   run 76 4 mute # another rank may say the same
   is 'a rank that should speak and never does: other lines' 1 "$(sort -u err | wc -l)"
   check 'a rank that should speak and never does: not that line' grep -q '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' err
-  expect 76 1 '^dtrain: MPI did not start within 2 s: rank 1 ([^)]*) ended before it began (' 2 early 0
+  expect 76 1 '^dtrain: MPI cannot start: rank 1 ([^)]*) ended before it began (' 2 early 0
   DTRAIN_TIMEOUT=abc run 78 4 all 0
   is 'DTRAIN_TIMEOUT=abc' "dtrain: DTRAIN_TIMEOUT: expected seconds 2..3600, got 'abc'" "$(cat err)"
   unset DTRAIN_TIMEOUT
+  SECONDS=0 # the usual limit is 120 s
+  expect 76 1 '^dtrain: MPI cannot start: rank 2 ([^)]*) ended before it began (' 3 early 0
+  check "a rank that has ended is named after $SECONDS s" test $SECONDS -lt 30
 
   # A wrapper that closes the connection to MPICH's launcher.
   if [[ $version == *MPICH* ]]; then

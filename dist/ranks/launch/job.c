@@ -1,5 +1,6 @@
 #include "dist/ranks/launch/job.h"
 
+#include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -196,6 +197,16 @@ void ucs_fatal_error_format(const char *file, unsigned line, const char *functio
         "dtrain: UCX, which connects the ranks, failed: %.*s (see whether another rank has died)\n",
         (int)strcspn(why, "\n"), why);
     dt_launch_end_job(text, DT_STALLED);
+}
+
+/* UCX reads its settings before main, by this function, and catches SIGHUP next. */
+void ucs_global_opts_init(void);
+void ucs_global_opts_init(void)
+{
+    void (*of_ucx)(void);
+    dt_stop_note_hangup();
+    *(void **)&of_ucx = dlsym(RTLD_NEXT, "ucs_global_opts_init");
+    of_ucx();
 }
 #endif
 

@@ -6,10 +6,10 @@
 
 #include "dist/ranks/world.h"
 
-/* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/ranks/launch/stop.h), starts MPI, finds the ranks
- * and checks the launch and DTRAIN_TIMEOUT. Every rank calls it, first thing. After any failure
- * `world` serves for dt_world_speaks and dt_world_exit, and all ranks have the same. DT_CONFIG: a
- * bad DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start, or a launch that cannot be meant
+/* Blocks the stop signals (dist/ranks/launch/stop.h), starts MPI, finds the ranks and checks the
+ * launch and DTRAIN_TIMEOUT. Every rank calls it, first thing. After any failure `world` serves for
+ * dt_world_speaks and dt_world_exit, and all ranks have the same. DT_CONFIG: a bad DTRAIN_TIMEOUT.
+ * DT_UNAVAILABLE: MPI does not start, or a launch that cannot be meant
  * (dist/ranks/launch/launch.h). */
 enum dt_status dt_world_open(struct dt_world *world);
 

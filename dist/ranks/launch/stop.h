@@ -1,7 +1,8 @@
-/* The wish to stop: SIGTERM, SIGINT or SIGUSR1 to any rank, noticed by all at the same step.
+/* The wish to stop: one of the signals below to any rank, noticed by all at the same step.
  *
  * The handler only sets a flag; the flag travels as one more element of the step's small allreduce.
- * A second SIGINT or SIGTERM more than a second later ends the process at once.
+ * A second SIGINT or SIGTERM more than a second later ends the process at once. SIGHUP stays
+ * ignored where it was ignored at the start (nohup).
  *
  * Commands that have nothing to save ask for no agreement: with dt_stop_at_once each of the signals
  * ends them, and the job whose rank they are, with 128 and its number. */
@@ -9,6 +10,13 @@
 #define DT_DIST_RANKS_LAUNCH_STOP_H
 
 #include <stdbool.h>
+
+/* Of people, terminals and schedulers; SIGXCPU comes from ulimit -t, again every second. */
+#define DT_STOP_SIGNAL_LIST(X) X(SIGTERM) X(SIGINT) X(SIGHUP) X(SIGUSR1) X(SIGUSR2) X(SIGXCPU)
+
+/* Before UCX starts, which catches SIGHUP and then writes a debug log to stdout: this asks it not
+ * to, and looks whether SIGHUP is ignored. dt_stop_block calls it, too. */
+void dt_stop_note_hangup(void);
 
 void dt_stop_block(void);   /* first line of main: keeps signals pending until there is a handler */
 void dt_stop_install(void); /* after MPI_Init, which replaces handlers; lets pending signals in */

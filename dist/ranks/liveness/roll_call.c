@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "dist/ranks/launch/launch.h"
+#include "dist/ranks/launch/stop.h"
 
 #define MAX_ANCESTORS 16
 
@@ -20,7 +21,7 @@ enum seen { ABSENT, NOT_BEGUN, STOPPED, WAITING, N_SEEN };
 struct process {
     pid_t parent;
     char state;       /* as in /proc: 'T' and 't' are stopped, 'Z' is dead */
-    uint64_t signals; /* blocked or caught, a bit each */
+    uint64_t signals; /* blocked, ignored or caught, a bit each */
 };
 
 struct roll {
@@ -50,7 +51,8 @@ static bool read_process(pid_t pid, struct process *out)
             out->state = value[1];
         } else if (strncmp(line, "PPid:", 5) == 0) {
             out->parent = (pid_t)strtol(value, NULL, 10);
-        } else if (strncmp(line, "SigBlk:", 7) == 0 || strncmp(line, "SigCgt:", 7) == 0) {
+        } else if (strncmp(line, "SigBlk:", 7) == 0 || strncmp(line, "SigIgn:", 7) == 0 ||
+                   strncmp(line, "SigCgt:", 7) == 0) {
             out->signals |= strtoull(value, NULL, 16);
         }
     }
@@ -89,8 +91,8 @@ static pid_t launcher_of(pid_t pid, int rank)
 
 static enum seen look_at(const struct process *process)
 {
-    const uint64_t stop_signals = (UINT64_C(1) << (SIGTERM - 1)) | (UINT64_C(1) << (SIGINT - 1)) |
-                                  (UINT64_C(1) << (SIGUSR1 - 1));
+#define BIT_OF(name) | UINT64_C(1) << (name - 1)
+    const uint64_t stop_signals = 0 DT_STOP_SIGNAL_LIST(BIT_OF);
     if (process->state == 'T' || process->state == 't') {
         return STOPPED;
     }
@@ -143,7 +145,8 @@ static void judge(const struct roll *roll, const char *host, struct dt_roll_call
     }
     const int n_gone =
         roll->launcher > 0 && roll->n_local > 0 ? roll->n_local - (roll->size - n[ABSENT]) : 0;
-    out->certain = n[STOPPED] > 0 || n_gone > 0;
+    out->gone = n_gone > 0 && n[STOPPED] == 0;
+    out->certain = n[STOPPED] > 0 || out->gone;
     out->elsewhere = !out->certain && n[NOT_BEGUN] == 0 && n[ABSENT] > 0;
     if (n[STOPPED] > 0) {
         name_missing(roll, host, STOPPED, "is stopped", "are stopped", out->missing,

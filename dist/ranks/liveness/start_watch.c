@@ -17,6 +17,8 @@
 #define SLOW_LIMIT_S 120.0
 #define ELSEWHERE_S 1.5
 #define TICK_MS 250
+#define LOOK_MS 1500
+#define N_LOOKS 3 /* a launcher starts its ranks one by one */
 #define NEXT_SPEAKS_MS 250
 #define MAX_SPEAKERS 4
 
@@ -25,6 +27,7 @@ static struct {
     sem_t done;
     const char *host;
     double limit_s;
+    int n_gone; /* so many looks in a row have missed a rank of this host */
 } watch;
 
 enum dt_status dt_comm_timeout_from_env(double *seconds)
@@ -66,10 +69,16 @@ static bool is_ended_by_launcher(void)
 static void end_job(const struct dt_roll_call *roll, double limit_s)
 {
     char line[sizeof roll->missing + 128];
-    snprintf(line, sizeof line,
-             "dtrain: MPI did not start within %.0f s: %s (raise DTRAIN_TIMEOUT if starting takes "
-             "that long)\n",
-             limit_s, roll->missing);
+    if (roll->gone) {
+        snprintf(line, sizeof line,
+                 "dtrain: MPI cannot start: %s (see what it printed, or what started it)\n",
+                 roll->missing);
+    } else {
+        snprintf(line, sizeof line,
+                 "dtrain: MPI did not start within %.0f s: %s (raise DTRAIN_TIMEOUT if starting "
+                 "takes that long)\n",
+                 limit_s, roll->missing);
+    }
     if (roll->n_before > 0) {
         dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS +
                     NEXT_SPEAKS_MS * (unsigned)dt_min(roll->n_before, MAX_SPEAKERS));
@@ -82,6 +91,10 @@ static void judge(double waited_s)
     struct dt_roll_call roll;
     dt_roll_call(watch.host, &roll);
     double limit_s = watch.limit_s;
+    watch.n_gone = roll.gone ? watch.n_gone + 1 : 0;
+    if (watch.n_gone == N_LOOKS) {
+        end_job(&roll, limit_s);
+    }
     if (roll.elsewhere) {
         limit_s += ELSEWHERE_S;
     } else if (!roll.certain && limit_s < SLOW_LIMIT_S) {
@@ -105,9 +118,9 @@ static bool is_done_soon(void)
 static void *keep_watch(void *unused)
 {
     (void)unused;
-    for (double waited_s = 0; !is_done_soon(); waited_s += TICK_MS * 1e-3) {
-        if (waited_s >= watch.limit_s) {
-            judge(waited_s);
+    for (unsigned ms = 0; !is_done_soon(); ms += TICK_MS) {
+        if (ms * 1e-3 >= watch.limit_s || ms % LOOK_MS == 0) {
+            judge(ms * 1e-3);
         }
     }
     return NULL;

@@ -2,7 +2,8 @@
  * forever.
  *
  * DTRAIN_TIMEOUT seconds, else 120, end the job with DT_STALLED and a line that says who is missing
- * (dist/ranks/liveness/roll_call.h): at once if a rank of this host is stopped or gone; 1.5 s later
+ * (dist/ranks/liveness/roll_call.h): at once if a rank of this host is stopped or gone (one that is
+ * gone ends the job after 3 s whatever the limit: it never comes back); 1.5 s later
  * if all that is known is that ranks elsewhere do not answer, so that their host may name them
  * first. Ranks that are merely slow, all on this host, get 120 s at least. Time in which this
  * process was stopped itself does not count. */

@@ -1,8 +1,9 @@
 /* Signals: kept pending while MPI starts, noticed afterwards, and obeyed at once by those who
- * insist. */
+ * insist, also as process 1 of a container. */
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,18 @@ static int run(void (*child)(int signal_number), int signal_number)
     int state;
     CHECK_INT(waitpid(pid, &state, 0), pid);
     return WIFEXITED(state) ? WEXITSTATUS(state) : 1000 + WTERMSIG(state);
+}
+
+static void hangup_is_ignored(int signal_number)
+{
+    signal(SIGHUP, SIG_IGN); /* as nohup does */
+    dt_stop_block();
+    raise(SIGHUP);
+    dt_stop_install();
+    raise(SIGHUP);
+    CHECK(!dt_stop_requested());
+    raise(signal_number);
+    CHECK_INT(dt_stop_signal(), signal_number);
 }
 
 static void early_signal(int signal_number)
@@ -78,21 +91,35 @@ static void at_once_after_one(int signal_number)
     dt_stop_at_once(dt_launch_leave);
 }
 
+/* Its child is process 1 of a namespace, as a container's program is without an init. */
+static void as_process_1(int signal_number)
+{
+    if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0 && unshare(CLONE_NEWPID) != 0) {
+        printf("process 1: not tried, no right to make a namespace\n");
+        return;
+    }
+    CHECK_INT(run(at_once, signal_number), 128 + signal_number);
+}
+
+#define NUMBER_OF(name) name,
+static const int signals[] = {DT_STOP_SIGNAL_LIST(NUMBER_OF)};
+
 int main(void)
 {
-    const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
-    for (int i = 0; i < 3; i++) {
-        CHECK_INT(run(at_once, signals[i]), 1000 + signals[i]);
-        CHECK_INT(run(at_once_with_one_pending, signals[i]), 1000 + signals[i]);
-        CHECK_INT(run(at_once_after_one, signals[i]), 1000 + signals[i]);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        const int number = signals[i];
+        CHECK_INT(run(at_once, number), 1000 + number);
+        CHECK_INT(run(at_once_with_one_pending, number), 1000 + number);
+        CHECK_INT(run(at_once_after_one, number), 1000 + number);
+        CHECK_INT(run(early_signal, number), 0);
+        CHECK_INT(run(handler_replaced_by_mpi, number), 0);
+        CHECK_INT(run(as_process_1, number), 0);
     }
-    CHECK_INT(run(early_signal, SIGTERM), 0);
-    CHECK_INT(run(early_signal, SIGINT), 0);
-    CHECK_INT(run(early_signal, SIGUSR1), 0);
-    CHECK_INT(run(handler_replaced_by_mpi, SIGUSR1), 0);
+    CHECK_INT(run(hangup_is_ignored, SIGTERM), 0);
     CHECK_INT(run(second_signal_later, SIGINT), 130);
     CHECK_INT(run(second_signal_later, SIGTERM), 143);
     CHECK_INT(run(second_signal_later, SIGUSR1),
               0); /* the batch system's reminder is not impatience */
+    CHECK_INT(run(second_signal_later, SIGXCPU), 0); /* the kernel repeats it every second */
     return 0;
 }
