@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 
 #define PATH_SIZE 4096
 #define NAME_SHOWN                                                                           \
@@ -429,17 +430,15 @@ enum dt_status dt_file_collect(const char *path, dt_file_put_fn put, const void 
     *text = NULL;
     FILE *out = open_memstream(text, n);
     const bool waiting = dt_error_text()[0] != '\0';
-    bool whole = false;
     if (out != NULL) {
         put(out, context);
-        whole = ferror(out) == 0 && (waiting || dt_error_text()[0] == '\0');
-        whole = fclose(out) == 0 && whole;
     }
-    if (!whole) {
-        free(*text);
-        *text = NULL;
+    if (dt_text_close(out, text) && (waiting || dt_error_text()[0] == '\0')) {
+        return DT_OK;
     }
-    return whole ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
+    free(*text);
+    *text = NULL;
+    return dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
 }
 
 enum dt_status dt_file_print(const char *path, dt_file_put_fn put, const void *context)

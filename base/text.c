@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 size_t dt_utf8_length(const char *text, size_t n, uint32_t *point)
@@ -88,6 +89,17 @@ int dt_text_format(char *out, size_t size, const char *format, va_list args)
     char raw[DT_LINE_SIZE];
     vsnprintf(raw, sizeof raw, format, args);
     return (int)strlen(dt_text_escape(raw, out, size));
+}
+
+/* glibc closes a stream that had no memory with 0, too. */
+bool dt_text_close(FILE *out, char **text)
+{
+    const bool whole = out != NULL && ferror(out) == 0;
+    if ((out != NULL && fclose(out) != 0) || !whole) {
+        free(*text);
+        *text = NULL;
+    }
+    return *text != NULL;
 }
 
 void dt_text_print(FILE *out, const char *format, ...)

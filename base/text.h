@@ -32,6 +32,10 @@ int dt_text_format(char *out, size_t size, const char *format, va_list args)
 /* As a shell reads it back, in quotes where it needs them. */
 void dt_text_put_word(FILE *out, const char *word);
 
+/* Closes a stream of open_memstream, or NULL. False: there was not the memory for all of its text,
+ * which is NULL then. */
+bool dt_text_close(FILE *out, char **text);
+
 /* Prints one line, escaped, and ends it, all at once. */
 void dt_text_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

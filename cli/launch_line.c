@@ -57,9 +57,6 @@ char *dt_launch_line(int argc, char *const *argv)
         put_line(out, argc, argv);
     }
     free(words);
-    if (fclose(out) != 0) {
-        free(text);
-        return NULL;
-    }
+    dt_text_close(out, &text);
     return text;
 }

@@ -10,6 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 #define USUAL_WIDTH 80
 #define USUAL_HEIGHT 24
 
@@ -53,9 +55,7 @@ char *dt_terminal_launcher_words(size_t *n_bytes)
     for (int c; out != NULL && (c = fgetc(file)) != EOF;) {
         fputc(c, out);
     }
-    if (out != NULL) {
-        fclose(out);
-    }
+    dt_text_close(out, &words);
     if (file != NULL) {
         fclose(file);
     }

@@ -71,12 +71,13 @@ static enum dt_status draw(const char *folder, struct dt_screen screen, char **t
 {
     struct dt_record record;
     size_t n = 0;
+    *text = NULL;
     DT_TRY(dt_record_open(folder, &record));
     FILE *out = open_memstream(text, &n);
     if (out != NULL) {
         dt_run_screen_draw(out, &record, screen);
     }
-    const bool whole = out != NULL && fclose(out) == 0;
+    const bool whole = dt_text_close(out, text);
     *is_over = record.state != DT_RUN_GOING;
     dt_record_close(&record);
     return whole ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for a screen");

@@ -1,5 +1,6 @@
 """What can be counted of CONTRIBUTING's style: the lengths of functions, files and lines, the files of a folder, and that a switch over an
-enumeration of ours has no `default`, so that the compiler names the places that a new row needs. usage: test_style.py SOURCE_DIR"""
+enumeration of ours has no `default`, so that the compiler names the places that a new row needs, and that
+streams of text end as they must. usage: test_style.py SOURCE_DIR"""
 import os
 import re
 import statistics
@@ -61,6 +62,12 @@ def wrong_strategies(path, text):
             yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]} (ask dt_strategy_facts or dt_roles_find)"
 
 
+def wrong_streams(path, text):
+    """A text in memory may have been cut short: only dt_text_close knows."""
+    if text.count("open_memstream(") > len(re.findall(r"\bdt_text_close\(out", text)):
+        yield f"{path}: a stream of open_memstream ends otherwise than by dt_text_close"
+
+
 def main():
     root = sys.argv[1]
     source = dict(texts(root, SOURCE, (".c", ".h", ".cu", ".cuh")))
@@ -73,7 +80,7 @@ def main():
     wrong += [f"{path}:{i}: {len(line)} columns (at most {COLUMNS})" for path, text in source.items()
               for i, line in enumerate(text.split("\n"), 1) if len(line) > COLUMNS]
     wrong += full_folders(root)
-    wrong += [line for path, text in source.items() for line in wrong_strategies(path, text)]
+    wrong += [line for path, text in source.items() for check in (wrong_strategies, wrong_streams) for line in check(path, text)]
     enumerators = set().union(*map(ours, source.values()))
     wrong += [line for path, text in source.items() for line in wrong_defaults(path, text, enumerators)]
     print("\n".join(wrong) or f"{len(lengths)} functions, median {median:g} lines, longest {max(n for _, _, n in lengths)}")

@@ -79,6 +79,30 @@ static void test_error(void)
     CHECK_TEXT(dt_error_text(), "rank 1 (\\x1b): \\u202e.json: \\u009b[J\\x0a ü");
 }
 
+/* A text that its stream could not write whole is none, whatever closing the stream says. */
+static void test_closing_texts(void)
+{
+    static const struct {
+        const char *stream;
+        bool has_text, flushes, whole;
+    } ends[] = {{"/dev/null", true, false, true},
+                {"/dev/null", false, false, false}, /* as glibc's, without the memory at its end */
+                {"/dev/full", true, true, false},
+                {"/dev/full", true, false, false},
+                {NULL, false, false, false}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        FILE *out = ends[i].stream != NULL ? fopen(ends[i].stream, "w") : NULL;
+        char *text = ends[i].has_text ? strdup("half of it") : NULL;
+        if (out != NULL) {
+            fputs("all of it", out);
+            ends[i].flushes ? fflush(out) : 0;
+        }
+        CHECK_INT(dt_text_close(out, &text), ends[i].whole);
+        CHECK_INT(text != NULL, ends[i].whole);
+        free(text);
+    }
+}
+
 int main(void)
 {
     dt_error_format = dt_text_format;
@@ -87,5 +111,6 @@ int main(void)
     test_all_points();
     test_line();
     test_error();
+    test_closing_texts();
     return 0;
 }
