@@ -98,9 +98,11 @@ static bool is_unset(const struct dt_key *key, const void *base)
     const void *field = dt_key_field(key, base);
     const struct dt_normalize *normalize = field;
     const struct dt_augment *augment = field;
+    const struct dt_pipeline_cut *names = field;
     return key->kind == DT_KEY_TEXT        ? *(const char *)field == '\0'
            : key->kind == DT_KEY_NORMALIZE ? normalize->n == 0 && !normalize->of_dataset
            : key->kind == DT_KEY_AUGMENT   ? augment->n == 0
+           : key->kind == DT_KEY_NAMES     ? names->n == 0
                                            : dt_key_int(key, base) == 0;
 }
 

@@ -100,11 +100,11 @@ static char *path_in_source(const char *path, char out[512])
 
 static void test_ready_configs(void)
 {
-    const char *const files[] = {"mnist", "mnist-mlp", "linear", "synthetic"};
+    const char *const files[] = {"mnist", "mnist-mlp", "linear", "synthetic", "cifar-resnet20"};
     const char *file_key[] = {"data.format=synthetic"};
     char path[512], name[64];
     struct dt_config config;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "configs/%s.json", files[i]);
         dt_error_clear();
         CHECK_OK(dt_config_load(path_in_source(name, path), NULL, 0, &config));
@@ -119,6 +119,39 @@ static void test_ready_configs(void)
     CHECK_INT(config.model.layers[2].stride, 2);
     CHECK_NEAR(config.model.layers[3].rate, 0.25, 0);
     CHECK_INT(config.data.n_train, 6000);
+}
+
+/* With the keys that it must have, and a list of names, which is one that may be left out. */
+static void put_layer(FILE *out, int type)
+{
+    const struct dt_key_list list = dt_layer_keys((enum dt_layer_type)type);
+    fprintf(out, "{`type`: `%s`", dt_layer_names[type]);
+    for (int k = 0; k < list.n; k++) {
+        const struct dt_key *key = &list.keys[k];
+        if (key->kind == DT_KEY_NAMES) {
+            fprintf(out, ", `%s`: [`a`]", key->path);
+        } else if (key->default_text == NULL) {
+            fprintf(out, ", `%s`: %g", key->path, dt_range_parse(key->values).low);
+        }
+    }
+    fputs("}", out);
+}
+
+static void test_every_layer(void)
+{
+    for (int type = 0; type < DT_N_LAYER_TYPES; type++) {
+        struct dt_config config;
+        FILE *out = print_begin();
+        fputs("{" DATA ", `model`: {`input`: [1, 28, 28], `layers`: [{`type`: `relu`, `name`: `a`}",
+              out);
+        for (int i = 0; i < 2; i++) {
+            fputs(", ", out);
+            put_layer(out, type);
+        }
+        fputs("]}}", out);
+        CHECK_OK(parse(print_end(), NULL, 0, &config));
+        check_round_trip(&config);
+    }
 }
 
 static void test_files(void)
@@ -189,6 +222,7 @@ int main(void)
     test_every_key();
     test_defaults();
     test_ready_configs();
+    test_every_layer();
     test_files();
     test_names();
     test_help();
