@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/bytes.h"
@@ -234,6 +235,21 @@ static void tell_best(const struct dt_record *r, struct dt_facts *out)
     }
 }
 
+static void tell_left_out(const struct dt_record *r, struct dt_facts *out)
+{
+    char path[DT_PATH_SIZE + 16];
+    struct stat info;
+    if (r->n_strange > 0) {
+        tell(out, DT_FACT_NOTE, "%zu line%s of metrics.jsonl %s no record, and left out",
+             r->n_strange, r->n_strange == 1 ? "" : "s", r->n_strange == 1 ? "is" : "are");
+    }
+    snprintf(path, sizeof path, "%s/trace.json", r->path);
+    if (stat(path, &info) == 0 && info.st_size > (off_t)DT_RECORD_FILE_BYTES) {
+        tell(out, DT_FACT_NOTE, "%strace.json is larger than 8 MiB, and not shown here",
+             r->n_strange > 0 ? "; " : "");
+    }
+}
+
 void dt_facts_find(const struct dt_record *r, struct dt_facts *out)
 {
     memset(out, 0, sizeof *out);
@@ -249,8 +265,5 @@ void dt_facts_find(const struct dt_record *r, struct dt_facts *out)
     tell_faults(r, out);
     tell_start(r, out);
     tell_best(r, out);
-    if (r->n_strange > 0) {
-        tell(out, DT_FACT_NOTE, "%zu line%s of metrics.jsonl %s no record, and left out",
-             r->n_strange, r->n_strange == 1 ? "" : "s", r->n_strange == 1 ? "is" : "are");
-    }
+    tell_left_out(r, out);
 }

@@ -41,8 +41,9 @@ void dt_run_flight_print(FILE *out, const struct dt_record *record); /* as text 
 void dt_run_flight_draw(FILE *out, const struct dt_record *record);
 /* Tests the model of a run, from the checkpoint that its test result is of, with the test data.
  * `data`: folder of the data in place of the configuration's, or NULL. Without checkpoint, data, or
- * classes `out` says so; only data that somebody named must be there. The caller closes `out`, also
- * of a failure.
+ * classes `out` says so, and a line on stderr; only data that somebody named must be there. Data of
+ * another user's run are read only if they are named, and generated ones up to a limit. The caller
+ * closes `out`, also of a failure.
  */
 enum dt_status dt_learned_find(const struct dt_record *record, const char *data,
                                struct dt_learned *out);

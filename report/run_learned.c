@@ -2,7 +2,10 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/text.h"
 #include "cli/commands/eval.h"
 #include "cli/commands/load.h"
 #include "cli/image.h"
@@ -14,6 +17,8 @@
 #include "train/trainer.h"
 
 #define BATCH 256
+#define MOST_GENERATED 100000 /* test samples, and values of them all: */
+#define MOST_VALUES ((size_t)1 << 28)
 
 /* ---- finding out */
 
@@ -43,6 +48,31 @@ static enum dt_status evaluate(struct dt_evaluator *evaluator, struct dt_learned
                                    : dt_error(DT_CONFIG, "%s", out->why_not);
 }
 
+/* The run may be a stranger's: its checkpoint must neither name a folder whose images then lie in
+ * the stranger's page, nor cost much more than its bytes. */
+static enum dt_status check_data(const struct dt_record *r, const char *checkpoint,
+                                 const struct dt_data_spec *spec)
+{
+    struct stat run, saved;
+    const uid_t user = geteuid();
+    const size_t n_values = dt_shape_elems(spec->shape);
+    if (!spec->whole->generated) {
+        return stat(r->path, &run) == 0 && stat(checkpoint, &saved) == 0 && run.st_uid == user &&
+                       saved.st_uid == user
+                   ? DT_OK
+                   : dt_error(DT_NO_PERMISSION,
+                              "the run is another user's, and its data folder is read only if you "
+                              "name it (add --data %.200s)",
+                              spec->dir);
+    }
+    return spec->n_test <= MOST_GENERATED && n_values <= MOST_VALUES / (spec->n_test + 1)
+               ? DT_OK
+               : dt_error(DT_USAGE,
+                          "the run generates %zu test samples of %zu values, a report at most %d "
+                          "(dtrain eval tests them all)",
+                          spec->n_test, n_values, MOST_GENERATED);
+}
+
 static enum dt_status find(const struct dt_record *r, const char *data, struct dt_learned *out)
 {
     struct dt_world alone = {.size = 1, .local_size = 1};
@@ -55,7 +85,7 @@ static enum dt_status find(const struct dt_record *r, const char *data, struct d
     DT_TRY(dt_comm_open_self(&alone.comm));
     DT_TRY_GOTO(s, dt_inference_open(&alone, &from, 1, BATCH, &inference), out);
     struct dt_data_spec spec = dt_validation_none(&inference.config.data);
-    DT_TRY_GOTO(s, dt_load_data_dir(&spec, data), out);
+    DT_TRY_GOTO(s, data != NULL ? dt_load_data_dir(&spec, data) : check_data(r, path, &spec), out);
     DT_TRY_GOTO(s, dt_evaluator_open(&alone, &spec, inference.network, &evaluator), out);
     s = evaluate(&evaluator, out);
     if (s != DT_OK) {
@@ -76,6 +106,9 @@ enum dt_status dt_learned_find(const struct dt_record *r, const char *data, stru
         return s;
     }
     snprintf(out->why_not, sizeof out->why_not, "%s", dt_error_text());
+    if (s != DT_CONFIG) { /* a model without classes is no news */
+        dt_text_print(stderr, "what the model learned is not shown: %s", out->why_not);
+    }
     dt_error_clear();
     return DT_OK;
 }

@@ -126,7 +126,7 @@ static void read_clocks(const cJSON *root, struct trace *trace)
 static enum dt_status read_spans(const char *folder, struct trace *out)
 {
     cJSON *root;
-    DT_TRY(dt_record_read(folder, "trace.json", &root));
+    DT_TRY(dt_record_read(folder, "trace.json", DT_RECORD_FILE_BYTES, &root));
     const cJSON *events = cJSON_GetObjectItemCaseSensitive(root, "traceEvents");
     out->spans = calloc((size_t)cJSON_GetArraySize(events) + 1, sizeof *out->spans);
     const cJSON *event = out->spans != NULL ? cJSON_GetArrayItem(events, 0) : NULL;

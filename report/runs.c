@@ -149,8 +149,9 @@ struct table {
     size_t n;
 };
 
-/* A run whose configuration cannot be read is listed, too. */
-static enum dt_status read_row(const struct run_entry *entry, struct row *row)
+/* A run that cannot be read, or only with more memory than there is, is listed, too: it must not
+ * hide the others. */
+static void read_row(const struct run_entry *entry, struct row *row)
 {
     struct dt_record record;
     const double none = (double)NAN;
@@ -162,11 +163,9 @@ static enum dt_status read_row(const struct run_entry *entry, struct row *row)
                         .started = none,
                         .written = entry->written};
     memcpy(row->path, entry->path, sizeof row->path);
-    const enum dt_status s = dt_record_open(entry->path, &record);
-    if (s != DT_OK) {
-        DT_TRY(s == DT_NO_MEMORY ? s : DT_OK);
+    if (dt_record_open(entry->path, &record) != DT_OK) {
         dt_error_clear();
-        return DT_OK;
+        return;
     }
     const struct dt_record_result result = dt_record_result(&record);
     snprintf(row->name, sizeof row->name, "%s", dt_record_name(&record));
@@ -177,7 +176,6 @@ static enum dt_status read_row(const struct run_entry *entry, struct row *row)
     row->accuracy = result.accuracy;
     row->started = record.started;
     dt_record_close(&record);
-    return DT_OK;
 }
 
 /* Columns of a terminal; a character counts as one. */
@@ -256,7 +254,7 @@ static enum dt_status list_runs(const struct dt_args *args)
     struct table t = {.rows = calloc(list.n, sizeof *t.rows), .n = list.n};
     enum dt_status s = t.rows != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for a table");
     for (size_t i = 0; s == DT_OK && i < list.n; i++) {
-        s = read_row(&list.runs[i], &t.rows[i]);
+        read_row(&list.runs[i], &t.rows[i]);
     }
     if (s == DT_OK) {
         print_table(&t);

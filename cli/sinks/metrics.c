@@ -26,12 +26,13 @@ struct position {
     uint64_t step, n_epochs; /* done */
 };
 
-/* A line that is no record of ours, such as one cut short or written into by a crash, is not kept.
- */
+/* A line that is no record of ours, such as one cut short or written into by a crash, or too long a
+ * one, is not kept. */
 static enum dt_status keep_jsonl(const char *line, const struct position *at, bool *out)
 {
     struct dt_json_fault fault;
-    const bool strict = dt_json_check(line, strlen(line), &fault);
+    const size_t n = strlen(line);
+    const bool strict = n <= DT_RECORD_LINE_BYTES && dt_json_check(line, n, &fault);
     cJSON *record = strict ? cJSON_Parse(line) : NULL;
     if (strict && record == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the records in metrics.jsonl");

@@ -13,7 +13,6 @@
 #include "cli/config/config.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
-#define MAX_FILE_BYTES ((size_t)1 << 26)
 #define LARGEST 1e30
 
 /* ---- numbers and texts of JSON */
@@ -97,12 +96,12 @@ static enum dt_status parse(const char *text, size_t n, cJSON **out)
                                    : dt_error(DT_NO_MEMORY, "no memory for the records of a run");
 }
 
-enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out)
+enum dt_status dt_record_read(const char *folder, const char *name, size_t most, cJSON **out)
 {
     char *text;
     size_t n = 0;
     *out = NULL;
-    DT_TRY(read_file(folder, name, MAX_FILE_BYTES, &text, &n));
+    DT_TRY(read_file(folder, name, most, &text, &n));
     const enum dt_status s = text != NULL ? parse(text, n, out) : DT_OK;
     free(text);
     return s;
@@ -136,8 +135,8 @@ static enum dt_status take_epoch(struct dt_record *r, cJSON **line)
 
 static enum dt_status take_line(struct dt_record *r, const char *text, size_t n)
 {
-    cJSON *line;
-    DT_TRY(parse(text, n, &line));
+    cJSON *line = NULL;
+    DT_TRY(n <= DT_RECORD_LINE_BYTES ? parse(text, n, &line) : DT_OK);
     if (line == NULL) {
         r->n_strange++;
         return DT_OK;
@@ -189,7 +188,7 @@ static bool is_of_start(const cJSON *summary, const cJSON *start)
 static enum dt_status read_summary(struct dt_record *r)
 {
     cJSON *summary;
-    DT_TRY(dt_record_read(r->path, "summary.json", &summary));
+    DT_TRY(dt_record_read(r->path, "summary.json", DT_RECORD_FILE_BYTES, &summary));
     if (is_of_start(summary, r->start)) {
         r->summary = summary;
     } else {
@@ -203,7 +202,7 @@ static enum dt_status read_end(struct dt_record *r)
 {
     cJSON *status;
     DT_TRY(read_summary(r));
-    DT_TRY(dt_record_read(r->path, "status.json", &status));
+    DT_TRY(dt_record_read(r->path, "status.json", DT_RECORD_FILE_BYTES, &status));
     if (r->summary == NULL && dt_record_text(status, "error")[0] != '\0') {
         r->summary = status;
     } else {
@@ -234,7 +233,7 @@ static enum dt_status read_config(struct dt_record *r)
                 : "%s: no such folder (name the folder of a run)",
             r->path);
     }
-    DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &text, &n));
+    DT_TRY(dt_file_read(path, DT_RECORD_FILE_BYTES, &text, &n));
     const enum dt_status s = memchr(text, '\0', n) != NULL
                                  ? dt_error(DT_BAD_DATA, "%s: a NUL byte (this is no text)", path)
                                  : dt_config_json.read(path, (const char *)text, &r->config);

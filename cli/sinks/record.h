@@ -28,6 +28,11 @@ struct dt_record_table {
     X(DT_RUN_KILLED, "killed", "no end was recorded, and no process holds its folder")
 enum dt_run_state { DT_RUN_STATE_LIST(DT_NAMED_ENUM) };
 
+/* What is larger, in a folder that may be anybody's, counts as missing or as no record: cJSON's
+ * tree takes 40 times as much memory. */
+#define DT_RECORD_FILE_BYTES ((size_t)8 << 20) /* of a file but metrics.jsonl */
+#define DT_RECORD_LINE_BYTES ((size_t)1 << 20) /* of a line of metrics.jsonl */
+
 struct dt_record {
     char path[DT_PATH_SIZE]; /* without slashes at its end */
     struct dt_config config;
@@ -49,9 +54,9 @@ struct dt_record {
 enum dt_status dt_record_open(const char *folder, struct dt_record *out);
 void dt_record_close(struct dt_record *record); /* a zeroed one is fine */
 
-/* The JSON of a file in a run's folder, which the caller deletes; NULL: it is not there, or not to
- * be read, which is no error. DT_NO_MEMORY. */
-enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out);
+/* The JSON of a file of at most `most` bytes in a run's folder, which the caller deletes; NULL: it
+ * is not there, or not to be read, which is no error. DT_NO_MEMORY. */
+enum dt_status dt_record_read(const char *folder, const char *name, size_t most, cJSON **out);
 
 /* A number of a table. */
 static inline double dt_record_cell(const struct dt_record_table *table, size_t row, int column)
