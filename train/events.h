@@ -18,11 +18,12 @@ struct dt_inspection;     /* inspect.h */
 struct dt_timeline_event; /* timeline.h */
 struct dt_audit_event;    /* audit.h */
 
-/* The run has a folder, and nothing else yet. */
+/* The run has a folder, and can start: from here on the files of an earlier start may change. */
 struct dt_folder_event {
     const struct dt_config *config;
     const struct dt_run_dir *dir;
     int world_size;
+    uint64_t step, n_epochs; /* done */
 };
 
 /* The first step is next. */

@@ -13,6 +13,7 @@ struct run {
     struct dt_trainer trainer;
     struct dt_saver *saver; /* or NULL */
     const struct dt_emitter *emitter;
+    bool begun;              /* the start is certain, and told */
     struct dt_end_event end; /* as far as it is known */
     double start_s;
     double epoch_train_s;      /* spent in this epoch's steps, by this process */
@@ -295,8 +296,11 @@ static enum dt_status tell_start(struct run *run)
                                  .graph = t->driver.ops->on_device,
                                  .device_why = t->device.why};
     DT_TRY(dt_watchers_run_begin(t, &start));
-    return dt_world_agree(t->world,
-                          emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));
+    DT_TRY(run->saver != NULL ? run->saver->ops->begin(run->saver, t, run->emitter) : DT_OK);
+    DT_TRY(dt_world_agree(t->world,
+                          emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start})));
+    run->begun = true;
+    return dt_watchers_run_begun(t);
 }
 
 static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
@@ -311,13 +315,11 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
     return tell_start(run);
 }
 
-/* A run that failed tells so too, if it still can. */
+/* A run that failed tells so too, if it still can; the first error's text stays. */
 static void tell_fault(struct run *run, enum dt_status status)
 {
     (void)dt_watchers_run_end(&run->trainer, status, &run->end);
-    emit(run, (struct dt_event){.kind = DT_EVENT_FAULT,
-                                .status = status,
-                                .fault = &run->end}); /* the first error's text stays */
+    emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end});
 }
 
 static enum dt_status close_run(struct run *run, enum dt_status status)
@@ -351,7 +353,7 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
         note_end(run);
         if (s == DT_OK || s == DT_STOPPED) {
             s = close_run(run, s);
-        } else {
+        } else if (run->begun) { /* else what an earlier start has told of its end stays */
             tell_fault(run, s);
         }
         if (run->saver != NULL) {

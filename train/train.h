@@ -16,6 +16,9 @@ struct dt_saver_ops {
      * broadcasts where the configuration says so. Every rank calls it; agreed. */
     enum dt_status (*open)(struct dt_saver *saver, struct dt_trainer *trainer,
                            const struct dt_emitter *emitter);
+    /* Nothing refuses the start any more: what earlier starts have left may change. As open. */
+    enum dt_status (*begin)(struct dt_saver *saver, struct dt_trainer *trainer,
+                            const struct dt_emitter *emitter);
     /* Rank 0 writes a checkpoint, the newest or `best`. Every rank calls it; agreed. DT_IO: the
      * ones before are still there. */
     enum dt_status (*save)(struct dt_saver *saver, struct dt_trainer *trainer, bool best);

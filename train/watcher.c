@@ -47,6 +47,11 @@ enum dt_status dt_watchers_run_begin(struct dt_trainer *t, struct dt_run_event *
     TRY_EACH(run_begin, t, start);
 }
 
+enum dt_status dt_watchers_run_begun(struct dt_trainer *t)
+{
+    TRY_EACH(run_begun, t);
+}
+
 enum dt_status dt_watchers_step_begin(struct dt_trainer *t, uint64_t first, uint64_t last)
 {
     TRY_EACH(step_begin, t, first, last);

@@ -20,6 +20,8 @@ struct dt_watcher_ops {
     /* The first step is next; `start` is emitted then. */
     enum dt_status (*run_begin)(struct dt_watcher *watcher, struct dt_trainer *trainer,
                                 struct dt_run_event *start);
+    /* It is emitted: an earlier start's files are this one's now. */
+    enum dt_status (*run_begun)(struct dt_watcher *watcher, struct dt_trainer *trainer);
     /* Before steps first to last, which this rank takes together: one, or on a device several. */
     enum dt_status (*step_begin)(struct dt_watcher *watcher, struct dt_trainer *trainer,
                                  uint64_t first, uint64_t last);
@@ -60,6 +62,7 @@ void dt_watchers_close(struct dt_watchers *watchers);
 /* ---- of all watchers, in the order in which they were added */
 
 enum dt_status dt_watchers_run_begin(struct dt_trainer *trainer, struct dt_run_event *start);
+enum dt_status dt_watchers_run_begun(struct dt_trainer *trainer);
 enum dt_status dt_watchers_step_begin(struct dt_trainer *trainer, uint64_t first, uint64_t last);
 enum dt_status dt_watchers_after_loss(struct dt_trainer *trainer);
 enum dt_status dt_watchers_step_end(struct dt_trainer *trainer, uint64_t first, uint64_t last);

@@ -113,10 +113,10 @@ static enum dt_status open_append(const struct dt_run_dir *run, const char *name
     return DT_OK;
 }
 
-static enum dt_status open_records(const struct dt_sinks *sinks, const struct dt_run_event *run,
-                                   const char *name, keep_fn keep, FILE **out)
+static enum dt_status open_records(const struct dt_sinks *sinks, const char *name, keep_fn keep,
+                                   FILE **out)
 {
-    const struct position at = {run->step, run->n_epochs};
+    const struct position at = {sinks->folder.step, sinks->folder.n_epochs};
     DT_TRY(keep_until(sinks->folder.dir, name, &at, keep));
     return open_append(sinks->folder.dir, name, out);
 }
@@ -165,16 +165,12 @@ static void put_line(struct dt_sinks *sinks, const char *type, const struct dt_f
 }
 
 /* Seconds of earlier starts, also for steps that are repeated now and whose records are removed. */
-static enum dt_status find_seconds_before(struct dt_sinks *sinks, const struct dt_run_event *run)
+static enum dt_status find_seconds_before(struct dt_sinks *sinks)
 {
-    struct dt_record before;
-    if (run->resumed_from == NULL || run->resumed_from[0] == '\0') {
-        return DT_OK;
-    }
-    DT_TRY(dt_record_open(sinks->folder.dir->path, &before));
-    const double seconds = dt_record_seconds(&before);
+    double seconds = 0;
+    DT_TRY(sinks->folder.step > 0 ? dt_record_seconds_of(sinks->folder.dir->path, &seconds)
+                                  : DT_OK);
     sinks->seconds_before = isfinite(seconds) ? round(1e3 * seconds) * 1e-3 : 0;
-    dt_record_close(&before);
     return DT_OK;
 }
 
@@ -190,18 +186,14 @@ static enum dt_status check_records(const struct dt_sinks *sinks, enum dt_status
         sinks->folder.dir->path);
 }
 
-static enum dt_status begin_lines(struct dt_sinks *sinks, const struct dt_event *event)
-{
-    DT_TRY(find_seconds_before(sinks, event->run));
-    DT_TRY(open_records(sinks, event->run, "metrics.jsonl", keep_jsonl, &sinks->files.jsonl));
-    put_line(sinks, "run", &dt_run_fields, event);
-    return DT_OK;
-}
-
 enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
+    if (event->kind == DT_EVENT_FOLDER) {
+        DT_TRY(find_seconds_before(sinks));
+        return open_records(sinks, "metrics.jsonl", keep_jsonl, &sinks->files.jsonl);
+    }
     if (event->kind == DT_EVENT_RUN) {
-        return begin_lines(sinks, event);
+        put_line(sinks, "run", &dt_run_fields, event);
     }
     if (event->kind == DT_EVENT_END) {
         return check_records(sinks, event->status);
@@ -239,10 +231,10 @@ static void put_header(const struct dt_sinks *sinks, FILE *csv)
     fputc('\n', csv);
 }
 
-static enum dt_status open_table(struct dt_sinks *sinks, const struct dt_run_event *run)
+static enum dt_status open_table(struct dt_sinks *sinks)
 {
     FILE **csv = &sinks->files.csv;
-    DT_TRY(open_records(sinks, run, "metrics.csv", keep_csv, csv));
+    DT_TRY(open_records(sinks, "metrics.csv", keep_csv, csv));
     if (ftell(*csv) == 0) {
         put_header(sinks, *csv);
     }
@@ -267,8 +259,8 @@ static void put_row(struct dt_sinks *sinks, const struct dt_event *event)
 
 enum dt_status dt_metrics_csv_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
-    if (event->kind == DT_EVENT_RUN && event->status == DT_OK) {
-        return open_table(sinks, event->run);
+    if (event->kind == DT_EVENT_FOLDER && event->status == DT_OK) {
+        return open_table(sinks);
     }
     if (event->kind == DT_EVENT_EPOCH) {
         put_row(sinks, event);

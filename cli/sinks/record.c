@@ -284,12 +284,15 @@ static enum dt_status read_all(struct dt_record *r)
     return DT_OK;
 }
 
+static const struct dt_record no_record = {
+    .noted_step = (double)NAN,
+    .steps = {.n_columns = DT_N_STEP_FIELDS, .step = DT_STEP_STEP},
+    .epochs = {.n_columns = DT_N_EPOCH_FIELDS, .step = DT_EPOCH_STEP},
+    .restarts = {.n_columns = 1}};
+
 enum dt_status dt_record_open(const char *folder, struct dt_record *out)
 {
-    *out = (struct dt_record){.noted_step = (double)NAN,
-                              .steps = {.n_columns = DT_N_STEP_FIELDS, .step = DT_STEP_STEP},
-                              .epochs = {.n_columns = DT_N_EPOCH_FIELDS, .step = DT_EPOCH_STEP},
-                              .restarts = {.n_columns = 1}};
+    *out = no_record;
     size_t n = strlen(folder);
     while (n > 1 && folder[n - 1] == '/') {
         n--;
@@ -418,4 +421,15 @@ double dt_record_seconds(const struct dt_record *r)
              epoch ? dt_record_last(&r->epochs, DT_EPOCH_SECONDS) : (double)NAN);
     const double own = isfinite(whole) ? whole : recorded;
     return isnan(own) && before > 0 ? before : own + fmax(0, before);
+}
+
+enum dt_status dt_record_seconds_of(const char *folder, double *out)
+{
+    struct dt_record record = no_record;
+    snprintf(record.path, sizeof record.path, "%s", folder);
+    enum dt_status s = read_metrics(&record);
+    s = s == DT_OK ? read_end(&record) : s;
+    *out = dt_record_seconds(&record);
+    dt_record_close(&record);
+    return s;
 }

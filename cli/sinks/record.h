@@ -97,4 +97,7 @@ struct dt_record_progress dt_record_progress(const struct dt_record *record);
 /* Time of all its starts; of a killed one until its last record. NaN: unknown. */
 double dt_record_seconds(const struct dt_record *record);
 
+/* The same of a folder, whatever its config.json is. DT_NO_MEMORY. */
+enum dt_status dt_record_seconds_of(const char *folder, double *out);
+
 #endif

@@ -34,7 +34,8 @@ enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
         sinks->clock_s = dt_clock_s();
     }
     const size_t n = sizeof rows / sizeof rows[0];
-    for (size_t i = 0; i <= n && sinks->folder.config != NULL; i++) {
+    const bool taken = sinks->folder.config != NULL || event->kind == DT_EVENT_WARNING;
+    for (size_t i = 0; i <= n && taken; i++) {
         enum dt_status (*const take)(struct dt_sinks *, const struct dt_event *) =
             i < n ? rows[i] : sinks->last;
         const enum dt_status s = take != NULL ? take(sinks, event) : DT_OK;

@@ -13,7 +13,7 @@ struct dt_metrics_files {
 };
 
 /* Their state between events. Zeroed at first but for `command`, `silent` and `last`; before the
- * folder's event, no sink gets an event. */
+ * folder's event, sinks get nothing but warnings. */
 struct dt_sinks {
     const char *command; /* the program's line, for people; set by whoever opens them */
     bool silent;         /* likewise: no output on the terminal */

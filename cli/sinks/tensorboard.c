@@ -354,7 +354,7 @@ static enum dt_status begin(struct dt_sinks *sinks, const struct dt_event *event
         return DT_OK;
     }
     DT_TRY(dt_event_file_open(sinks->folder.dir, &sinks->events));
-    put_start(sinks, event->run->step);
+    put_start(sinks, event->folder->step);
     return DT_OK;
 }
 
@@ -410,7 +410,7 @@ static enum dt_status check_events(const struct dt_sinks *sinks, enum dt_status 
 
 enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
-    if (event->kind == DT_EVENT_RUN) {
+    if (event->kind == DT_EVENT_FOLDER) {
         return begin(sinks, event);
     }
     if (event->kind == DT_EVENT_END) {

@@ -184,6 +184,9 @@ static enum dt_status prepare_places(struct dt_acceptance *a)
 {
     const enum dt_status s = dt_run_dir_open(a->world, dt_args_text(a->args, DT_OPTION_RUN),
                                              "accept", false, &a->folder);
+    if (s == DT_OK && a->world->rank == 0) {
+        dt_run_dir_begin(&a->folder); /* it stays */
+    }
     dt_run_dir_close(&a->folder); /* the training reopens it */
     if (s != DT_OK) {
         a->folder.path[0] = '\0'; /* this run did not create it */

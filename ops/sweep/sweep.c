@@ -277,7 +277,7 @@ static enum dt_status choose_folder(struct sweep *w)
     char name[DT_PATH_SIZE];
     if (dt_args_text(w->args, DT_OPTION_RUN) == NULL) {
         snprintf(name, sizeof name, "sweep-%.200s", w->config.name);
-        dt_run_dir_default(name, w->dir);
+        DT_TRY(dt_run_dir_default(name, w->dir));
         return dt_sweep_results_try(w->dir);
     }
     DT_TRY(dt_run_dir_check(dt_args_text(w->args, DT_OPTION_RUN)));

@@ -151,8 +151,11 @@ typedef enum dt_status (*take_fn)(struct dt_sinks *sinks, const struct dt_event 
 static struct text go_on(const char *name, take_fn take)
 {
     static struct dt_config config;
-    const struct dt_run_event run = {.step = STEP, .n_epochs = 1, .averaging.allreduce = "ring"};
-    struct dt_sinks sinks = {.folder = {.config = &config, .dir = &dir, .world_size = 1}};
+    const struct dt_run_event run = {.averaging.allreduce = "ring"};
+    const struct dt_folder_event folder = {
+        .config = &config, .dir = &dir, .world_size = 1, .step = STEP, .n_epochs = 1};
+    struct dt_sinks sinks = {.folder = folder};
+    require(take(&sinks, &(struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder}) == DT_OK);
     require(take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &run}) == DT_OK);
     dt_metrics_close(&sinks.files);
     struct text kept = read_file(name);

@@ -1,5 +1,6 @@
 #include "train/save/run_dir.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -14,17 +15,29 @@
 
 #define LOCK_TRIES 400
 #define LOCK_POLL_MS 5
+#define MOST_IN_A_SECOND 1000 /* runs of one configuration */
 
-void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE])
+/* mkdir decides who has the name: jobs that start together all find it free. */
+enum dt_status dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE])
 {
     char stamp[32];
     const time_t now = time(NULL);
     struct tm utc;
     strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
-    int n = snprintf(path, DT_PATH_SIZE, "runs/%s/%s", config_name, stamp);
-    for (int i = 2; access(path, F_OK) == 0 && i < 100; i++) { /* two runs in one second */
-        snprintf(path + n, DT_PATH_SIZE - (size_t)n, "-%d", i);
+    const int n_parent = snprintf(path, DT_PATH_SIZE, "runs/%s", config_name);
+    int made = -1;
+    for (int i = 1; made != 0 && i <= MOST_IN_A_SECOND; i++) {
+        char number[16] = "";
+        path[n_parent] = '\0';
+        DT_TRY(dt_dir_create(path)); /* again: a start that was refused removes it */
+        snprintf(number, sizeof number, i > 1 ? "-%d" : "", i);
+        snprintf(path + n_parent, DT_PATH_SIZE - (size_t)n_parent, "/%s%s", stamp, number);
+        made = mkdir(path, 0777);
+        if (made != 0 && errno != EEXIST && errno != ENOENT) {
+            break;
+        }
     }
+    return made == 0 ? DT_OK : dt_error_errno(DT_CANT_CREATE, "%s", path);
 }
 
 static const char *const files[] = {"run.lock",     "config.json", "metrics.jsonl", "metrics.csv",
@@ -162,33 +175,67 @@ void dt_run_dir_note_step(const struct dt_run_dir *run, uint64_t step)
     }
 }
 
-static enum dt_status create(struct dt_world *world, const char *wanted, const char *config_name,
-                             bool resume, struct dt_run_dir *run)
+/* Bytes in the name of the first folder on the way that is not there; 0: all are. */
+static size_t first_missing(const char *path)
+{
+    char part[DT_PATH_SIZE];
+    for (size_t n = 1; n <= strlen(path); n++) {
+        snprintf(part, sizeof part, "%.*s", (int)n, path);
+        if ((path[n] == '/' || path[n] == '\0') && access(part, F_OK) != 0) {
+            return n;
+        }
+    }
+    return 0;
+}
+
+static enum dt_status make(const char *wanted, const char *config_name, struct dt_run_dir *run)
+{
+    snprintf(run->path, sizeof run->path, wanted != NULL ? "%s" : "runs/%s",
+             wanted != NULL ? wanted : config_name);
+    const size_t n_made = first_missing(run->path);
+    DT_TRY(wanted != NULL ? dt_dir_create(run->path) : dt_run_dir_default(config_name, run->path));
+    run->n_made = n_made > 0 || wanted != NULL ? n_made : strlen(run->path);
+    snprintf(run->checkpoints, sizeof run->checkpoints, "%.1000s/checkpoints", run->path);
+    return DT_OK;
+}
+
+/* Only whoever has the lock can tell: while it waited, another start may have trained here, or been
+ * refused and have removed the folder. */
+static enum dt_status check_free(struct dt_run_dir *run, bool resume)
 {
     char path[DT_PATH_SIZE + 16];
-    DT_TRY(dt_run_dir_check(wanted));
-    if (wanted != NULL) {
-        snprintf(run->path, sizeof run->path, "%s", wanted);
-    } else {
-        dt_run_dir_default(config_name, run->path);
-    }
-    snprintf(run->checkpoints, sizeof run->checkpoints, "%.1000s/checkpoints", run->path);
+    struct stat held, there;
     snprintf(path, sizeof path, "%s/config.json", run->path);
     const bool used = access(path, F_OK) == 0;
-    DT_TRY(check_folder(run->checkpoints));
-    DT_TRY(dt_dir_create(run->checkpoints));
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        DT_TRY(dt_run_dir_check_file(run->path, files[i]));
-    }
-    DT_TRY(take_lock(world, run));
+    run->n_made = used ? 0 : run->n_made; /* another start was first */
     if (used && !resume) {
         return dt_error(
             DT_CANT_CREATE,
             "%s: already holds a run (choose another --run; a training resumes with --resume)",
             run->path);
     }
-    dt_dir_sweep(run->path, is_file_of_run);
-    dt_checkpoint_sweep(run->checkpoints);
+    snprintf(path, sizeof path, "%s/run.lock", run->path);
+    const bool same = fstat(run->lock, &held) == 0 && lstat(path, &there) == 0 &&
+                      held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+    return same ? DT_OK
+                : dt_error(DT_CANT_CREATE, "%s: another process has removed it (start again)",
+                           run->path);
+}
+
+/* checkpoints/ is made under the lock: it is there as long as the lock is held. */
+static enum dt_status create(struct dt_world *world, const char *wanted, const char *config_name,
+                             bool resume, struct dt_run_dir *run)
+{
+    DT_TRY(dt_run_dir_check(wanted));
+    DT_TRY(make(wanted, config_name, run));
+    DT_TRY(check_folder(run->checkpoints));
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        DT_TRY(dt_run_dir_check_file(run->path, files[i]));
+    }
+    DT_TRY(take_lock(world, run));
+    DT_TRY(check_free(run, resume));
+    run->n_made = run->n_made > 0 ? run->n_made : first_missing(run->checkpoints);
+    DT_TRY(dt_dir_create(run->checkpoints));
     return dt_dir_try(run->checkpoints);
 }
 
@@ -211,6 +258,31 @@ enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const
                              "broadcast of the run folder's path");
 }
 
+void dt_run_dir_begin(struct dt_run_dir *run)
+{
+    dt_dir_sweep(run->path, is_file_of_run);
+    dt_checkpoint_sweep(run->checkpoints);
+    run->n_made = 0;
+}
+
+/* With the files that a start which fails on its way has begun. */
+static void remove_made(const struct dt_run_dir *run)
+{
+    char path[DT_PATH_SIZE + 16];
+    const size_t n_files = run->n_made <= strlen(run->path) ? sizeof files / sizeof files[0] : 0;
+    for (size_t i = 0; i < n_files; i++) {
+        snprintf(path, sizeof path, "%s/%s", run->path, files[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s", run->checkpoints);
+    for (size_t n = strlen(path); n >= run->n_made; n--) {
+        if (path[n] == '/' || path[n] == '\0') {
+            path[n] = '\0';
+            rmdir(path);
+        }
+    }
+}
+
 /* A function of nftw. */
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
 {
@@ -227,7 +299,10 @@ void dt_run_dir_remove(const struct dt_run_dir *run)
 
 void dt_run_dir_close(struct dt_run_dir *run)
 {
-    if (run->lock >= 0) {
+    if (run->lock >= 0) { /* another start that has the lock needs the folder */
+        if (run->n_made > 0) {
+            remove_made(run);
+        }
         close(run->lock);
         run->lock = -1;
     }

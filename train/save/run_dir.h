@@ -20,17 +20,26 @@ struct dt_run_dir {
     char checkpoints[DT_PATH_SIZE]; /* path/checkpoints */
     int lock;                       /* rank 0: file descriptor; elsewhere -1 */
     off_t lock_size;                /* of its first line: the process */
+    size_t n_made; /* private, rank 0: bytes in the name of the first folder on the way to
+                      `checkpoints` that this start has made and may still remove; 0: none */
 };
 
-/* runs/<config_name>/<UTC time>, as it is not there yet. */
-void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE]);
+/* Makes runs/<config_name>/<UTC time>, or <UTC time>-2 and so on: a folder that nobody else has
+ * made. DT_CANT_CREATE. */
+enum dt_status dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE]);
 
-/* `wanted` is --run, or NULL for runs/<config name>/<UTC time>. Every rank calls it; agreed.
+/* Locks the folder, and writes nothing else into it: until dt_run_dir_begin the start may be
+ * refused. `wanted` is --run, or NULL for dt_run_dir_default. Every rank calls it; agreed.
  * DT_CANT_CREATE: cannot be created, in use by another process (named), without room for
  * checkpoints, or, unless `resume`, already the folder of a run; or one of the files above is a
  * link or no regular file, or checkpoints a link, so that writing would go elsewhere. */
 enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name,
                                bool resume, struct dt_run_dir *out);
+
+/* Rank 0: the start is certain. Sweeps what killed writers left; the folder stays. */
+void dt_run_dir_begin(struct dt_run_dir *run);
+
+/* Without dt_run_dir_begin, the folders that dt_run_dir_open has made go again. */
 void dt_run_dir_close(struct dt_run_dir *run);
 
 /* Rank 0 removes a folder that it has made itself, with all that is in it. */

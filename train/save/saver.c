@@ -35,15 +35,27 @@ static enum dt_status inspect_images(struct dt_trainer *t, const struct dt_emitt
     return DT_OK;
 }
 
-static void tell_folder(const struct dt_folder_saver *f, const struct dt_trainer *t,
-                        const struct dt_emitter *emitter)
+/* The records come first: they may be beyond reading, and then the configuration stays, too. */
+static enum dt_status begin(struct dt_folder_saver *f, const struct dt_trainer *t,
+                            const struct dt_emitter *emitter)
 {
-    const struct dt_folder_event folder = {
-        .config = &t->config, .dir = &f->dir, .world_size = t->world->size};
-    if (t->world->rank == 0) {
-        emitter->emit(emitter->context,
-                      &(struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});
-    }
+    const struct dt_folder_event folder = {.config = &t->config,
+                                           .dir = &f->dir,
+                                           .world_size = t->world->size,
+                                           .step = t->state.step,
+                                           .n_epochs = t->state.epoch};
+    DT_TRY(emitter->emit(emitter->context,
+                         &(struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder}));
+    DT_TRY(dt_run_dir_write(&f->dir, "config.json", t->written.text));
+    dt_run_dir_begin(&f->dir);
+    return DT_OK;
+}
+
+static enum dt_status begin_folder(struct dt_saver *saver, struct dt_trainer *t,
+                                   const struct dt_emitter *emitter)
+{
+    struct dt_folder_saver *f = (struct dt_folder_saver *)saver;
+    return dt_world_agree(t->world, t->world->rank == 0 ? begin(f, t, emitter) : DT_OK);
 }
 
 /* Only rank 0 has read them. With `broadcast` the caller broadcasts, whoever made the weights. */
@@ -73,15 +85,12 @@ static enum dt_status open_folder(struct dt_saver *saver, struct dt_trainer *t,
     saver->best = f->best;
     DT_TRY(dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &f->check)));
     DT_TRY(dt_run_dir_open(t->world, f->run_dir, t->config.name, f->resume, &f->dir));
-    tell_folder(f, t, emitter);
     DT_TRY(inspect_images(t, emitter));
     DT_TRY(take_weights(f, t, emitter));
     if (t->config.checkpoint_best != DT_TEST_NONE && t->state.best_epoch > 0) {
         (void)dt_checkpoint_best_path(f->dir.checkpoints, f->best);
     }
-    return dt_world_agree(t->world, t->world->rank == 0
-                                        ? dt_run_dir_write(&f->dir, "config.json", t->written.text)
-                                        : DT_OK);
+    return DT_OK;
 }
 
 static enum dt_status save(struct dt_saver *saver, struct dt_trainer *t, bool best)
@@ -103,4 +112,4 @@ static void close_folder(struct dt_saver *saver)
 }
 
 const struct dt_saver_ops dt_folder_saver_ops = {
-    .open = open_folder, .save = save, .close = close_folder};
+    .open = open_folder, .begin = begin_folder, .save = save, .close = close_folder};

@@ -86,12 +86,10 @@ static void keep(void *context, struct dt_flight *flight, const char *line)
 
 /* ---- the watcher */
 
-static enum dt_status begin_run(struct dt_watcher *watcher, struct dt_trainer *t,
-                                struct dt_run_event *start)
+static enum dt_status take_folder(struct dt_watcher *watcher, struct dt_trainer *t)
 {
     struct dt_guard *guard = (struct dt_guard *)watcher;
     char path[DT_PATH_SIZE + 16];
-    (void)start;
     snprintf(guard->folder, sizeof guard->folder, "%s", guard->source);
     if (t->world->rank == 0) { /* of a start before this one */
         snprintf(path, sizeof path, "%s/" STATUS_FILE, guard->folder);
@@ -117,7 +115,7 @@ static void close_watcher(struct dt_watcher *watcher)
 }
 
 static const struct dt_watcher_ops guard_ops = {
-    .run_begin = begin_run, .step_begin = begin_steps, .close = close_watcher};
+    .run_begun = take_folder, .step_begin = begin_steps, .close = close_watcher};
 
 enum dt_status dt_guard_watch(struct dt_guard *guard, struct dt_trainer *t, const char *folder)
 {

@@ -45,9 +45,12 @@ static struct dt_sinks new_sinks(void)
 static bool record_start(enum dt_status expected)
 {
     struct dt_sinks sinks = new_sinks();
-    CHECK_INT(
-        dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &start}),
-        expected);
+    CHECK_INT(dt_metrics_jsonl_take(
+                  &sinks, &(struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &sinks.folder}),
+              expected);
+    if (expected == DT_OK) {
+        dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &start});
+    }
     const bool failed = sinks.files.failed;
     const enum dt_status s =
         dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end});
@@ -167,6 +170,8 @@ static void test_bytes_that_are_no_utf8(void)
     begun.ranks = ranks;
     sinks.command = "dtrain --run \xFF\xFE";
     unlink(path_of("metrics.jsonl"));
+    CHECK_OK(dt_metrics_jsonl_take(
+        &sinks, &(struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &sinks.folder}));
     CHECK_OK(
         dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &begun}));
     dt_sinks_close(&sinks);

@@ -130,7 +130,7 @@ static void test_best(void)
     snprintf(best, sizeof best, "%s/best.safetensors", checkpoints);
     CHECK(mkdir(best, 0700) == 0);
     CHECK_OK(train(3, true, DT_TEST_LOSS));
-    CHECK_TEXT(told, "folder warning warning run step step epoch save save end result");
+    CHECK_TEXT(told, "warning warning folder run step step epoch save save end result");
     CHECK_HAS(warning, "checkpoint.best: the test samples choose the result");
     CHECK_INT(best_epoch, 0);
     CHECK(rmdir(best) == 0);
@@ -151,7 +151,7 @@ int main(void)
 
     CHECK_OK(dt_file_write_atomic(checkpoints, "step-000000000099.safetensors", &damage, 1));
     CHECK_OK(train(2, true, DT_TEST_NONE));
-    CHECK_TEXT(told, "folder warning run step step epoch save end result");
+    CHECK_TEXT(told, "warning folder run step step epoch save end result");
     CHECK_HAS(warning, "step-000000000099.safetensors");
     CHECK_HAS(warning, "; passing it over");
 
