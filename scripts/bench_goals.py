@@ -57,15 +57,15 @@ def is_cost(row):
     return any(row in rows for rows in COSTS.values())
 
 
-def all_goals():
-    """Every ratio of interest, group by group."""
-    found = []
+def all_goals(bf16=True):
+    """Every ratio of interest, group by group; bf16: whether the core has its arithmetic."""
+    found, torch = [], TORCH if bf16 else TORCH_F32
     for row, goals in zip(CNN, ((9, 5, 5), (None, None, None))):
-        found += [Goal("cnn", row, others, goal) for others, goal in zip((TORCH[:1], TORCH, (ROOFLINE,)), goals)]
-    found += [Goal("cnn", CNN[0], (PROTOTYPE,), 1), Goal("cnn", BF16, (TORCH_BF16,), 5)]
+        found += [Goal("cnn", row, others, goal) for others, goal in zip((TORCH[:1], torch, (ROOFLINE,)), goals)]
+    found += [Goal("cnn", CNN[0], (PROTOTYPE,), 1)] + [Goal("cnn", BF16, (TORCH_BF16,), 5)] * bf16
     for group, row, _, f32, best in SETTINGS:
-        found += [Goal(group, row, TORCH[:1], f32), Goal(group, row, TORCH, best), Goal(group, row, (PROTOTYPE_V3,), 1)]
-    found += [Goal("fashion", "dtrain, Fashion-MNIST", others) for others in (TORCH[:1], TORCH, ("dtrain",))]
+        found += [Goal(group, row, TORCH[:1], f32), Goal(group, row, torch, best), Goal(group, row, (PROTOTYPE_V3,), 1)]
+    found += [Goal("fashion", "dtrain, Fashion-MNIST", others) for others in (TORCH[:1], torch, ("dtrain",))]
     found += [Goal("fashion", "dtrain, background of noise", TORCH[:1], 8), Goal("fashion", "dtrain, background of noise", ("dtrain",))]
     found.append(Goal("mlp", "dtrain, MLP", ("PyTorch f32, MLP",), 4))
     for n, ddp, horovod in ((2, 9.5, 12), (4, 9, 14)):

@@ -96,9 +96,32 @@ def test_rows():
            [(g.mine, goals.other_text(g)) for g in ratios if peers.isdisjoint((g.mine, *g.others)) and g.mine not in absent])
 
 
+def test_without_bf16():
+    """On a core without its arithmetic nothing starts in bf16, PyTorch neither, and one line says so."""
+    new_folder()
+    write("old", f'#!/bin/sh\nDTRAIN_ISA=x86-64-v3 exec "{DTRAIN}" "$@"\n')
+    write("python", '#!/bin/sh\necho "$@" >>python.log\nexit 1\n')
+    for name in ("old", "python"):
+        os.chmod(name, 0o755)
+    bf16 = {goals.BF16, goals.TORCH_BF16}
+    for group, absent in (("cnn", bf16), ("fashion", {goals.TORCH_BF16}), ("mlp", set())):
+        done = run(sys.executable, f"{SOURCE}/scripts/bench-cpu", "--quick", "--groups", group, "--dtrain", os.path.abspath("old"), "--python",
+                   os.path.abspath("python"), "--json", "out.json", code=1)  # PyTorch's other rows fail
+        result = read_json("out.json")
+        expect(group + ": what this machine lacks", set(result["unavailable"]), absent)
+        expect(group + ": in bf16", bf16 & {*result["rounds"], *result["failed"]}, set())
+        expect(group + ": lines about it", done.stderr.count("without bf16"), len(absent) > 0)
+        check("AMX" not in done.stderr, f"{group}: dtrain's error: {done.stderr}")
+        check("bf16" not in open("python.log").read(), f"{group}: PyTorch runs in bf16")
+        check("not on this machine: " in done.stdout or not absent, f"{group}: the figures do not say what is lacking: {done.stdout}")
+    ends = [goals.other_text(goal) for goal in goals.all_goals(False) if goal.group == "cnn"]
+    check("fastest of 2 PyTorch variants" in ends and goals.TORCH_BF16 not in ends, f"goals without bf16: {ends}")
+
+
 test_flops()
 test_ratios()
 test_records()
 test_torch_net()
 test_rows()
+test_without_bf16()
 finish()
