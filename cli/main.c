@@ -13,6 +13,7 @@
 #include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
+#include "dist/ranks/launch/stream.h"
 #include "train/ranks.h"
 
 /* An output that cannot be written is reported before the work. */
@@ -119,7 +120,7 @@ int main(int argc, char **argv)
             print_error();
         }
         dt_args_free(&args);
-        return s;
+        return dt_stream_flush() || dt_stream_wait(dt_stop_requested) || s != DT_OK ? s : DT_IO;
     }
     enum dt_status s = dt_world_open(&world);
     if (world.size == 1 && command->ending == DT_AGREES_WITH_OTHERS) {

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/terminal.h"
 #include "dist/ranks/launch/launch.h"
+#include "dist/ranks/launch/stream.h"
 
 /* Options of mpirun that say what is to become of the output: only it can do that. */
 static bool is_output_option(const char *argument)
@@ -60,6 +61,7 @@ void dt_output_open(void)
         connect_stream(launcher, STDOUT_FILENO);
         connect_stream(launcher, STDERR_FILENO);
     }
+    dt_stream_open();
 }
 
 bool dt_output_failed(enum dt_status s)

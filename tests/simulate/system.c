@@ -292,6 +292,23 @@ WRAP(int, timer_settime, timer_t timer, int flags, const struct itimerspec *when
     return 0;
 }
 
+WRAP(int, timer_delete, timer_t timer)
+{
+    (void)timer;
+    return 0;
+}
+
+WRAP(bool, dt_stream_flush, void)
+{
+    return true;
+}
+
+WRAP(bool, dt_stream_wait, bool (*stops)(void))
+{
+    (void)stops;
+    return true;
+}
+
 void __wrap_exit(int code) __attribute__((noreturn));
 void __real_exit(int code) __attribute__((noreturn));
 void __wrap_exit(int code)

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
+#include "dist/ranks/launch/stream.h"
 #include "dist/ranks/liveness/start_watch.h"
 #include "dist/ranks/liveness/table.h"
 
@@ -24,6 +25,10 @@ static bool mpi_started; /* and not ended */
 static bool leaving;     /* dt_world_exit is at work */
 static volatile sig_atomic_t limit_code;
 static const char *volatile limit_text;
+static struct limit_timer {
+    timer_t id;
+    bool there;
+} timers[3]; /* of the limit */
 
 static void on_limit(int signal_number)
 {
@@ -31,13 +36,13 @@ static void on_limit(int signal_number)
     dt_launch_end_job(limit_text, limit_code);
 }
 
-static void send_later(int signal_number, unsigned seconds)
+static void send_later(struct limit_timer *timer, int signal_number, unsigned seconds)
 {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = signal_number};
     const struct itimerspec when = {.it_value.tv_sec = seconds};
-    timer_t timer;
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) {
-        timer_settime(timer, 0, &when, NULL);
+    timer->there = timer_create(CLOCK_MONOTONIC, &event, &timer->id) == 0;
+    if (timer->there) {
+        timer_settime(timer->id, 0, &when, NULL);
     }
 }
 
@@ -54,9 +59,18 @@ static void set_limit(unsigned seconds, int code, const char *text)
     sigaddset(&alarm_set, SIGALRM);
     sigaction(SIGALRM, &action, NULL);
     pthread_sigmask(SIG_UNBLOCK, &alarm_set, NULL);
-    send_later(SIGALRM, seconds);
-    send_later(SIGCONT, seconds);
-    send_later(SIGKILL, seconds + KILL_LIMIT_S);
+    send_later(&timers[0], SIGALRM, seconds);
+    send_later(&timers[1], SIGCONT, seconds);
+    send_later(&timers[2], SIGKILL, seconds + KILL_LIMIT_S);
+}
+
+static void clear_limit(void)
+{
+    for (size_t i = 0; i < sizeof timers / sizeof timers[0]; i++) {
+        if (timers[i].there) {
+            timer_delete(timers[i].id);
+        }
+    }
 }
 
 /* The launcher kills this process together with the others; what it does not kill in time ends by
@@ -64,7 +78,7 @@ static void set_limit(unsigned seconds, int code, const char *text)
 static void take_others_along(int code, const char *last_words)
 {
     set_limit(TAKE_ALONG_LIMIT_S, code, last_words);
-    fflush(NULL);
+    (void)dt_stream_flush();
     if (!dt_launch_abort(code)) {
         MPI_Abort(MPI_COMM_WORLD, code);
     }
@@ -241,19 +255,28 @@ static unsigned grace_ms(const struct dt_world *world, enum dt_status status)
     return first_writes || !world->reports_error ? DT_LAUNCH_FIRST_SPEAKS_MS : 0;
 }
 
+/* Results wait for their reader, now that no other rank waits for this one. */
+static enum dt_status wait_for_reader(enum dt_status status)
+{
+    clear_limit();
+    const bool read = dt_stream_wait(dt_stop_requested);
+    set_limit(EXIT_LIMIT_S, (int)status, "");
+    return read || status != DT_OK ? status : DT_IO;
+}
+
 void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
 {
     leaving = true;
-    if (!mpi_started) {
-        exit((int)status);
+    const bool read = dt_stream_flush();
+    if (mpi_started) {
+        set_limit(EXIT_LIMIT_S, (int)status, unreported(world, status));
+        if (world->size > 1 && (!agreed || has_stalled(world, status))) {
+            dt_sleep_ms(grace_ms(world, status));
+            take_others_along((int)status, unreported(world, status));
+        }
+        end_mpi(world);
     }
-    fflush(NULL);
-    set_limit(EXIT_LIMIT_S, (int)status, unreported(world, status));
-    if (world->size > 1 && (!agreed || has_stalled(world, status))) {
-        dt_sleep_ms(grace_ms(world, status));
-        take_others_along((int)status, unreported(world, status));
-    }
-    end_mpi(world);
+    status = read ? status : wait_for_reader(status);
     if (status != DT_OK && dt_stop_requested() && world->rank == 0) {
         dt_launch_keep_code();
     }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "dist/ranks/launch/stream.h"
 
 #define OUTLIVED_LIMIT_MS 5000
 #define OUTLIVING_MS 100
@@ -166,13 +167,12 @@ bool dt_launch_abort(int code)
     digits[0] = (char)('0' + code / 100 % 10);
     digits[1] = (char)('0' + code / 10 % 10);
     digits[2] = (char)('0' + code % 10);
-    return write(fd, line, sizeof line - 1) == (ssize_t)(sizeof line - 1);
+    return dt_stream_write(fd, line, sizeof line - 1, DT_STREAM_ENDS_MS) == sizeof line - 1;
 }
 
 void dt_launch_end_job(const char *line, int code)
 {
-    const ssize_t n_said = write(STDERR_FILENO, line, strlen(line));
-    (void)n_said; /* nobody listens */
+    (void)dt_stream_write(STDERR_FILENO, line, strlen(line), DT_STREAM_ENDS_MS);
     if (dt_launch_abort(code)) {
         dt_sleep_ms(DT_LAUNCH_KILL_MS);
     }
