@@ -1,6 +1,5 @@
 #include "data/dataset.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 size_t dt_dataset_limit(const struct dt_data_spec *spec, enum dt_split split)
@@ -64,13 +63,4 @@ void dt_dataset_close(struct dt_dataset *dataset)
     free(dataset->answers);
     free(dataset->transform);
     *dataset = (struct dt_dataset){0};
-}
-
-const char *dt_dataset_flawed(double n, char text[DT_FLAWED_TEXT_SIZE])
-{
-    snprintf(text, DT_FLAWED_TEXT_SIZE,
-             "JPEG images that break a rule of the format, such as by extra bytes: %.0f; they have "
-             "all their pixels and are used",
-             n);
-    return n >= 0.5 ? text : NULL;
 }

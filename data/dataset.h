@@ -101,10 +101,6 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
                                struct dt_owned owned, struct dt_dataset *out);
 void dt_dataset_close(struct dt_dataset *dataset);
 
-/* The warning about n_flawed of all ranks; NULL: none is. */
-#define DT_FLAWED_TEXT_SIZE 160
-const char *dt_dataset_flawed(double n, char text[DT_FLAWED_TEXT_SIZE]);
-
 /* ---- for formats */
 
 /* n_train or n_test. */

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include "data/dataset.h"
+#include "data/formats/labelled.h"
 #include "data/idx.h"
+
+#define MOST_COLOURS ((size_t)4) /* a last dimension up to this is likely the channels */
 
 static const char *const idx_names[2][2] = {
     [DT_SPLIT_TRAIN] = {"train-labels-idx1-ubyte", "train-images-idx3-ubyte"},
@@ -58,6 +60,12 @@ enum dt_status dt_dataset_check_shape(const struct dt_data_spec *spec, enum dt_s
                         "with images of that size)",
                         path, c, h, w, want.c, want.h, want.w);
     }
+    if (c > MOST_COLOURS && w <= MOST_COLOURS) {
+        return dt_error(DT_BAD_DATA,
+                        "%s: images are %zux%zux%zu, channels come first (save "
+                        "images.transpose(0, 3, 1, 2))",
+                        path, c, h, w);
+    }
     return dt_error(
         DT_BAD_DATA,
         "%s: images are %zux%zux%zu, model.input is %dx%dx%d (set model.input to [%zu, %zu, %zu])",
@@ -79,14 +87,14 @@ static enum dt_status count(const struct dt_data_spec *spec, enum dt_split split
     DT_TRY(find_file(spec->dir, split, 0, paths->labels));
     DT_TRY(dt_idx_peek(paths->images, 3, &reader, &images));
     DT_TRY(dt_idx_peek(paths->labels, 1, &reader, &labels));
-    DT_TRY(dt_dataset_check_shape(spec, split, paths->images,
-                                  images.n_dims == 4 ? images.dims[1] : 1,
-                                  images.dims[images.n_dims - 2], images.dims[images.n_dims - 1]));
     if (images.dims[0] != labels.dims[0]) {
         return dt_error(DT_BAD_DATA,
                         "%s: %zu images but %zu labels in %s (do the files belong together?)",
                         paths->images, images.dims[0], labels.dims[0], paths->labels);
     }
+    DT_TRY(dt_dataset_check_shape(spec, split, paths->images,
+                                  images.n_dims == 4 ? images.dims[1] : 1,
+                                  images.dims[images.n_dims - 2], images.dims[images.n_dims - 1]));
     const size_t limit = dt_dataset_limit(spec, split);
     *n_total = limit > 0 && limit < images.dims[0] ? limit : images.dims[0];
     return DT_OK;
@@ -101,10 +109,7 @@ static enum dt_status keep_labels(const struct dt_data_spec *spec, const char *p
         return dt_error(DT_BAD_DATA, "%s: changed during the run", path);
     }
     for (size_t i = 0; i < all->n_rows; i++) {
-        if (all->data[i] >= spec->n_classes) {
-            return dt_error(DT_BAD_DATA, "%s: label %d at index %zu, model has %d classes (0..%d)",
-                            path, all->data[i], i, spec->n_classes, spec->n_classes - 1);
-        }
+        DT_TRY(dt_labelled_check(spec, path, i, all->data[i]));
     }
     uint16_t *labels = malloc((owned.n + 1) * sizeof *labels);
     if (labels == NULL) {

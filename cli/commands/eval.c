@@ -170,18 +170,6 @@ static enum dt_status check_loss(const char *file, double loss)
                  file, isnan(loss) ? "not a number" : "infinite"));
 }
 
-static enum dt_status warn_flawed(struct dt_world *world, const struct dt_dataset *data)
-{
-    char text[DT_FLAWED_TEXT_SIZE];
-    double n = (double)data->n_flawed;
-    DT_TRY(dt_comm_allreduce(world->comm, &n, 1, DT_TYPE_F64, DT_REDUCE_SUM,
-                             "sum of the images that break a rule"));
-    if (world->rank == 0 && dt_dataset_flawed(n, text) != NULL) {
-        dt_text_print(stderr, "dtrain: warning: %s", text);
-    }
-    return DT_OK;
-}
-
 static enum dt_status measure(struct dt_world *world, const struct dt_trained *from,
                               const char *data, struct dt_inference *inference,
                               struct dt_evaluator *evaluator, struct dt_learned *learned)
@@ -189,7 +177,6 @@ static enum dt_status measure(struct dt_world *world, const struct dt_trained *f
     const bool classifies = inference->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
     struct dt_metrics test = {0};
     DT_TRY(dt_world_agree(world, open_evaluator(world, data, inference, evaluator)));
-    DT_TRY(warn_flawed(world, &evaluator->set.data));
     if (inference->model.n_outputs > DT_LEARNED_FEW_CLASSES) {
         DT_TRY(dt_world_agree(world, dt_learned_open(evaluator, learned)));
     }

@@ -13,7 +13,7 @@
 #include "data/formats/picture.h"
 
 #define MOST_BAD 10
-#define BAD_TEXT_SIZE 400
+#define BAD_TEXT_SIZE 280
 #define MAX_IMAGES ((size_t)INT32_MAX)
 
 /* Names, sorted. */
@@ -126,9 +126,10 @@ static enum dt_status list_classes(const struct dt_data_spec *spec, enum dt_spli
     DT_TRY(list_folders(path, &l->classes));
     if (l->classes.n != (size_t)spec->n_classes) {
         return dt_error(DT_BAD_DATA,
-                        "%s: %zu class folder%s, model has %d classes (let the last layer have as "
-                        "many units)",
-                        path, l->classes.n, l->classes.n == 1 ? "" : "s", spec->n_classes);
+                        "%s: %zu class folder%s, %s first, model has %d classes (let the last "
+                        "layer have as many units, or move a folder away that is no class)",
+                        path, l->classes.n, l->classes.n == 1 ? "" : "s",
+                        l->classes.n > 0 ? l->classes.at[0] : "none", spec->n_classes);
     }
     DT_TRY(dt_labelled_path(spec->dir, split == DT_SPLIT_TRAIN ? "train" : "test", l->folder));
     struct names there;
@@ -207,7 +208,7 @@ static enum dt_status name_image(const struct listing *l, size_t i, int64_t *lab
 /* The images that cannot be used, up to MOST_BAD. */
 struct bad {
     size_t n, n_text;
-    char text[BAD_TEXT_SIZE];
+    char text[BAD_TEXT_SIZE], mend[160]; /* mend: what mends them all, in brackets */
 };
 
 /* The text without the brackets at its end, which say how to mend it: a name may have others. */
@@ -234,6 +235,9 @@ static void note_bad(struct bad *bad, const char *folder)
             (size_t)snprintf(bad->text + bad->n_text, sizeof bad->text - bad->n_text, "%s%.*s",
                              bad->n > 0 ? "; " : "", n - (int)skipped, text + skipped);
     }
+    const char *mend = text[n] == '\0' ? " (mend it, or move it away)" : text + n;
+    const bool other = bad->n > 0 && strcmp(bad->mend, mend) != 0;
+    snprintf(bad->mend, sizeof bad->mend, "%s", other ? " (mend each of them)" : mend);
     bad->n++;
     dt_error_clear();
 }
@@ -257,6 +261,9 @@ static enum dt_status read_image(const struct dt_data_spec *spec, const struct l
     if (s == DT_OK || s == DT_NO_MEMORY || s == DT_UNAVAILABLE) {
         return s;
     }
+    if (s == DT_NO_INPUT) {
+        (void)dt_error_around(s, "", " (only images belong there: move those of a sub-folder up)");
+    }
     note_bad(bad, l->folder);
     return DT_OK;
 }
@@ -270,9 +277,9 @@ static enum dt_status read_images(const struct dt_data_spec *spec, const struct 
         DT_TRY(read_image(spec, l, owned, i, &bad, out));
     }
     return bad.n == 0 ? DT_OK
-                      : dt_error(DT_BAD_DATA, "%s: %zu%s bad image%s: %s (mend or remove %s)",
-                                 l->folder, bad.n, bad.n == MOST_BAD ? " or more" : "",
-                                 bad.n == 1 ? "" : "s", bad.text, bad.n == 1 ? "it" : "them");
+                      : dt_error(DT_BAD_DATA, "%s: %zu%s bad image%s: %s%s", l->folder, bad.n,
+                                 bad.n == MOST_BAD ? " or more" : "", bad.n == 1 ? "" : "s",
+                                 bad.text, bad.mend);
 }
 
 static enum dt_status images_load(const struct dt_data_spec *spec, enum dt_split split,
@@ -292,9 +299,8 @@ static enum dt_status images_check(const struct dt_data_spec *spec)
                ? DT_OK
                : dt_error(DT_CONFIG,
                           "data.format: images are grey or RGB, model.input has %d channels (set "
-                          "it to [1, %d, %d] or [3, %d, %d])",
-                          spec->shape.c, spec->shape.h, spec->shape.w, spec->shape.h,
-                          spec->shape.w);
+                          "it to [1, HEIGHT, WIDTH] or [3, HEIGHT, WIDTH])",
+                          spec->shape.c);
 }
 
 const struct dt_data_row dt_images_data = {

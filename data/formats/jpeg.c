@@ -29,13 +29,8 @@ static void on_error(j_common_ptr jpeg)
  * warnings are of files that have all their pixels, and other programs read the same ones. */
 static bool is_harmless(int code)
 {
-    static const int codes[] = {JWRN_ADOBE_XFORM, JWRN_EXTRANEOUS_DATA, JWRN_JFIF_MAJOR,
-                                JWRN_NOT_SEQUENTIAL};
-    size_t i = 0;
-    while (i < sizeof codes / sizeof *codes && codes[i] != code) {
-        i++;
-    }
-    return i < sizeof codes / sizeof *codes;
+    return code == JWRN_ADOBE_XFORM || code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR ||
+           code == JWRN_NOT_SEQUENTIAL;
 }
 
 static void on_message(j_common_ptr jpeg, int level)

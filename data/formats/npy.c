@@ -1,6 +1,7 @@
 #include "data/formats/npy.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum dt_status dt_npy_prefix(const char *name, const uint8_t bytes[DT_NPY_PREFIX_BYTES],
@@ -125,6 +126,11 @@ static enum dt_status take_type(struct text *t, struct dt_npy *out)
     DT_TRY(take_string(t, type, sizeof type));
     const bool has_order = type[0] != '\0' && strchr("<>|=", type[0]) != NULL;
     const char *kind = type + has_order;
+    if (kind[0] != '\0' && strchr("OSU", kind[0]) != NULL) { /* texts: the caller refuses them */
+        out->kind = kind[0];
+        out->n_bytes = (int)(strtoul(kind + 1, NULL, 10) % 100000);
+        return DT_OK;
+    }
     if (kind[0] == '\0' || kind[1] < '0' || kind[1] > '9' || kind[2] != '\0') {
         const bool wide = kind[0] != '\0' && kind[1] >= '0' && kind[1] <= '9';
         return dt_error(DT_BAD_DATA, "%s: elements of type %s%s", t->name, type,

@@ -143,29 +143,34 @@ static bool has_shape(const size_t *dims, int c, int h, int w)
     return dims[0] == (size_t)c && dims[1] == (size_t)h && dims[2] == (size_t)w;
 }
 
+static enum dt_status check_pixels(const struct array *a)
+{
+    const struct dt_npy *npy = &a->npy;
+    char text[DT_NPY_DIMS_SIZE];
+    if (npy->kind != 'u' || npy->n_bytes != 1) {
+        return dt_error(DT_BAD_DATA,
+                        "%s: elements of type %c%.0d, images are unsigned bytes, 0 to 255 (%s)",
+                        a->name, npy->kind, npy->n_bytes, dt_mend_images(npy->kind, npy->n_bytes));
+    }
+    return npy->n_dims == 3 || npy->n_dims == 4
+               ? DT_OK
+               : dt_error(DT_BAD_DATA,
+                          "%s: %s, images are (N, H, W), (N, H, W, C) or (N, C, H, W) (reshape "
+                          "them)",
+                          a->name, dt_npy_dims(npy, text));
+}
+
 /* Of four dimensions the model's input decides which are the channels; (N, C, H, W) if both ways
  * fit. */
 static enum dt_status check_images(const struct dt_data_spec *spec, enum dt_split split,
                                    const struct array *a, enum layout *out)
 {
-    const struct dt_npy *npy = &a->npy;
     const struct dt_shape s = spec->shape;
-    char text[DT_NPY_DIMS_SIZE];
+    const size_t *d = a->npy.dims + 1;
     *out = CHANNELS_FIRST;
-    if (npy->kind != 'u' || npy->n_bytes != 1) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: elements of type %c%d, images are unsigned bytes, 0 to 255 (save "
-                        "array.astype(numpy.uint8))",
-                        a->name, npy->kind, npy->n_bytes);
+    if (a->npy.n_dims == 3) {
+        return dt_dataset_check_shape(spec, split, a->name, 1, d[0], d[1]);
     }
-    if (npy->n_dims == 3) {
-        return dt_dataset_check_shape(spec, split, a->name, 1, npy->dims[1], npy->dims[2]);
-    }
-    if (npy->n_dims != 4) {
-        return dt_error(DT_BAD_DATA, "%s: %s, images are (N, H, W), (N, H, W, C) or (N, C, H, W)",
-                        a->name, dt_npy_dims(npy, text));
-    }
-    const size_t *d = npy->dims + 1;
     *out = !has_shape(d, s.c, s.h, s.w) && has_shape(d, s.h, s.w, s.c) ? CHANNELS_LAST
                                                                        : CHANNELS_FIRST;
     const bool last = *out == CHANNELS_LAST || (d[2] <= 4 && d[0] > 4); /* likely */
@@ -173,21 +178,33 @@ static enum dt_status check_images(const struct dt_data_spec *spec, enum dt_spli
                 : dt_dataset_check_shape(spec, split, a->name, d[0], d[1], d[2]);
 }
 
-static enum dt_status check_labels(const struct array *images, const struct array *a)
+/* Texts of the test set get the numbers that those of the training set have. */
+static const char *mend_labels(enum dt_split split, const struct dt_npy *npy)
+{
+    if (strchr("OSU", npy->kind) != NULL) {
+        return split == DT_SPLIT_TRAIN
+                   ? "save numpy.unique(labels, return_inverse=True)[1]"
+                   : "save numpy.searchsorted(numpy.unique(train_labels), labels)";
+    }
+    return npy->n_dims == 2 && npy->dims[1] > 1
+               ? "save labels.argmax(1) if they are one-hot"
+               : "save labels.astype(numpy.int64) if they are whole numbers";
+}
+
+static enum dt_status check_labels(enum dt_split split, const struct array *images,
+                                   const struct array *a)
 {
     const struct dt_npy *npy = &a->npy;
     char text[DT_NPY_DIMS_SIZE];
     const bool whole =
         (npy->kind == 'u' || npy->kind == 'i') && npy->n_bytes >= 1 && npy->n_bytes <= 8;
     if (!whole) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: elements of type %c%d, labels are integers (save "
-                        "array.astype(numpy.int64))",
-                        a->name, npy->kind, npy->n_bytes);
+        return dt_error(DT_BAD_DATA, "%s: elements of type %c%.0d, labels are integers (%s)",
+                        a->name, npy->kind, npy->n_bytes, mend_labels(split, npy));
     }
     if (npy->n_dims != 1 && !(npy->n_dims == 2 && npy->dims[1] == 1)) {
-        return dt_error(DT_BAD_DATA, "%s: %s, labels are (N,), one for each image", a->name,
-                        dt_npy_dims(npy, text));
+        return dt_error(DT_BAD_DATA, "%s: %s, labels are (N,), one for each image (%s)", a->name,
+                        dt_npy_dims(npy, text), mend_labels(split, npy));
     }
     if (npy->dims[0] != images->npy.dims[0]) {
         return dt_error(DT_BAD_DATA,
@@ -219,8 +236,9 @@ static enum dt_status open_both(const struct dt_data_spec *spec, enum dt_split s
 {
     DT_TRY(open_array(spec, split, IMAGES, &p->images));
     DT_TRY(open_array(spec, split, LABELS, &p->labels));
+    DT_TRY(check_pixels(&p->images));
+    DT_TRY(check_labels(split, &p->images, &p->labels));
     DT_TRY(check_images(spec, split, &p->images, &p->layout));
-    DT_TRY(check_labels(&p->images, &p->labels));
     p->n_total = dt_labelled_count(spec, split, p->images.npy.dims[0]);
     return DT_OK;
 }

@@ -25,8 +25,11 @@ enum dt_status dt_picture_parse(const char *name, const uint8_t *bytes, size_t n
     struct dt_raster raster = {0};
     enum dt_status s = decode(name, bytes, n_bytes, &raster);
     if (s == DT_OK && picture->exact && (raster.width != shape.w || raster.height != shape.h)) {
-        s = dt_error(DT_BAD_DATA, "%s: %dx%d pixels high and wide, model.input is %dx%d (scale it)",
-                     name, raster.height, raster.width, shape.h, shape.w);
+        s = dt_error(DT_BAD_DATA,
+                     "%s: %dx%d pixels high and wide, model.input is %dx%d (scale it; or set "
+                     "model.input to [%d, %d, %d] if all are so)",
+                     name, raster.height, raster.width, shape.h, shape.w, shape.c, raster.height,
+                     raster.width);
     }
     if (s == DT_OK) {
         dt_raster_scale(&raster, shape, picture->may_be_black, pixels);

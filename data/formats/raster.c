@@ -108,25 +108,19 @@ static bool is_transparent(const struct dt_raster *in)
     return false;
 }
 
-static void scale_on(struct dt_raster *in, uint8_t background, struct dt_shape shape,
-                     uint8_t *pixels)
-{
-    in->background = background;
-    scale_to(in, shape, pixels);
-}
-
 /* Black: chalk is seen there. */
 static void scale_transparent(struct dt_raster *in, struct dt_shape shape, bool may_be_black,
                               uint8_t *pixels)
 {
-    int on_black = 0;
-    if (may_be_black) {
-        scale_on(in, 0, shape, pixels);
-        on_black = contrast(shape, pixels);
+    int contrasts[2] = {0};
+    for (int white = may_be_black ? 0 : 1; white < 2; white++) {
+        in->background = white ? 255 : 0;
+        scale_to(in, shape, pixels);
+        contrasts[white] = contrast(shape, pixels);
     }
-    scale_on(in, 255, shape, pixels);
-    if (on_black > contrast(shape, pixels)) {
-        scale_on(in, 0, shape, pixels);
+    if (contrasts[0] > contrasts[1]) {
+        in->background = 0;
+        scale_to(in, shape, pixels);
     }
 }
 

@@ -184,7 +184,7 @@ def test_npy_faults(sets):
         ("version", header(good(), 4)[:12] + b"x" * 99, "version 4 of NumPy's format"),
         ("long", b"\x93NUMPY\x02\0" + struct.pack("<I", 1 << 30) + b"{" * 99, "a header of 1073741824 bytes, at most 4096"),
         ("short", npy(images)[:30], "ends too early"),
-        ("float", npy(images.astype(numpy.float32)), "elements of type f4, images are unsigned bytes, 0 to 255 (save array.astype"),
+        ("float", npy(images.astype(numpy.float32)), "elements of type f4, images are unsigned bytes, 0 to 255 (save numpy.rint(255 * images)"),
         ("signed", npy(images.astype(numpy.int8)), "elements of type i1, images are unsigned bytes"),
         ("bool", npy(images > 9), "elements of type b1, images are unsigned bytes"),
         ("struct", npy(numpy.zeros(3, [("a", "u1")])), "an array of structures"),

@@ -1,5 +1,7 @@
 #include "train/save/saver.h"
 
+#include <stdio.h>
+
 #include "data/border.h"
 #include "train/save/state.h"
 
@@ -7,9 +9,8 @@
  * them all; the test samples are read at the end where others validate. */
 static double count_flawed(const struct dt_trainer *t)
 {
-    const struct dt_config *config = &t->config;
-    const bool validates = config->data.validation > 0,
-               shares = config->sharding == DT_SHARDING_SHARD && !validates;
+    const bool validates = t->config.data.validation > 0,
+               shares = t->config.sharding == DT_SHARDING_SHARD && !validates;
     return (double)t->set.data.n_flawed / (shares ? 1 : t->roles.n_workers) +
            (validates ? 0 : (double)t->evaluator.set.data.n_flawed);
 }
@@ -19,13 +20,16 @@ static enum dt_status inspect_images(struct dt_trainer *t, const struct dt_emitt
 {
     const struct dt_samples *samples = &t->set.data.samples;
     const bool images = samples->pixels != NULL;
-    char text[DT_FLAWED_TEXT_SIZE];
+    char warning[160];
     double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n,
                      count_flawed(t)};
     DT_TRY(dt_comm_allreduce(t->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM,
                              "sum of bright borders"));
-    const char *warning = dt_dataset_flawed(sums[2], text);
-    if (warning != NULL && t->world->rank == 0) {
+    if (sums[2] >= 0.5 && t->world->rank == 0) {
+        snprintf(warning, sizeof warning,
+                 "JPEG images that break a rule of the format, such as by extra bytes: %.0f; they "
+                 "have all their pixels and are used",
+                 sums[2]);
         emitter->emit(emitter->context,
                       &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = warning});
     }

@@ -221,7 +221,8 @@ static void test_wrong_kind(void)
     expect_bad(images_file(2, 2, 2), 1,
                "holds images (magic 0x00000803), but labels are expected here");
     expect_bad(idx_file(0x0d, 3, (uint32_t[]){1, 1, 1}, 4), 3,
-               "element type 0x0d (float) is not supported, expected 0x08");
+               "element type 0x0d (float) is not supported, expected 0x08 (save "
+               "numpy.rint(255 * images).astype(numpy.uint8) if they are 0 to 1");
     expect_bad(idx_file(0x09, 3, (uint32_t[]){1, 1, 1}, 1), 3,
                "element type 0x09 (signed byte) is not supported");
     expect_bad(idx_file(0x0a, 3, (uint32_t[]){1, 1, 1}, 1), 3,

@@ -175,7 +175,7 @@ static void test_wrong_folders(void)
     write_all(3);
     command("mkdir", "train/yak");
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
-                 "/train: 4 class folders, model has 3 classes (let");
+                 "/train: 4 class folders, cat first, model has 3 classes (let");
     spec.n_classes = 4;
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "/train/yak: no images of this class (put");
     spec.n_classes = 3;
@@ -206,16 +206,18 @@ static void test_wrong_files(void)
     static const struct {
         const char *text, *expected;
     } faults[] = {
-        {"", "/train: 1 bad image: dog/bad: empty file (mend or remove it)"},
-        {"readme", "dog/bad: no PNG, JPEG, PPM or PGM file (mend"},
-        {"P3 4 4 255 1 2 3", "dog/bad: another kind of PPM or PGM (mend"},
+        {"", "/train: 1 bad image: dog/bad: empty file (mend it, or move it away)"},
+        {"readme", "dog/bad: no PNG, JPEG, PPM or PGM file (convert"},
+        {"P3 4 4 255 1 2 3", "dog/bad: another kind of PPM or PGM (save it as PNG, or as"},
         {"P6 4 4", "dog/bad: a damaged header of PPM or PGM"},
         {"P6 4 4 65535 x", "dog/bad: its pixels are not 0 to 255"},
         {"P6 5000 4 255 x", "dog/bad: 5000x4 pixels, at most 4096x4096 are read"},
         {"P6 4 99999999999 255 x", "dog/bad: a damaged header of PPM or PGM"},
         {"P6 0 4 255 x", "dog/bad: 0x4 pixels, at most"},
-        {"P6 4 4 255 1234", "dog/bad: truncated: 48 bytes of pixels, 4 are there"},
-        {"P5 2 3 255 123456", "dog/bad: 3x2 pixels high and wide, model.input is 4x4"},
+        {"P6 4 4 255 1234", "dog/bad: truncated: 48 bytes of pixels, 4 are there (copy it again)"},
+        {"P5 2 3 255 123456",
+         "dog/bad: 3x2 pixels high and wide, model.input is 4x4 (scale it; or set model.input "
+         "to [3, 3, 2] if all are so)"},
         {"P6 # no end", "dog/bad: a damaged header of PPM or PGM"},
     };
     write_all(3);
@@ -236,6 +238,11 @@ static void test_wrong_files(void)
         put(name, "");
     }
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "/train: 10 or more bad images: cat/");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, " (mend it, or move it away)");
+    command("rm", "train/cat/*.txt");
+    put("train/dog/bad", "readme"); /* each has a cure of its own */
+    put("train/cat/bad", "P6 4 4 255 1234");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, " (mend each of them)");
     /* Another rank's images are not decoded. */
     CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
                              (struct dt_owned){.n = 0, .first = UINT32_MAX, .stride = 1}, &data));
@@ -252,11 +259,12 @@ static void test_brackets_in_names(void)
     put("train/dog/bad (1)", "readme");
     expect_fault(
         &spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
-        "here (copy)/train: 1 bad image: dog/bad (1): no PNG, JPEG, PPM or PGM file (mend");
+        "here (copy)/train: 1 bad image: dog/bad (1): no PNG, JPEG, PPM or PGM file (convert");
     command("rm", "train/dog/bad*");
     command("mkdir", "train/dog/sub\\ \\(2\\)");
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
-                 "/train: 1 bad image: dog/sub (2): is a directory (mend or remove it)");
+                 "/train: 1 bad image: dog/sub (2): is a directory (only images belong there: move "
+                 "those of a sub-folder up)");
 }
 
 /* They are no classes. */
