@@ -202,7 +202,8 @@ const struct dt_command dt_command_report = {
         "verdict and result, curves, where the time went, the model and the configuration, "
         "and the numbers behind all that; from the newest checkpoint and the test data what "
         "the model learned: confusion, precision and recall of each class, the worst test "
-        "samples, filters of the first layer. The run may have ended, be under way, or have "
+        "samples, filters of the first layer; of another user's run only with `--data`. The run "
+        "may have ended, be under way, or have "
         "been killed. The page is one file that asks for nothing else. Of several runs it "
         "shows the curves over each other, and needs `--html`.",
     .options = {[DT_OPTION_DATA] =
