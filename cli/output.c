@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -35,20 +36,61 @@ static bool forwards_plainly(void)
 }
 
 /* A pipe without a reader cannot be opened for writing. */
-static void connect_stream(pid_t launcher, int stream)
+static int open_pipe(const char *path)
 {
-    char path[48];
-    struct stat info;
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)launcher, stream);
-    if (stat(path, &info) != 0 || !S_ISFIFO(info.st_mode)) {
-        return;
-    }
     int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENXIO) {
         fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     }
     if (fd >= 0) {
         fcntl(fd, F_SETFL, 0);
+    }
+    return fd;
+}
+
+static bool appends(pid_t launcher, int stream)
+{
+    char path[48], line[64];
+    unsigned flags = 0;
+    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", (int)launcher, stream);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
+           sscanf(line, "flags: %o", &flags) != 1) {
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return (flags & O_APPEND) != 0;
+}
+
+/* mpirun's own open file, with its place in it, in which mpirun writes on. Who may not take that
+ * (ptrace_scope) can append where mpirun does, too. */
+static int open_file(pid_t launcher, int stream, const char *path)
+{
+    const int process = (int)syscall(SYS_pidfd_open, launcher, 0);
+    int fd = (int)syscall(SYS_pidfd_getfd, process, stream, 0);
+    if (fd < 0 && appends(launcher, stream)) {
+        fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    }
+    if (process >= 0) {
+        close(process);
+    }
+    return fd;
+}
+
+static void connect_stream(pid_t launcher, int stream)
+{
+    const bool first = dt_launch_number(DT_LAUNCH_RANK) == 0;
+    char path[48];
+    struct stat info;
+    int fd = -1;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)launcher, stream);
+    if (stat(path, &info) == 0 && S_ISFIFO(info.st_mode) && first) {
+        fd = open_pipe(path);
+    } else if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+        fd = open_file(launcher, stream, path);
+    }
+    if (fd >= 0) {
         dup2(fd, stream);
         close(fd);
     }
@@ -57,7 +99,7 @@ static void connect_stream(pid_t launcher, int stream)
 void dt_output_open(void)
 {
     const pid_t launcher = dt_terminal_launcher();
-    if (dt_launch_number(DT_LAUNCH_RANK) == 0 && launcher > 0 && forwards_plainly()) {
+    if (launcher > 0 && forwards_plainly()) {
         connect_stream(launcher, STDOUT_FILENO);
         connect_stream(launcher, STDERR_FILENO);
     }

@@ -10,7 +10,8 @@
 
 /* Once, before anything is printed. Under MPICH's mpirun, rank 0 takes hold of the pipes that
  * mpirun itself writes to, where there are any: forwarding to a reader that is gone would end
- * mpirun by SIGPIPE, and with it all ranks; a write of ours only fails. Not where mpirun was asked
+ * mpirun by SIGPIPE, and with it all ranks; a write of ours only fails. Every rank on mpirun's host
+ * does so with a plain file, on a disk that may fill up. Not where mpirun was asked
  * to label or split the output, nor from another host than its own: there only a reader that stays
  * helps. */
 void dt_output_open(void);
