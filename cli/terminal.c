@@ -11,24 +11,11 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "dist/ranks/launch/launch.h"
+#include "dist/ranks/launch/launcher.h"
 
 #define USUAL_WIDTH 80
 #define USUAL_HEIGHT 24
-
-static pid_t parent_of(pid_t pid)
-{
-    char path[48], line[128];
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
-           sscanf(line, "PPid: %d", &parent) != 1) {
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return parent;
-}
 
 static int width_of(int fd)
 {
@@ -39,10 +26,13 @@ static int width_of(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : USUAL_WIDTH;
 }
 
-/* Rank, proxy, mpirun is the line of descent on its host. */
+/* Rank, wrappers, proxy, mpirun is the line of descent on its host. */
 pid_t dt_terminal_launcher(void)
 {
-    return getenv("HYDI_CONTROL_FD") != NULL ? parent_of(getppid()) : 0;
+    struct dt_process proxy;
+    const bool here = getenv("HYDI_CONTROL_FD") != NULL;
+    const int rank = dt_launch_number(DT_LAUNCH_RANK);
+    return here && dt_process_read(dt_launcher_of(getpid(), rank), &proxy) ? proxy.parent : 0;
 }
 
 char *dt_terminal_launcher_words(size_t *n_bytes)

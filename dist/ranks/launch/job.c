@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "dist/ranks/launch/launch.h"
+#include "dist/ranks/launch/launcher.h"
 #include "dist/ranks/launch/stop.h"
 #include "dist/ranks/launch/stream.h"
 #include "dist/ranks/liveness/start_watch.h"
@@ -124,7 +125,7 @@ enum dt_status dt_world_open(struct dt_world *world)
 {
     *world = (struct dt_world){.rank = dt_launch_rank(), .size = 1, .local_size = 1};
     dt_stop_block();
-    dt_launch_die_with_parent();
+    dt_launcher_tie();
     dt_world_name_host(world);
     DT_TRY(dt_start_watch_open(world->host));
     const enum dt_status status = find_ranks(world);
@@ -274,11 +275,15 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
             dt_sleep_ms(grace_ms(world, status));
             take_others_along((int)status, unreported(world, status));
         }
+        if (dt_launcher_lost_wrapper()) { /* whose exit code would be the job's */
+            dt_sleep_ms(world->rank == 0 ? 0 : DT_LAUNCH_FIRST_SPEAKS_MS);
+            take_others_along((int)status, "");
+        }
         end_mpi(world);
     }
     status = read ? status : wait_for_reader(status);
     if (status != DT_OK && dt_stop_requested() && world->rank == 0) {
-        dt_launch_keep_code();
+        dt_launcher_keep_code();
     }
     exit((int)status);
 }

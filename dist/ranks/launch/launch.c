@@ -1,10 +1,8 @@
 #include "dist/ranks/launch/launch.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,8 +11,6 @@
 #include "base/file.h"
 #include "dist/ranks/launch/stream.h"
 
-#define OUTLIVED_LIMIT_MS 5000
-#define OUTLIVING_MS 100
 #define DRAIN_LIMIT_MS 1000
 #define SHARED_PER_RANK 4096 /* bytes of the file that MPICH shares between the ranks of a host */
 
@@ -130,18 +126,6 @@ bool dt_launch_is_mpirun(void)
     return hydra_fd() >= 0;
 }
 
-void dt_launch_die_with_parent(void)
-{
-    if (hydra_fd() < 0 && getenv(numbers[DT_LAUNCH_RANK][0]) == NULL) {
-        return; /* a shell may rightly end before the program that it started */
-    }
-    const pid_t parent = getppid();
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
-        raise(SIGKILL); /* it died in between */
-    }
-}
-
 static void drain_pipes(void)
 {
     int ms = 0;
@@ -223,24 +207,4 @@ enum dt_status dt_launch_prepare(void)
 {
     DT_TRY(check_connection());
     return fit_file_limit();
-}
-
-/* Once the launcher of MPICH 4.0 has passed on a signal, it takes the exit code of a process that
- * it finds dead after all output has ended for 0. One that it finds dead before that keeps its
- * code; it looks whenever something happens to the output. So a child holds this process's output a
- * moment longer, and ends stdout before stderr. */
-void dt_launch_keep_code(void)
-{
-    const pid_t parent = getpid();
-    if (hydra_fd() < 0 || fork() != 0) {
-        return;
-    }
-    for (int ms = 0; ms < OUTLIVED_LIMIT_MS && getppid() == parent; ms++) {
-        dt_sleep_ms(1);
-    }
-    dt_sleep_ms(OUTLIVING_MS); /* for the dead process to be found */
-    close(STDOUT_FILENO);
-    close_range(STDERR_FILENO + 1, ~0U, 0); /* UCX has duplicates */
-    dt_sleep_ms(OUTLIVING_MS);              /* for the launcher to look */
-    _exit(0);
 }

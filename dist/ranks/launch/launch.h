@@ -26,10 +26,6 @@ int dt_launch_rank_in(const char *entry);
  * not connected, print one error line, not n. */
 int dt_launch_rank(void);
 
-/* Lets the kernel kill this process when the launcher dies, which otherwise leaves its ranks
- * running. First thing. */
-void dt_launch_die_with_parent(void);
-
 /* UCX has read ucx.conf in the working folder, before main, and done as it says, which can
  * overwrite files (UCX_LOG_FILE). */
 bool dt_launch_has_ucx_conf(void);
@@ -60,9 +56,5 @@ void dt_launch_leave(int signal_number);
  * limit on the size of files (ulimit -f), which UCX's shared memory counts as; DT_IO: the limit is
  * too small for that of MPICH itself. */
 enum dt_status dt_launch_prepare(void);
-
-/* Lets MPICH's launcher see this process's exit code although it has passed a signal on to it.
- * Called last, by one process of the job, after MPI_Finalize. */
-void dt_launch_keep_code(void);
 
 #endif

@@ -12,7 +12,7 @@ static volatile sig_atomic_t stop_signal;
 static volatile time_t stopped_at_s; /* written by the handler alone */
 static bool noted_hangup, ignores_hangup;
 
-static sigset_t stop_signals(void)
+sigset_t dt_stop_signals(void)
 {
 #define ADD_SIGNAL(name) sigaddset(&set, name);
     sigset_t set;
@@ -37,7 +37,7 @@ void dt_stop_block(void)
         return;
     }
     dt_stop_note_hangup();
-    const sigset_t set = stop_signals();
+    const sigset_t set = dt_stop_signals();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -60,7 +60,7 @@ static void leave(int signal_number)
 {
     last_act(signal_number);
     const struct sigaction usual = {.sa_handler = SIG_DFL};
-    const sigset_t set = stop_signals();
+    const sigset_t set = dt_stop_signals();
     sigaction(signal_number, &usual, NULL);
     raise(signal_number);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
@@ -70,7 +70,7 @@ static void leave(int signal_number)
 void dt_stop_install(void)
 {
 #define CATCH_SIGNAL(name) sigaction(name, &action, NULL);
-    const sigset_t set = stop_signals();
+    const sigset_t set = dt_stop_signals();
     struct sigaction action = {
         .sa_handler = last_act != NULL ? leave : on_signal, .sa_flags = SA_RESTART, .sa_mask = set};
     DT_STOP_SIGNAL_LIST(CATCH_SIGNAL)

@@ -9,10 +9,12 @@
 #ifndef DT_DIST_RANKS_LAUNCH_STOP_H
 #define DT_DIST_RANKS_LAUNCH_STOP_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 /* Of people, terminals and schedulers; SIGXCPU comes from ulimit -t, again every second. */
 #define DT_STOP_SIGNAL_LIST(X) X(SIGTERM) X(SIGINT) X(SIGHUP) X(SIGUSR1) X(SIGUSR2) X(SIGXCPU)
+sigset_t dt_stop_signals(void);
 
 /* Before UCX starts, which catches SIGHUP and then writes a debug log to stdout: this asks it not
  * to, and looks whether SIGHUP is ignored. dt_stop_block calls it, too. */

@@ -10,19 +10,12 @@
 #include <unistd.h>
 
 #include "dist/ranks/launch/launch.h"
+#include "dist/ranks/launch/launcher.h"
 #include "dist/ranks/launch/stop.h"
-
-#define MAX_ANCESTORS 16
 
 /* The state of a rank; of several processes (a wrapper and its program) the last of these
  * counts. */
 enum seen { ABSENT, NOT_BEGUN, STOPPED, WAITING, N_SEEN };
-
-struct process {
-    pid_t parent;
-    char state;       /* as in /proc: 'T' and 't' are stopped, 'Z' is dead */
-    uint64_t signals; /* blocked, ignored or caught, a bit each */
-};
 
 struct roll {
     int size, n_local; /* ranks of the job, and of this host; 0: unknown */
@@ -30,66 +23,7 @@ struct roll {
     enum seen *seen;   /* of each rank */
 };
 
-static FILE *open_proc(pid_t pid, const char *name)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    return fopen(path, "re");
-}
-
-static bool read_process(pid_t pid, struct process *out)
-{
-    *out = (struct process){0};
-    char line[256];
-    FILE *file = open_proc(pid, "status");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *value = strchr(line, '\t');
-        if (value == NULL) {
-            continue;
-        }
-        if (strncmp(line, "State:", 6) == 0) {
-            out->state = value[1];
-        } else if (strncmp(line, "PPid:", 5) == 0) {
-            out->parent = (pid_t)strtol(value, NULL, 10);
-        } else if (strncmp(line, "SigBlk:", 7) == 0 || strncmp(line, "SigIgn:", 7) == 0 ||
-                   strncmp(line, "SigCgt:", 7) == 0) {
-            out->signals |= strtoull(value, NULL, 16);
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return out->state != '\0' && out->state != 'Z';
-}
-
-/* The number that the launcher gave to this process or to what started it, or -1. */
-static int rank_of(pid_t pid)
-{
-    int rank = -1;
-    char *line = NULL;
-    size_t n_line = 0;
-    FILE *file = open_proc(pid, "environ");
-    while (file != NULL && rank < 0 && getdelim(&line, &n_line, '\0', file) > 0) {
-        rank = dt_launch_rank_in(line);
-    }
-    free(line);
-    if (file != NULL) {
-        fclose(file);
-    }
-    return rank;
-}
-
-/* The nearest ancestor that has not this rank's number; 0 if it cannot be seen. */
-static pid_t launcher_of(pid_t pid, int rank)
-{
-    struct process process;
-    for (int i = 0; i < MAX_ANCESTORS && pid > 0 && rank_of(pid) == rank; i++) {
-        pid = read_process(pid, &process) ? process.parent : 0;
-    }
-    return pid;
-}
-
-static enum seen look_at(const struct process *process)
+static enum seen look_at(const struct dt_process *process)
 {
 #define BIT_OF(name) | UINT64_C(1) << (name - 1)
     const uint64_t stop_signals = 0 DT_STOP_SIGNAL_LIST(BIT_OF);
@@ -101,16 +35,16 @@ static enum seen look_at(const struct process *process)
 
 static bool look_at_all(struct roll *roll)
 {
-    struct process process;
+    struct dt_process process;
     DIR *proc = opendir("/proc");
     if (proc == NULL) {
         return false;
     }
     for (struct dirent *entry; (entry = readdir(proc)) != NULL;) {
         const pid_t pid = (pid_t)atoi(entry->d_name);
-        const int rank = pid > 0 ? rank_of(pid) : -1;
-        if (rank >= 0 && rank < roll->size && launcher_of(pid, rank) == roll->launcher &&
-            read_process(pid, &process)) {
+        const int rank = pid > 0 ? dt_process_rank(pid) : -1;
+        if (rank >= 0 && rank < roll->size && dt_launcher_of(pid, rank) == roll->launcher &&
+            dt_process_read(pid, &process)) {
             const enum seen seen = look_at(&process);
             roll->seen[rank] = seen > roll->seen[rank] ? seen : roll->seen[rank];
         }
@@ -184,7 +118,7 @@ void dt_roll_call(const char *host, struct dt_roll_call *out)
     if (roll.seen == NULL) {
         return;
     }
-    roll.launcher = launcher_of(getpid(), rank);
+    roll.launcher = dt_launcher_of(getpid(), rank);
     if (roll.launcher != getpid() &&
         look_at_all(&roll)) { /* what it was started with can be read */
         roll.seen[rank] = WAITING;

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 
 struct dt_roll_call {
-    bool certain;   /* a rank of this host is stopped or gone: waiting longer is of no use */
-    bool gone; /* none is stopped, one is not there: ended, or not yet started by the launcher */
+    bool certain; /* a rank of this host is stopped or gone: waiting longer is of no use */
+    bool gone;    /* none is stopped, one is not there: ended, or not yet started by the launcher */
     bool elsewhere; /* all that can be seen wait, and there are ranks that cannot: on other hosts,
                        or in other containers */
     int n_before;   /* waiting ranks of this host with a lower number: they are to speak first */
