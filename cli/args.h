@@ -38,6 +38,7 @@ struct dt_command {
     } options[DT_N_VALUES];
     bool informative;      /* whatever else the line has is not looked at */
     bool tries_outputs;    /* itself: it makes their folder first */
+    bool needs_no_ranks;   /* so that it does not matter how it was launched */
     bool tells_of_launch;  /* itself: what is wrong with how the job was launched */
     enum dt_ending ending; /* if it works */
     /* DT_USAGE: what is given does not fit together; NULL: no more to check than `options`. */

@@ -122,6 +122,9 @@ int main(int argc, char **argv)
         dt_args_free(&args);
         return dt_stream_flush() || dt_stream_wait(dt_stop_requested) || s != DT_OK ? s : DT_IO;
     }
+    if (command->needs_no_ranks) {
+        dt_launch_take_any();
+    }
     enum dt_status s = dt_world_open(&world);
     if (world.size == 1 && command->ending == DT_AGREES_WITH_OTHERS) {
         dt_stop_at_once(dt_launch_leave);

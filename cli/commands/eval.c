@@ -272,5 +272,6 @@ const struct dt_command dt_command_eval = {
                 [DT_OPTION_DATA] =
                     {DT_TAKEN, "folder of the test images, in place of the checkpoint's data.dir"}},
     .check = dt_trained_check,
+    .needs_no_ranks = true,
     .together = run,
 };

@@ -166,5 +166,6 @@ const struct dt_command dt_command_export = {
     .options =
         {DT_TRAINED_OPTIONS, [DT_OPTION_ONNX] = {DT_TAKEN}, [DT_OPTION_SAFETENSORS] = {DT_TAKEN}},
     .check = check,
+    .needs_no_ranks = true,
     .together = run,
 };

@@ -363,5 +363,6 @@ const struct dt_command dt_command_plan = {
     .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
                 [DT_OPTION_DATA] = {DT_TAKEN},
                 [DT_OPTION_SET] = {DT_TAKEN}},
+    .needs_no_ranks = true,
     .together = run,
 };

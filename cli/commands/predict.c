@@ -236,5 +236,6 @@ const struct dt_command dt_command_predict = {
             "borders and more of it can be seen then.",
     .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, [DT_PATHS] = {DT_TAKEN}},
     .check = check,
+    .needs_no_ranks = true,
     .together = run,
 };

@@ -8,7 +8,7 @@
 
 void dt_world_name_host(struct dt_world *world)
 {
-    if (gethostname(world->host, DT_HOST_SIZE - 1) != 0) {
+    if (gethostname(world->host, DT_HOST_SIZE) != 0) {
         snprintf(world->host, sizeof world->host, "unknown");
     }
 }

@@ -134,5 +134,6 @@ const struct dt_command dt_command_doctor = {
                 [DT_OPTION_RUN] = {DT_TAKEN, "folder in which a run is to write"},
                 [DT_OPTION_SET] = {DT_TAKEN}},
     .tells_of_launch = true,
+    .needs_no_ranks = true,
     .together = run,
 };

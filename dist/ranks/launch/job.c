@@ -116,7 +116,9 @@ static enum dt_status find_ranks(struct dt_world *world)
     DT_TRY(start_mpi());
     dt_stop_install();
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
-    DT_TRY(dt_launch_check(world->size));
+    const enum dt_status s = dt_launch_check(world->size);
+    world->rank = s == DT_OK ? world->rank : 0; /* a left-over number must not keep it silent */
+    DT_TRY(s);
     DT_TRY(dt_world_join(world, world->size == 1 ? dt_comm_open_self : dt_comm_open_hosts));
     return world->size == 1 ? DT_OK : dt_liveness_open(world->comm);
 }

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,6 +13,8 @@
 #include "dist/ranks/launch/stream.h"
 
 #define DRAIN_LIMIT_MS 1000
+#define LEAST_FILES 32
+#define UCX_PER_RANK 4.5e6   /* bytes of /dev/shm */
 #define SHARED_PER_RANK 4096 /* bytes of the file that MPICH shares between the ranks of a host */
 
 /* A launcher's traces in the environment. */
@@ -86,9 +89,16 @@ static const struct launcher *find_mistaken(void)
     return NULL;
 }
 
+static bool any_launch;
+
+void dt_launch_take_any(void)
+{
+    any_launch = true;
+}
+
 enum dt_status dt_launch_check(int size)
 {
-    const struct launcher *launcher = size > 1 ? NULL : find_mistaken();
+    const struct launcher *launcher = size > 1 || any_launch ? NULL : find_mistaken();
     if (launcher == NULL) {
         return DT_OK;
     }
@@ -203,8 +213,53 @@ static enum dt_status fit_file_limit(void)
     return DT_OK;
 }
 
+/* What MPICH and UCX cannot do without: they would end the process with pages of their own. */
+static enum dt_status check_process(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < LEAST_FILES) {
+        return dt_error(DT_NO_MEMORY,
+                        "MPI needs %d open files, and %llu are allowed (raise ulimit -n)",
+                        LEAST_FILES, (unsigned long long)limit.rlim_cur);
+    }
+    if (access("/proc/self/fd", F_OK) != 0) {
+        return dt_error(DT_UNAVAILABLE, "MPI does not start without /proc (mount it)");
+    }
+    if (prctl(PR_GET_DUMPABLE) != 1 && geteuid() != 0) {
+        return dt_error(DT_UNAVAILABLE, "MPI does not start from a program that this user may not "
+                                        "read (chmod a+r the file of dtrain)");
+    }
+    return DT_OK;
+}
+
+/* UCX keeps its part of /dev/shm in other shared memory where that is too small; the part of MPICH
+ * itself has to fit. */
+static enum dt_status fit_shared_memory(void)
+{
+    struct statvfs shm;
+    const int n_local = env_number("MPI_LOCALNRANKS");
+    const double n_ranks = n_local > 1 ? n_local : 1;
+    if (statvfs("/dev/shm", &shm) != 0) {
+        return DT_OK;
+    }
+    const bool read_only = (shm.f_flag & ST_RDONLY) != 0;
+    const double room = (double)shm.f_bavail * (double)shm.f_frsize;
+    if (read_only || room < n_ranks * UCX_PER_RANK) {
+        setenv("UCX_TLS", "^posix", 0);
+    }
+    if (n_ranks > 1 && !read_only && room < n_ranks * SHARED_PER_RANK) {
+        return dt_error(DT_UNAVAILABLE,
+                        "%d ranks cannot share memory, because /dev/shm has %.0f bytes left "
+                        "(empty it, or give the container more, as with docker --shm-size)",
+                        n_local, room);
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_launch_prepare(void)
 {
     DT_TRY(check_connection());
+    DT_TRY(check_process());
+    DT_TRY(fit_shared_memory());
     return fit_file_limit();
 }

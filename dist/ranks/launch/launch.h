@@ -13,6 +13,8 @@
 /* n programs that each think they are rank 0 of 1 would train n times and overwrite each other's
  * files. `size` is what MPI says. DT_UNAVAILABLE names the launcher and the cure. */
 enum dt_status dt_launch_check(int size);
+/* For a command that needs no other ranks: from now on dt_launch_check refuses nothing. */
+void dt_launch_take_any(void);
 
 /* What the launcher tells each process in its environment, before MPI knows it: MPICH's launcher,
  * Slurm's PMI, or Open MPI's. -1: nothing. */
@@ -53,8 +55,10 @@ void dt_launch_end_job(const char *line, int code) __attribute__((noreturn));
 void dt_launch_leave(int signal_number);
 
 /* Before MPI_Init. DT_CONFIG: the connection to the launcher is closed. Makes MPI start under a
- * limit on the size of files (ulimit -f), which UCX's shared memory counts as; DT_IO: the limit is
- * too small for that of MPICH itself. */
+ * limit on the size of files (ulimit -f), which UCX's shared memory counts as, and with a small
+ * /dev/shm; DT_IO: the limit is too small for the shared memory of MPICH itself. DT_NO_MEMORY: too
+ * few files may be open. DT_UNAVAILABLE: no /proc, a program that may not be read, a full
+ * /dev/shm. */
 enum dt_status dt_launch_prepare(void);
 
 #endif
