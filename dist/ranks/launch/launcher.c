@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -178,44 +179,58 @@ static void *watch_ends(void *unused)
     return NULL;
 }
 
-/* All signals are blocked. The roll call does not take it for the rank, without an environment. */
+/* All signals are blocked. The roll call does not take it for the rank, without an environment. A
+ * rank that is stopped could not see its launcher's end. */
 static void relay(int to, pid_t rank)
 {
+    const sigset_t signals = dt_stop_signals();
+    struct signalfd_siginfo signal;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (char **entry = environ; *entry != NULL; entry++) {
         memset(*entry, 0, strlen(*entry));
     }
     dup2(to, STDIN_FILENO);
-    close_range(STDIN_FILENO + 1, ~0U, 0);
-    const sigset_t signals = dt_stop_signals();
-    while (getppid() == rank) {
-        const int number = sigwaitinfo(&signals, NULL);
-        if (number > 0 && write(STDIN_FILENO, &(unsigned char){(unsigned char)number}, 1) != 1) {
+    dup2(tie.ends[LAUNCHER].fd, STDOUT_FILENO);
+    close_range(STDERR_FILENO, ~0U, 0);
+    struct pollfd ends[] = {{.fd = signalfd(-1, &signals, 0), .events = POLLIN},
+                            {.fd = STDOUT_FILENO, .events = tie.ends[LAUNCHER].events}};
+    while (getppid() == rank && poll(ends, 2, -1) > 0 && ends[1].revents == 0 &&
+           read(ends[0].fd, &signal, sizeof signal) == sizeof signal) {
+        const unsigned char number = (unsigned char)signal.ssi_signo;
+        if (write(STDIN_FILENO, &number, 1) != 1) {
             break;
         }
     }
-    _exit(0);
+    if (ends[1].revents != 0 && (ends[1].events & POLLIN) != 0 && getppid() == rank) {
+        kill(rank, SIGKILL);
+    }
+    pause();
 }
 
 /* The launcher sends signals to the process group of the outermost wrapper, in which the rank may
  * be or not (timeout makes one of its own). And when a wrapper dies of a signal, MPICH's launcher
  * kills the groups of all others. So the rank leaves that group, and a child in it passes on what
- * the group gets. */
+ * the group gets; it is in one of its own where the wrapper is in another session. */
 static void leave_group(void)
 {
     int ends[2];
-    const pid_t rank = getpid(), group = getpgid(tie.outermost);
-    if (getsid(tie.outermost) != getsid(0) || pipe2(ends, O_CLOEXEC) != 0) {
-        return; /* nor does the launcher's group reach into another session */
+    const pid_t rank = getpid();
+    const bool reached = getsid(tie.outermost) == getsid(0);
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return;
     }
     tie.relay = fork();
     if (tie.relay == 0) {
         relay(ends[1], rank);
+        _exit(0);
     }
     close(ends[1]);
-    if (tie.relay > 0 && setpgid(tie.relay, group) == 0) {
+    if (tie.relay > 0 && setpgid(tie.relay, reached ? getpgid(tie.outermost) : 0) == 0) {
         tie.ends[RELAY] = (struct pollfd){.fd = ends[0], .events = POLLIN};
         setpgid(0, 0);
+        fcntl(ends[0], F_SETOWN, rank); /* that a rank that is stopped hears of its relay's end */
+        fcntl(ends[0], F_SETSIG, SIGCONT);
+        fcntl(ends[0], F_SETFL, O_ASYNC);
     }
 }
 

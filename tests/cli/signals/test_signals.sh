@@ -3,7 +3,7 @@
 # --resume continues from there. usage: DTRAIN=... MPIEXEC=... test_signals.sh
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../../lib/cli_lib.sh"
 configure '[1, 8, 8]' 'flatten dense4' '
   "data": { "format": "synthetic", "train_samples": 640, "test_samples": 64 },
   "train": { "epochs": 1000000, "batch": { "per_rank": 32 } }, "checkpoint": { "every_epochs": 0 }, "log": { "every_steps": 1 },
