@@ -158,6 +158,21 @@ static void leave_launcher(struct pollfd *launcher)
     launcher->fd = -1;
 }
 
+/* All that is left of a signal to the group may be this; but where the whole group is killed, the
+ * relay says so. */
+static void lose_wrapper(struct pollfd *wrapper)
+{
+    wrapper->fd = -1;
+    atomic_store(&tie.lost_wrapper, true);
+    dt_sleep_ms(CLOSING_MS);
+    while (poll(&tie.ends[RELAY], 1, 0) > 0) {
+        hear_relay();
+    }
+    if (!tie.stops) {
+        stop(SIGTERM);
+    }
+}
+
 static void *watch_ends(void *unused)
 {
     (void)unused;
@@ -165,15 +180,13 @@ static void *watch_ends(void *unused)
         if (tie.ends[LAUNCHER].revents != 0) {
             leave_launcher(&tie.ends[LAUNCHER]);
         }
-        if (tie.ends[RELAY].revents != 0) {
-            hear_relay();
-        }
         for (nfds_t i = WRAPPERS; i < tie.n; i++) {
             if (tie.ends[i].revents != 0) {
-                tie.ends[i].fd = -1;
-                atomic_store(&tie.lost_wrapper, true);
-                stop(SIGTERM);
+                lose_wrapper(&tie.ends[i]);
             }
+        }
+        if (poll(&tie.ends[RELAY], 1, 0) > 0) {
+            hear_relay();
         }
     }
     return NULL;
