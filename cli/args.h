@@ -47,6 +47,8 @@ struct dt_command {
      * anywhere. */
     enum dt_status (*together)(struct dt_world *world, const struct dt_args *args);
     enum dt_status (*alone)(const struct dt_args *args);
+    /* After `together`, with the status that the ranks have agreed on last; NULL: nothing to do. */
+    void (*ended)(enum dt_status status);
 };
 
 struct dt_program {

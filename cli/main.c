@@ -130,6 +130,9 @@ int main(int argc, char **argv)
         dt_stop_at_once(dt_launch_leave);
     }
     s = s == DT_OK ? run_together(&world, &args, parsed) : s;
+    if (command->ended != NULL) {
+        command->ended(s);
+    }
     const bool agreed = s == DT_OK || s == DT_STOPPED || dt_error_is_agreed();
     if (s != DT_OK && s != DT_STOPPED && dt_world_speaks(&world, agreed)) {
         print_error_of(&world, s, agreed);

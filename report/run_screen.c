@@ -144,8 +144,8 @@ static void put_progress(struct painter *p, const struct dt_record *r)
     }
     const double seconds = seconds_left(r, &at);
     int room = p->screen.width - 1;
-    room -= snprintf(done, sizeof done, "epoch %.0f/%lld  step %s of %s  ", at.epoch,
-                     (long long)r->config.epochs, dt_count_text(at.step, step, sizeof step),
+    room -= snprintf(done, sizeof done, "epoch %.0f/%.0f  step %s of %s  ", at.epoch,
+                     at.all_epochs, dt_count_text(at.step, step, sizeof step),
                      dt_count_text(at.all, all, sizeof all));
     if (isfinite(seconds)) {
         dt_duration_text(seconds, number, sizeof number);

@@ -1,5 +1,6 @@
 /* `dtrain runs`: the runs of a folder, and the newest of them. */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,8 @@ struct run_entry {
 
 struct run_list {
     size_t n;
-    struct run_entry *runs; /* the newest first; owned */
+    struct run_entry *runs;    /* the newest first; owned */
+    char denied[DT_PATH_SIZE]; /* a folder that may not be read, or "" */
 };
 
 static enum dt_status add(struct run_list *list, const char *path, double written)
@@ -72,7 +74,7 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Adds `path`, or the runs below it. What cannot be read has none. */
+/* Adds `path`, or the runs below it. What cannot be read has none, and is noted. */
 static enum dt_status search(struct run_list *list, const char *path, int n_below)
 {
     const double written = last_written(path);
@@ -81,6 +83,9 @@ static enum dt_status search(struct run_list *list, const char *path, int n_belo
     }
     DIR *dir = n_below > 0 ? opendir(path) : NULL;
     enum dt_status s = DT_OK;
+    if (n_below > 0 && dir == NULL && errno == EACCES) {
+        snprintf(list->denied, sizeof list->denied, "%s", path);
+    }
     for (const struct dirent *entry; dir != NULL && s == DT_OK && (entry = readdir(dir)) != NULL;) {
         char below[DT_PATH_SIZE];
         const int n = snprintf(below, sizeof below, "%s/%s", path, entry->d_name);
@@ -111,7 +116,10 @@ static enum dt_status find_runs(const char *folder, struct run_list *out)
     snprintf(root, sizeof root, "%.*s", (int)n, folder);
     *out = (struct run_list){0};
     enum dt_status s = search(out, root, MOST_BELOW);
-    if (s == DT_OK && out->n == 0) {
+    if (s == DT_OK && out->n == 0 && out->denied[0] != '\0') {
+        s = dt_error(DT_NO_PERMISSION, "%s: permission denied (its owner can let you read it)",
+                     out->denied);
+    } else if (s == DT_OK && out->n == 0) {
         s = dt_error(DT_NO_INPUT,
                      is_folder(root) ? "%s: no runs in this folder (name one that has some)"
                                      : "%s: no such folder (train first, or name a folder of runs)",
@@ -170,8 +178,9 @@ static void read_row(const struct run_entry *entry, struct row *row)
     const struct dt_record_result result = dt_record_result(&record);
     snprintf(row->name, sizeof row->name, "%s", dt_record_name(&record));
     row->state = dt_run_state_word(record.state);
-    row->epochs = fmax(0, dt_record_last(&record.epochs, DT_EPOCH_EPOCH));
-    row->all_epochs = (double)record.config.epochs;
+    const struct dt_record_progress progress = dt_record_progress(&record);
+    row->epochs = progress.epochs;
+    row->all_epochs = progress.all_epochs;
     row->loss = result.loss;
     row->accuracy = result.accuracy;
     row->started = record.started;

@@ -24,6 +24,7 @@ struct dt_folder_event {
     const struct dt_run_dir *dir;
     int world_size;
     uint64_t step, n_epochs; /* done */
+    bool resumes;            /* it is to go on from a checkpoint, if there is one */
 };
 
 /* The first step is next. */

@@ -54,18 +54,27 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args,
     return s;
 }
 
+static struct dt_guard *guard; /* from the beginning of `train` until the job's end */
+
 static enum dt_status train(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
-    struct watch w = {.guard = NULL};
+    struct watch w = {.folder = NULL};
     const struct dt_values *injects = &args->values[DT_OPTION_INJECT];
     DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &w.faults)));
-    DT_TRY(dt_guard_open(world, &w.guard));
+    DT_TRY(dt_guard_open(world, &guard));
+    w.guard = guard;
     enum dt_status s = dt_load_config_all(world, args, &config);
     s = s == DT_OK ? dt_world_agree(world, dt_sinks_check(&config)) : s;
-    s = s == DT_OK ? run(world, args, &config, &w) : s;
-    dt_guard_close(w.guard, s);
-    return s;
+    return s == DT_OK ? run(world, args, &config, &w) : s;
+}
+
+/* A rank may hang even on the way out: status.json has the code of the job. */
+static void end_guard(enum dt_status s)
+{
+    if (guard != NULL) {
+        dt_guard_close(guard, s);
+    }
 }
 
 static enum dt_status print_config(const struct dt_args *args)
@@ -110,6 +119,7 @@ const struct dt_command dt_command_train = {
     .ending = DT_SAVES,
     .check = check,
     .together = train,
+    .ended = end_guard,
 };
 
 const struct dt_command dt_command_print_config = {

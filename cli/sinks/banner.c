@@ -182,7 +182,10 @@ static void print_origin(const struct dt_folder_event *folder, const struct dt_r
     if (run->weights != NULL) {
         dt_text_print(stderr, "  weights from %s", run->weights);
     }
-    if (run->resumed_from[0] != '\0') {
+    if (folder->resumes && run->resumed_from[0] == '\0') {
+        dt_text_print(stderr, "  %s has no checkpoint: training starts at step 0",
+                      folder->dir->path);
+    } else if (run->resumed_from[0] != '\0') {
         dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done",
                       run->resumed_from, (unsigned long long)run->n_epochs,
                       run->n_epochs == 1 ? "" : "s", (unsigned long long)run->step);

@@ -384,15 +384,21 @@ struct dt_record_result dt_record_validation(const struct dt_record *r)
     return result_on(r, &validation);
 }
 
+/* A start with nothing to do records none, and has those of its checkpoint. */
+static double epochs_of(const struct dt_record *r)
+{
+    return fmax(0, fmax(dt_record_last(&r->epochs, DT_EPOCH_EPOCH),
+                        dt_record_number(r->summary, "epochs")));
+}
+
 /* The epoch that the run has come to; epochs are recorded when they end. */
 static double epoch_of(const struct dt_record *r)
 {
-    const double recorded = dt_record_last(&r->epochs, DT_EPOCH_EPOCH),
-                 last = (double)r->config.epochs;
+    const double recorded = epochs_of(r), last = (double)r->config.epochs;
     const bool within = dt_record_last(&r->steps, DT_STEP_STEP) >
                         fmax(0, dt_record_last(&r->epochs, DT_EPOCH_STEP));
-    const double epoch = within ? dt_record_last(&r->steps, DT_STEP_EPOCH)
-                                : fmax(0, recorded) + (r->state == DT_RUN_GOING);
+    const double epoch =
+        within ? dt_record_last(&r->steps, DT_STEP_EPOCH) : recorded + (r->state == DT_RUN_GOING);
     return fmin(fmax(1, epoch), fmax(recorded, last));
 }
 
@@ -406,6 +412,8 @@ struct dt_record_progress dt_record_progress(const struct dt_record *r)
         .step = isfinite(summary) ? summary : fmax(r->noted_step, fmax(start, recorded)),
         .all = dt_record_number(r->start, "last_step"),
         .per_epoch = dt_record_number(r->start, "steps_per_epoch"),
+        .epochs = epochs_of(r),
+        .all_epochs = fmax(epochs_of(r), (double)r->config.epochs),
         .epoch = epoch_of(r)};
 }
 

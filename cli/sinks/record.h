@@ -89,8 +89,9 @@ struct dt_record_result dt_record_validation(const struct dt_record *record); /*
 /* How far it is, over all its starts, whatever their numbers of ranks; NaN: unknown. */
 struct dt_record_progress {
     double step, all;
-    double per_epoch; /* steps, at the number of ranks of the last start */
-    double epoch;     /* the one under way or, of a run that is none, the last; from 1 */
+    double per_epoch;          /* steps, at the number of ranks of the last start */
+    double epochs, all_epochs; /* recorded; and to be, however few the last start asked for */
+    double epoch;              /* the one under way or, of a run that is none, the last; from 1 */
 };
 struct dt_record_progress dt_record_progress(const struct dt_record *record);
 

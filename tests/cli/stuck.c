@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/output.h"
 #include "data/dataset.h"
 #include "dist/ranks/launch/launch.h"
 #include "model/network.h"
@@ -62,3 +63,4 @@ HANGS(int, MPI_Iallreduce, compute_forever,
        MPI_Request *request),
       (mine, sum, n, type, op, comm, request))
 HANGS(int, fsync, read_forever, (int fd), (fd))
+HANGS(enum dt_status, dt_output_check, read_forever, (void), ())

@@ -65,6 +65,12 @@ hangs mpi 2 MPI_Iallreduce 60 01 "rank [01] \([^)]+\) $silent '"
 # A disk that never answers: nor does it to those who would keep what was.
 hangs disk 1 fsync 3 0 "rank 0 \([^)]+\) has shown no sign of life for 10 s: it hangs in 'saving a checkpoint', step 5, "
 
+# On the way out, when the training is over: the record of the end has the job's code, not the training's.
+hangs leaving 1 dt_output_check 1 0 "rank 0 \([^)]+\) $silent '"
+is 'leaving: status.json' 1 "$(grep -c '"exit_code":[[:space:]]*76,' leaving/status.json)"
+hangs last 3 dt_output_check 1 2 ".*rank 2 "
+is 'last: status.json' 1 "$(grep -c '"exit_code":[[:space:]]*76,' last/status.json)"
+
 # One of two hosts hangs as a whole: nobody else there can name it.
 MPIR_CVAR_NUM_CLIQUES=2 try host 2 --inject stall:rank=1,step=7
 named host "rank 1 \([^)]+\) $silent 'training', step 7"

@@ -47,7 +47,8 @@ static enum dt_status begin(struct dt_folder_saver *f, const struct dt_trainer *
                                            .dir = &f->dir,
                                            .world_size = t->world->size,
                                            .step = t->state.step,
-                                           .n_epochs = t->state.epoch};
+                                           .n_epochs = t->state.epoch,
+                                           .resumes = f->resume};
     DT_TRY(emitter->emit(emitter->context,
                          &(struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder}));
     DT_TRY(dt_run_dir_write(&f->dir, "config.json", t->written.text));
