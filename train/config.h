@@ -100,6 +100,7 @@ struct dt_config_format {
                               size_t size);
 };
 
-#define DT_CHANGES_SIZE 512 /* of `text` about two whole configurations */
+#define DT_CHANGES_NUMBERS 192 /* of them, for ranks, batch and rate */
+#define DT_CHANGES_SIZE 704    /* of `text` about two whole configurations */
 
 #endif

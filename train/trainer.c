@@ -156,22 +156,21 @@ void dt_trainer_close_network(struct dt_trainer *t)
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
-static void plan_schedule(struct dt_trainer *t)
+struct dt_schedule dt_trainer_schedule(const struct dt_config *c, uint64_t n_workers,
+                                       uint64_t steps_per_epoch)
 {
-    const struct dt_config *c = &t->config;
-    const double ratio = c->batch_global > 0 ? 1.0 : (double)t->roles.n_workers;
+    const double ratio = c->batch_global > 0 ? 1.0 : (double)n_workers;
     const double scale = dt_lr_scale(c->lr_scaling, ratio);
-    t->schedule =
-        (struct dt_schedule){.type = c->schedule,
-                             .lr = c->optimizer.lr * scale,
-                             .scale = scale,
-                             .warmup_epochs = c->warmup_epochs,
-                             .steps_per_epoch = dt_shard_steps_per_epoch(&t->set.loader.shard),
-                             .n_epochs = (double)c->epochs,
-                             .min_lr = c->schedule_min_lr,
-                             .step_epochs = c->schedule_step_epochs,
-                             .step_gamma = c->schedule_gamma,
-                             .factor = c->schedule_factor};
+    return (struct dt_schedule){.type = c->schedule,
+                                .lr = c->optimizer.lr * scale,
+                                .scale = scale,
+                                .warmup_epochs = c->warmup_epochs,
+                                .steps_per_epoch = steps_per_epoch,
+                                .n_epochs = (double)c->epochs,
+                                .min_lr = c->schedule_min_lr,
+                                .step_epochs = c->schedule_step_epochs,
+                                .step_gamma = c->schedule_gamma,
+                                .factor = c->schedule_factor};
 }
 
 static enum dt_status open_parts(struct dt_trainer *t)
@@ -187,7 +186,8 @@ static enum dt_status open_parts(struct dt_trainer *t)
     t->driver.ops = choose_driver(t);
     DT_TRY(dt_world_agree(
         t->world, t->driver.ops->open != NULL ? t->driver.ops->open(t, &t->driver.own) : DT_OK));
-    plan_schedule(t);
+    t->schedule = dt_trainer_schedule(&t->config, (uint64_t)t->roles.n_workers,
+                                      dt_shard_steps_per_epoch(&t->set.loader.shard));
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
                                             .world_size = (uint64_t)t->roles.n_workers,
                                             .global_batch = t->set.loader.shard.global_batch,

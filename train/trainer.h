@@ -147,4 +147,8 @@ void dt_trainer_watch(struct dt_trainer *trainer, struct dt_trace *trace);
 enum dt_status dt_trainer_check_loss(const struct dt_trainer *trainer, const char *what,
                                      const struct dt_metrics *m, uint64_t step);
 
+/* The learning rates of a configuration at that many ranks that compute gradients. */
+struct dt_schedule dt_trainer_schedule(const struct dt_config *config, uint64_t n_workers,
+                                       uint64_t steps_per_epoch);
+
 #endif

@@ -29,7 +29,8 @@
     X("command", text_if(sinks->command), "", "the command line")                                  \
     X("resumed_from", text_if(r->resumed_from), "", "checkpoint file; only of a run that resumes") \
     X("changes", text_if(r->changes), "",                                                          \
-      "of the configuration since that checkpoint; only if there are some")                        \
+      "of the configuration, ranks, batch and rate since that checkpoint; "                        \
+      "only if there are some")                                                                    \
     X("workers", number(r->n_workers), "ranks", "that compute gradients")                          \
     X("steps_per_epoch", number(r->steps_per_epoch), "steps", "of this start")                     \
     X("train_samples", number(r->n_train), "samples", "of the training set")                       \

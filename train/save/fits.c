@@ -2,6 +2,11 @@
  * samples, order of them, model and rules. */
 #include "train/save/state.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "train/save/saved.h"
+
 struct difference {
     const char *what, *consequence;
     uint64_t in_checkpoint, now;
@@ -71,4 +76,35 @@ enum dt_status dt_saved_fits(const struct dt_trainer *t, const char *path,
     }
     DT_TRY(check_state(t, path, &file->state));
     return check_same(t, path, file->config, "data.normalize");
+}
+
+static void tell(char *changes, const char *what, int digits, double before, double now)
+{
+    char a[32], b[32];
+    const size_t n = strlen(changes);
+    snprintf(a, sizeof a, "%.*g", digits, before);
+    snprintf(b, sizeof b, "%.*g", digits, now);
+    if (strcmp(a, b) != 0) {
+        snprintf(changes + n, DT_CHANGES_SIZE - n, "%s%s was %s, now it is %s", n > 0 ? "; " : "",
+                 what, a, b);
+    }
+}
+
+/* A rate that goes on as it would have is no change, though it is another one at each step. */
+void dt_saved_tell_changes(const struct dt_trainer *t, const struct dt_config *saved,
+                           const struct dt_checkpoint_state *before, char *changes)
+{
+    struct dt_schedule was = dt_trainer_schedule(saved, before->world_size,
+                                                 dt_saved_steps_per_epoch(saved, before)),
+                       now = t->schedule;
+    was.n_reductions = before->lr_reductions;
+    now.n_reductions = t->state.lr_reductions;
+    const uint64_t at = before->epoch * was.steps_per_epoch + before->step_in_epoch;
+    const double next =
+        dt_schedule_lr(&now, t->state.epoch * now.steps_per_epoch + t->state.step_in_epoch);
+    tell(changes, "number of ranks", 9, (double)before->world_size, (double)t->state.world_size);
+    tell(changes, "global batch", 9, (double)before->global_batch, (double)t->state.global_batch);
+    if (dt_schedule_lr(&was, at) != next) {
+        tell(changes, "learning rate", 4, dt_schedule_lr(&was, at > 0 ? at - 1 : 0), next);
+    }
 }

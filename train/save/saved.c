@@ -20,8 +20,7 @@ struct bound {
     long double value, low, high;
 };
 
-/* 0 if the state's numbers of ranks or samples are out of bounds. */
-static uint64_t steps_per_epoch(const struct dt_config *c, const struct dt_checkpoint_state *s)
+uint64_t dt_saved_steps_per_epoch(const struct dt_config *c, const struct dt_checkpoint_state *s)
 {
     if (s->world_size < 1 || s->world_size > MAX_RANKS || s->global_batch < s->world_size) {
         return 0;
@@ -94,7 +93,7 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
         {"epoch", epoch, 0, MAX_EPOCHS},
         {"compression_draws", s->compression_draws, 0,
          (1ULL << 40) - 1}, /* dist/compression/error_feedback.h */
-        {"step_in_epoch", step_in_epoch, 0, steps_per_epoch(c, s)},
+        {"step_in_epoch", step_in_epoch, 0, dt_saved_steps_per_epoch(c, s)},
         {"n_samples", n_samples, step_in_epoch,
          (step_in_epoch + resized) * batch}, /* a step has 1 to `batch` samples */
         {"step", n_steps, epoch + (resized ? 1 : step_in_epoch),

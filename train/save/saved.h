@@ -21,6 +21,10 @@ enum dt_status dt_saved_check(const struct dt_config_format *format, const char 
                               const struct dt_checkpoint_file *file, struct dt_config *config,
                               struct dt_model *model);
 
+/* Of the start that saved it; 0: its numbers of ranks or samples are out of bounds. */
+uint64_t dt_saved_steps_per_epoch(const struct dt_config *config,
+                                  const struct dt_checkpoint_state *state);
+
 /* Opens weights for a model (--weights FILE); the caller closes. DT_BAD_DATA: names or shapes are
  * not the model's. Other errors as those of dt_weights_open. */
 enum dt_status dt_saved_weights(const char *path, const struct dt_model *model,

@@ -316,7 +316,8 @@ static enum dt_status find_changes(const struct restore *r, const struct dt_conf
     char *before = now->format->write(saved);
     const enum dt_status s =
         before == NULL ? dt_error(DT_NO_MEMORY, "out of memory for the checkpoint's configuration")
-                       : now->format->compare(before, now->text, "", r->changes, DT_CHANGES_SIZE);
+                       : now->format->compare(before, now->text, "", r->changes,
+                                              DT_CHANGES_SIZE - DT_CHANGES_NUMBERS);
     free(before);
     return s;
 }
@@ -354,6 +355,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
         t->state.shuffle_rounds = now.shuffle_rounds;
         t->strategy->optimizer.n_steps = file.state.optimizer_steps;
         dt_monitor_forget(&saved, &t->config, &t->state);
+        dt_saved_tell_changes(t, &saved, &file.state, r->changes);
         check_best(r);
     }
     dt_checkpoint_close(&file);

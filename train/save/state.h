@@ -35,4 +35,9 @@ bool dt_saved_used_up(const struct dt_trainer *t, const struct dt_checkpoint_sta
 enum dt_status dt_saved_fits(const struct dt_trainer *t, const char *path,
                              const struct dt_checkpoint_file *file);
 
+/* Adds to `changes`, where they differ: ranks, batch, and the rate of the last step and of the next
+ * one, unless it follows the same schedule. `t->state` is the one to continue from. */
+void dt_saved_tell_changes(const struct dt_trainer *t, const struct dt_config *saved,
+                           const struct dt_checkpoint_state *before, char *changes);
+
 #endif

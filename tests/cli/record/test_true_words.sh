@@ -32,6 +32,19 @@ says 'a folder without checkpoints' "  empty $starts" empty.err
 train typo 1 --resume
 is 'a folder with one: said to start afresh' 0 "$(grep -c "$starts" typo.err)"
 
+# Ranks, batch and rate before and after, where they differ; a schedule that goes on is no change.
+changed() { sed -n 's/^  changed since then: //p' "$1.err"; } # changed RUN
+cosine=(--set 'train.schedule={"type":"cosine"}' --set train.optimizer.lr=0.01)
+train rates 1 "${cosine[@]}" --set train.max_steps=12
+cp -r rates steps
+train rates 1 "${cosine[@]}" --resume
+is 'the same schedule' 'train.max_steps was 12, now it is 0' "$(changed rates)"
+train steps 1 "${cosine[@]}" --resume --set train.epochs=6
+check 'a longer cosine' grep -qE '; learning rate was 0\.00[0-9]+, now it is 0\.00[0-9]+$' <(changed steps)
+train wide 1 --set 'train.batch={"per_rank":16}' --set train.epochs=1
+train wide 2 --set 'train.batch={"per_rank":16}' --set train.epochs=1 --resume
+is 'another number of ranks' 'number of ranks was 1, now it is 2; global batch was 16, now it is 32; learning rate was 0.001, now it is 0.002' "$(changed wide)"
+
 # Root may read everything.
 others=()
 if [[ $(id -u) == 0 ]]; then
