@@ -26,10 +26,11 @@ struct dt_file_part {
 /* Writes a file so that at any moment, also after a crash or a power cut, `dir/name` is the old
  * content or the new one, whole: temporary file (O_EXCL, O_NOFOLLOW, mode 0600), space reserved,
  * written, given the old file's mode and owner or else the umask's mode, fsync, rename, fsync of
- * the folder. No link is followed. DT_IO with nothing left behind, and the old content in place
- * unless it is only the folder's fsync that failed. A process killed on the way leaves a file whose
- * name begins with DT_FILE_TEMPORARY. */
+ * the folder; as far as the file system has that (dt_file_lacks). No link is followed. DT_IO with
+ * nothing left behind, and the old content in place unless it is only the folder's fsync that
+ * failed. A process killed on the way leaves a file whose name begins with DT_FILE_TEMPORARY. */
 #define DT_FILE_TEMPORARY ".tmp-"
+#define DT_FILE_NAME_SHOWN 64 /* bytes of its name in that of its temporary file, at most */
 enum dt_status dt_file_write_atomic(const char *dir, const char *name,
                                     const struct dt_file_part *parts, size_t n_parts);
 
@@ -67,9 +68,11 @@ enum dt_status dt_file_print(const char *path, dt_file_put_fn put, const void *c
 /* Creates a folder and its parents. DT_CANT_CREATE. */
 enum dt_status dt_dir_create(const char *path);
 
-/* Whether a file can be created in it: permission bits do not know of quotas, read-only mounts and
- * file servers. DT_CANT_CREATE. */
+/* Whether a file can be created in it and made durable: permission bits do not know of quotas,
+ * read-only mounts and file servers. What such a file system lacks is noted (dt_file_lacks).
+ * DT_CANT_CREATE. */
 enum dt_status dt_dir_try(const char *dir);
+#define DT_FILE_TRIED "try" /* the name of what only shows that a file can be created */
 
 /* Removes the temporary files that writers left who were killed, of names that are `ours`. Nobody
  * else may be writing those. */

@@ -1,8 +1,12 @@
-#include "base/file_open.h"
-
+/* Files that are read, and what a file system lacks. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "base/file_open.h"
 
 static enum dt_status open_error(const char *path)
 {
@@ -49,4 +53,35 @@ enum dt_status dt_file_exists(const char *path, bool *exists)
     struct stat info;
     *exists = lstat(path, &info) == 0;
     return *exists || errno == ENOENT || errno == ENOTDIR ? DT_OK : open_error(path);
+}
+
+/* ---- what a file system lacks */
+
+static atomic_uint lacking; /* a bit each */
+
+bool dt_file_lacks(enum dt_file_call call)
+{
+    static const int unsupported[] = {ENOSYS, EOPNOTSUPP, EINVAL, ENOLCK, EPERM, EACCES, EMLINK};
+    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
+        if (errno == unsupported[i]) {
+            atomic_fetch_or(&lacking, 1u << call);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool dt_file_lacking(char *text, size_t size)
+{
+#define LOSS(constant, loss) loss,
+    static const char *const losses[] = {DT_FILE_CALL_LIST(LOSS)};
+    const unsigned found = atomic_load(&lacking);
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        if ((found & 1u << i) != 0 && losses[i] != NULL) {
+            const size_t n = strlen(text);
+            snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", losses[i]);
+        }
+    }
+    return text[0] != '\0';
 }

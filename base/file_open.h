@@ -4,6 +4,7 @@
 #define DT_BASE_FILE_OPEN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/stat.h>
 
 #include "base/status.h"
@@ -19,5 +20,25 @@ enum dt_status dt_file_exists(const char *path, bool *exists);
 enum dt_status dt_file_open(const char *path, int *fd, struct stat *info);
 /* Whether an open file is as it was when `before` was noted. DT_BAD_DATA, DT_IO. */
 enum dt_status dt_file_check_unchanged(int fd, const char *path, const struct stat *before);
+
+/* ---- what a file system lacks */
+
+/* Calls that a file system or its mount may not have, and what that means for a run; NULL: nothing,
+ * there is another way. */
+#define DT_FILE_CALL_LIST(X)                                                      \
+    X(DT_CALL_LOCK, "no locks (run.lock names the process that uses the folder)") \
+    X(DT_CALL_MODE, "no chmod (files have the permissions of the mount)")         \
+    X(DT_CALL_SYNC, "no fsync (a power cut may take what was written last)")      \
+    X(DT_CALL_RESERVE, NULL)                                                      \
+    X(DT_CALL_LINK, NULL)
+#define DT_FILE_CALL_CONSTANT(constant, loss) constant,
+enum dt_file_call { DT_FILE_CALL_LIST(DT_FILE_CALL_CONSTANT) };
+
+/* Of a call that failed: whether its errno says that the file system does not have it, so that work
+ * goes on without it. Noted for dt_file_lacking. */
+bool dt_file_lacks(enum dt_file_call call);
+
+/* What this process has missed so far, in one line. Whether there is anything. */
+bool dt_file_lacking(char *text, size_t size);
 
 #endif

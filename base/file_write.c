@@ -13,14 +13,10 @@
 #include "base/text.h"
 
 #define PATH_SIZE 4096
-#define NAME_SHOWN                                                                           \
-    64 /* bytes of a file's name in that of its temporary file, which may not be longer than \
-          NAME_MAX */
-#define TEMPORARY_SIZE (NAME_SHOWN + 32)
-#define TRIED "try"  /* the name of what only shows that a file can be created */
-#define MAX_LINKS 40 /* as the kernel */
-#define READER_LIMIT_S 2
-#define READER_POLL_MS 10
+#define TEMPORARY_SIZE (DT_FILE_NAME_SHOWN + 32)
+#define MAX_LINKS 40   /* as the kernel */
+#define WAIT_LIMIT_S 2 /* for a reader, or for the end of one */
+#define WAIT_POLL_MS 10
 
 static enum dt_status write_all(int fd, const struct dt_file_part *part)
 {
@@ -63,7 +59,7 @@ static enum dt_status reserve(int fd, const struct dt_file_part *parts, size_t n
     do {
         result = fallocate(fd, 0, 0, (off_t)n_bytes);
     } while (result != 0 && errno == EINTR);
-    return result == 0 || errno == EOPNOTSUPP || errno == ENOSYS ? DT_OK : DT_IO;
+    return result == 0 || dt_file_lacks(DT_CALL_RESERVE) ? DT_OK : DT_IO;
 }
 
 static mode_t usual_mode(void)
@@ -83,24 +79,30 @@ static enum dt_status take_over_mode(int fd, int folder, const char *name)
     int kept = replaces ? fchown(fd, old.st_uid, old.st_gid) : 0;
     kept = kept != 0 ? fchown(fd, (uid_t)-1, old.st_gid) : 0;
     (void)kept; /* if not, the file is ours */
-    return fchmod(fd, replaces ? old.st_mode & 0777 : usual_mode()) == 0 ? DT_OK : DT_IO;
+    const mode_t mode = replaces ? old.st_mode & 0777 : usual_mode();
+    return fchmod(fd, mode) == 0 || dt_file_lacks(DT_CALL_MODE) ? DT_OK : DT_IO;
 }
 
-/* Fills the open temporary file and makes it durable. A failed fsync is final: the kernel may have
- * dropped the pages. */
+/* A failed fsync is final: the kernel may have dropped the pages. */
+static enum dt_status sync_to_disk(int fd)
+{
+    return fsync(fd) == 0 || dt_file_lacks(DT_CALL_SYNC) ? DT_OK : DT_IO;
+}
+
+/* Fills the open temporary file and makes it durable. */
 static enum dt_status fill(int fd, int folder, const char *name, const struct dt_file_part *parts,
                            size_t n_parts)
 {
     DT_TRY(reserve(fd, parts, n_parts));
     DT_TRY(write_parts(fd, parts, n_parts));
     DT_TRY(take_over_mode(fd, folder, name));
-    return fsync(fd) == 0 ? DT_OK : DT_IO;
+    return sync_to_disk(fd);
 }
 
 /* ".tmp-NAME-4711", or as much of NAME as fits, cut between characters of UTF-8. */
 static void name_temporary(const char *name, char temporary[TEMPORARY_SIZE])
 {
-    size_t n = strnlen(name, NAME_SHOWN);
+    size_t n = strnlen(name, DT_FILE_NAME_SHOWN);
     while (n > 0 && (name[n] & 0xC0) == 0x80) {
         n--;
     }
@@ -133,6 +135,22 @@ static int create_temporary(int folder, const char *name)
     return openat(folder, name, flags, 0600);
 }
 
+/* Where a file that somebody has open cannot be replaced (file servers of Windows), its reader is
+ * given time to close it. */
+static int rename_in(int folder, const char *from, const char *to)
+{
+    const double begin_s = dt_clock_s();
+    int result;
+    while ((result = renameat(folder, from, folder, to)) != 0 &&
+           (errno == EBUSY || errno == ETXTBSY || errno == EACCES) &&
+           dt_clock_s() - begin_s < WAIT_LIMIT_S) {
+        const int error = errno;
+        dt_sleep_ms(WAIT_POLL_MS);
+        errno = error;
+    }
+    return result;
+}
+
 /* Everything inside the open folder; on failure errno tells why. */
 static enum dt_status write_in_folder(int folder, const char *name,
                                       const struct dt_file_part *parts, size_t n_parts)
@@ -150,7 +168,7 @@ static enum dt_status write_in_folder(int folder, const char *name,
         status = DT_IO;
         error = errno;
     }
-    if (status == DT_OK && renameat(folder, temporary, folder, name) != 0) {
+    if (status == DT_OK && rename_in(folder, temporary, name) != 0) {
         status = DT_IO;
         error = errno;
     }
@@ -162,7 +180,7 @@ static enum dt_status write_in_folder(int folder, const char *name,
         errno = error;
         return status;
     }
-    return fsync(folder) == 0 || errno == EINVAL ? DT_OK : DT_IO;
+    return sync_to_disk(folder);
 }
 
 static int open_folder(const char *dir)
@@ -187,19 +205,29 @@ enum dt_status dt_file_write_atomic(const char *dir, const char *name,
     return DT_OK;
 }
 
-/* A link takes no other file's place. */
+/* A link takes no other file's place; a file system without links has to be asked before. */
+static bool put_first(int folder, const char *from, const char *to)
+{
+    struct stat info;
+    if (linkat(folder, from, folder, to, 0) == 0 || errno == EEXIST) {
+        return true;
+    }
+    return dt_file_lacks(DT_CALL_LINK) && (fstatat(folder, to, &info, AT_SYMLINK_NOFOLLOW) == 0 ||
+                                           rename_in(folder, from, to) == 0);
+}
+
 bool dt_file_leave(const char *dir, const char *name, const char *text, size_t n, bool first)
 {
     char temporary[TEMPORARY_SIZE];
     const struct dt_file_part part = {text, n};
     const int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    snprintf(temporary, sizeof temporary, DT_FILE_TEMPORARY "%.*s-%ld", NAME_SHOWN, name,
+    snprintf(temporary, sizeof temporary, DT_FILE_TEMPORARY "%.*s-%ld", DT_FILE_NAME_SHOWN, name,
              (long)gettid());
     const int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool done = fd >= 0 && write_all(fd, &part) == DT_OK && fsync(fd) == 0;
+    bool done = fd >= 0 && write_all(fd, &part) == DT_OK && sync_to_disk(fd) == DT_OK;
     close(fd);
-    done = done && (first ? linkat(folder, temporary, folder, name, 0) == 0 || errno == EEXIST
-                          : renameat(folder, temporary, folder, name) == 0);
+    done = done &&
+           (first ? put_first(folder, temporary, name) : rename_in(folder, temporary, name) == 0);
     unlinkat(folder, temporary, 0);
     fsync(folder);
     close(folder);
@@ -212,8 +240,10 @@ enum dt_status dt_dir_try(const char *dir)
 {
     char temporary[TEMPORARY_SIZE];
     const int folder = open_folder(dir);
-    name_temporary(TRIED, temporary);
+    name_temporary(DT_FILE_TRIED, temporary);
     const int fd = folder >= 0 ? create_temporary(folder, temporary) : -1;
+    const bool done = fd >= 0 && fill(fd, folder, DT_FILE_TRIED, NULL, 0) == DT_OK &&
+                      sync_to_disk(folder) == DT_OK;
     const int error = errno;
     if (fd >= 0) {
         close(fd);
@@ -224,52 +254,9 @@ enum dt_status dt_dir_try(const char *dir)
         close(folder);
     }
     errno = error;
-    return fd >= 0 ? DT_OK
-                   : dt_error_errno(DT_CANT_CREATE,
-                                    folder < 0 ? "%s" : "%s: no file can be created there", dir);
-}
-
-/* A process that is dead runs no program, though nobody may have waited for it yet. */
-static bool is_alive(long pid)
-{
-    char program[32];
-    snprintf(program, sizeof program, "/proc/%ld/exe", pid);
-    return access(program, F_OK) == 0 || errno != ENOENT;
-}
-
-/* Is this a temporary file, whose writer is no longer alive, of a name that is `ours`? A process
- * sweeps where it is not writing, so that one with its own number is a leftover too. */
-static bool is_leftover(const char *temporary, bool (*ours)(const char *name))
-{
-    const size_t n_prefix = sizeof DT_FILE_TEMPORARY - 1;
-    const char *dash = strrchr(temporary, '-');
-    char name[NAME_SHOWN + 1], *end = NULL;
-    if (strncmp(temporary, DT_FILE_TEMPORARY, n_prefix) != 0 ||
-        (size_t)(dash - temporary) < n_prefix) {
-        return false;
-    }
-    const long pid = strtol(dash + 1, &end, 10);
-    snprintf(name, sizeof name, "%.*s", (int)(dash - temporary - (long)n_prefix),
-             temporary + n_prefix);
-    if (dash[1] < '1' || dash[1] > '9' || *end != '\0' ||
-        (strcmp(name, TRIED) != 0 && !ours(name))) {
-        return false;
-    }
-    return pid == (long)getpid() || !is_alive(pid);
-}
-
-void dt_dir_sweep(const char *dir, bool (*ours)(const char *name))
-{
-    DIR *folder = opendir(dir);
-    const struct dirent *entry;
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        if (is_leftover(entry->d_name, ours)) {
-            unlinkat(dirfd(folder), entry->d_name, 0);
-        }
-    }
-    if (folder != NULL) {
-        closedir(folder);
-    }
+    return done ? DT_OK
+                : dt_error_errno(DT_CANT_CREATE,
+                                 folder < 0 ? "%s" : "%s: no file can be created there", dir);
 }
 
 /* ---- what a user names ---- */
@@ -387,8 +374,8 @@ static int open_stream(const char *path)
     const double begin_s = dt_clock_s();
     int fd;
     while ((fd = openat(AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0)) < 0 &&
-           errno == ENXIO && dt_clock_s() - begin_s < READER_LIMIT_S) {
-        dt_sleep_ms(READER_POLL_MS);
+           errno == ENXIO && dt_clock_s() - begin_s < WAIT_LIMIT_S) {
+        dt_sleep_ms(WAIT_POLL_MS);
         errno = ENXIO;
     }
     return fd;
@@ -454,6 +441,43 @@ enum dt_status dt_file_print(const char *path, dt_file_put_fn put, const void *c
     return s;
 }
 
+/* ---- folders */
+
+/* Is this a temporary file, whose writer is no longer alive, of a name that is `ours`? A process
+ * sweeps where it is not writing, so that one with its own number is a leftover too. */
+static bool is_leftover(const char *temporary, bool (*ours)(const char *name))
+{
+    const size_t n_prefix = sizeof DT_FILE_TEMPORARY - 1;
+    const char *dash = strrchr(temporary, '-');
+    char name[DT_FILE_NAME_SHOWN + 1], *end = NULL;
+    if (strncmp(temporary, DT_FILE_TEMPORARY, n_prefix) != 0 ||
+        (size_t)(dash - temporary) < n_prefix) {
+        return false;
+    }
+    const long pid = strtol(dash + 1, &end, 10);
+    snprintf(name, sizeof name, "%.*s", (int)(dash - temporary - (long)n_prefix),
+             temporary + n_prefix);
+    if (dash[1] < '1' || dash[1] > '9' || *end != '\0' ||
+        (strcmp(name, DT_FILE_TRIED) != 0 && !ours(name))) {
+        return false;
+    }
+    return pid == (long)getpid() || dt_clock_process_start(pid) == 0;
+}
+
+void dt_dir_sweep(const char *dir, bool (*ours)(const char *name))
+{
+    DIR *folder = opendir(dir);
+    const struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        if (is_leftover(entry->d_name, ours)) {
+            unlinkat(dirfd(folder), entry->d_name, 0);
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+}
+
 static enum dt_status create_one(const char *path)
 {
     struct stat info;
@@ -472,7 +496,7 @@ static enum dt_status create_one(const char *path)
 
 enum dt_status dt_dir_create(const char *path)
 {
-    char part[PATH_SIZE];
+    char part[4096];
     const size_t length = strlen(path);
     if (length == 0 || length >= sizeof part) {
         return dt_error(DT_CANT_CREATE, "a folder's name is %s",

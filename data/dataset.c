@@ -64,3 +64,16 @@ void dt_dataset_close(struct dt_dataset *dataset)
     free(dataset->transform);
     *dataset = (struct dt_dataset){0};
 }
+
+enum dt_status dt_label_check(const struct dt_data_spec *spec, const char *path, size_t i,
+                              int64_t label)
+{
+    const int n = spec->n_classes;
+    const char *mend =
+        " (if no label is 0, save labels - 1; else let the last layer have more units)";
+    return label >= 0 && label < n
+               ? DT_OK
+               : dt_error(DT_BAD_DATA,
+                          "%s: label %lld at index %zu, model has %d classes (0..%d)%s", path,
+                          (long long)label, i, n, n - 1, label == n ? mend : "");
+}

@@ -113,4 +113,8 @@ enum dt_status dt_dataset_check_labelled(const struct dt_data_spec *spec);
 enum dt_status dt_dataset_check_shape(const struct dt_data_spec *spec, enum dt_split split,
                                       const char *path, size_t c, size_t h, size_t w);
 
+/* A check of label i of a file. DT_BAD_DATA: the model has no such class. */
+enum dt_status dt_label_check(const struct dt_data_spec *spec, const char *path, size_t i,
+                              int64_t label);
+
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include "data/formats/labelled.h"
+#include "data/dataset.h"
 #include "data/idx.h"
 
 #define MOST_COLOURS ((size_t)4) /* a last dimension up to this is likely the channels */
@@ -109,7 +109,7 @@ static enum dt_status keep_labels(const struct dt_data_spec *spec, const char *p
         return dt_error(DT_BAD_DATA, "%s: changed during the run", path);
     }
     for (size_t i = 0; i < all->n_rows; i++) {
-        DT_TRY(dt_labelled_check(spec, path, i, all->data[i]));
+        DT_TRY(dt_label_check(spec, path, i, all->data[i]));
     }
     uint16_t *labels = malloc((owned.n + 1) * sizeof *labels);
     if (labels == NULL) {

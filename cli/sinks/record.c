@@ -4,13 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/config/config.h"
+#include "train/save/run_lock.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 #define LARGEST 1e30
@@ -252,13 +252,13 @@ static double read_position(int fd)
     return line != NULL && sscanf(line, "\nstep %20llu", &step) == 1 ? (double)step : (double)NAN;
 }
 
-/* Whether a process trains in the folder: it holds its lock (train/save/run_dir.h). */
+/* Whether a process trains in the folder (train/save/run_lock.h). */
 static bool is_in_use(struct dt_record *r)
 {
     char path[DT_PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/run.lock", r->path);
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    const bool used = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0;
+    const bool used = fd >= 0 && dt_run_lock_is_held(fd);
     r->noted_step = used ? read_position(fd) : (double)NAN;
     if (fd >= 0) {
         close(fd);

@@ -68,25 +68,12 @@ uint8_t *dt_labelled_row(const struct dt_data_spec *spec, struct dt_owned owned,
     return row != SIZE_MAX ? (uint8_t *)out->items + row * dt_shape_elems(spec->shape) : NULL;
 }
 
-enum dt_status dt_labelled_check(const struct dt_data_spec *spec, const char *path, size_t i,
-                                 int64_t label)
-{
-    const int n = spec->n_classes;
-    const char *mend =
-        " (if no label is 0, save labels - 1; else let the last layer have more units)";
-    return label >= 0 && label < n
-               ? DT_OK
-               : dt_error(DT_BAD_DATA,
-                          "%s: label %lld at index %zu, model has %d classes (0..%d)%s", path,
-                          (long long)label, i, n, n - 1, label == n ? mend : "");
-}
-
 enum dt_status dt_labelled_take(const struct dt_data_spec *spec, const char *path,
                                 struct dt_owned owned, size_t i, int64_t label,
                                 struct dt_dataset *out)
 {
     const size_t row = row_of(owned, i);
-    DT_TRY(dt_labelled_check(spec, path, i, label));
+    DT_TRY(dt_label_check(spec, path, i, label));
     if (row != SIZE_MAX) {
         ((uint16_t *)out->answers)[row] = (uint16_t)label;
     }

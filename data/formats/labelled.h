@@ -23,10 +23,6 @@ enum dt_status dt_labelled_alloc(const struct dt_data_spec *spec, const char *pa
 uint8_t *dt_labelled_row(const struct dt_data_spec *spec, struct dt_owned owned, size_t i,
                          struct dt_dataset *out);
 
-/* A check of label i of a file. DT_BAD_DATA: the model has no such class. */
-enum dt_status dt_labelled_check(const struct dt_data_spec *spec, const char *path, size_t i,
-                                 int64_t label);
-
 /* Checks the label of sample i, keeps it if this rank has the sample, and adds it to the CRC, as a
  * byte where all classes are bytes, as IDX has them. `where` names file and place: "FILE: label 12
  * at index 3, ...". */

@@ -13,7 +13,7 @@ DIST = {"dist/ranks", "dist/compression", "dist/allreduce", "dist/strategy"}
 ENGINE = {"train", "data", "cpu"} | DIST | BELOW
 TRAINER = {"train/watch", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 62, 5785
+MOST_FILES, MOST_LINES = 62, 5990
 CLI = {"cli", "cli/config", "cli/sinks", "cli/commands"}
 # The rooms that a room may include beside itself. A room is a folder, or a folder or file in it that has a line of
 # its own.

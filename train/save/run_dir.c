@@ -5,16 +5,13 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "model/checkpoint.h"
+#include "train/save/run_lock.h"
 
-#define LOCK_TRIES 400
-#define LOCK_POLL_MS 5
 #define MOST_IN_A_SECOND 1000 /* runs of one configuration */
 
 /* mkdir decides who has the name: jobs that start together all find it free. */
@@ -120,51 +117,6 @@ enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *na
     return DT_OK;
 }
 
-/* Text of a lock file: who holds it. */
-static void read_owner(int fd, char *text, size_t size)
-{
-    const ssize_t n = pread(fd, text, size - 1, 0);
-    text[n > 0 ? n : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-}
-
-/* A report that only asks whether a run trains here (cli/sinks/record.c) shares the lock for a
- * moment: wait for it. */
-static bool lock(int fd)
-{
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            return true;
-        }
-        if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
-            return false;
-        }
-        flock(fd, LOCK_UN);
-        dt_sleep_ms(LOCK_POLL_MS);
-    }
-    return false;
-}
-
-static enum dt_status take_lock(struct dt_world *world, struct dt_run_dir *run)
-{
-    char owner[160];
-    DT_TRY(dt_run_dir_open_file(run, "run.lock", O_RDWR, &run->lock));
-    if (!lock(run->lock)) {
-        read_owner(run->lock, owner, sizeof owner);
-        close(run->lock);
-        run->lock = -1;
-        return dt_error(DT_CANT_CREATE, "%s: in use by %s (wait for it, or choose another --run)",
-                        run->path, owner[0] != '\0' ? owner : "another process");
-    }
-    const int n =
-        snprintf(owner, sizeof owner, "pid %ld on host %s\n", (long)getpid(), world->host);
-    if (ftruncate(run->lock, 0) != 0 || pwrite(run->lock, owner, (size_t)n, 0) != n) {
-        return dt_error_errno(DT_CANT_CREATE, "%s/run.lock", run->path);
-    }
-    run->lock_size = n;
-    return DT_OK;
-}
-
 /* As long as any other, so that it is written over in place. */
 void dt_run_dir_note_step(const struct dt_run_dir *run, uint64_t step)
 {
@@ -223,8 +175,8 @@ static enum dt_status check_free(struct dt_run_dir *run, bool resume)
 }
 
 /* checkpoints/ is made under the lock: it is there as long as the lock is held. */
-static enum dt_status create(struct dt_world *world, const char *wanted, const char *config_name,
-                             bool resume, struct dt_run_dir *run)
+static enum dt_status create(const char *wanted, const char *config_name, bool resume,
+                             struct dt_run_dir *run)
 {
     DT_TRY(dt_run_dir_check(wanted));
     DT_TRY(make(wanted, config_name, run));
@@ -232,7 +184,8 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         DT_TRY(dt_run_dir_check_file(run->path, files[i]));
     }
-    DT_TRY(take_lock(world, run));
+    DT_TRY(dt_run_dir_open_file(run, "run.lock", O_RDWR, &run->lock));
+    DT_TRY(dt_run_lock_take(run));
     DT_TRY(check_free(run, resume));
     run->n_made = run->n_made > 0 ? run->n_made : first_missing(run->checkpoints);
     DT_TRY(dt_dir_create(run->checkpoints));
@@ -245,7 +198,7 @@ enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const
     *out = (struct dt_run_dir){.lock = -1};
     enum dt_status s = DT_OK;
     if (world->rank == 0) {
-        s = create(world, wanted, config_name, resume, out);
+        s = create(wanted, config_name, resume, out);
     }
     s = dt_world_agree(world, s);
     if (s != DT_OK) {
@@ -303,8 +256,7 @@ void dt_run_dir_close(struct dt_run_dir *run)
         if (run->n_made > 0) {
             remove_made(run);
         }
-        close(run->lock);
-        run->lock = -1;
+        dt_run_lock_release(run);
     }
 }
 

@@ -63,6 +63,18 @@ static enum dt_status begin_folder(struct dt_saver *saver, struct dt_trainer *t,
     return dt_world_agree(t->world, t->world->rank == 0 ? begin(f, t, emitter) : DT_OK);
 }
 
+/* The console says it once, before the first step. */
+static void tell_lacking(const struct dt_folder_saver *f, const struct dt_trainer *t,
+                         const struct dt_emitter *emitter)
+{
+    char lacking[256], text[DT_PATH_SIZE + 320];
+    if (t->world->rank == 0 && dt_file_lacking(lacking, sizeof lacking)) {
+        snprintf(text, sizeof text, "%s: the file system has %s", f->dir.path, lacking);
+        emitter->emit(emitter->context,
+                      &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = text});
+    }
+}
+
 /* Only rank 0 has read them. With `broadcast` the caller broadcasts, whoever made the weights. */
 static enum dt_status take_weights(struct dt_folder_saver *f, struct dt_trainer *t,
                                    const struct dt_emitter *emitter)
@@ -91,6 +103,7 @@ static enum dt_status open_folder(struct dt_saver *saver, struct dt_trainer *t,
     DT_TRY(dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &f->check)));
     DT_TRY(dt_run_dir_open(t->world, f->run_dir, t->config.name, f->resume, &f->dir));
     DT_TRY(inspect_images(t, emitter));
+    tell_lacking(f, t, emitter);
     DT_TRY(take_weights(f, t, emitter));
     if (t->config.checkpoint_best != DT_TEST_NONE && t->state.best_epoch > 0) {
         (void)dt_checkpoint_best_path(f->dir.checkpoints, f->best);
