@@ -40,7 +40,8 @@ cp -r rates steps
 train rates 1 "${cosine[@]}" --resume
 is 'the same schedule' 'train.max_steps was 12, now it is 0' "$(changed rates)"
 train steps 1 "${cosine[@]}" --resume --set train.epochs=6
-check 'a longer cosine' grep -qE '; learning rate was 0\.00[0-9]+, now it is 0\.00[0-9]+$' <(changed steps)
+# 0.005 (1 + cos(pi 11 / 24)) is the rate of the last step, 0.005 (1 + cos(pi 12 / 48)) that of the next
+check 'a longer cosine' grep -q '; learning rate was 0.005653, now it is 0.008536$' <(changed steps)
 train wide 1 --set 'train.batch={"per_rank":16}' --set train.epochs=1
 train wide 2 --set 'train.batch={"per_rank":16}' --set train.epochs=1 --resume
 is 'another number of ranks' 'number of ranks was 1, now it is 2; global batch was 16, now it is 32; learning rate was 0.001, now it is 0.002' "$(changed wide)"
