@@ -190,7 +190,8 @@ static enum dt_status measure(const struct norm *norm)
     return dt_moments_join(norm->call, norm->sums);
 }
 
-/* The running variance is unbiased, the one that normalizes is not: as in PyTorch. */
+/* The running variance is unbiased, the one that normalizes is not: as in PyTorch. One value has
+ * no variance, so the running statistics stay as they are. */
 static void prepare(const struct norm *norm)
 {
     const struct dt_layer_call *call = norm->call;
@@ -200,8 +201,10 @@ static void prepare(const struct norm *norm)
         if (call->pass->training && n > 0) {
             mean = norm->sums[2 * c];
             var = norm->sums[2 * c + 1];
+        }
+        if (call->pass->training && n > 1) {
             follow(&call->running[0][c], momentum, mean);
-            follow(&call->running[1][c], momentum, n > 1 ? var * n / (n - 1) : var);
+            follow(&call->running[1][c], momentum, var * n / (n - 1));
         }
         norm->mean[c] = (float)mean;
         norm->inverse[c] = (float)(1.0 / sqrt(var + call->layer->epsilon));

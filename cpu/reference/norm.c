@@ -43,16 +43,15 @@ static void measure(const struct channel *ch, double *mean, double *var)
     *var = squares / (double)n;
 }
 
-/* running = (1 - momentum) running + momentum new */
+/* running = (1 - momentum) running + momentum new; one value has no variance and changes nothing */
 static void follow(const struct channel *ch, double n, double mean, double var)
 {
     const double keep = 1.0 - ch->call->layer->momentum;
-    float *const *running = ch->call->running;
-    const double unbiased = n > 1 ? var * n / (n - 1) : var;
-    running[0][ch->c] =
-        (float)(keep * (double)running[0][ch->c] + ch->call->layer->momentum * mean);
-    running[1][ch->c] =
-        (float)(keep * (double)running[1][ch->c] + ch->call->layer->momentum * unbiased);
+    const double news[] = {mean, var * n / (n - 1)};
+    for (int i = 0; i < 2 && n > 1; i++) {
+        float *running = &ch->call->running[i][ch->c];
+        *running = (float)(keep * (double)*running + ch->call->layer->momentum * news[i]);
+    }
 }
 
 static size_t n_bytes(const struct dt_block *block, int capacity)

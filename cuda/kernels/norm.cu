@@ -135,7 +135,8 @@ static __global__ void moments_kernel(struct norm norm)
     }
 }
 
-/* The running variance is unbiased, the one that normalizes is not, as in PyTorch. */
+/* The running variance is unbiased, the one that normalizes is not, as in PyTorch. One value has
+ * no variance, so the running statistics stay as they are. */
 static __global__ void statistics_kernel(struct norm norm)
 {
     const size_t c = thread_index();
@@ -153,9 +154,11 @@ static __global__ void statistics_kernel(struct norm norm)
             mean = add_parts(norm, c, &squares);
         }
         var = squares / n;
-        norm.running_mean[c] = followed(norm.running_mean[c], (double)norm.momentum, mean);
-        norm.running_var[c] =
-            followed(norm.running_var[c], (double)norm.momentum, n > 1 ? squares / (n - 1) : var);
+        if (n > 1) {
+            norm.running_mean[c] = followed(norm.running_mean[c], (double)norm.momentum, mean);
+            norm.running_var[c] =
+                followed(norm.running_var[c], (double)norm.momentum, squares / (n - 1));
+        }
     }
     norm.mean[c] = (float)mean;
     norm.inverse[c] = (float)(1.0 / sqrt(var + (double)norm.epsilon));

@@ -210,7 +210,7 @@ static enum dt_status lower_batch_norm(struct dt_lowering *l, const struct dt_la
 }
 
 static const struct dt_operation batch_norm = {
-    .block = "bn", .onnx = "BatchNormalization", .lower = lower_batch_norm};
+    .block = "bn", .onnx = "BatchNormalization", .onnx_opset = 14, .lower = lower_batch_norm};
 
 static enum dt_status lower_layer_norm(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {

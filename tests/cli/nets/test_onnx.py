@@ -70,6 +70,8 @@ def compare(name, checkpoint, *from_weights):
     check(numpy.ptp(expected, axis=0).max() > 1e-3 * scale, f"{name}: answers the same to all samples")
     one = session.run(None, {"input": samples[:1]})[0]
     check(numpy.allclose(one, got[:1], rtol=0, atol=2e-5 * scale), f"{name}: another batch")
+    if any(node.op_type == "BatchNormalization" for node in onnx.load(path).graph.node):  # which means training before opset 14 to some readers
+        check(onnx.load(path).opset_import[0].version >= 14, f"{name}: opset {onnx.load(path).opset_import[0].version}")
     check(not any("Dropout" in node.op_type for node in onnx.load(path).graph.node), f"{name}: has dropout")
     return [output.name for output in session.get_outputs()]
 

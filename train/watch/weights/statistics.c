@@ -45,17 +45,36 @@ static enum dt_status end_step(struct dt_watcher *watcher, struct dt_trainer *t,
 
 static const struct dt_watcher_ops statistics_ops = {.run_begin = begin_run, .step_end = end_step};
 
-/* One value has no variance: its output would be the bias alone, and no gradient would pass. */
+/* Samples of a full step's last micro-batch, its largest: of this worker, or of all. */
+static size_t micro_batch(const struct dt_trainer *t, bool of_all)
+{
+    const size_t n_parts = (size_t)t->config.accumulate;
+    struct dt_shard shard = t->set.loader.shard;
+    const int begin = of_all ? 0 : shard.rank, end = of_all ? shard.size : shard.rank + 1;
+    size_t n = 0;
+    shard.used = 0; /* a run may resume within an epoch */
+    for (shard.rank = begin; shard.rank < end; shard.rank++) {
+        n += (dt_shard_draw(&shard, 0, 0).n + n_parts - 1) / n_parts;
+    }
+    return n;
+}
+
+/* One value has no variance: its output would be the bias alone, and no gradient would pass. Ranks
+ * may differ by a sample; rank 0, whose running statistics are kept, has the fewest. */
 static enum dt_status check_batch(const struct dt_trainer *t)
 {
-    for (int b = 0; b < t->model.n_blocks; b++) {
+    for (int b = 0; b < t->model.n_blocks && t->roles.works; b++) {
         const struct dt_block *block = &t->model.blocks[b];
-        const bool is_one = block->in.h * block->in.w * dt_trainer_capacity(t) == 1;
-        if (block->buffer > 0 && is_one && t->roles.works) {
+        const bool has_one = block->buffer > 0 && block->in.h * block->in.w == 1,
+                   sync = has_one && t->model.spec.layers[block->row - 1].sync;
+        if (has_one && micro_batch(t, sync) <= 1) {
             return dt_error(DT_CONFIG,
-                            "train.batch: a rank takes one sample at a time, of which "
-                            "model.layers[%d] batch_norm can take no variance (give ranks more)",
-                            block->row - 1);
+                            "train.batch: %s one sample at a time, of which model.layers[%d] "
+                            "batch_norm can take no variance (%s)",
+                            sync ? "all ranks together take" : "a rank takes", block->row - 1,
+                            micro_batch(t, true) > 1
+                                ? "give ranks more, or give the layer \"sync\": true"
+                                : "take a larger batch, in fewer micro-batches");
         }
     }
     return DT_OK;
