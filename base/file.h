@@ -18,6 +18,10 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
 enum dt_status dt_file_read_piece(int fd, const char *path, uint8_t *bytes, size_t n_wanted,
                                   size_t *n_read);
 
+/* What a file is by its first bytes, for the error of what cannot read it: "a PNG image", for
+ * "looks like"; NULL: unknown. Blanks before the first bytes do not count. */
+const char *dt_file_kind(const uint8_t *bytes, size_t n_bytes);
+
 struct dt_file_part {
     const void *bytes;
     size_t n_bytes;

@@ -1,6 +1,8 @@
 /* Implements reading of base/file.h. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -52,4 +54,48 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
     content[*n_bytes] = '\0';
     *bytes = content;
     return DT_OK;
+}
+
+static const struct {
+    const char *start, *kind;
+} known[] = {
+    {"\x89PNG", "a PNG image"},
+    {"\xff\xd8\xff", "a JPEG image"},
+    {"GIF8", "a GIF image"},
+    {"RIFF", "a RIFF file, as WebP images are"},
+    {"PK\x03\x04", "a zip archive, as .pt files of PyTorch are"},
+    {"\x80\x02", "a Python pickle, as old .pth files of PyTorch are"},
+    {"\x80\x03", "a Python pickle"},
+    {"\x80\x04", "a Python pickle"},
+    {"\x80\x05", "a Python pickle"},
+    {"\x89HDF", "an HDF5 file, as Keras writes them"},
+    {"\x1f\x8b", "gzip"},
+    {"\xfd"
+     "7zX",
+     "xz"},
+    {"BZh", "bzip2"},
+    {"\x28\xb5\x2f\xfd", "zstd"},
+    {"\x93NUMPY", "a NumPy file"},
+    {"version https://git-lfs", "a Git LFS pointer: git lfs pull fetches the file"},
+    {"<!doc", "HTML"},
+    {"<html", "HTML"},
+    {"<head", "HTML"},
+    {"<?xml", "HTML"},
+    {"{", "JSON"},
+};
+
+const char *dt_file_kind(const uint8_t *bytes, size_t n_bytes)
+{
+    size_t blank = 0;
+    while (blank < n_bytes && strchr(" \t\r\n", bytes[blank]) != NULL && bytes[blank] != '\0') {
+        blank++;
+    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const size_t length = strlen(known[i].start);
+        if (n_bytes - blank >= length &&
+            strncasecmp((const char *)bytes + blank, known[i].start, length) == 0) {
+            return known[i].kind;
+        }
+    }
+    return NULL;
 }

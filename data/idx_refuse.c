@@ -1,42 +1,7 @@
-/* Recognizes other files by their first bytes, for the error of a file that is no IDX file; and
- * names the lines of NumPy that turn an array into one that is read. */
-#include <string.h>
-#include <strings.h>
-
+/* The error of a file that is no IDX file, and the lines of NumPy that turn an array into one that
+ * is read. */
+#include "base/file.h"
 #include "data/idx.h"
-
-static const char *guess(const uint8_t *bytes, size_t n_bytes)
-{
-    static const struct {
-        const char *start, *text;
-    } known[] = {
-        {"\x89PNG", "; looks like a PNG image"},
-        {"\xff\xd8\xff", "; looks like a JPEG image"},
-        {"PK\x03\x04", "; looks like a zip archive"},
-        {"\xfd"
-         "7zX",
-         "; looks like xz"},
-        {"BZh", "; looks like bzip2"},
-        {"\x28\xb5\x2f\xfd", "; looks like zstd"},
-        {"\x93NUMPY", "; looks like a NumPy file"},
-        {"<!doc", "; looks like HTML"},
-        {"<html", "; looks like HTML"},
-        {"<head", "; looks like HTML"},
-        {"<?xml", "; looks like HTML"},
-    };
-    size_t blank = 0;
-    while (blank < n_bytes && strchr(" \t\r\n", bytes[blank]) != NULL && bytes[blank] != '\0') {
-        blank++;
-    }
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const size_t length = strlen(known[i].start);
-        if (n_bytes - blank >= length &&
-            strncasecmp((const char *)bytes + blank, known[i].start, length) == 0) {
-            return known[i].text;
-        }
-    }
-    return "";
-}
 
 const char *dt_mend_images(char kind, int n_bytes)
 {
@@ -73,9 +38,14 @@ enum dt_status dt_idx_refuse(const char *path, const uint8_t *head, size_t n_hea
                           : "save labels.astype(numpy.uint8) if they are whole numbers up to 255";
     if (head[0] != 0 || head[1] != 0) {
         const bool swapped = head[1] == DT_IDX_U8 && head[2] == 0 && head[3] == 0;
-        return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file, raw or gzip (magic 0x%08x%s)%s",
-                        path, n_dims_wanted, magic,
-                        swapped ? "; little-endian, IDX is big-endian" : guess(head, n_head),
+        const char *kind = swapped ? NULL : dt_file_kind(head, n_head);
+        return dt_error(DT_BAD_DATA,
+                        "%s: not an IDX%d ubyte file, raw or gzip (magic 0x%08x%s%s)%s", path,
+                        n_dims_wanted, magic,
+                        swapped        ? "; little-endian, IDX is big-endian"
+                        : kind != NULL ? "; looks like "
+                                       : "",
+                        kind != NULL ? kind : "",
                         head[0] == '<' ? " (a download that failed? fetch it again)" : "");
     }
     if (type != DT_IDX_U8) {

@@ -109,6 +109,13 @@ struct dt_layer_rows {
  */
 enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model);
 
+/* Zeros below, or to the right of, a convolution's input: as many as its last window takes. */
+static inline int dt_conv_pad_after(const struct dt_block *block, int in, int before, int out)
+{
+    const int n = (out - 1) * block->stride + block->kernel - in - before;
+    return n > 0 ? n : 0;
+}
+
 /* Offset in the arena, relative to the tensor's, of element i in PyTorch's order. */
 size_t dt_param_at(const struct dt_param *param, size_t i);
 

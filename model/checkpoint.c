@@ -343,6 +343,14 @@ static enum dt_status check_names(const struct content *content, const struct dt
     if (missing.n + unknown.n == 0) {
         return DT_OK;
     }
+    const char *prefix;
+    const int n = missing.n > 0 ? (int)dt_names_prefix(&content->tensors, model, &prefix) : 0;
+    if (n > 0) {
+        return dt_error(DT_CONFIG,
+                        "%s: each name begins with '%.*s' (save in Python: {k.removeprefix(\"%.*s"
+                        "\"): v for k, v in tensors.items()})",
+                        content->name, n, prefix, n, prefix);
+    }
     return dt_error(
         DT_CONFIG,
         "%s: tensors %s%s%s%s%s (it is of another model or optimizer, or has other names for them)",

@@ -159,6 +159,11 @@ struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, c
 struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers,
                                      const float *residuals);
 
+/* What stands before the name of each tensor of the model in a file, as "module." of PyTorch's
+ * wrappers: its length and, in `prefix`, a name that begins with it; 0: nothing. */
+size_t dt_names_prefix(const struct dt_safetensors *file, const struct dt_model *model,
+                       const char **prefix);
+
 uint32_t dt_crc(const void *bytes, size_t n_bytes); /* zlib's crc32 */
 void dt_crc_print(uint32_t crc, char text[DT_CRC_DIGITS + 1]);
 void dt_crc_key(const struct dt_tensor *tensor,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -12,6 +13,17 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static const char metadata_key[] = "__metadata__";
 
 /* Finding the header */
+
+/* Lines of Python that make a safetensors file, where PyTorch wrote the file. */
+static enum dt_status refuse_kind(const char *name, const char *kind)
+{
+    return dt_error(
+        DT_BAD_DATA, "%s: not a safetensors file, looks like %s%s", name, kind,
+        strstr(kind, "PyTorch") == NULL
+            ? ""
+            : " (in Python: import torch, safetensors.torch; safetensors.torch.save_file("
+              "torch.load(\"FILE\"), \"FILE.safetensors\"), for a state_dict)");
+}
 
 enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes, size_t n_bytes,
                                           const char **header, size_t *n_header)
@@ -22,6 +34,9 @@ enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes
     }
     uint64_t length;
     memcpy(&length, bytes, sizeof length);
+    if (length > DT_SAFETENSORS_MAX_HEADER && dt_file_kind(bytes, n_bytes) != NULL) {
+        return refuse_kind(name, dt_file_kind(bytes, n_bytes));
+    }
     if (length > DT_SAFETENSORS_MAX_HEADER) {
         return dt_error(
             DT_BAD_DATA,

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/commands/model_table.h"
 #include "cli/commands/onnx.h"
 #include "cli/sinks/protobuf.h"
 
@@ -67,6 +68,7 @@ static enum dt_status write_safetensors(const struct trained_model *m, const cha
                       dt_bytes_text((double)m->model.n_parameters * sizeof(float), size), n,
                       m->config.data.normalize.n > 0 ? "normalized pixels"
                                                      : input_text(&m->config));
+        dt_model_print_uneven(&m->model);
     }
     return s;
 }

@@ -15,12 +15,15 @@ static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
 /* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
 static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
 {
-    char numbers[48] = "";
+    char numbers[64] = "", stride[24] = "";
+    if (l->stride != (l->kernel > 0 ? 1 : l->size)) {
+        snprintf(stride, sizeof stride, " stride %d", l->stride);
+    }
     if (l->kernel > 0) {
-        snprintf(numbers, sizeof numbers, " %d %dx%d%s", l->size, l->kernel, l->kernel,
+        snprintf(numbers, sizeof numbers, " %d %dx%d%s%s", l->size, l->kernel, l->kernel, stride,
                  l->padding == DT_PADDING_SAME ? " same" : "");
     } else if (l->size > 0) {
-        snprintf(numbers, sizeof numbers, " %d", l->size);
+        snprintf(numbers, sizeof numbers, " %d%s", l->size, l->stride > 0 ? stride : "");
     } else if (l->rate > 0) {
         snprintf(numbers, sizeof numbers, " %g", l->rate);
     }
@@ -37,7 +40,7 @@ static void layers_text(const struct dt_model *model, int index, char *text, siz
     text[0] = '\0';
     for (int i = begin; i < end && used < size; i++) {
         const struct dt_layer_spec *l = &model->spec.layers[i];
-        char one[64];
+        char one[96];
         layer_text(l, one, sizeof one);
         const char *activation =
             l->activation != DT_ACTIVATION_NONE ? dt_activation_names[l->activation] : "";
@@ -68,4 +71,19 @@ void dt_block_row_make(const struct dt_model *model, int index, struct dt_block_
                                                      : model->params[block->weight].n_elems +
                                                            model->params[block->bias].n_elems;
     out->flops = dt_block_flops(block);
+}
+
+void dt_model_print_uneven(const struct dt_model *model)
+{
+    for (int i = 0; i < model->n_blocks; i++) {
+        const struct dt_block *b = &model->blocks[i];
+        const int top = b->pad_before_h, left = b->pad_before_w,
+                  bottom = dt_conv_pad_after(b, b->in.h, top, b->linear_out.h),
+                  right = dt_conv_pad_after(b, b->in.w, left, b->linear_out.w);
+        if (b->linear == DT_LINEAR_CONV && (bottom > top || right > left)) {
+            printf("%s pads unevenly: in PyTorch nn.ZeroPad2d((%d, %d, %d, %d)) before nn.Conv2d "
+                   "without padding\n",
+                   b->name, left, right, top, bottom);
+        }
+    }
 }

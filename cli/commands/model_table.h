@@ -13,4 +13,8 @@ struct dt_block_row {
 };
 void dt_block_row_make(const struct dt_model *model, int index, struct dt_block_row *out);
 
+/* A line for each convolution with more zeros behind than before, which PyTorch's padding has not.
+ */
+void dt_model_print_uneven(const struct dt_model *model);
+
 #endif

@@ -128,19 +128,13 @@ static void add_flatten(struct builder *b, const char *block)
     b->flat = true;
 }
 
-/* Zeros behind an image, so that the window comes to its last place and no further. */
-static int64_t pad_after(const struct dt_block *block, int in, int before, int out)
-{
-    const int n = (out - 1) * block->stride + block->kernel - in - before;
-    return n > 0 ? n : 0;
-}
-
 static void add_conv(struct builder *b, const struct dt_block *block)
 {
     struct node *node = add_node(b, "Conv", block->name, "");
     const int top = block->pad_before_h, left = block->pad_before_w;
-    const int64_t pads[] = {top, left, pad_after(block, block->in.h, top, block->linear_out.h),
-                            pad_after(block, block->in.w, left, block->linear_out.w)};
+    const int64_t pads[] = {top, left,
+                            dt_conv_pad_after(block, block->in.h, top, block->linear_out.h),
+                            dt_conv_pad_after(block, block->in.w, left, block->linear_out.w)};
     take_weights(b, node, block);
     add_pair(node, "kernel_shape", block->kernel);
     add_pair(node, "strides", block->stride);

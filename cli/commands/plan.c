@@ -66,6 +66,7 @@ static void print_layers(const struct dt_model *model)
     printf("  %-8s %-11s %-11s %12s", "total", "", "",
            dt_count_text((double)model->n_parameters, count, sizeof count));
     printf(" %12s%sforward pass\n", dt_count_text(flops, count, sizeof count), gap);
+    dt_model_print_uneven(model);
 }
 
 static size_t data_bytes(const struct plan *p, size_t n)

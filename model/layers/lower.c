@@ -253,16 +253,27 @@ static enum dt_status unlike(const struct dt_lowering *l, const struct output *o
                     cure);
 }
 
+/* The values of a flattened image lie H W C. */
+static enum dt_status mixed_order(const char *layer)
+{
+    return dt_error(DT_CONFIG,
+                    "its inputs are flattened images (put the flatten behind the %s, or a dense "
+                    "layer between them)",
+                    layer);
+}
+
 static enum dt_status lower_add(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     DT_TRY(find_inputs(l, layer));
     const struct output other = describe(l->model, l->block->inputs[1] - 1);
-    return same_shape(l->shape, other.shape) && l->flat == other.flat &&
-                   same_shape(l->image, other.image)
-               ? DT_OK
-               : unlike(l, &other,
-                        "make them alike: a 1x1 conv2d changes channels and, with a stride, the "
-                        "size");
+    if (!same_shape(l->shape, other.shape) || l->flat != other.flat) {
+        return unlike(l, &other,
+                      l->flat && other.flat
+                          ? "give both as many units"
+                          : "make them alike: a 1x1 conv2d changes channels and, with a stride, "
+                            "the size");
+    }
+    return same_shape(l->image, other.image) ? DT_OK : mixed_order("add");
 }
 
 static const struct dt_operation add = {.block = "add", .onnx = "Add", .lower = lower_add};
@@ -283,9 +294,7 @@ static enum dt_status lower_concat(struct dt_lowering *l, const struct dt_layer_
         block->linear_out.c += other.shape.c;
     }
     block->in = block->linear_out;
-    return in_order ? DT_OK
-                    : dt_error(DT_CONFIG, "its inputs are flattened images (put the flatten behind "
-                                          "the concat, or a dense layer between them)");
+    return in_order ? DT_OK : mixed_order("concat");
 }
 
 static const struct dt_operation concat = {

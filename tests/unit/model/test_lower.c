@@ -302,8 +302,11 @@ static void test_wrong_graphs(void)
     EXPECT("model.layers[3] add: its inputs are 2x4x4 and 2x2x2", GRAPH_CONV(.name = "a"),
            LAYER(MAX_POOL2D, .size = 2, .stride = 2, .name = "b"), GRAPH_CONV(.input = "a"),
            GRAPH_ADD("b"), END);
-    EXPECT("its inputs are 32x1x1 in a row and 32x1x1 in a row", LAYER(FLATTEN, .name = "a"),
-           DENSE(32, NONE), GRAPH_ADD("a"), DENSE(3, NONE));
+    EXPECT("model.layers[2] add: its inputs are flattened images (put the flatten behind the add, "
+           "or a dense layer between them)",
+           LAYER(FLATTEN, .name = "a"), DENSE(32, NONE), GRAPH_ADD("a"), DENSE(3, NONE));
+    EXPECT("32x1x1 in a row and 7x1x1 in a row (give both as many units)", LAYER(FLATTEN),
+           DENSE(7, NONE, .name = "a"), DENSE(32, NONE), GRAPH_ADD("a"), DENSE(3, NONE));
     EXPECT("model.layers[1] concat: has no second input (give \"inputs\": names of layers, or one "
            "that goes with the last layer's output)",
            GRAPH_CONV(.name = "a"), LAYER(CONCAT), END);
