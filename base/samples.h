@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define DT_CLASS_NAMES_MOST ((size_t)128 << 10) /* bytes of the names of all classes */
+
 struct dt_shape { /* one sample's activations; canonical order is C H W */
     int c, h, w;
 };

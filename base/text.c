@@ -114,6 +114,18 @@ void dt_text_print(FILE *out, const char *format, ...)
     fputs(line, out);
 }
 
+void dt_name_list_add(struct dt_name_list *list, const char *name, size_t n)
+{
+    char *end = list->text + list->used;
+    const size_t n_spare = sizeof list->text - list->used;
+    const char *comma = list->n++ == 0 ? "" : ", ";
+    if (list->n_left_out == 0 && strlen(comma) + n + sizeof "'' and 65535 more" <= n_spare) {
+        list->used += (size_t)snprintf(end, n_spare, "%s'%.*s'", comma, (int)n, name);
+    } else {
+        snprintf(end, n_spare, " and %d more", ++list->n_left_out);
+    }
+}
+
 void dt_text_put_word(FILE *out, const char *word)
 {
     static const char plain[] =

@@ -29,6 +29,16 @@ const char *dt_text_escape(const char *text, char *out, size_t size);
 int dt_text_format(char *out, size_t size, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
+/* As many names as a message has room for: "'conv1.weight', 'conv1.bias' and 4 more". Zeroed at
+ * first. */
+struct dt_name_list {
+    char text[128];
+    size_t used;
+    int n, n_left_out;
+};
+/* Adds the first n bytes of `name`. */
+void dt_name_list_add(struct dt_name_list *list, const char *name, size_t n);
+
 /* As a shell reads it back, in quotes where it needs them. */
 void dt_text_put_word(FILE *out, const char *word);
 

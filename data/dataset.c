@@ -61,6 +61,7 @@ void dt_dataset_close(struct dt_dataset *dataset)
 {
     free(dataset->items);
     free(dataset->answers);
+    free(dataset->class_names);
     free(dataset->transform);
     *dataset = (struct dt_dataset){0};
 }

@@ -46,8 +46,8 @@ struct dt_data_row {
     /* Whether it goes with the model: shape, n_classes, n_targets. DT_CONFIG. */
     enum dt_status (*check)(const struct dt_data_spec *spec);
     enum dt_status (*count)(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total);
-    /* Sets items, answers, crc and n_total of a zeroed data set, and values and targets where these
-     * are no pixels and labels. The caller closes it, also after a failure. */
+    /* Sets items, answers, crc, class_names and n_total of a zeroed data set, and values and
+     * targets where these are no pixels and labels. The caller closes it, also after a failure. */
     enum dt_status (*load)(const struct dt_data_spec *spec, enum dt_split split,
                            struct dt_owned owned, struct dt_dataset *out);
 };
@@ -80,9 +80,11 @@ struct dt_data_spec {
 
 struct dt_dataset {
     struct dt_samples samples;
-    uint32_t crc;    /* CRC-32 of all labels of the split, whoever owns them; generated: of what
-                        generates them */
-    size_t n_flawed; /* images that were read here and break a rule of JPEG but have all pixels */
+    uint32_t crc;      /* CRC-32 of all labels of the split, whoever owns them; generated: of what
+                          generates them */
+    size_t n_flawed;   /* images that were read here and break a rule of JPEG but have all pixels */
+    char *class_names; /* "cat/dog": printable, in the order of their numbers; NULL: there are none,
+                          or more than DT_CLASS_NAMES_MOST bytes */
     /* private: what `samples` points to */
     void *items;
     void *answers;

@@ -121,6 +121,9 @@ static enum dt_status take_part(const struct split *split, bool held, struct dt_
     DT_TRY(split->whole.row->load(&split->whole, DT_SPLIT_TRAIN, rows, &part->data));
     DT_TRY(out->items == NULL ? open_rows(&split->whole, &part->data, owned.n, out) : DT_OK);
     out->n_flawed += part->data.n_flawed;
+    free(out->class_names);
+    out->class_names = part->data.class_names;
+    part->data.class_names = NULL;
     copy_rows(split, held, owned, part, out);
     return DT_OK;
 }

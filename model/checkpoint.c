@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 struct content {
     uint8_t *bytes; /* owned, or NULL if the caller of the parse owns them */
@@ -153,15 +154,18 @@ static enum dt_status check_finite(const struct content *content)
 /* Reads the metadata that only dtrain's checkpoints have. */
 static enum dt_status read_content(const struct content *content, struct dt_checkpoint_file *out)
 {
-    const char *config;
     DT_TRY(check_format(content));
     DT_TRY(get_state(content, &out->state));
-    DT_TRY(get_text(content, "config", &config));
+    DT_TRY(get_text(content, "config", &out->config));
+    out->class_names = dt_safetensors_metadata(&content->tensors, "class_names");
+    if (out->class_names != NULL && strlen(out->class_names) > DT_CLASS_NAMES_MOST) {
+        return dt_error(DT_BAD_DATA, "%s: invalid header: more than %zu bytes of class names",
+                        content->name, DT_CLASS_NAMES_MOST);
+    }
     for (int i = 0; i < content->tensors.n_tensors; i++) {
         DT_TRY(check_crc(content, &content->tensors.tensors[i]));
     }
-    out->config = strdup(config);
-    return out->config != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "%s: out of memory", content->name);
+    return DT_OK;
 }
 
 /* `foreign`: accept a file without a header CRC, which is not dtrain's, for its weights. */
@@ -239,7 +243,6 @@ void dt_checkpoint_close(struct dt_checkpoint_file *file)
         free(content->bytes);
         free(content);
     }
-    free(file->config);
     memset(file, 0, sizeof *file);
 }
 
@@ -261,25 +264,6 @@ static const char *shape_text(const struct dt_tensor *tensor, char text[96])
     }
     snprintf(text + used, 96 - (size_t)used, "]");
     return text;
-}
-
-/* "'conv1.weight', 'conv1.bias' and 4 more" */
-struct name_list {
-    char text[160];
-    size_t used;
-    int n, n_left_out;
-};
-
-static void add_name(struct name_list *list, const char *name)
-{
-    const size_t n_spare = sizeof list->text - list->used;
-    const int n =
-        snprintf(list->text + list->used, n_spare, "%s'%s'", list->n++ == 0 ? "" : ", ", name);
-    if (list->n_left_out == 0 && (size_t)n + sizeof " and 384 more" <= n_spare) {
-        list->used += (size_t)n;
-    } else {
-        snprintf(list->text + list->used, n_spare, " and %d more", ++list->n_left_out);
-    }
 }
 
 /* Tensor i of those that a model wants in a file: weights, their average with `first_state`
@@ -323,12 +307,12 @@ static int first_state(const struct content *content, const struct dt_model *mod
 static enum dt_status check_names(const struct content *content, const struct dt_model *model,
                                   int n_optimizer_states)
 {
-    struct name_list missing = {0}, unknown = {0};
+    struct dt_name_list missing = {0}, unknown = {0};
     struct dt_tensor wanted;
     const int first = first_state(content, model);
     for (int i = 0; wanted_tensor(model, first, n_optimizer_states, i, &wanted); i++) {
         if (dt_safetensors_find(&content->tensors, wanted.name) == NULL) {
-            add_name(&missing, wanted.name);
+            dt_name_list_add(&missing, wanted.name, strlen(wanted.name));
         }
     }
     for (int i = 0; i < content->tensors.n_tensors; i++) {
@@ -337,7 +321,7 @@ static enum dt_status check_names(const struct content *content, const struct dt
         const bool is_known =
             strcmp(name, DT_RESIDUALS_NAME) == 0 || is_wanted(name, model, n_optimizer_states);
         if ((n_optimizer_states > 0 || !is_state) && !is_known) {
-            add_name(&unknown, name);
+            dt_name_list_add(&unknown, name, strlen(name));
         }
     }
     if (missing.n + unknown.n == 0) {

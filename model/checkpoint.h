@@ -5,8 +5,9 @@
  * and, with train.ema, the weights' average ("ema.conv1.weight"). With compressed gradients,
  * "compression.residuals" holds each worker's unsent remainder, one row per worker, in the order of
  * the arena. `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved
- * config, a CRC32 per tensor and one of the header (zlib's crc32), so that every flipped bit is
- * found. Files are `step-000000000469.safetensors`, and `best.safetensors`. */
+ * config, the names of the classes, a CRC32 per tensor and one of the header (zlib's crc32), so
+ * that every flipped bit is found. Files are `step-000000000469.safetensors`, and
+ * `best.safetensors`. */
 #ifndef DT_MODEL_CHECKPOINT_H
 #define DT_MODEL_CHECKPOINT_H
 
@@ -25,7 +26,8 @@
  * file's order (dt_model_reorder); gaps are neither written nor read. */
 struct dt_checkpoint {
     struct dt_checkpoint_state state;
-    const char *config; /* resolved config, JSON text */
+    const char *config;      /* resolved config, JSON text */
+    const char *class_names; /* of the training data (data/dataset.h); NULL: none */
     const float *arena;
     int n_optimizer_states;
     const float *optimizer[2];
@@ -53,8 +55,9 @@ enum dt_status dt_checkpoint_save_best(const char *dir, const struct dt_model *m
  * value finite. */
 struct dt_checkpoint_file {
     struct dt_checkpoint_state state;
-    char *config;  /* owned */
-    void *content; /* owned; private */
+    const char *config;      /* as in struct dt_checkpoint, likewise */
+    const char *class_names; /* any text: at most DT_CLASS_NAMES_MOST bytes */
+    void *content;           /* owned; private */
 };
 
 /* DT_NO_INPUT, DT_NO_PERMISSION, or DT_BAD_DATA naming the damage. */

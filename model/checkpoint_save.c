@@ -90,6 +90,8 @@ static cJSON *make_metadata(const struct dt_checkpoint *checkpoint, const struct
     for (int i = 0; i < list->n; i++) {
         ok = ok && add_tensor_crc(metadata, &list->tensors[i]);
     }
+    ok = ok && (checkpoint->class_names == NULL ||
+                add_text(metadata, "class_names", checkpoint->class_names));
     ok = ok && add_text(metadata, "config", checkpoint->config);
     if (!ok) {
         cJSON_Delete(metadata);

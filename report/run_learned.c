@@ -86,7 +86,7 @@ static enum dt_status find(const struct dt_record *r, const char *data, struct d
     DT_TRY_GOTO(s, dt_inference_open(&alone, &from, 1, BATCH, &inference), out);
     struct dt_data_spec spec = dt_validation_none(&inference.config.data);
     DT_TRY_GOTO(s, data != NULL ? dt_load_data_dir(&spec, data) : check_data(r, path, &spec), out);
-    DT_TRY_GOTO(s, dt_evaluator_open(&alone, &spec, inference.network, &evaluator), out);
+    DT_TRY_GOTO(s, dt_inference_evaluator(&alone, path, &inference, &spec, &evaluator), out);
     s = evaluate(&evaluator, out);
     if (s != DT_OK) {
         dt_learned_close(out);

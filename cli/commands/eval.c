@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "cli/commands/load.h"
@@ -87,7 +88,13 @@ static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpo
     DT_TRY(dt_trained_open(from, &out->config, &out->model, file));
     dt_data_spec_fit(&out->config.data, &out->model);
     out->ground = ground_of(file);
-    return DT_OK;
+    if (from->config != NULL || file->class_names == NULL) {
+        return DT_OK;
+    }
+    out->class_names = strdup(file->class_names);
+    return out->class_names != NULL
+               ? DT_OK
+               : dt_error(DT_NO_MEMORY, "%s: no memory for the classes' names", from->file);
 }
 
 /* The device of the training is only preferred here: the weights fit any device. */
@@ -147,15 +154,30 @@ void dt_inference_close(struct dt_inference *inference)
     if (inference->backend != NULL) {
         inference->backend->ops->close(inference->backend);
     }
+    free(inference->class_names);
     *inference = (struct dt_inference){0};
 }
 
-static enum dt_status open_evaluator(struct dt_world *world, const char *data,
-                                     struct dt_inference *inference, struct dt_evaluator *evaluator)
+enum dt_status dt_inference_evaluator(struct dt_world *world, const char *file,
+                                      const struct dt_inference *inference,
+                                      const struct dt_data_spec *spec, struct dt_evaluator *out)
+{
+    DT_TRY(dt_evaluator_open(world, spec, inference->network, out));
+    const enum dt_status s =
+        dt_saved_same_classes(file, inference->class_names, out->set.data.class_names);
+    if (s != DT_OK) {
+        dt_evaluator_close(out);
+    }
+    return s;
+}
+
+static enum dt_status open_evaluator(struct dt_world *world, const struct dt_trained *from,
+                                     const char *data, struct dt_inference *inference,
+                                     struct dt_evaluator *evaluator)
 {
     struct dt_data_spec spec = dt_validation_none(&inference->config.data);
     DT_TRY(dt_load_data_dir(&spec, data));
-    return dt_evaluator_open(world, &spec, inference->network, evaluator);
+    return dt_inference_evaluator(world, from->file, inference, &spec, evaluator);
 }
 
 /* Finite weights may still be so large that what comes out is not. */
@@ -176,7 +198,7 @@ static enum dt_status measure(struct dt_world *world, const struct dt_trained *f
 {
     const bool classifies = inference->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
     struct dt_metrics test = {0};
-    DT_TRY(dt_world_agree(world, open_evaluator(world, data, inference, evaluator)));
+    DT_TRY(dt_world_agree(world, open_evaluator(world, from, data, inference, evaluator)));
     if (inference->model.n_outputs > DT_LEARNED_FEW_CLASSES) {
         DT_TRY(dt_world_agree(world, dt_learned_open(evaluator, learned)));
     }

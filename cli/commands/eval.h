@@ -36,6 +36,7 @@ struct dt_inference {
     struct dt_backend *backend;
     struct dt_network *network;
     enum dt_ground ground; /* of the images that it was trained on, if the file says so */
+    char *class_names;     /* of a checkpoint, if it has them; owned */
 };
 
 /* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. A
@@ -43,6 +44,11 @@ struct dt_inference {
  * calls it; agreed. A failed open owes nothing. */
 enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from,
                                  int n_threads, int capacity, struct dt_inference *out);
+/* Loads this rank's share of the test samples, or of the data that `spec` says. Local: the caller
+ * agrees. DT_BAD_DATA: their classes are not those of the checkpoint `file`. */
+enum dt_status dt_inference_evaluator(struct dt_world *world, const char *file,
+                                      const struct dt_inference *inference,
+                                      const struct dt_data_spec *spec, struct dt_evaluator *out);
 void dt_inference_close(struct dt_inference *inference);
 
 /* Checks the options of the commands that use a network. DT_USAGE: a checkpoint carries its

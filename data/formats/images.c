@@ -3,12 +3,14 @@
  * decodes its own images alone, once. */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/permutation.h"
+#include "base/text.h"
 #include "data/formats/labelled.h"
 #include "data/formats/picture.h"
 
@@ -282,11 +284,31 @@ static enum dt_status read_images(const struct dt_data_spec *spec, const struct 
                                  bad.text, bad.mend);
 }
 
+/* A name of a folder has any bytes but "/". */
+static enum dt_status join_names(const struct names *classes, char **out)
+{
+    char name[4 * NAME_MAX + 1];
+    size_t n = 0;
+    FILE *text = open_memstream(out, &n);
+    for (size_t c = 0; text != NULL && c < classes->n; c++) {
+        fprintf(text, "%s%s", c > 0 ? "/" : "", dt_text_escape(classes->at[c], name, sizeof name));
+    }
+    if (!dt_text_close(text, out)) {
+        return dt_error(DT_NO_MEMORY, "no memory for the names of %zu classes", classes->n);
+    }
+    if (n > DT_CLASS_NAMES_MOST) {
+        free(*out);
+        *out = NULL;
+    }
+    return DT_OK;
+}
+
 static enum dt_status images_load(const struct dt_data_spec *spec, enum dt_split split,
                                   struct dt_owned owned, struct dt_dataset *out)
 {
     struct listing l = {.n_total = 0};
     enum dt_status s = find_images(spec, split, &l);
+    s = s == DT_OK ? join_names(&l.classes, &out->class_names) : s;
     s = s == DT_OK ? read_images(spec, &l, owned, out) : s;
     close_listing(&l);
     return s;

@@ -1,5 +1,6 @@
 /* Whether a training can continue from a checkpoint as if nothing had happened: with the same seed,
  * samples, order of them, model and rules. */
+#include "train/save/saved.h"
 #include "train/save/state.h"
 
 #include <stdio.h>
@@ -74,6 +75,7 @@ enum dt_status dt_saved_fits(const struct dt_trainer *t, const char *path,
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
         DT_TRY(check_same(t, path, file->config, fixed[i]));
     }
+    DT_TRY(dt_saved_same_classes(path, file->class_names, t->set.data.class_names));
     DT_TRY(check_state(t, path, &file->state));
     return check_same(t, path, file->config, "data.normalize");
 }

@@ -8,11 +8,13 @@
 
 #include "base/arithmetic.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "data/shard.h"
 #include "data/validation.h"
 
-#define MAX_EPOCHS 1000000    /* train.epochs */
-#define MAX_RANKS (1LL << 20) /* more than anyone has, and quick to count */
+#define MAX_EPOCHS 1000000      /* train.epochs */
+#define NAME_SHOWN ((size_t)32) /* bytes of a class's name in a message */
+#define MAX_RANKS (1LL << 20)   /* more than anyone has, and quick to count */
 
 /* Bounds of saved numbers; long double holds uint64_t as well as double. */
 struct bound {
@@ -118,6 +120,48 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
     return DT_OK;
 }
 
+static struct dt_name_list list_classes(const char *names)
+{
+    struct dt_name_list list = {.n = 0};
+    for (size_t n = 0;; names += n + 1) {
+        n = strcspn(names, "/");
+        dt_name_list_add(&list, names, dt_min_size(n, NAME_SHOWN));
+        if (names[n] == '\0') {
+            return list;
+        }
+    }
+}
+
+static enum dt_status check_classes(const char *path, const char *names, int n_outputs)
+{
+    const int n = names != NULL ? list_classes(names).n : n_outputs;
+    return n == n_outputs ? DT_OK
+                          : dt_error(DT_BAD_DATA,
+                                     "%s: it names %d classes, its model has %d outputs (use "
+                                     "another checkpoint)",
+                                     path, n, n_outputs);
+}
+
+enum dt_status dt_saved_same_classes(const char *path, const char *saved, const char *now)
+{
+    size_t at = 0, begin = 0;
+    int number = 0;
+    if (saved == NULL || now == NULL || strcmp(saved, now) == 0) {
+        return DT_OK;
+    }
+    for (; saved[at] == now[at]; at++) {
+        number += saved[at] == '/';
+        begin = saved[at] == '/' ? at + 1 : begin;
+    }
+    const int n_saved = (int)dt_min_size(strcspn(saved + begin, "/"), NAME_SHOWN),
+              n_now = (int)dt_min_size(strcspn(now + begin, "/"), NAME_SHOWN);
+    return dt_error(DT_BAD_DATA,
+                    "%s: class %d was '%.*s', now it is '%.*s'; trained with the classes %s, the "
+                    "data have %s (use data with the same class folders)",
+                    path, number, n_saved, saved + begin, n_now, now + begin,
+                    list_classes(saved).text, list_classes(now).text);
+}
+
 /* A wrong configuration in a user's file is an error; in a checkpoint it is damage. */
 static enum dt_status as_damage(enum dt_status status)
 {
@@ -138,6 +182,7 @@ enum dt_status dt_saved_check(const struct dt_config_format *format, const char 
         return dt_error_around(as_damage(s), before, "");
     }
     DT_TRY(as_damage(dt_checkpoint_check(file, model, dt_optimizer_n_states(&config->optimizer))));
+    DT_TRY(check_classes(path, file->class_names, model->n_outputs));
     return check_counters(path, config, &file->state);
 }
 

@@ -25,6 +25,10 @@ enum dt_status dt_saved_check(const struct dt_config_format *format, const char 
 uint64_t dt_saved_steps_per_epoch(const struct dt_config *config,
                                   const struct dt_checkpoint_state *state);
 
+/* Compares the names of classes that a checkpoint has with those of data; NULL: not known. `path`
+ * is for the message, which shows both. DT_BAD_DATA: they are others, or in another order. */
+enum dt_status dt_saved_same_classes(const char *path, const char *saved, const char *now);
+
 /* Opens weights for a model (--weights FILE); the caller closes. DT_BAD_DATA: names or shapes are
  * not the model's. Other errors as those of dt_weights_open. */
 enum dt_status dt_saved_weights(const char *path, const struct dt_model *model,

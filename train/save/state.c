@@ -85,6 +85,7 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->written.text,
+                                       .class_names = t->set.data.class_names,
                                        .arena = host->of[PARAMS],
                                        .n_optimizer_states = t->strategy->optimizer.n_states,
                                        .optimizer = {host->of[STATES], host->of[STATES + 1]},
