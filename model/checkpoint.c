@@ -328,7 +328,8 @@ static enum dt_status check_names(const struct content *content, const struct dt
         return DT_OK;
     }
     const char *prefix;
-    const int n = missing.n > 0 ? (int)dt_names_prefix(&content->tensors, model, &prefix) : 0;
+    const bool foreign = n_optimizer_states == 0 && missing.n > 0;
+    const int n = foreign ? (int)dt_names_prefix(&content->tensors, model, &prefix) : 0;
     if (n > 0) {
         return dt_error(DT_CONFIG,
                         "%s: each name begins with '%.*s' (save in Python: {k.removeprefix(\"%.*s"

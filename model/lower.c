@@ -100,12 +100,13 @@ static enum dt_status add_activation(struct dt_lowering *l, enum dt_activation a
 }
 
 /* Output extent of one direction, and zeros before the input; "same" gives ceil(in / stride), as in
- * TensorFlow and Keras. */
-static int conv_extent(int in, int kernel, int stride, enum dt_padding padding, int *before)
+ * TensorFlow and Keras, a number of zeros what PyTorch gives. */
+static int conv_extent(int in, int kernel, int stride, int padding, int *before)
 {
-    *before = 0;
-    if (padding == DT_PADDING_VALID) {
-        return in < kernel ? 0 : (in - kernel) / stride + 1;
+    *before = dt_max(padding, 0);
+    if (padding != DT_PADDING_SAME) {
+        const int padded = in + 2 * *before;
+        return padded < kernel ? 0 : (padded - kernel) / stride + 1;
     }
     const int out = (in + stride - 1) / stride;
     const int total = (out - 1) * stride + kernel - in;
@@ -119,6 +120,10 @@ static enum dt_status lower_conv2d(struct dt_lowering *l, const struct dt_layer_
     DT_TRY(check_range("stride", layer->stride, DT_MAX_EXTENT));
     DT_TRY(check_range("kernel", layer->kernel, MAX_KERNEL));
     DT_TRY(need_image(l));
+    if (layer->padding > layer->kernel / 2) {
+        return dt_error(DT_CONFIG, "padding %d is more than half of kernel %d (take at most %d)",
+                        layer->padding, layer->kernel, layer->kernel / 2);
+    }
     struct dt_block *block = block_for(l, STAGE_LINEAR);
     struct dt_shape *out = &block->linear_out;
     block->linear = DT_LINEAR_CONV;

@@ -41,8 +41,6 @@
 
 #define DT_ACTIVATION_LIST(X) X(DT_ACTIVATION_NONE, "none") DT_NONLINEAR_LIST(X, DT_ACTIVATION)
 
-#define DT_PADDING_LIST(X) X(DT_PADDING_VALID, "valid") X(DT_PADDING_SAME, "same")
-
 /* He et al. 2015 (arXiv 1502.01852) and Glorot and Bengio 2010. "auto": He uniform before a relu,
  * else Glorot uniform. */
 #define DT_INIT_LIST(X)                         \
@@ -58,7 +56,7 @@
 
 enum dt_layer_type { DT_LAYER_LIST(DT_NAMED_ENUM) };
 enum dt_activation { DT_ACTIVATION_LIST(DT_NAMED_ENUM) };
-enum dt_padding { DT_PADDING_LIST(DT_NAMED_ENUM) };
+enum dt_padding { DT_PADDING_SAME = -2, DT_PADDING_VALID }; /* a number >= 0 is PyTorch's padding */
 enum dt_init { DT_INIT_LIST(DT_NAMED_ENUM) };
 enum dt_loss { DT_LOSS_LIST(DT_NAMED_ENUM) };
 
@@ -72,7 +70,7 @@ struct dt_layer_spec {
     } inputs;                      /* of several: one to go with the last layer's output, or all */
     int size;                      /* conv2d: filters; dense: units; pools: window size */
     int kernel, stride;            /* conv2d; stride also of pools: default = size */
-    enum dt_padding padding;       /* conv2d */
+    int padding;                   /* conv2d: zeros on each side, or of enum dt_padding */
     enum dt_activation activation; /* conv2d, dense, operations */
     enum dt_init init;             /* conv2d, dense */
     double rate;                   /* dropout: share dropped, 0 <= rate < 1 */

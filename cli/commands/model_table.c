@@ -15,13 +15,16 @@ static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
 /* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
 static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
 {
-    char numbers[64] = "", stride[24] = "";
+    char numbers[64] = "", stride[24] = "", padding[24] = "";
     if (l->stride != (l->kernel > 0 ? 1 : l->size)) {
         snprintf(stride, sizeof stride, " stride %d", l->stride);
     }
+    if (l->padding > 0) {
+        snprintf(padding, sizeof padding, " padding %d", l->padding);
+    }
     if (l->kernel > 0) {
         snprintf(numbers, sizeof numbers, " %d %dx%d%s%s", l->size, l->kernel, l->kernel, stride,
-                 l->padding == DT_PADDING_SAME ? " same" : "");
+                 l->padding == DT_PADDING_SAME ? " same" : padding);
     } else if (l->size > 0) {
         snprintf(numbers, sizeof numbers, " %d%s", l->size, l->stride > 0 ? stride : "");
     } else if (l->rate > 0) {

@@ -245,7 +245,9 @@ static void schema_key(FILE *out, const struct dt_key *key)
                 DT_BLOCK_NAME_SIZE - 1);
         break;
     case DT_KEY_AUTO:
-        fputs("\"oneOf\": [{ \"const\": \"auto\" }, { \"type\": \"integer\"", out);
+        fputs("\"oneOf\": [{ ", out);
+        schema_names(out, dt_key_words(key));
+        fputs(" }, { \"type\": \"integer\"", out);
         schema_range(out, key);
         fputs(" }]", out);
         break;

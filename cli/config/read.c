@@ -98,7 +98,6 @@ static enum dt_status read_value(const struct dt_config_object *o, const struct 
 {
     void *field = (unsigned char *)base + key->offset;
     const struct dt_range range = dt_range_parse(key->kind == DT_KEY_REAL ? key->values : "[0, 0]");
-    bool automatic;
     int index;
     switch (key->kind) {
     case DT_KEY_BOOL:
@@ -106,12 +105,13 @@ static enum dt_status read_value(const struct dt_config_object *o, const struct 
         return cJSON_IsBool(item) ? DT_OK : wrong_value(o, key, item);
     case DT_KEY_INT:
     case DT_KEY_AUTO:
-        automatic = key->kind == DT_KEY_AUTO && cJSON_IsString(item) &&
-                    strcmp(item->valuestring, "auto") == 0;
-        if (!automatic && !is_integer(key, item)) {
+        index = key->kind == DT_KEY_AUTO && cJSON_IsString(item)
+                    ? dt_names_find(dt_key_words(key), item->valuestring)
+                    : -1;
+        if (index < 0 && !is_integer(key, item)) {
             return wrong_value(o, key, item);
         }
-        dt_key_store_int(key, base, automatic ? DT_AUTO : (int64_t)item->valuedouble);
+        dt_key_store_int(key, base, index >= 0 ? -1 - index : (int64_t)item->valuedouble);
         return DT_OK;
     case DT_KEY_REAL:
         if (!cJSON_IsNumber(item) || !dt_range_holds(&range, item->valuedouble)) {

@@ -120,19 +120,22 @@ bool dt_range_holds(const struct dt_range *range, double x)
     return above && (range->high_open ? x < range->high : x <= range->high);
 }
 
-static void expected_names(const char *names, char out[DT_EXPECTED_SIZE])
+/* Begins with `lead`. */
+static size_t expected_names(const char *lead, const char *names, char out[DT_EXPECTED_SIZE])
 {
     char name[DT_NAME_SIZE];
-    size_t used = (size_t)snprintf(out, DT_EXPECTED_SIZE, "one of");
+    size_t used = (size_t)snprintf(out, DT_EXPECTED_SIZE, "%s", lead);
     for (int i = 0; dt_names_get(names, i, name) && used < DT_EXPECTED_SIZE; i++) {
         used +=
-            (size_t)snprintf(out + used, DT_EXPECTED_SIZE - used, "%s %s", i == 0 ? "" : ",", name);
+            (size_t)snprintf(out + used, DT_EXPECTED_SIZE - used, "%s%s", i == 0 ? "" : ", ", name);
     }
+    return used;
 }
 
 void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
 {
     const struct dt_range range = dt_range_parse(key->values[0] == '\0' ? "[0, 0]" : key->values);
+    size_t used;
     switch (key->kind) {
     case DT_KEY_BOOL:
         snprintf(out, DT_EXPECTED_SIZE, "true or false");
@@ -148,7 +151,7 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
         snprintf(out, DT_EXPECTED_SIZE, "a text of 1..%zu bytes", key->n_bytes - 1);
         break;
     case DT_KEY_ENUM:
-        expected_names(key->values, out);
+        expected_names("one of ", key->values, out);
         break;
     case DT_KEY_SHAPE:
         snprintf(out, DT_EXPECTED_SIZE,
@@ -162,7 +165,9 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
         snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f names", range.low, range.high);
         break;
     case DT_KEY_AUTO:
-        snprintf(out, DT_EXPECTED_SIZE, "auto or an integer %.0f..%.0f", range.low, range.high);
+        used = expected_names("", dt_key_words(key), out);
+        snprintf(out + used, DT_EXPECTED_SIZE - used, " or an integer %.0f..%.0f", range.low,
+                 range.high);
         break;
     case DT_KEY_NORMALIZE:
         snprintf(out, DT_EXPECTED_SIZE,

@@ -4,11 +4,11 @@
  * X(path, kind, field, values, default, when, meaning)
  *
  *   kind: BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input),
- *   LAYERS (model.layers), NAMES (of blocks or layers), AUTO ("auto", DT_AUTO in the field, or an
- *   integer), NORMALIZE and AUGMENT (pixels.c)
+ *   LAYERS (model.layers), NAMES (of blocks or layers), AUTO (a word, of which the first is -1 in
+ * the field, the next -2, or an integer), NORMALIZE and AUGMENT (pixels.c)
  *
  *   values: of INT, REAL, AUTO the interval, as mathematicians write it: "[0, 1)" holds 0 and not
- *   1; of ENUM the names, each behind a bar
+ *   1; of ENUM the names, each behind a bar; of AUTO the interval and then its words
  *
  *   default: JSON without quotes; NULL: the key must be given; "": it may be absent, which the
  *   field shows as 0
@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "cli/config/config.h"
 
@@ -216,7 +217,7 @@
       "keep checkpoints/best.safetensors, too: of the epoch in which this was best")               \
     X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "",                                    \
       "seconds between progress lines when stderr is no terminal; 0: none")                        \
-    X("log.every_steps", AUTO, log_every_steps, DT_ANY_INT, "auto", "",                            \
+    X("log.every_steps", AUTO, log_every_steps, DT_ANY_INT "|auto", "auto", "",                    \
       "steps between \"step\" records in metrics.jsonl; auto: every step at first, some hundreds " \
       "in a run; 0: none")                                                                         \
     X("log.audit", BOOL, log_audit, "", "false", "",                                               \
@@ -258,12 +259,13 @@
     DT_ACTIVATION_KEY(X)                                         \
     X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "", \
       "initial weights; auto: he_uniform before relu, else glorot_uniform")
-#define DT_KEYS_conv2d(X)                                                             \
-    X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                   \
-    X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window") \
-    X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                \
-    X("padding", ENUM, padding, DT_PADDING_LIST(DT_BAR_NAME), "valid", "",            \
-      "valid: no padding; same: zeros, so that stride 1 keeps the size")              \
+#define DT_KEYS_conv2d(X)                                                              \
+    X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                    \
+    X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window")  \
+    X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                 \
+    X("padding", AUTO, padding, "[0, 512]|valid|same", "valid", "",                    \
+      "valid: none; same: zeros as in TensorFlow, so that stride 1 keeps the size; a " \
+      "number: so many zeros on each side, as in PyTorch")                             \
     DT_WEIGHTS_KEYS(X)
 #define DT_KEYS_dense(X)                                  \
     X("units", INT, size, DT_EXTENT, NULL, "", "outputs") \
@@ -369,6 +371,12 @@ void dt_key_store_int(const struct dt_key *key, void *base, int64_t value);
 static inline bool dt_key_is_word(const struct dt_key *key)
 {
     return key->kind == DT_KEY_TEXT || key->kind == DT_KEY_ENUM || key->kind == DT_KEY_AUTO;
+}
+
+/* Those of AUTO, for dt_names_get; word i is -1 - i in the field. */
+static inline const char *dt_key_words(const struct dt_key *key)
+{
+    return strchr(key->values, '|');
 }
 
 /* Whether `key` means something in this config; needs the keys before it to be filled in. */

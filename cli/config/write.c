@@ -60,8 +60,11 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
         fprintf(out, "%lld", (long long)dt_key_int(key, base));
         break;
     case DT_KEY_AUTO:
-        fprintf(out, dt_key_int(key, base) == DT_AUTO ? "\"auto\"" : "%lld",
-                (long long)dt_key_int(key, base));
+        if (dt_names_get(dt_key_words(key), (int)(-1 - dt_key_int(key, base)), name)) {
+            fprintf(out, "\"%s\"", name);
+        } else {
+            fprintf(out, "%lld", (long long)dt_key_int(key, base));
+        }
         break;
     case DT_KEY_REAL:
         dt_number_text(*(const double *)dt_key_field(key, base), text);

@@ -64,7 +64,7 @@ def wrong_strategies(path, text):
 
 def wrong_streams(path, text):
     """A text in memory may have been cut short: only dt_text_close knows."""
-    if text.count("open_memstream(") > len(re.findall(r"\bdt_text_close\(out", text)):
+    if text.count("open_memstream(") > len(re.findall(r"\bdt_text_close\(", text)):
         yield f"{path}: a stream of open_memstream ends otherwise than by dt_text_close"
 
 

@@ -204,6 +204,11 @@ static void check_grid(void)
         check_conv((struct dt_shape){40, 17 + (int)draw(5), 61}, 3 + 66 * (i % 2), 1 + i % 3,
                    1 + i / 4, DT_PADDING_VALID);
     }
+    for (int i = 0; i < 6 * 12; i++) { /* numbers of zeros, also more than "same" has */
+        const int kernel = 2 + i % 6;
+        check_conv((struct dt_shape){channels[i / 6 % 6], kernel + (int)draw(9), 8 + (int)draw(9)},
+                   filters[i / 12], kernel, 1 + i % 3, 1 + (int)draw((uint32_t)kernel / 2));
+    }
     for (int i = 0; i < 8 * 7; i++) {
         check_dense(inputs[i / 7], units[i % 7]);
         check_dense(inputs[i / 7], units[i % 7]);
