@@ -103,6 +103,30 @@ static void test_closing_texts(void)
     }
 }
 
+/* Names are left out once there is no room for one more and for the count. */
+static void test_name_list(void)
+{
+    static const struct {
+        size_t n_bytes; /* of each name */
+        int n;
+        const char *expected; /* its end */
+    } lists[] = {{1, 3, "'x', 'x', 'x'"}, {0, 2, "'', ''"},
+                 {100, 1, "xx'"},         {100, 65535, "xx' and 65534 more"},
+                 {200, 3, " and 3 more"}, {8, 1000, "'xxxxxxxx' and 991 more"}};
+    char name[200];
+    memset(name, 'x', sizeof name);
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        struct dt_name_list list = {.n = 0};
+        for (int k = 0; k < lists[i].n; k++) {
+            dt_name_list_add(&list, name, lists[i].n_bytes);
+        }
+        const size_t n = strlen(list.text), n_expected = strlen(lists[i].expected);
+        CHECK_INT(list.n, lists[i].n);
+        CHECK(n >= n_expected && n < sizeof list.text);
+        CHECK_TEXT(list.text + n - n_expected, lists[i].expected);
+    }
+}
+
 int main(void)
 {
     dt_error_format = dt_text_format;
@@ -112,5 +136,6 @@ int main(void)
     test_line();
     test_error();
     test_closing_texts();
+    test_name_list();
     return 0;
 }

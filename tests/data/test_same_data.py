@@ -1,0 +1,127 @@
+"""A checkpoint knows the data that it was trained with: `eval`, `report` and `--resume` refuse (65) classes of other names or in another
+order, whatever the pictures. usage: DTRAIN=... MPIEXEC=... test_same_data.py"""
+import os
+import shutil
+
+import checkpoint
+from checks import check, dtrain, finish, new_folder, refused, sets, write, write_json
+from samples import png
+
+SIDE = 4
+GREY = 0
+OTHER = "(use data with the same class folders)"
+
+
+def write_classes(folder, names, splits=("train", "test")):
+    """The k-th class has pictures of the k-th brightness, whatever its name."""
+    for split in splits:
+        for k, name in enumerate(sorted(names, key=os.fsencode)):
+            for i in range(4):
+                write(os.path.join(folder, split, name, f"{i}.png"), png(SIDE, SIDE, GREY, [[(60 * k + i + x) % 256 for x in range(SIDE)]] * SIDE))
+
+
+def config(name, n_classes, **data):
+    write_json(f"{name}.json", {
+        "data": {"format": "images", "dir": name, **data}, "train": {"epochs": 1, "batch": {"global": 4}}, "threads": 1, "report": False,
+        "model": {"input": [1, SIDE, SIDE], "layers": [{"type": "flatten"}, {"type": "dense", "units": n_classes}]}})
+
+
+def trained(name, names, **data):
+    write_classes(name, names)
+    config(name, len(names), **data)
+    dtrain("--config", f"{name}.json", "--run", f"run-{name}", ranks=2)
+
+
+def newest(name):
+    folder = f"run-{name}/checkpoints"
+    return os.path.join(folder, max(os.listdir(folder)))
+
+
+def changed(name, change, out):
+    """The newest checkpoint of a run with other metadata, its CRC set right."""
+    header, data = checkpoint.split(checkpoint.read(newest(name)))
+    change(header["__metadata__"])
+    checkpoint.write(out, checkpoint.join(header, data))
+    return out
+
+
+def resume(name, folder, *more):
+    return ["--config", f"{name}.json", "--run", f"run-{name}", "--resume", "--data", folder, *sets("train.epochs=2"), *more]
+
+
+# ---- names of classes
+
+
+def test_other_names():
+    """One name of them is enough, at either end, and so is an order that is not the folders'."""
+    trained("pets", ["cat", "dog", "eel"])
+    for number, there, before, after in ((0, ["ant", "dog", "eel"], "cat", "ant"), (1, ["cat", "cow", "eel"], "dog", "cow"),
+                                         (2, ["cat", "dog", "eel "], "eel", "eel "), (0, ["Cat", "dog", "eel"], "cat", "Cat")):
+        shutil.rmtree("others", ignore_errors=True)
+        write_classes("others", there)
+        shown = "', '".join(sorted(there))
+        text = (f"class {number} was '{before}', now it is '{after}'; trained with the classes 'cat', 'dog', 'eel', the data have "
+                f"'{shown}' {OTHER}")
+        refused(65, text, "eval", "--checkpoint", "run-pets", "--data", "others")
+        done = dtrain(*resume("pets", "others"), ranks=2, code=65)
+        check(text in done.stderr, f"--resume: {done.stderr}")
+    done = dtrain("report", "run-pets", "--data", "others", code=65)
+    check("class 0 was 'cat', now it is 'Cat'" in done.stderr, f"report: {done.stderr}")
+    turned = changed("pets", lambda metadata: metadata.update(class_names="dog/cat/eel"), "turned.safetensors")
+    refused(65, "class 0 was 'dog', now it is 'cat'", "eval", "--checkpoint", turned)
+
+
+def test_same_names():
+    """In another folder, without a class among the test images, with samples held out, as bare weights, and where no names are known."""
+    write_classes("moved", ["cat", "dog", "eel"])
+    shutil.rmtree("moved/test/dog")
+    check("/8)" in (done := dtrain("eval", "--checkpoint", "run-pets", "--data", "moved").stdout), done)
+    dtrain(*resume("pets", "moved"), ranks=2)
+    older = changed("pets", lambda metadata: metadata.pop("class_names"), "older.safetensors")
+    for arguments in (["--checkpoint", older], ["--config", "pets.json", "--weights", newest("pets")]):
+        dtrain("eval", *arguments, "--data", "moved")
+    shutil.rmtree("others")
+    write_classes("others", ["bee", "cow", "fox"])
+    dtrain("eval", "--checkpoint", older, "--data", "others")
+    dtrain("eval", "--config", "pets.json", "--weights", newest("pets"), "--data", "others", ranks=2)
+    dtrain("--config", "pets.json", "--data", "others", "--weights", newest("pets"), "--run", "run-more")
+    trained("held", ["cat", "dog", "eel"], validation=0.25)
+    check(checkpoint.split(checkpoint.read(newest("held")))[0]["__metadata__"]["class_names"] == "cat/dog/eel", "samples are held out")
+    refused(65, "class 0 was 'cat', now it is 'bee'", "eval", "--checkpoint", "run-held", "--data", "others")
+
+
+def test_many_names():
+    """Long names and lists are cut in messages; the first difference is named wherever it is."""
+    names = [f"{k:03d} of a long list of classes" for k in range(80)]
+    trained("many", names)
+    shutil.rmtree("others")
+    write_classes("others", names[:-1] + ["zoo"])
+    refused(65, "class 79 was '079 of a long list of classes', now it is 'zoo'; trained with the classes '000 of a long list of classes', "
+            "'001 of a long list of classes', '002 of a long list of classes' and 77 more, the data have '000", "eval", "--checkpoint", "run-many", "--data", "others")
+
+
+def test_any_bytes():
+    """Names of folders are any bytes; a checkpoint has them as text that a terminal shows."""
+    names = ["\x1b[2J", "a\"b\\c", "line\nline", "\udcff\udcfe", "é"]
+    trained("bytes", names)
+    dtrain("eval", "--checkpoint", "run-bytes", ranks=2)
+    found = checkpoint.split(checkpoint.read(newest("bytes")))[0]["__metadata__"]["class_names"]
+    check(found == "\\x1b[2J/a\"b\\c/line\\x0aline/é/\\xff\\xfe", repr(found))
+
+
+def test_hostile_names():
+    """In a checkpoint whose checksums fit."""
+    for value, text in (("cat/dog", "it names 2 classes, its model has 3 outputs"), ("cat/dog/eel/", "it names 4 classes"),
+                        ("", "it names 1 classes"), ("/" * 5000, "it names 5001 classes"), ("x" * (128 << 10) + "/y/z", "more than 131072 bytes"),
+                        ("\x1b]0;owned\x07/\u202e/" + "e" * 300, "class 0 was '\\x1b]0;owned\\x07', now it is 'cat'")):
+        path = changed("pets", lambda metadata, value=value: metadata.update(class_names=value), "hostile.safetensors")
+        refused(65, text, "eval", "--checkpoint", path)
+
+
+new_folder()
+test_other_names()
+test_same_names()
+test_many_names()
+test_any_bytes()
+test_hostile_names()
+finish()
