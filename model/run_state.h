@@ -14,7 +14,7 @@
     X(world_size)                                                  \
     X(global_batch)                                                \
     X(n_train)  /* samples of the training set */                  \
-    X(data_crc) /* of the training labels: distinguishes data sets */
+    X(data_crc) /* of the training labels: distinguishes data sets where no data_hash does */
 
 #define DT_CHECKPOINT_UNKNOWN UINT64_MAX
 
@@ -22,7 +22,8 @@
 #define DT_CHECKPOINT_LATER_LIST(X)                                                           \
     X(bright_borders,                                                                         \
       DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */ \
-    X(shuffle_rounds, 4)     /* DT_PERMUTATION_ROUNDS: determines the order of samples */     \
+    X(data_hash, DT_CHECKPOINT_UNKNOWN) /* of the training samples: data/fingerprint.h */     \
+    X(shuffle_rounds, 4) /* DT_PERMUTATION_ROUNDS: determines the order of samples */         \
     X(compression_draws,                                                                      \
       0) /* encodings by each worker so far: stochastic rounding continues from there */      \
     X(stop_epoch, 0)       /* epoch of stop_value; 0: none yet, as for the next two */        \

@@ -194,6 +194,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
                                             .n_train = t->set.loader.shard.n_total,
                                             .data_crc = t->set.data.crc,
                                             .bright_borders = DT_CHECKPOINT_UNKNOWN,
+                                            .data_hash = DT_CHECKPOINT_UNKNOWN,
                                             .shuffle_rounds = DT_PERMUTATION_ROUNDS};
     return DT_OK;
 }

@@ -53,6 +53,7 @@ seeds = {
     "another-layer": checkpoint(0, SHAPES | {"fc2.bias": [3]}),
     "nan": checkpoint(0, first=float("nan")),
     "no-config": checkpoint(0, change=lambda header: header["__metadata__"].pop("config")),
+    "class-names": checkpoint(0, change=lambda header: header["__metadata__"].update(class_names="cat/dog", data_hash=str(2**64 - 2))),
     "infinite-sum": checkpoint(0, change=lambda header: header["__metadata__"].update(loss_sum="inf")),
     "version": checkpoint(0, change=lambda header: header["__metadata__"].update(version="2")),
     "huge-shape": checkpoint(0, change=lambda header: header["fc1.weight"].update(shape=[2**53, 2**53])),

@@ -1,11 +1,11 @@
 """A checkpoint knows the data that it was trained with: `eval`, `report` and `--resume` refuse (65) classes of other names or in another
-order, whatever the pictures. usage: DTRAIN=... MPIEXEC=... test_same_data.py"""
+order, whatever the pictures, and a resume refuses training samples that have changed in place, however little. usage: DTRAIN=... MPIEXEC=... test_same_data.py"""
 import os
 import shutil
 
 import checkpoint
 from checks import check, dtrain, finish, new_folder, refused, sets, write, write_json
-from samples import png
+from samples import png, write_idx
 
 SIDE = 4
 GREY = 0
@@ -23,7 +23,8 @@ def write_classes(folder, names, splits=("train", "test")):
 def config(name, n_classes, **data):
     write_json(f"{name}.json", {
         "data": {"format": "images", "dir": name, **data}, "train": {"epochs": 1, "batch": {"global": 4}}, "threads": 1, "report": False,
-        "model": {"input": [1, SIDE, SIDE], "layers": [{"type": "flatten"}, {"type": "dense", "units": n_classes}]}})
+        "model": {"input": [1, SIDE, SIDE], "layers": [{"type": "flatten"}, {"type": "dense", "units": 4},
+                                                       {"type": "dense", "units": n_classes}]}})
 
 
 def trained(name, names, **data):
@@ -118,10 +119,109 @@ def test_hostile_names():
         refused(65, text, "eval", "--checkpoint", path)
 
 
+# ---- the fingerprint of the training samples
+
+N = 12
+IMAGES = [[(40 * k + 7 * x) % 256 for x in range(SIDE * SIDE)] for k in range(N)]
+LABELS = [k % 2 for k in range(N)]
+SAMPLES, OLDER = "the training samples have changed since then: ", "the training labels have changed since then: "
+
+
+def flipped(k, x):
+    """All images, but for one bit of one pixel."""
+    return [[value ^ ((i, j) == (k, x)) for j, value in enumerate(image)] for i, image in enumerate(IMAGES)]
+
+
+def swapped(rows, a, b):
+    return [rows[{a: b, b: a}.get(i, i)] for i in range(len(rows))]
+
+
+def write_train(images, labels):
+    write_idx("digits", "train", (SIDE, SIDE), sum(images, []), labels)
+
+
+def start(name, run, *settings, ranks=0):
+    dtrain("--config", f"{name}.json", "--run", run, *sets(*settings), ranks=ranks)
+
+
+def check_resume(name, run, text, about, *settings, ranks=0):
+    """From the run, or a checkpoint, in a new folder; text: it is refused with that."""
+    shutil.rmtree("again", ignore_errors=True)
+    done = dtrain("--config", f"{name}.json", "--run", "again", f"--resume={run}", *sets("train.epochs=2", *settings), ranks=ranks,
+                  code=65 if text else 0)
+    check(not text or text in done.stderr and "(use the same data, or begin a new run)" in done.stderr, f"{about}: {done.stderr}")
+
+
+def test_files():
+    """A bit, two samples of one label, two labels, all pixels: each is another data set, for a reader of any share of it."""
+    os.mkdir("digits")
+    write_idx("digits", "t10k", (SIDE, SIDE), sum(IMAGES, []), LABELS)
+    write_train(IMAGES, LABELS)
+    config("digits", 2, format="idx")
+    start("digits", "run-digits", ranks=2)
+    check_resume("digits", "run-digits", None, "the same data", ranks=3)
+    older = changed("digits", lambda metadata: metadata.pop("data_hash"), "older.safetensors")
+    for about, images, labels, older_text in (
+            ("the first bit", flipped(0, 0), LABELS, None), ("the last one", flipped(N - 1, SIDE * SIDE - 1), LABELS, None),
+            ("neighbours", swapped(IMAGES, 3, 5), LABELS, None), ("far ones", swapped(IMAGES, 0, N - 2), LABELS, None),
+            ("inverted", [[255 - value for value in image] for image in IMAGES], LABELS, None), ("labels", IMAGES, swapped(LABELS, 0, 1), OLDER),
+            ("whole samples", swapped(IMAGES, 0, 1), swapped(LABELS, 0, 1), OLDER)):
+        write_train(images, labels)
+        check_resume("digits", "run-digits", SAMPLES, about, ranks=2)
+        check_resume("digits", older, older_text, f"older, {about}")
+    write_train(IMAGES, LABELS)
+
+
+def test_ranks():
+    """However samples are shared, and whoever works, the sum is the same."""
+    def of(run):
+        return checkpoint.split(checkpoint.read(newest(run)))[0]["__metadata__"]["data_hash"]
+
+    found = {}
+    for ranks, *settings in ((1,), (2,), (3,), (2, "data.sharding=global"), (3, "data.sharding=replicate"),
+                             (3, "distributed.strategy=parameter_server"), (2, "distributed.strategy=central"), (2, "distributed.strategy=pipeline", "distributed.pipeline.micro_batches=2")):
+        run = f"run-ranks-{ranks}-{len(found)}"
+        start("digits", run, *settings, ranks=ranks)
+        found[ranks, *settings] = of(run.removeprefix("run-"))
+    check(len(set(found.values())) == 1, found)
+    for key in ("data.validation=0.25", "data.train_samples=11"):
+        of_part = []
+        for ranks in (1, 2):
+            start("digits", f"run-part-{ranks}", key, ranks=ranks)
+            of_part.append(of(f"part-{ranks}"))
+            shutil.rmtree(f"run-part-{ranks}")
+        check(of_part[0] == of_part[1] and of_part[0] not in found.values(), f"{key}: {of_part}")
+
+
+def test_pictures():
+    check_resume("pets", "run-pets", None, "the same pictures", ranks=2)
+    write("pets/train/cat/0.png", png(SIDE, SIDE, GREY, [[x + 1 if x == 0 else x for x in range(SIDE)]] * SIDE))
+    check_resume("pets", "run-pets", SAMPLES, "a picture", ranks=2)
+
+
+def test_generated():
+    """Another recipe, as of regression targets, gives other samples."""
+    for name, model, data, settings in (
+            ("line", {"input": [1], "layers": [{"type": "dense", "units": 1}], "loss": "mean_squared_error"}, {"format": "linear"},
+             ("data.slope=2.5", "data.noise=0.25")),
+            ("made", {"input": [1, 8, 8], "layers": [{"type": "flatten"}, {"type": "dense", "units": 3}]}, {"format": "synthetic"},
+             ("data.noise=0.25", "data.seed=5"))):
+        write_json(f"{name}.json", {"data": {**data, "train_samples": 16, "test_samples": 8}, "model": model, "threads": 1, "report": False,
+                                    "train": {"epochs": 1, "batch": {"global": 4}}})
+        start(name, f"run-{name}")
+        check_resume(name, f"run-{name}", None, name, ranks=2)
+        for setting in settings:
+            check_resume(name, f"run-{name}", SAMPLES, f"{name}, {setting}", setting)
+
+
 new_folder()
 test_other_names()
 test_same_names()
 test_many_names()
 test_any_bytes()
 test_hostile_names()
+test_files()
+test_ranks()
+test_pictures()
+test_generated()
 finish()

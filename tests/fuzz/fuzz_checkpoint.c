@@ -108,6 +108,7 @@ static void parse(parse_fn function, const uint8_t *bytes, size_t n_bytes)
         require(isfinite(file.state.loss_sum) && isfinite(file.state.n_correct) &&
                 isfinite(file.state.n_samples));
         require(strlen(file.config) < n_bytes);
+        require(file.class_names == NULL || strlen(file.class_names) <= DT_CLASS_NAMES_MOST);
         get(&file, 2);
     }
     dt_checkpoint_close(&file);

@@ -1,6 +1,5 @@
 /* Whether a training can continue from a checkpoint as if nothing had happened: with the same seed,
  * samples, order of them, model and rules. */
-#include "train/save/saved.h"
 #include "train/save/state.h"
 
 #include <stdio.h>
@@ -30,7 +29,6 @@ static enum dt_status check_state(const struct dt_trainer *t, const char *path,
     const struct difference differences[] = {
         {"train.seed", "use the checkpoint's", saved->seed, t->state.seed},
         {"number of training samples", "use the same data", saved->n_train, t->state.n_train},
-        {"training data's fingerprint", "use the same data", saved->data_crc, t->state.data_crc},
         {"number of ranks",
          "inside an epoch it may differ only with data.sharding \"global\": use as many, or a "
          "checkpoint of an epoch's end",
@@ -52,6 +50,22 @@ static enum dt_status check_state(const struct dt_trainer *t, const char *path,
         }
     }
     return DT_OK;
+}
+
+/* Of all samples; of their labels alone, where an older dtrain saved it. */
+static enum dt_status check_samples(const struct dt_trainer *t, const char *path,
+                                    const struct dt_checkpoint_state *saved)
+{
+    const bool older = saved->data_hash == DT_CHECKPOINT_UNKNOWN;
+    const uint64_t before = older ? saved->data_crc : saved->data_hash,
+                   now = older ? t->state.data_crc : t->state.data_hash;
+    return before == now
+               ? DT_OK
+               : dt_error(DT_BAD_DATA,
+                          "%s: the training %s have changed since then: their fingerprint was "
+                          "%016llx, now it is %016llx (use the same data, or begin a new run)",
+                          path, older ? "labels" : "samples", (unsigned long long)before,
+                          (unsigned long long)now);
 }
 
 static enum dt_status check_same(const struct dt_trainer *t, const char *path, const char *saved,
@@ -77,6 +91,7 @@ enum dt_status dt_saved_fits(const struct dt_trainer *t, const char *path,
     }
     DT_TRY(dt_saved_same_classes(path, file->class_names, t->set.data.class_names));
     DT_TRY(check_state(t, path, &file->state));
+    DT_TRY(check_samples(t, path, &file->state));
     return check_same(t, path, file->config, "data.normalize");
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "data/border.h"
+#include "data/fingerprint.h"
 #include "train/save/state.h"
 
 /* This rank's part of the images that break a rule. Ranks read shares of the samples, or each of
@@ -37,6 +38,17 @@ static enum dt_status inspect_images(struct dt_trainer *t, const struct dt_emitt
                                   ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5)
                                   : DT_CHECKPOINT_UNKNOWN;
     return DT_OK;
+}
+
+/* Each worker takes its share of the samples, whichever it has read. */
+static enum dt_status hash_samples(struct dt_trainer *t)
+{
+    const bool takes = !t->roles.whole || t->world->rank == 0;
+    t->state.data_hash = takes ? dt_fingerprint(&t->set.data.samples, (uint32_t)t->roles.worker,
+                                                (uint32_t)t->roles.n_workers)
+                               : 0;
+    return dt_comm_allreduce(t->world->comm, &t->state.data_hash, 1, DT_TYPE_U64, DT_REDUCE_SUM,
+                             "sum of the training samples' hashes");
 }
 
 /* The records come first: they may be beyond reading, and then the configuration stays, too. */
@@ -103,6 +115,7 @@ static enum dt_status open_folder(struct dt_saver *saver, struct dt_trainer *t,
     DT_TRY(dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &f->check)));
     DT_TRY(dt_run_dir_open(t->world, f->run_dir, t->config.name, f->resume, &f->dir));
     DT_TRY(inspect_images(t, emitter));
+    DT_TRY(hash_samples(t));
     tell_lacking(f, t, emitter);
     DT_TRY(take_weights(f, t, emitter));
     if (t->config.checkpoint_best != DT_TEST_NONE && t->state.best_epoch > 0) {

@@ -352,6 +352,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
         t->state.world_size = now.world_size;
         t->state.global_batch = now.global_batch;
         t->state.bright_borders = now.bright_borders;
+        t->state.data_hash = now.data_hash;
         t->state.step_in_epoch = next_step(t, &file.state);
         t->state.shuffle_rounds = now.shuffle_rounds;
         t->strategy->optimizer.n_steps = file.state.optimizer_steps;
