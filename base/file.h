@@ -37,6 +37,11 @@ struct dt_file_part {
 #define DT_FILE_NAME_SHOWN 64 /* bytes of its name in that of its temporary file, at most */
 enum dt_status dt_file_write_atomic(const char *dir, const char *name,
                                     const struct dt_file_part *parts, size_t n_parts);
+/* The same in a folder that must not be a symbolic link: somebody may swap it while a run writes.
+ */
+enum dt_status dt_file_write_atomic_real(const char *dir, const char *name,
+                                         const struct dt_file_part *parts, size_t n_parts);
+int dt_dir_open_real(const char *dir); /* its descriptor, or -1 */
 
 /* Removes the temporary file of the write under way, if there is one: the last that a process does
  * before a signal ends it. Safe in a signal handler. */

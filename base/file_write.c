@@ -188,10 +188,9 @@ static int open_folder(const char *dir)
     return openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-enum dt_status dt_file_write_atomic(const char *dir, const char *name,
-                                    const struct dt_file_part *parts, size_t n_parts)
+static enum dt_status write_and_close(int folder, const char *dir, const char *name,
+                                      const struct dt_file_part *parts, size_t n_parts)
 {
-    const int folder = open_folder(dir);
     if (folder < 0) {
         return dt_error_errno(DT_IO, "%s", dir);
     }
@@ -203,6 +202,23 @@ enum dt_status dt_file_write_atomic(const char *dir, const char *name,
         return dt_error_errno(status, "%s/%s: cannot be written", dir, name);
     }
     return DT_OK;
+}
+
+enum dt_status dt_file_write_atomic(const char *dir, const char *name,
+                                    const struct dt_file_part *parts, size_t n_parts)
+{
+    return write_and_close(open_folder(dir), dir, name, parts, n_parts);
+}
+
+int dt_dir_open_real(const char *dir)
+{
+    return openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+enum dt_status dt_file_write_atomic_real(const char *dir, const char *name,
+                                         const struct dt_file_part *parts, size_t n_parts)
+{
+    return write_and_close(dt_dir_open_real(dir), dir, name, parts, n_parts);
 }
 
 /* A link takes no other file's place; a file system without links has to be asked before. */

@@ -331,10 +331,12 @@ static enum dt_status check_names(const struct content *content, const struct dt
     const bool foreign = n_optimizer_states == 0 && missing.n > 0;
     const int n = foreign ? (int)dt_names_prefix(&content->tensors, model, &prefix) : 0;
     if (n > 0) {
-        return dt_error(DT_CONFIG,
-                        "%s: each name begins with '%.*s' (save in Python: {k.removeprefix(\"%.*s"
-                        "\"): v for k, v in tensors.items()})",
-                        content->name, n, prefix, n, prefix);
+        return dt_error(
+            DT_CONFIG,
+            "%s: each name begins with '%.*s' (in Python: import safetensors.torch as s; "
+            "s.save_file({k.removeprefix(\"%.*s\"): v for k, v in "
+            "s.load_file(\"FILE\").items()}, \"NEW\"))",
+            content->name, n, prefix, n, prefix);
     }
     return dt_error(
         DT_CONFIG,

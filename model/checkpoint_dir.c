@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +104,7 @@ enum dt_status dt_checkpoint_list(const char *dir, uint64_t **steps, size_t *n_s
 
 static void remove_from(const char *dir, const char *name)
 {
-    const int folder = openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int folder = dt_dir_open_real(dir);
     if (folder >= 0) {
         unlinkat(folder, name, 0);
         close(folder);

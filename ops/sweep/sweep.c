@@ -266,7 +266,14 @@ done:
 
 static enum dt_status check_folders(struct sweep *w)
 {
+    char path[DT_PATH_SIZE];
+    struct stat info;
     for (int run = 0; run < w->grid.n_runs; run++) {
+        dt_sweep_folder(w->dir, &w->grid, run, path);
+        if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) {
+            return dt_error(DT_CANT_CREATE,
+                            "%s: is a symbolic link (remove it, or choose another --run)", path);
+        }
         DT_TRY(check_folder(w, run));
     }
     return DT_OK;

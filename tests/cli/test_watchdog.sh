@@ -63,7 +63,7 @@ hangs losses 2 dt_network_loss 12 01 "rank [01] \([^)]+\) $silent 'training', st
 hangs data 1 dt_dataset_open 1 0 "rank 0 \([^)]+\) $silent 'data load', step 0, "
 hangs mpi 2 MPI_Iallreduce 60 01 "rank [01] \([^)]+\) $silent '"
 # A disk that never answers: nor does it to those who would keep what was.
-hangs disk 1 fsync 3 0 "rank 0 \([^)]+\) has shown no sign of life for 10 s: it hangs in 'saving a checkpoint', step 5, "
+hangs disk 1 fsync 5 0 "rank 0 \([^)]+\) has shown no sign of life for 10 s: it hangs in 'saving a checkpoint', step 5, "
 
 # On the way out, when the training is over: the record of the end has the job's code, not the training's.
 hangs leaving 1 dt_output_check 1 0 "rank 0 \([^)]+\) $silent '"

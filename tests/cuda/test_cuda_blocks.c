@@ -181,7 +181,7 @@ static void check_conv(void)
     const int kernel = kernels[draw(4)];
     struct dt_layer_spec conv = LAYER(
         CONV2D, .size = filters[draw(4)], .kernel = kernel, .stride = 1 + (int)draw(6) / 2,
-        .padding = (enum dt_padding)draw(2), .activation = (enum dt_activation)draw(N_ACTIVATIONS));
+        .padding = DT_PADDING_VALID - (int)draw(2), .activation = (enum dt_activation)draw(N_ACTIVATIONS));
     struct dt_model_spec spec = {
         .input = {channels[draw(4)], kernel + 6 + (int)draw(4), kernel + 6 + (int)draw(5)},
         .loss = DT_LOSS_MEAN_SQUARED_ERROR};

@@ -136,7 +136,7 @@ processes_of() { # the processes, not zombies, with this text, which has no spac
 ranks_of() { # the ranks among them: this program, not its launcher, nor a relay of signals, in the order of their numbers
   local pid
   for pid in $(processes_of "$1"); do
-    if [[ $(readlink "/proc/$pid/exe" 2>/dev/null) == "$(readlink -f "$DTRAIN")" ]] && tr -d '\0' <"/proc/$pid/environ" 2>/dev/null | grep -q .; then
+    if [[ $(readlink "/proc/$pid/exe" 2>/dev/null) == "$(readlink -f "$DTRAIN")" ]] && [[ -n $(tr -d '\0' 2>/dev/null <"/proc/$pid/environ") ]]; then
       echo "$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^\(PMI\|OMPI_COMM_WORLD\)_RANK=//p') $pid"
     fi
   done | sort -n | cut -d ' ' -f 2

@@ -135,4 +135,13 @@ refused 73 '--run /: is the root of the file system' --run / --resume
 mkdir linked
 ln -s ../before.csv linked/sweep.csv
 refused 73 'linked/sweep.csv: is a symbolic link' --run linked --resume
+rm linked/sweep.csv
+mkdir target
+echo precious >target/report.html
+ln -s ../target linked/2
+refused 73 'linked/2: is a symbolic link' --run linked --resume --set train.optimizer.lr=0.1,0.2
+rm -rf linked/2
+ln -s nowhere linked/2
+refused 73 'linked/2: is a symbolic link' --run linked --resume --set train.optimizer.lr=0.1,0.2
+[[ $(ls target) == report.html && $(cat target/report.html) == precious ]] || fail "the target of a link has changed: $(ls target)"
 finish

@@ -193,7 +193,7 @@ int main(void)
         const struct dt_shape in = {channels[i / 4 % 4], kernel + one * (int)draw(5),
                                     kernel + one * (int)draw(24)};
         check_shape(in, filters[i / 16 % 4], kernel, 1 + (int)draw(2),
-                    (enum dt_padding)(i / 64 % 2), i / 128 % 2 == 1);
+                    DT_PADDING_VALID - i / 64 % 2, i / 128 % 2 == 1);
     }
     printf("%d outputs that float would have made otherwise\n", n_rounded);
     CHECK(n_rounded > 10000 / EVERY(3));

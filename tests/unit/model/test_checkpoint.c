@@ -284,6 +284,26 @@ static void test_leftovers(void)
     CHECK_INT(count_entries(), 2);
 }
 
+/* checkpoints/ that somebody swaps for a link while a run trains: nothing goes through the link. */
+static void test_swapped_folder(void)
+{
+    char link_path[DT_CHECKPOINT_PATH_SIZE], path[DT_CHECKPOINT_PATH_SIZE];
+    snprintf(link_path, sizeof link_path, "%s-link", folder);
+    sample_save(&sample, 1, 9);
+    sample_save(&sample, 2, 9);
+    CHECK(symlink(folder, link_path) == 0);
+    sample.checkpoint.state.step = 3;
+    CHECK_FAILS(dt_checkpoint_save(link_path, 1, &sample.model, &sample.checkpoint, path), DT_IO,
+                link_path);
+    CHECK_FAILS(dt_checkpoint_save_best(link_path, &sample.model, &sample.checkpoint, path), DT_IO,
+                link_path);
+    CHECK_OK(dt_checkpoint_prune(link_path, 2, 1));
+    CHECK(access(path_of("step-000000000001.safetensors"), F_OK) == 0);
+    CHECK(access(path_of("step-000000000003.safetensors"), F_OK) != 0);
+    CHECK(access(path_of("best.safetensors"), F_OK) != 0);
+    CHECK(unlink(link_path) == 0);
+}
+
 static void test_bad_paths(void)
 {
     char path[DT_CHECKPOINT_PATH_SIZE], long_name[DT_CHECKPOINT_PATH_SIZE];
@@ -302,9 +322,9 @@ static void test_bad_paths(void)
 
 int main(void)
 {
-    static void (*const tests[])(void) = {test_round_trip,    test_layout,   test_residuals,
-                                          test_another_model, test_keep,     test_newest,
-                                          test_leftovers,     test_bad_paths};
+    static void (*const tests[])(void) = {test_round_trip,     test_layout,    test_residuals,
+                                          test_another_model,  test_keep,      test_newest,
+                                          test_swapped_folder, test_leftovers, test_bad_paths};
     sample_open(4, 8, &sample);
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         folder_open();
