@@ -179,9 +179,10 @@ static void check_conv(void)
     static const int channels[] = {1, 2, 3, 8}, filters[] = {1, 3, 10, 16},
                      kernels[] = {1, 2, 3, 5};
     const int kernel = kernels[draw(4)];
-    struct dt_layer_spec conv = LAYER(
-        CONV2D, .size = filters[draw(4)], .kernel = kernel, .stride = 1 + (int)draw(6) / 2,
-        .padding = DT_PADDING_VALID - (int)draw(2), .activation = (enum dt_activation)draw(N_ACTIVATIONS));
+    struct dt_layer_spec conv =
+        LAYER(CONV2D, .size = filters[draw(4)], .kernel = kernel, .stride = 1 + (int)draw(6) / 2,
+              .padding = DT_PADDING_VALID - (int)draw(2),
+              .activation = (enum dt_activation)draw(N_ACTIVATIONS));
     struct dt_model_spec spec = {
         .input = {channels[draw(4)], kernel + 6 + (int)draw(4), kernel + 6 + (int)draw(5)},
         .loss = DT_LOSS_MEAN_SQUARED_ERROR};
