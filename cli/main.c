@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,10 +46,12 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 }
 
 /* Under a launcher only the first copy prints. This decides nothing else: the ranks of a training
- * come from MPI. */
+ * come from MPI. A number without a launcher's connection beside it is left over in a shell. */
 static bool is_first_copy(void)
 {
-    return dt_launch_number(DT_LAUNCH_RANK) <= 0;
+    const bool connected =
+        getenv("PMI_FD") != NULL || getenv("PMI_PORT") != NULL || getenv("PMIX_RANK") != NULL;
+    return dt_launch_number(DT_LAUNCH_RANK) <= 0 || !connected;
 }
 
 static void print_error(void)

@@ -27,6 +27,10 @@ for numbers in LEFT_OVER:
     for command in (["plan", *CONFIG], ["doctor"]):
         dtrain(*command, env=numbers, code=0 if command[0] == "plan" else None)
     refused(69, "start it with", *SMALL, env=numbers)
+    done = dtrain("lab", "lr", env=numbers, code=0)  # never starts MPI
+    check("lr" in done.stdout, f"lab lr with {numbers} prints nothing")
+done = dtrain("help", ranks=2, code=0)
+check(done.stdout.count("\nCommands\n") == 1, f"help of two ranks: {done.stdout}")
 namespaces = subprocess.run(["unshare", "-m", "true"], check=False, stderr=subprocess.DEVNULL).returncode == 0
 for title, needs_namespace, commands, code, text in STARTS:
     if needs_namespace and not namespaces:
