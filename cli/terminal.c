@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +11,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/launcher.h"
 
 #define USUAL_WIDTH 80
 #define USUAL_HEIGHT 24
+#define LIVE_INTERVAL_S 0.1
 
 static int width_of(int fd)
 {
@@ -93,6 +96,28 @@ struct dt_screen dt_terminal_screen(int stream)
     return (struct dt_screen){.width = dt_terminal_room(stream),
                               .height = known ? size.ws_row : USUAL_HEIGHT,
                               .utf8 = is_utf8()};
+}
+
+void dt_terminal_live(const char *format, ...)
+{
+    static bool shown;
+    static double next_s;
+    const int width =
+        format != NULL && dt_clock_s() >= next_s ? dt_terminal_width(STDERR_FILENO) : 0;
+    char line[256];
+    va_list values;
+    if (format == NULL) {
+        fputs(shown ? "\r\033[K" : "", stderr);
+        shown = false;
+    } else if (width > 0) {
+        va_start(values, format);
+        vsnprintf(line, sizeof line, format, values);
+        va_end(values);
+        fprintf(stderr, "\r\033[K%.*s", width - 1, line);
+        fflush(stderr);
+        shown = true;
+        next_s = dt_clock_s() + LIVE_INTERVAL_S;
+    }
 }
 
 const char *dt_terminal_times(void)
