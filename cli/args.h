@@ -11,8 +11,7 @@
 #include "cli/options.h"
 
 struct dt_args;
-struct dt_sinks;
-struct dt_event;
+struct dt_run_reader;
 struct dt_world;
 
 /* The parsed command line: values of options, and behind them names without an option. */
@@ -53,8 +52,7 @@ struct dt_command {
 
 struct dt_program {
     const struct dt_command *const *commands; /* the first needs no word; NULL behind the last */
-    /* A sink that cli/ does not know: it gets a training's events after all others. */
-    enum dt_status (*last_sink)(struct dt_sinks *sinks, const struct dt_event *event);
+    const struct dt_run_reader *reader;       /* for the sinks of a training (cli/sinks/sinks.h) */
 };
 
 extern const struct dt_program dt_program; /* also with the commands of lab/, ops/ and report/ */

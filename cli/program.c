@@ -45,4 +45,4 @@ COMMAND_LIST(DECLARE)
 #define ROW(name) &dt_command_##name,
 static const struct dt_command *const commands[] = {COMMAND_LIST(ROW) NULL};
 
-const struct dt_program dt_program = {.commands = commands, .last_sink = dt_run_page_take};
+const struct dt_program dt_program = {.commands = commands, .reader = &dt_run_reader};

@@ -139,7 +139,7 @@ static enum dt_status report(const struct dt_args *args, const struct dt_values 
                : s;
 }
 
-/* From the runs' folders alone, whatever state they are in (cli/sinks/record.h). */
+/* From the runs' folders alone, whatever state they are in (report/record.h). */
 static enum dt_status run(const struct dt_args *args)
 {
     char newest[DT_PATH_SIZE];

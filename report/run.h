@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-#include "cli/sinks/record.h"
 #include "cli/sinks/sinks.h"
 #include "cli/terminal.h"
+#include "report/record.h"
 #include "train/watch/learned.h"
 
 #define DT_RUN_PAGE "report.html"
@@ -21,8 +21,8 @@
 enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records,
                                  int n, const struct dt_learned *learned);
 
-/* A sink (cli/sinks/sinks.h): writes the page of a run at its end. */
-enum dt_status dt_run_page_take(struct dt_sinks *sinks, const struct dt_event *event);
+/* For the sinks of a training: writes the page of a run at its end. */
+extern const struct dt_run_reader dt_run_reader;
 
 /* ---- its sections, each in a file of its name */
 

@@ -87,7 +87,7 @@ enum dt_status dt_run_page_write(const char *path, const char *dir, const struct
     return dt_page_write_own(dir, DT_RUN_PAGE, &page);
 }
 
-enum dt_status dt_run_page_take(struct dt_sinks *sinks, const struct dt_event *event)
+static enum dt_status take(struct dt_sinks *sinks, const struct dt_event *event)
 {
     struct dt_record record;
     if ((event->kind != DT_EVENT_END && event->kind != DT_EVENT_FAULT) ||
@@ -103,3 +103,5 @@ enum dt_status dt_run_page_take(struct dt_sinks *sinks, const struct dt_event *e
     }
     return s;
 }
+
+const struct dt_run_reader dt_run_reader = {.seconds = dt_record_seconds_of, .take = take};

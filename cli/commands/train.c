@@ -46,7 +46,7 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
                                              .watch = {watch, w}};
-    struct dt_sinks sinks = {.command = args->line, .last = args->program->last_sink};
+    struct dt_sinks sinks = {.command = args->line, .reader = args->program->reader};
     w->folder = saver.dir.path;
     const enum dt_status s =
         dt_train(world, config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});

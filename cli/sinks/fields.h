@@ -1,5 +1,5 @@
 /* Everything that a run records of itself, in one table: metrics.jsonl, metrics.csv, TensorBoard's
- * scalars, summary.json, the reader of runs (cli/sinks/record.h) and docs/files.md follow from its
+ * scalars, summary.json, the reader of runs (report/record.h) and docs/files.md follow from its
  * rows. A new number is a row here.
  *
  * X(constant, name, value, unit, csv, tag, meaning): `value` is one of struct dt_field_value, of

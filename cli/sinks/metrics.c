@@ -17,7 +17,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/output.h"
-#include "cli/sinks/record.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 
@@ -32,7 +31,7 @@ static enum dt_status keep_jsonl(const char *line, const struct position *at, bo
 {
     struct dt_json_fault fault;
     const size_t n = strlen(line);
-    const bool strict = n <= DT_RECORD_LINE_BYTES && dt_json_check(line, n, &fault);
+    const bool strict = n <= DT_METRICS_LINE_BYTES && dt_json_check(line, n, &fault);
     cJSON *record = strict ? cJSON_Parse(line) : NULL;
     if (strict && record == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the records in metrics.jsonl");
@@ -168,8 +167,9 @@ static void put_line(struct dt_sinks *sinks, const char *type, const struct dt_f
 static enum dt_status find_seconds_before(struct dt_sinks *sinks)
 {
     double seconds = 0;
-    DT_TRY(sinks->folder.step > 0 ? dt_record_seconds_of(sinks->folder.dir->path, &seconds)
-                                  : DT_OK);
+    if (sinks->folder.step > 0 && sinks->reader != NULL) {
+        DT_TRY(sinks->reader->seconds(sinks->folder.dir->path, &seconds));
+    }
     sinks->seconds_before = isfinite(seconds) ? round(1e3 * seconds) * 1e-3 : 0;
     return DT_OK;
 }

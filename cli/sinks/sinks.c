@@ -37,7 +37,9 @@ enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
     const bool taken = sinks->folder.config != NULL || event->kind == DT_EVENT_WARNING;
     for (size_t i = 0; i <= n && taken; i++) {
         enum dt_status (*const take)(struct dt_sinks *, const struct dt_event *) =
-            i < n ? rows[i] : sinks->last;
+            i < n                   ? rows[i]
+            : sinks->reader != NULL ? sinks->reader->take
+                                    : NULL;
         const enum dt_status s = take != NULL ? take(sinks, event) : DT_OK;
         event->status = event->status == DT_OK ? s : event->status;
         failed = failed == DT_OK ? s : failed;

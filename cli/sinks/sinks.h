@@ -12,13 +12,25 @@ struct dt_metrics_files {
                     DT_IO */
 };
 
-/* Their state between events. Zeroed at first but for `command`, `silent` and `last`; before the
+/* Lines of metrics.jsonl that are longer are no records: a run's folder may be anybody's. */
+#define DT_METRICS_LINE_BYTES ((size_t)1 << 20)
+
+struct dt_sinks;
+
+/* Reads runs back (report/record.h), which cli/ does not know. */
+struct dt_run_reader {
+    /* The seconds that the starts of the run in a folder have taken; NaN: unknown. */
+    enum dt_status (*seconds)(const char *folder, double *out);
+    /* A sink behind those of the list: writes the run's page from their files. */
+    enum dt_status (*take)(struct dt_sinks *sinks, const struct dt_event *event);
+};
+
+/* Their state between events. Zeroed at first but for `command`, `silent` and `reader`; before the
  * folder's event, sinks get nothing but warnings. */
 struct dt_sinks {
     const char *command; /* the program's line, for people; set by whoever opens them */
     bool silent;         /* likewise: no output on the terminal */
-    /* likewise: a sink behind those of the list, or NULL; what it writes is made of their files */
-    enum dt_status (*last)(struct dt_sinks *sinks, const struct dt_event *event);
+    const struct dt_run_reader *reader; /* likewise, or NULL */
     double started_s;      /* when the folder was opened, since 1970: tells a run's starts apart */
     double clock_s;        /* likewise, by dt_clock_s */
     double seconds_before; /* that the starts before have taken */

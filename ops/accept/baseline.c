@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "cli/sinks/record.h"
 #include "ops/accept/outcome.h"
+#include "report/record.h"
 
 #define MAX_BYTES ((size_t)1 << 20)
 

@@ -2,8 +2,8 @@
 #ifndef DT_OPS_SWEEP_RESULTS_H
 #define DT_OPS_SWEEP_RESULTS_H
 
-#include "cli/sinks/record.h"
 #include "ops/sweep/grid.h"
+#include "report/record.h"
 
 /* The folder of run `run` within the sweep's: DIR/03, with as many digits as the last run's
  * number. */

@@ -158,7 +158,7 @@ static enum dt_status train(struct sweep *w, int run)
     char path[DT_PATH_SIZE];
     dt_sweep_folder(w->dir, &w->grid, run, path);
     w->sinks = (struct dt_sinks){
-        .command = w->args->line, .silent = true, .last = w->args->program->last_sink};
+        .command = w->args->line, .silent = true, .reader = w->args->program->reader};
     struct dt_folder_saver saver = {.saver = {.ops = &dt_folder_saver_ops},
                                     .run_dir = path,
                                     .resume = dt_args_has(w->args, DT_OPTION_RESUME)};

@@ -12,7 +12,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/sinks/record.h"
+#include "report/record.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/base/file_calls.h"
 #include "train/save/run_dir.h"

@@ -1,4 +1,4 @@
-#include "cli/sinks/record.h"
+#include "report/record.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -136,7 +136,7 @@ static enum dt_status take_epoch(struct dt_record *r, cJSON **line)
 static enum dt_status take_line(struct dt_record *r, const char *text, size_t n)
 {
     cJSON *line = NULL;
-    DT_TRY(n <= DT_RECORD_LINE_BYTES ? parse(text, n, &line) : DT_OK);
+    DT_TRY(n <= DT_METRICS_LINE_BYTES ? parse(text, n, &line) : DT_OK);
     if (line == NULL) {
         r->n_strange++;
         return DT_OK;

@@ -3,8 +3,8 @@
  * The files may be anything. Without a readable config.json it is no run's folder; everything else
  * may be missing or damaged, and what cannot be read is as if it were not there. Numbers are finite
  * and at most 1e30 in size, or NaN: unknown. */
-#ifndef DT_CLI_SINKS_RECORD_H
-#define DT_CLI_SINKS_RECORD_H
+#ifndef DT_REPORT_RECORD_H
+#define DT_REPORT_RECORD_H
 
 #include <cjson/cJSON.h>
 
@@ -28,10 +28,10 @@ struct dt_record_table {
     X(DT_RUN_KILLED, "killed", "no end was recorded, and no process holds its folder")
 enum dt_run_state { DT_RUN_STATE_LIST(DT_NAMED_ENUM) };
 
-/* What is larger, in a folder that may be anybody's, counts as missing or as no record: cJSON's
- * tree takes 40 times as much memory. */
+/* A larger file, in a folder that may be anybody's, counts as missing, as a longer line of
+ * metrics.jsonl than DT_METRICS_LINE_BYTES counts as no record: cJSON's tree takes 40 times as
+ * much memory. */
 #define DT_RECORD_FILE_BYTES ((size_t)8 << 20) /* of a file but metrics.jsonl */
-#define DT_RECORD_LINE_BYTES ((size_t)1 << 20) /* of a line of metrics.jsonl */
 
 struct dt_record {
     char path[DT_PATH_SIZE]; /* without slashes at its end */
