@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/output.h"
+#include "cli/result.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
@@ -20,12 +21,11 @@
 /* An output that cannot be written is reported before the work. */
 static enum dt_status try_outputs(const struct dt_args *args)
 {
-    static const enum dt_option outputs[] = {DT_OPTION_JSON, DT_OPTION_CSV, DT_OPTION_HTML,
-                                             DT_OPTION_ONNX, DT_OPTION_SAFETENSORS};
+    static const enum dt_option outputs[] = {DT_OPTION_ONNX, DT_OPTION_SAFETENSORS};
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
         DT_TRY(dt_file_try(dt_args_text(args, outputs[i]), NULL));
     }
-    return DT_OK;
+    return dt_result_try(args);
 }
 
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)

@@ -54,9 +54,9 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
     X(DT_OPTION_SAFETENSORS, "safetensors", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                    \
       "write the weights alone to this file, for PyTorch's load_state_dict", "")                   \
     X(DT_OPTION_JSON, "json", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
-      "also write the measurements to this file", "")                                              \
+      "write the result as JSON to this file; - is standard output", "")                           \
     X(DT_OPTION_CSV, "csv", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                    \
-      "also write the rows to this file, as CSV", "")                                              \
+      "write the result's table as CSV to this file; - is standard output", "")                    \
     X(DT_OPTION_PREDICT, "predict", 0, "N", DT_TAKES_VALUE, DT_ONCE,                               \
       "predict up to so many ranks, default 1024, at most 1024", "")                               \
     X(DT_OPTION_NETWORK, "network", 0, "NAME", DT_TAKES_VALUE, DT_ONCE,                            \
@@ -64,7 +64,7 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "such as 10,1.25; default links like this host's",                                           \
       "")                                                                                          \
     X(DT_OPTION_JUNIT, "junit", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                \
-      "also write the rows to this file, as JUnit XML", "")                                        \
+      "write the verdicts as JUnit XML to this file; - is standard output", "")                    \
     X(DT_OPTION_BASELINE, "baseline", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                          \
       "compare with an earlier run's --json FILE: a tenth worse fails", "")                        \
     X(DT_OPTION_SHORT, "short", 0, "", DT_TAKES_NOTHING, DT_ONCE,                                  \
@@ -100,9 +100,10 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
     X(DT_OPTION_BATCH, "batch", 0, "1|16|all", DT_TAKES_VALUE, DT_ONCE,                            \
       "samples of a rank's step, default all that it has", "")                                     \
     X(DT_OPTION_HTML, "html", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
-      "write a page with pictures to this file",                                                   \
-      "The page of `lab allreduce` has the rounds, to be stepped through with buttons and arrow "  \
-      "keys.")                                                                                     \
+      "write the result as a page to this file; - is standard output",                             \
+      "The page is one file that needs no network.")                                               \
+    X(DT_OPTION_FORCE, "force", 0, "", DT_TAKES_NOTHING, DT_ONCE,                                  \
+      "replace files that are no earlier results of dtrain", "")                                   \
     X(DT_OPTION_NODES, "nodes", 0, "N", DT_TAKES_VALUE, DT_ONCE, "nodes of the job, default 1",    \
       "")                                                                                          \
     X(DT_OPTION_NTASKS_PER_NODE, "ntasks-per-node", 0, "N", DT_TAKES_VALUE, DT_ONCE,               \

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/commands/eval.h"
 #include "cli/commands/load.h"
-#include "cli/image.h"
+#include "view/image.h"
 #include "data/validation.h"
 #include "model/checkpoint.h"
 #include "report/page/page.h"

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/args.h"
-#include "cli/sinks/json.h"
+#include "base/json_write.h"
 #include "report/run.h"
 
 #define MOST_BELOW 3     /* runs/sweep-<config>/<time>/<number> */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/image.h"
+#include "view/image.h"
 #include "data/formats/picture.h"
 #include "data/transform.h"
 #include "model/stages.h"

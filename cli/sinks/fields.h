@@ -8,7 +8,7 @@
 #ifndef DT_CLI_SINKS_FIELDS_H
 #define DT_CLI_SINKS_FIELDS_H
 
-#include "cli/sinks/json.h"
+#include "base/json_write.h"
 #include "cli/sinks/sinks.h"
 #include "dist/strategy/facts/facts.h"
 

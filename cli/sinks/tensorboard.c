@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/text.h"
-#include "cli/image.h"
+#include "view/image.h"
 #include "cli/sinks/fields.h"
 #include "cli/sinks/protobuf.h"
 #include "tensorboard.pb-c.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/file.h"
-#include "cli/sinks/json.h"
+#include "base/json_write.h"
 #include "ops/accept/outcome.h"
 #include "report/page/page.h"
 

@@ -8,7 +8,7 @@
 
 #include "cli/args.h"
 #include "cli/config/config.h"
-#include "cli/sinks/json.h"
+#include "base/json_write.h"
 #include "dist/allreduce/allreduce.h"
 #include "dist/ranks/wire.h"
 #include "dist/ranks/wire_delay.h"

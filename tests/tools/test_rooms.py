@@ -8,18 +8,19 @@ import re
 import subprocess
 import sys
 
-BELOW = {"model", "base"}
+BELOW = {"model", "checkpoint", "base"}
 DIST = {"dist/ranks", "dist/compression", "dist/allreduce", "dist/strategy"}
 ENGINE = {"train", "data", "cpu"} | DIST | BELOW
 TRAINER = {"train/watch", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
 MOST_FILES, MOST_LINES = 62, 5990
-CLI = {"cli", "cli/config", "cli/sinks", "cli/commands"}
+CLI = {"view", "cli", "cli/config", "cli/sinks", "cli/commands"}
 # The rooms that a room may include beside itself. A room is a folder, or a folder or file in it that has a line of
 # its own.
 MAY_INCLUDE = {
     "base": set(),
     "model": {"base"},
+    "checkpoint": BELOW,
     "data": {"base"},
     "dist/ranks": {"base"},
     "dist/compression": {"base"},
@@ -33,11 +34,12 @@ MAY_INCLUDE = {
     "train/watch": ENGINE,
     "train/save": {"train/watch"} | ENGINE,
     "examples": ENGINE,
+    "view": {"base"},
     "cli/config": {"cli"} | TRAINER,
     "cli/manual": {"cli", "cli/config", "cli/sinks"} | TRAINER,
-    "cli/sinks": {"cli", "cli/config"} | TRAINER,
-    "cli/commands": {"cli", "cli/config", "cli/sinks"} | TRAINER,
-    "cli": {"cli/config", "cli/sinks", "cli/commands"} | TRAINER,
+    "cli/sinks": {"cli", "cli/config", "view"} | TRAINER,
+    "cli/commands": {"cli", "cli/config", "cli/sinks", "view"} | TRAINER,
+    "cli": {"cli/config", "cli/sinks", "cli/commands", "view"} | TRAINER,
     "cli/program.c": {"report"} | CLI | TRAINER,
     "report/page": {"base"},
     "report": {"report/page"} | CLI | TRAINER,

@@ -6,7 +6,7 @@ import re
 import statistics
 import sys
 
-SOURCE = ["base", "model", "data", "dist", "cpu", "cuda", "train", "cli", "report", "lab", "ops"]
+SOURCE = ["base", "model", "checkpoint", "data", "dist", "cpu", "cuda", "train", "cli", "view", "report", "lab", "ops"]
 FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST, FOLDER_MOST, COLUMNS = 12, 60, 799, 24, 100
 DATA = os.path.join("tests", "corpus")  # what fuzzing begins with, and no source
 ENUM = re.compile(r"\benum\s+\w*\s*\{([^}]*)\}")

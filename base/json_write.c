@@ -1,4 +1,4 @@
-#include "cli/sinks/json.h"
+#include "base/json_write.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Pictures as PNG, a file in memory or within the text of a page, and in characters. */
-#ifndef DT_CLI_IMAGE_H
-#define DT_CLI_IMAGE_H
+#ifndef DT_VIEW_IMAGE_H
+#define DT_VIEW_IMAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,6 +18,9 @@ struct dt_png {
 /* `pixels`: rows of `width` pixels of 1 (grey) or 3 (RGB) bytes. The caller frees out->bytes.
  * False: no memory. */
 bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, struct dt_png *out);
+
+/* An image in a page: rows of pixels as above. Nothing is drawn where there is no memory for it. */
+void dt_image_put(FILE *out, int width, int height, int channels, const uint8_t *pixels);
 
 /* An image in a page: `pixels` (C, H, W) of `shape`. Nothing is drawn where there is no memory for
  * it. */

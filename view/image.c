@@ -1,4 +1,4 @@
-#include "cli/image.h"
+#include "view/image.h"
 
 #include <png.h>
 #include <stdlib.h>
@@ -39,21 +39,28 @@ bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, str
     return true;
 }
 
-void dt_page_image(FILE *out, struct dt_shape shape, const uint8_t *pixels)
+void dt_image_put(FILE *out, int width, int height, int channels, const uint8_t *pixels)
 {
-    const size_t area = (size_t)shape.h * (size_t)shape.w, n = dt_shape_elems(shape);
-    uint8_t *rows = malloc(n);
     struct dt_png png = {.bytes = NULL};
-    for (size_t i = 0; i < n && rows != NULL; i++) {
-        rows[i % area * (size_t)shape.c + i / area] = pixels[i];
-    }
-    if (rows != NULL && dt_png_make(shape.w, shape.h, shape.c, rows, &png)) {
+    if (dt_png_make(width, height, channels, pixels, &png)) {
         fputs("<img alt=\"\" src=\"data:image/png;base64,", out);
         put_base64(out, png.bytes, png.n_bytes);
         fputs("\">", out);
         free(png.bytes);
     } else {
         (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
+    }
+}
+
+void dt_page_image(FILE *out, struct dt_shape shape, const uint8_t *pixels)
+{
+    const size_t area = (size_t)shape.h * (size_t)shape.w, n = dt_shape_elems(shape);
+    uint8_t *rows = malloc(n);
+    for (size_t i = 0; i < n && rows != NULL; i++) {
+        rows[i % area * (size_t)shape.c + i / area] = pixels[i];
+    }
+    if (rows != NULL) {
+        dt_image_put(out, shape.w, shape.h, shape.c, rows);
     }
     free(rows);
 }

@@ -1,0 +1,589 @@
+/* Text: aligned columns, words never broken, a series as a line of blocks, lanes as characters. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "view/parts.h"
+#include "view/render.h"
+
+#define PROSE_WIDTH 96 /* longer lines are hard to read */
+#define INDENT 2
+#define MAX_COLUMNS 32
+
+struct text {
+    FILE *out;
+    struct dt_text_view view;
+};
+
+/* ---- characters */
+
+/* Columns that a terminal gives to a character. */
+static int columns_of(uint32_t c)
+{
+    const bool joins = (c >= 0x300 && c < 0x370) || (c >= 0x200b && c < 0x2010) ||
+                       (c >= 0xfe00 && c < 0xfe10) || (c >= 0x20d0 && c < 0x2100);
+    const bool wide = (c >= 0x1100 && c < 0x1160) || (c >= 0x2e80 && c < 0xa4d0) ||
+                      (c >= 0xac00 && c < 0xd7a4) || (c >= 0xf900 && c < 0xfb00) ||
+                      (c >= 0xfe30 && c < 0xfe70) || (c >= 0xff00 && c < 0xff61) ||
+                      (c >= 0x1f300 && c < 0x1fb00) || c >= 0x20000;
+    return joins ? 0 : wide ? 2 : 1;
+}
+
+/* What stands for our own signs where there is ASCII alone. */
+static const char *ascii_of(uint32_t c)
+{
+    static const struct {
+        uint32_t point;
+        const char *ascii;
+    } signs[] = {{0xd7, "x"},    {0xb5, "u"},   {0xb1, "+-"},    {0xb7, "."},    {0xb0, "deg"},
+                 {0x2013, "-"},  {0x2014, "-"}, {0x2026, "..."}, {0x2192, "->"}, {0x2264, "<="},
+                 {0x2265, ">="}, {0x2581, "_"}, {0x2582, "."},   {0x2583, ":"},  {0x2584, "-"},
+                 {0x2585, "="},  {0x2586, "+"}, {0x2587, "*"},   {0x2588, "#"},  {0x2212, "-"}};
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        if (signs[i].point == c) {
+            return signs[i].ascii;
+        }
+    }
+    return NULL;
+}
+
+/* Writes `n` bytes of a text, escaped before; or only measures it, where `out` is NULL. Returns its
+ * columns. */
+static int put_bytes(const struct text *t, FILE *out, const char *text, size_t n)
+{
+    int columns = 0;
+    uint32_t c = 0;
+    for (size_t length; n > 0; text += length, n -= length) {
+        length = dt_utf8_length(text, n, &c);
+        const char *ascii = length > 1 && !t->view.utf8 ? ascii_of(c) : NULL;
+        if (length == 0) {
+            length = 1;
+        }
+        columns += ascii != NULL ? (int)strlen(ascii) : columns_of(c);
+        if (out != NULL && ascii != NULL) {
+            fputs(ascii, out);
+        } else if (out != NULL) {
+            fwrite(text, 1, length, out);
+        }
+    }
+    return columns;
+}
+
+static int put(const struct text *t, const char *text)
+{
+    char shown[DT_LINE_SIZE];
+    dt_text_escape(text, shown, sizeof shown);
+    return put_bytes(t, t->out, shown, strlen(shown));
+}
+
+static int width_of(const struct text *t, const char *text)
+{
+    char shown[DT_LINE_SIZE];
+    dt_text_escape(text, shown, sizeof shown);
+    return put_bytes(t, NULL, shown, strlen(shown));
+}
+
+static void pad(const struct text *t, int n)
+{
+    fprintf(t->out, "%*s", n > 0 ? n : 0, "");
+}
+
+static void put_bold(const struct text *t, const char *text)
+{
+    fputs(t->view.color ? "\033[1m" : "", t->out);
+    put(t, text);
+    fputs(t->view.color ? "\033[0m\n" : "\n", t->out);
+}
+
+/* Room for rows: without a terminal a row is a line, for other programs to read. */
+static int room(const struct text *t)
+{
+    return t->view.width > 0 ? t->view.width : DT_LINE_SIZE;
+}
+
+/* Writes a text from column `at` on, where the line is already; further lines begin at `indent`.
+ * A newline in the text begins a paragraph. */
+static void wrap(const struct text *t, const char *text, int at, int indent, int width)
+{
+    char shown[DT_LINE_SIZE];
+    bool first = true;
+    for (const char *line = text; *line != '\0';) {
+        const size_t n_line = strcspn(line, "\n");
+        char part[DT_LINE_SIZE];
+        snprintf(part, sizeof part, "%.*s", (int)n_line, line);
+        dt_text_escape(part, shown, sizeof shown);
+        for (char *rest = shown, *word; (word = strsep(&rest, " ")) != NULL;) {
+            const int columns = put_bytes(t, NULL, word, strlen(word));
+            if (!first && at + 1 + columns > width) {
+                fputc('\n', t->out);
+                pad(t, indent);
+                at = indent;
+            } else if (!first) {
+                fputc(' ', t->out);
+                at++;
+            }
+            first = false;
+            at += put_bytes(t, t->out, word, strlen(word));
+        }
+        line += n_line + (line[n_line] == '\n');
+        if (*line != '\0') {
+            fputc('\n', t->out);
+            pad(t, indent);
+            at = indent;
+            first = true;
+        }
+    }
+    fputc('\n', t->out);
+}
+
+static void put_prose(const struct text *t, const char *text)
+{
+    char *plain = strdup(text);
+    size_t n = 0;
+    const int width = t->view.width > 0 && t->view.width < PROSE_WIDTH ? t->view.width
+                      : t->view.width > 0                              ? PROSE_WIDTH
+                                                                       : 80;
+    for (const char *c = text; plain != NULL && *c != '\0'; c++) {
+        plain[n] = *c;
+        n += *c != '`';
+    }
+    if (plain != NULL) {
+        plain[n] = '\0';
+        wrap(t, plain, 0, 0, width);
+    }
+    free(plain);
+}
+
+/* ---- verdicts */
+
+static void put_verdict(const struct text *t, enum dt_verdict verdict, int width)
+{
+    static const int colors[DT_N_VERDICTS] = {[DT_VERDICT_PASS] = 32,
+                                              [DT_VERDICT_FAIL] = 31,
+                                              [DT_VERDICT_WARN] = 33,
+                                              [DT_VERDICT_MEASURED] = 36,
+                                              [DT_VERDICT_SKIPPED] = 36};
+    const char *word = dt_verdict_words[verdict];
+    if (t->view.color && colors[verdict] != 0) {
+        fprintf(t->out, "\033[%dm%s\033[0m", colors[verdict], word);
+    } else {
+        fputs(word, t->out);
+    }
+    pad(t, width - (int)strlen(word));
+}
+
+static int verdict_width(const struct dt_part *p)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < p->rows.n; i++) {
+        const size_t n = strlen(dt_verdict_words[p->rows.items[i].verdict]);
+        width = n > width ? n : width;
+    }
+    return width > 0 ? (int)width + 2 : 0;
+}
+
+static void put_hint(const struct text *t, const struct dt_row *row, int indent)
+{
+    if (row->hint != NULL && row->hint[0] != '\0') {
+        pad(t, indent);
+        wrap(t, row->hint, indent, indent, room(t));
+    }
+}
+
+/* ---- figures and tables */
+
+static void put_figures(const struct text *t, const struct dt_part *p)
+{
+    const int verdicts = verdict_width(p);
+    int names = 0;
+    char buffer[DT_CELL_SIZE];
+    for (size_t i = 0; i < p->rows.n; i++) {
+        const int n = width_of(t, p->rows.items[i].column.name);
+        names = n > names ? n : names;
+    }
+    for (size_t i = 0; i < p->rows.n; i++) {
+        const struct dt_row *row = &p->rows.items[i];
+        const int indent = verdicts + names + 2;
+        char value[DT_LINE_SIZE];
+        int n =
+            snprintf(value, sizeof value, "%s", dt_cell_text(&row->column, &row->cells[0], buffer));
+        if (row->column.unit[0] != '\0' && n < DT_LINE_SIZE) {
+            n += snprintf(value + n, sizeof value - (size_t)n, " %s", row->column.unit);
+        }
+        if (row->bounded && n < DT_LINE_SIZE) {
+            snprintf(value + n, sizeof value - (size_t)n, " (at %s %s)",
+                     row->at_most ? "most" : "least",
+                     dt_cell_text(&row->column, &(struct dt_cell){.number = row->bound}, buffer));
+        }
+        if (verdicts > 0) {
+            put_verdict(t, row->verdict, verdicts);
+        }
+        put(t, row->column.name);
+        pad(t, names + 2 - width_of(t, row->column.name));
+        wrap(t, value, indent, indent, room(t));
+        put_hint(t, row, indent);
+    }
+}
+
+struct table {
+    const struct dt_part *part;
+    int widths[MAX_COLUMNS];
+    int verdicts; /* width of the column of verdicts; 0: there is none */
+    size_t n;     /* columns shown */
+};
+
+static void measure(const struct text *t, struct table *table)
+{
+    const struct dt_part *p = table->part;
+    char buffer[DT_CELL_SIZE];
+    table->verdicts = verdict_width(p);
+    table->n = p->columns.n < MAX_COLUMNS ? p->columns.n : MAX_COLUMNS;
+    for (size_t c = 0; c < table->n; c++) {
+        int *width = &table->widths[c];
+        *width = width_of(t, dt_column_head(&p->columns.items[c], buffer));
+        for (size_t r = 0; r < p->rows.n; r++) {
+            const int n =
+                width_of(t, dt_cell_text(&p->columns.items[c], &p->rows.items[r].cells[c], buffer));
+            *width = n > *width ? n : *width;
+        }
+    }
+}
+
+/* A line of a table; row NULL: its head. The last column of texts wraps. */
+static void put_line(const struct text *t, const struct table *table, const struct dt_row *row)
+{
+    const struct dt_part *p = table->part;
+    char buffer[DT_CELL_SIZE];
+    int at = INDENT;
+    fputs(row != NULL && row->emphasized ? "* " : "  ", t->out);
+    if (table->verdicts > 0) {
+        put_verdict(t, row != NULL ? row->verdict : DT_NO_VERDICT, table->verdicts);
+        at += table->verdicts;
+    }
+    for (size_t c = 0; c < table->n; c++) {
+        const struct dt_column *column = &p->columns.items[c];
+        const char *text = row != NULL ? dt_cell_text(column, &row->cells[c], buffer)
+                                       : dt_column_head(column, buffer);
+        const int gap = table->widths[c] - width_of(t, text);
+        const bool left = dt_column_is_text(column), last = c + 1 == table->n;
+        if (left && last) {
+            wrap(t, text, at, at, room(t));
+        } else {
+            pad(t, left ? 0 : gap);
+            put(t, text);
+            pad(t, left ? gap : 0);
+            fputs(last ? "\n" : "  ", t->out);
+        }
+        at += table->widths[c] + 2;
+    }
+    if (row != NULL) {
+        put_hint(t, row, INDENT + table->verdicts);
+    }
+}
+
+static void put_table(const struct text *t, const struct dt_part *p)
+{
+    struct table table = {.part = p};
+    measure(t, &table);
+    put_line(t, &table, NULL);
+    for (size_t r = 0; r < p->rows.n; r++) {
+        put_line(t, &table, &p->rows.items[r]);
+    }
+}
+
+/* ---- series */
+
+static void put_blocks(const struct text *t, const struct dt_line *line, bool log_y, int columns)
+{
+    static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < line->n; i++) {
+        const double y = log_y ? log(line->y[i]) : line->y[i];
+        low = isfinite(y) ? fmin(low, y) : low;
+        high = isfinite(y) ? fmax(high, y) : high;
+    }
+    const size_t n = line->n < (size_t)columns ? line->n : (size_t)columns;
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = n > 1 ? i * (line->n - 1) / (n - 1) : 0;
+        const double y = log_y ? log(line->y[at]) : line->y[at];
+        const double share = high > low ? (y - low) / (high - low) : 0;
+        put(t, isfinite(y) ? blocks[(int)(7.99 * share)] : " ");
+    }
+    pad(t, columns - (int)n);
+}
+
+static void put_series(const struct text *t, const struct dt_part *p)
+{
+    int names = 0;
+    char first[DT_CELL_SIZE], last[DT_CELL_SIZE];
+    for (size_t i = 0; i < p->lines.n; i++) {
+        const int n = width_of(t, p->lines.items[i].name);
+        names = n > names ? n : names;
+    }
+    const int width = t->view.width > 0 ? t->view.width : 80, left = width - names - 30,
+              columns = left > 60   ? 60
+                        : left > 10 ? left
+                                    : 10;
+    for (size_t i = 0; i < p->lines.n; i++) {
+        const struct dt_line *line = &p->lines.items[i];
+        if (line->n == 0) {
+            continue;
+        }
+        pad(t, INDENT);
+        put(t, line->name);
+        pad(t, names + 2 - width_of(t, line->name));
+        put_blocks(t, line, (p->axes & DT_LOG_Y) != 0, columns);
+        pad(t, 2);
+        dt_view_number(line->y[0], first);
+        dt_view_number(line->y[line->n - 1], last);
+        fputs(first, t->out);
+        put(t, " → ");
+        fprintf(t->out, "%s\n", last);
+    }
+    pad(t, INDENT + names + 2);
+    put(t, p->y);
+    fputs(" over ", t->out);
+    put(t, p->x);
+    fputc('\n', t->out);
+}
+
+/* ---- lanes */
+
+/* Columns of a unit of the axis, so that each box has room for its label; 0: boxes do not begin and
+ * end at whole numbers, or do not fit. */
+static int unit_width(const struct text *t, const struct dt_part *p, double end, int columns)
+{
+    int width = 1;
+    for (size_t i = 0; i < p->boxes.n; i++) {
+        const struct dt_box *box = &p->boxes.items[i];
+        const double span = box->end - box->begin;
+        if (box->begin != floor(box->begin) || span != floor(span) || span < 1) {
+            return 0;
+        }
+        const int wanted = (int)ceil((width_of(t, box->label) + 1) / span);
+        width = wanted > width ? wanted : width;
+    }
+    return width * end <= columns ? width : 0;
+}
+
+static const struct dt_box *box_at(const struct dt_part *p, size_t lane, double at)
+{
+    const struct dt_box *found = NULL;
+    for (size_t i = 0; i < p->boxes.n; i++) {
+        const struct dt_box *box = &p->boxes.items[i];
+        if ((size_t)box->lane == lane && box->begin <= at && at < box->end) {
+            found = box; /* the last one lies above the others */
+        }
+    }
+    return found;
+}
+
+static void put_labels(const struct text *t, const struct dt_part *p, size_t lane, int end,
+                       int unit)
+{
+    for (int at = 0; at < end;) {
+        const struct dt_box *box = box_at(p, lane, at + 0.5);
+        const int span = box != NULL ? (int)fmax(1, box->end - at) : 1;
+        pad(t, span * unit - put(t, box != NULL ? box->label : "·"));
+        at += span;
+    }
+}
+
+/* The letter of a box's kind: the first of its name. */
+static char letter_of(const struct dt_part *p, const struct dt_box *box)
+{
+    const char *name = box == NULL ? "."
+                       : (size_t)box->kind < p->kinds.n && p->kinds.items[box->kind] != NULL
+                           ? p->kinds.items[box->kind]
+                           : box->label;
+    return name[0] > ' ' && name[0] <= '~' ? name[0] : '#';
+}
+
+static void put_letters(const struct text *t, const struct dt_part *p, size_t lane, double end,
+                        int columns)
+{
+    for (int i = 0; i < columns; i++) {
+        fputc(letter_of(p, box_at(p, lane, end * (i + 0.5) / columns)), t->out);
+    }
+}
+
+static void put_key(const struct text *t, const struct dt_part *p, int indent)
+{
+    char buffer[DT_CELL_SIZE];
+    double end = 0;
+    for (size_t i = 0; i < p->boxes.n; i++) {
+        end = fmax(end, p->boxes.items[i].end);
+    }
+    pad(t, indent);
+    fprintf(t->out, "0 to %s: ", dt_view_number(end, buffer));
+    put(t, p->x);
+    for (size_t k = 0; k < p->kinds.n; k++) {
+        if (p->kinds.items[k] != NULL) {
+            fputs(";  ", t->out);
+            put(t, p->kinds.items[k]);
+        }
+    }
+    fputc('\n', t->out);
+}
+
+static void put_lanes(const struct text *t, const struct dt_part *p)
+{
+    double end = 0;
+    int names = 0;
+    for (size_t i = 0; i < p->boxes.n; i++) {
+        end = fmax(end, p->boxes.items[i].end);
+    }
+    for (size_t i = 0; i < p->lanes.n; i++) {
+        const int n = width_of(t, p->lanes.items[i]);
+        names = n > names ? n : names;
+    }
+    const int width = t->view.width > 0 ? t->view.width : 80, left = width - names - 2 * INDENT,
+              columns = left > 20 ? left : 20, unit = unit_width(t, p, end, columns);
+    for (size_t i = 0; i < p->lanes.n; i++) {
+        pad(t, INDENT);
+        put(t, p->lanes.items[i]);
+        pad(t, names + 2 - width_of(t, p->lanes.items[i]));
+        if (unit > 0) {
+            put_labels(t, p, i, (int)end, unit);
+        } else {
+            put_letters(t, p, i, end, columns);
+        }
+        fputc('\n', t->out);
+    }
+    put_key(t, p, INDENT + names + 2);
+}
+
+/* ---- grids */
+
+static void put_grid(const struct text *t, const struct dt_part *p)
+{
+    char buffer[DT_CELL_SIZE];
+    int names = 0, cell = 1;
+    for (size_t r = 0; r < p->n_rows; r++) {
+        const int n = width_of(t, dt_grid_name(p->row_names, r, buffer));
+        names = n > names ? n : names;
+    }
+    for (size_t i = 0; i < p->n_rows * p->n_columns; i++) {
+        const int n = snprintf(NULL, 0, "%.4g", p->values[i]);
+        cell = n > cell ? n : cell;
+    }
+    for (size_t c = 0; c < p->n_columns; c++) {
+        const int n = width_of(t, dt_grid_name(p->column_names, c, buffer));
+        cell = n > cell && n <= 10 ? n : cell;
+    }
+    if (INDENT + names + (int)p->n_columns * (cell + 1) > room(t)) {
+        fprintf(t->out, "  %zu x %zu numbers: wider than the terminal (--html, --json)\n",
+                p->n_rows, p->n_columns);
+        return;
+    }
+    for (size_t r = 0; r <= p->n_rows; r++) {
+        const char *name = r > 0 ? dt_grid_name(p->row_names, r - 1, buffer) : "";
+        pad(t, INDENT);
+        put(t, name);
+        pad(t, names - width_of(t, name));
+        for (size_t c = 0; c < p->n_columns; c++) {
+            char text[32] = "-";
+            const double value = r > 0 ? p->values[(r - 1) * p->n_columns + c] : 0;
+            if (r == 0) {
+                snprintf(text, sizeof text, "%.*s", cell, dt_grid_name(p->column_names, c, buffer));
+            } else if (isfinite(value)) {
+                snprintf(text, sizeof text, "%.4g", value);
+            }
+            pad(t, cell + 1 - width_of(t, text));
+            put(t, text);
+        }
+        fputc('\n', t->out);
+    }
+    if (p->text != NULL) {
+        const char *bar = strchr(p->text, '|');
+        pad(t, INDENT);
+        fprintf(t->out, "rows: %.*s; columns: %s\n", bar != NULL ? (int)(bar - p->text) : 0,
+                p->text, bar != NULL ? bar + 1 : p->text);
+    }
+}
+
+/* ---- the whole */
+
+static void put_code(const struct text *t, const char *code)
+{
+    for (const char *line = code; *line != '\0';) {
+        const int n = (int)strcspn(line, "\n");
+        char text[DT_LINE_SIZE];
+        snprintf(text, sizeof text, "%.*s", n, line);
+        pad(t, 2 * INDENT);
+        put(t, text);
+        fputc('\n', t->out);
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void put_part(const struct text *t, const struct dt_part *p)
+{
+    if (p->title != NULL) {
+        put_bold(t, p->title);
+    }
+    if (p->caption != NULL) {
+        put_prose(t, p->caption);
+    }
+    switch (p->kind) {
+    case DT_PART_SECTION:
+        put_bold(t, p->text);
+        break;
+    case DT_PART_TEXT:
+        put_prose(t, p->text);
+        break;
+    case DT_PART_CODE:
+        put_code(t, p->text);
+        break;
+    case DT_PART_FIGURES:
+        put_figures(t, p);
+        break;
+    case DT_PART_TABLE:
+        put_table(t, p);
+        break;
+    case DT_PART_SERIES:
+        put_series(t, p);
+        break;
+    case DT_PART_LANES:
+        put_lanes(t, p);
+        break;
+    case DT_PART_GRID:
+        put_grid(t, p);
+        break;
+    }
+}
+
+static bool shows(const struct dt_part *p)
+{
+    return !p->detail && !(p->kind == DT_PART_GRID && p->grid >= DT_GRID_PIXELS);
+}
+
+void dt_view_text(FILE *out, const struct dt_doc *doc, struct dt_text_view view)
+{
+    const struct text t = {out, view};
+    const char *step = NULL;
+    put_bold(&t, doc->title);
+    for (size_t i = 0; i < doc->parts.n; i++) {
+        const struct dt_part *p = doc->parts.items[i];
+        if (!shows(p)) {
+            continue;
+        }
+        fputc('\n', out);
+        if (p->step != NULL && (step == NULL || strcmp(step, p->step) != 0)) {
+            put_bold(&t, p->step);
+        }
+        step = p->step;
+        put_part(&t, p);
+    }
+    if (doc->summary != NULL) {
+        fputc('\n', out);
+        if (doc->verdict != DT_NO_VERDICT && view.color) {
+            fputs("\033[1m", out);
+        }
+        wrap(&t, doc->summary, 0, 0, room(&t));
+        if (doc->verdict != DT_NO_VERDICT && view.color) {
+            fputs("\033[0m", out);
+        }
+    }
+}
