@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/args.h"
-#include "base/json_write.h"
 #include "report/run.h"
+#include "view/json_write.h"
 
 #define MOST_BELOW 3     /* runs/sweep-<config>/<time>/<number> */
 #define MOST_RUNS 100000 /* a folder with more is none of runs */

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json_write.h"
 #include "base/text.h"
+#include "view/json_write.h"
 #include "view/parts.h"
 #include "view/render.h"
 

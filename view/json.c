@@ -1,6 +1,6 @@
 /* JSON: the document in one shape, {"dtrain_document": 1, "command": ..., "parts": [...]}
  * (docs/files.md). */
-#include "base/json_write.h"
+#include "view/json_write.h"
 
 #include <string.h>
 

@@ -103,7 +103,7 @@ static int room(const struct text *t)
 }
 
 /* Writes a text from column `at` on, where the line is already; further lines begin at `indent`.
- * A newline in the text begins a paragraph. */
+ * A newline in the text begins a paragraph; backticks are left out. */
 static void wrap(const struct text *t, const char *text, int at, int indent, int width)
 {
     char shown[DT_LINE_SIZE];
@@ -111,7 +111,12 @@ static void wrap(const struct text *t, const char *text, int at, int indent, int
     for (const char *line = text; *line != '\0';) {
         const size_t n_line = strcspn(line, "\n");
         char part[DT_LINE_SIZE];
-        snprintf(part, sizeof part, "%.*s", (int)n_line, line);
+        size_t n = 0;
+        for (size_t i = 0; i < n_line && n + 1 < sizeof part; i++) {
+            part[n] = line[i];
+            n += line[i] != '`';
+        }
+        part[n] = '\0';
         dt_text_escape(part, shown, sizeof shown);
         for (char *rest = shown, *word; (word = strsep(&rest, " ")) != NULL;) {
             const int columns = put_bytes(t, NULL, word, strlen(word));
@@ -139,20 +144,8 @@ static void wrap(const struct text *t, const char *text, int at, int indent, int
 
 static void put_prose(const struct text *t, const char *text)
 {
-    char *plain = strdup(text);
-    size_t n = 0;
-    const int width = t->view.width > 0 && t->view.width < PROSE_WIDTH ? t->view.width
-                      : t->view.width > 0                              ? PROSE_WIDTH
-                                                                       : 80;
-    for (const char *c = text; plain != NULL && *c != '\0'; c++) {
-        plain[n] = *c;
-        n += *c != '`';
-    }
-    if (plain != NULL) {
-        plain[n] = '\0';
-        wrap(t, plain, 0, 0, width);
-    }
-    free(plain);
+    const int width = t->view.width;
+    wrap(t, text, 0, 0, width <= 0 ? 80 : width < PROSE_WIDTH ? width : PROSE_WIDTH);
 }
 
 /* ---- verdicts */
@@ -382,10 +375,12 @@ static const struct dt_box *box_at(const struct dt_part *p, size_t lane, double 
 static void put_labels(const struct text *t, const struct dt_part *p, size_t lane, int end,
                        int unit)
 {
+    int gap = 0;
     for (int at = 0; at < end;) {
         const struct dt_box *box = box_at(p, lane, at + 0.5);
         const int span = box != NULL ? (int)fmax(1, box->end - at) : 1;
-        pad(t, span * unit - put(t, box != NULL ? box->label : "·"));
+        pad(t, gap);
+        gap = span * unit - put(t, box != NULL ? box->label : "·");
         at += span;
     }
 }
@@ -577,13 +572,8 @@ void dt_view_text(FILE *out, const struct dt_doc *doc, struct dt_text_view view)
         put_part(&t, p);
     }
     if (doc->summary != NULL) {
-        fputc('\n', out);
-        if (doc->verdict != DT_NO_VERDICT && view.color) {
-            fputs("\033[1m", out);
-        }
+        fputs(view.color ? "\n\033[1m" : "\n", out);
         wrap(&t, doc->summary, 0, 0, room(&t));
-        if (doc->verdict != DT_NO_VERDICT && view.color) {
-            fputs("\033[0m", out);
-        }
+        fputs(view.color ? "\033[0m" : "", out);
     }
 }

@@ -8,9 +8,9 @@
 #ifndef DT_CLI_SINKS_FIELDS_H
 #define DT_CLI_SINKS_FIELDS_H
 
-#include "base/json_write.h"
 #include "cli/sinks/sinks.h"
 #include "dist/strategy/facts/facts.h"
+#include "view/json_write.h"
 
 // clang-format off
 

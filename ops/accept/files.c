@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
 #include "ops/accept/outcome.h"
 #include "report/page/page.h"
+#include "view/json_write.h"
 
 static void put_property(FILE *out, const char *name, const char *text)
 {

@@ -8,12 +8,12 @@
 
 #include "cli/args.h"
 #include "cli/config/config.h"
-#include "base/json_write.h"
 #include "dist/allreduce/allreduce.h"
 #include "dist/ranks/wire.h"
 #include "dist/ranks/wire_delay.h"
 #include "dist/ranks/world.h"
 #include "train/trainer.h"
+#include "view/json_write.h"
 
 /* Options of `bench allreduce`: sizes from min_bytes, times factor, up to max_bytes; sums of each
  * size. */

@@ -1,4 +1,4 @@
-#include "base/json_write.h"
+#include "view/json_write.h"
 
 #include <float.h>
 #include <math.h>

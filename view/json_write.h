@@ -1,8 +1,8 @@
 /* The one writer of JSON: into a file, without a tree and without memory. Texts may come from
  * outside (names of hosts and devices, paths, command lines): what JSON does not take is escaped,
  * and U+FFFD stands in the place of each byte that is no UTF-8. */
-#ifndef DT_BASE_JSON_WRITE_H
-#define DT_BASE_JSON_WRITE_H
+#ifndef DT_VIEW_JSON_WRITE_H
+#define DT_VIEW_JSON_WRITE_H
 
 #include <stdbool.h>
 #include <stdio.h>
