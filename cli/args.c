@@ -57,10 +57,19 @@ static enum dt_status add(struct dt_args *args, int i, const char *text)
     return DT_OK;
 }
 
+static bool is_help(const struct dt_command *command)
+{
+    return strcmp(command->word, "help") == 0;
+}
+
 /* `value`: what stood behind an equals sign, else NULL. */
 static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
     const struct dt_option_row *o = &dt_options[i];
+    if (i == DT_OPTION_JSON && p->has_command && is_help(p->out->command)) {
+        p->out->about = "--json"; /* of help it takes no value */
+        return DT_OK;
+    }
     if (dt_args_has(p->out, i) && o->use != DT_REPEATED && i != DT_OPTION_HELP) {
         return dt_error(DT_USAGE, "--%s is given twice (remove one)", o->name);
     }
@@ -135,11 +144,6 @@ static bool asks_for_help(const struct parser *p)
         i++;
     }
     return i < p->argc;
-}
-
-static bool is_help(const struct dt_command *command)
-{
-    return strcmp(command->word, "help") == 0;
 }
 
 const struct dt_command *dt_command_find(const struct dt_program *program, const char *word)

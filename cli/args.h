@@ -61,7 +61,7 @@ struct dt_args {
     const struct dt_program *program;
     const struct dt_command *command;
     char *line;        /* all of it, and how it was launched: cli/launch_line.h; owned */
-    const char *about; /* help: of which commands, "train" or "bench"; NULL: of all */
+    const char *about; /* help: of which commands, "train" or "bench"; "--json"; NULL: of all */
     struct dt_values {
         const char **texts; /* owned; argv's, or NULL where an option came without its value */
         int n;              /* how often it was given */
@@ -114,6 +114,9 @@ static inline bool dt_command_has_word(const struct dt_command *command)
 /* Help in 80 columns: the commands and what holds for all, or usage, options and examples of those
  * that `about` names. */
 void dt_args_help(FILE *out, const struct dt_program *program, const char *about);
+
+/* All tables of the program as one JSON object (manual.c): commands, options, keys, and so on. */
+void dt_manual_json(FILE *out, const struct dt_program *program);
 
 /* ---- text in columns (help.c), the TAB key (complete.c), the line again (launch_line.c) */
 

@@ -1,7 +1,9 @@
-/* `dtrain help`, and dt_args_help of cli/args.h. */
+/* `dtrain help` and `--help-config`; dt_args_help of cli/args.h, dt_config_help of
+ * cli/config/config.h. */
 #include <string.h>
 
 #include "cli/args.h"
+#include "cli/config/schema.h"
 #include "cli/prose.h"
 
 #define WIDTH 80
@@ -124,9 +126,70 @@ void dt_args_help(FILE *out, const struct dt_program *program, const char *about
     }
 }
 
+/* ---- keys */
+
+static const char *default_text(const struct dt_key *key)
+{
+    return key->default_text == NULL      ? "required"
+           : key->default_text[0] == '\0' ? "-"
+                                          : key->default_text;
+}
+
+/* "train.schedule.type=cosine or plateau": a line can be broken there. */
+static void when_text(const struct dt_key *key, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (const char *part = key->when; *part != '\0' && n < size;) {
+        const int length = (int)strcspn(part, "|");
+        n += (size_t)snprintf(text + n, size - n, "%s%.*s", part != key->when ? " or " : "", length,
+                              part);
+        part += length + (part[length] == '|');
+    }
+}
+
+/* One key: its line of three aligned columns, and its meaning below. */
+static void help_key(FILE *out, const struct dt_key *key, int indent)
+{
+    char values[DT_EXPECTED_SIZE], when[160], meaning[512];
+    dt_key_values(key, values);
+    when_text(key, when, sizeof when);
+    fprintf(out, "%*s%-*s  %-10s  ", indent, "", 27 - indent, key->path, default_text(key));
+    dt_help_wrap(out, 41, values);
+    snprintf(meaning, sizeof meaning, "%s%s%s%s", key->meaning,
+             when[0] == '\0' ? "" : " (only with ", when, when[0] == '\0' ? "" : ")");
+    fprintf(out, "%*s", indent + 4, "");
+    dt_help_wrap(out, indent + 4, meaning);
+}
+
+void dt_config_help(FILE *out)
+{
+    const struct dt_key_list list = dt_config_keys();
+    fputs("The configuration is a JSON object; a dot in a key stands for an object inside.\n"
+          "// begins a comment. \"extends\": \"other.json\" takes what is not said from there.\n"
+          "Any key can be set with --set KEY=VALUE.\n\n",
+          out);
+    fprintf(out, "%-27s  %-10s  %s\n", "Key", "Default", "Values");
+    for (int i = 0; i < list.n; i++) {
+        help_key(out, &list.keys[i], 0);
+    }
+    fputs("\nLayers: objects of the list model.layers, each with a \"type\" and its keys\n", out);
+    for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
+        const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
+        fprintf(out, "  %s\n", dt_layer_names[i]);
+        for (int k = 0; k < keys.n; k++) {
+            help_key(out, &keys.keys[k], 4);
+        }
+    }
+}
+
 static enum dt_status help(const struct dt_args *args)
 {
-    dt_args_help(stdout, args->program, args->about);
+    if (args->about != NULL && strcmp(args->about, "--json") == 0) {
+        dt_manual_json(stdout, args->program);
+    } else {
+        dt_args_help(stdout, args->program, args->about);
+    }
     return DT_OK;
 }
 
@@ -134,7 +197,22 @@ const struct dt_command dt_command_help = {
     .word = "help",
     .meaning = "list the commands; help COMMAND: its options and examples",
     .usage = "dtrain help [COMMAND]",
+    .more = "`dtrain help --json` prints the tables of commands, options, keys and files as one "
+            "JSON object.",
     .examples = "  dtrain help train\n",
     .informative = true,
     .alone = help,
+};
+
+static enum dt_status help_config(const struct dt_args *args)
+{
+    (void)args;
+    dt_config_help(stdout);
+    return DT_OK;
+}
+
+const struct dt_command dt_command_help_config = {
+    .word = "--help-config",
+    .informative = true,
+    .alone = help_config,
 };

@@ -8,22 +8,8 @@ install(PROGRAMS scripts/dtrain.sbatch scripts/get-data scripts/gpu-check script
 install(FILES scripts/lib.sh DESTINATION "${share}/dtrain") # get-data reads it
 install(DIRECTORY scripts/gpu DESTINATION "${share}/dtrain" FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 
-# Manual pages, where there is scdoc; a build of `dtrain` alone installs none.
-find_program(DTRAIN_SCDOC scdoc)
-add_custom_target(manual ALL)
-if(DTRAIN_SCDOC)
-  set(man "${CMAKE_CURRENT_BINARY_DIR}/man")
-  file(MAKE_DIRECTORY "${man}")
-  add_custom_command(OUTPUT "${man}/dtrain.1" "${man}/dtrain-config.5"
-    COMMAND make_docs --manual "${man}"
-    COMMAND "${DTRAIN_SCDOC}" < "${man}/dtrain.1.scd" > "${man}/dtrain.1"
-    COMMAND "${DTRAIN_SCDOC}" < "${man}/dtrain-config.5.scd" > "${man}/dtrain-config.5"
-    DEPENDS make_docs)
-  add_custom_target(manual_pages DEPENDS "${man}/dtrain.1" "${man}/dtrain-config.5")
-  add_dependencies(manual manual_pages)
-  install(FILES "${man}/dtrain.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" OPTIONAL)
-  install(FILES "${man}/dtrain-config.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" OPTIONAL)
-endif()
+install(FILES docs/man/dtrain.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+install(FILES docs/man/dtrain-config.5 DESTINATION "${CMAKE_INSTALL_MANDIR}/man5")
 install(FILES packaging/completions/dtrain.bash DESTINATION "${share}/bash-completion/completions" RENAME dtrain)
 install(FILES packaging/completions/_dtrain DESTINATION "${share}/zsh/site-functions")
 install(FILES packaging/completions/dtrain.fish DESTINATION "${share}/fish/vendor_completions.d")

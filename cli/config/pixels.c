@@ -5,8 +5,6 @@
 #include "cli/config/read.h"
 #include "data/transform.h"
 
-#define MOST_SHIFT 64
-
 static const char *const augment_names[] = {DT_AUGMENT_LIST(DT_ENUM_NAME)};
 #define ONE(...) +1
 enum { N_AUGMENT_KINDS = 0 DT_AUGMENT_LIST(ONE) };
@@ -73,9 +71,9 @@ enum dt_status dt_config_read_normalize(const struct dt_config_object *o, const 
     return read_numbers(o, key, item, "std", 1e-6, &out->n, out->std);
 }
 
-static bool is_size(const cJSON *item)
+static bool is_size(const struct dt_range *range, const cJSON *item)
 {
-    return cJSON_IsNumber(item) && item->valuedouble >= 1 && item->valuedouble <= MOST_SHIFT &&
+    return cJSON_IsNumber(item) && dt_range_holds(range, item->valuedouble) &&
            floor(item->valuedouble) == item->valuedouble;
 }
 
@@ -105,15 +103,17 @@ static enum dt_status read_augment(const struct dt_config_object *o, const struc
                    : unexpected(o, key, below, "\"horizontal\"", value);
     }
     const cJSON *size = value;
+    const struct dt_range range = dt_range_parse(key->values);
     if (kind == DT_AUGMENT_CROP) {
         size = cJSON_IsObject(value) && value->child != NULL && value->child->next == NULL
                    ? cJSON_GetObjectItemCaseSensitive(value, "padding")
                    : NULL;
     }
-    if (size == NULL || !is_size(size)) {
+    if (size == NULL || !is_size(&range, size)) {
         snprintf(expected, sizeof expected,
-                 kind == DT_AUGMENT_CROP ? "{\"padding\": an integer 1..%d}" : "an integer 1..%d",
-                 MOST_SHIFT);
+                 kind == DT_AUGMENT_CROP ? "{\"padding\": an integer %.0f..%.0f}"
+                                         : "an integer %.0f..%.0f",
+                 range.low, range.high);
         return unexpected(o, key, below, expected, value);
     }
     out->size[i] = (int)size->valuedouble;
@@ -176,48 +176,4 @@ void dt_config_print_augment(FILE *out, const struct dt_augment *augment)
         }
     }
     fputc(']', out);
-}
-
-/* ---- as JSON Schema */
-
-void dt_config_schema_normalize(FILE *out)
-{
-    static const char numbers[] =
-        "{ \"type\": \"array\", \"minItems\": 1, \"maxItems\": %d, \"items\": { \"type\": "
-        "\"number\", \"minimum\": %g, \"maximum\": 1 } }";
-    fputs("\"oneOf\": [{ \"const\": \"dataset\" }, { \"type\": \"object\", "
-          "\"additionalProperties\": false, \"required\": [\"mean\", \"std\"], \"properties\": { "
-          "\"mean\": ",
-          out);
-    fprintf(out, numbers, DT_MOST_CHANNELS, 0.0);
-    fputs(", \"std\": ", out);
-    fprintf(out, numbers, DT_MOST_CHANNELS, 1e-6);
-    fputs(" } }]", out);
-}
-
-static void schema_change(FILE *out, const char *name, const char *value)
-{
-    fprintf(out,
-            "{ \"type\": \"object\", \"additionalProperties\": false, \"required\": [\"%s\"], "
-            "\"properties\": { \"%s\": %s } }",
-            name, name, value);
-}
-
-void dt_config_schema_augment(FILE *out)
-{
-    char size[80], padding[240];
-    snprintf(size, sizeof size, "{ \"type\": \"integer\", \"minimum\": 1, \"maximum\": %d }",
-             MOST_SHIFT);
-    snprintf(padding, sizeof padding,
-             "{ \"type\": \"object\", \"additionalProperties\": false, \"required\": "
-             "[\"padding\"], \"properties\": { \"padding\": %s } }",
-             size);
-    fprintf(out, "\"type\": \"array\", \"maxItems\": %d, \"items\": { \"oneOf\": [",
-            DT_MOST_AUGMENTS);
-    schema_change(out, "shift", size);
-    fputs(", ", out);
-    schema_change(out, "flip", "{ \"const\": \"horizontal\" }");
-    fputs(", ", out);
-    schema_change(out, "crop", padding);
-    fputs("] }", out);
 }

@@ -175,11 +175,26 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
         break;
     case DT_KEY_AUGMENT:
         snprintf(out, DT_EXPECTED_SIZE,
-                 "a list of up to %d of {\"shift\": 1..64}, {\"flip\": \"horizontal\"}, "
-                 "{\"crop\": {\"padding\": 1..64}}",
-                 DT_MOST_AUGMENTS);
+                 "a list of up to %d of {\"shift\": %.0f..%.0f}, {\"flip\": \"horizontal\"}, "
+                 "{\"crop\": {\"padding\": %.0f..%.0f}}",
+                 DT_MOST_AUGMENTS, range.low, range.high, range.low, range.high);
         break;
     }
+}
+
+void dt_key_values(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
+{
+    char expected[DT_EXPECTED_SIZE];
+    const char *start = expected;
+    dt_key_expected(key, expected);
+    for (const char *const *lead = (const char *const[]){"an ", "a number ", "one of ", "a ", NULL};
+         *lead != NULL; lead++) {
+        if (strncmp(start, *lead, strlen(*lead)) == 0) {
+            start += strlen(*lead);
+            break;
+        }
+    }
+    snprintf(out, DT_EXPECTED_SIZE, "%s", start);
 }
 
 void dt_number_text(double x, char out[DT_NUMBER_SIZE])

@@ -1,5 +1,5 @@
-/* Every key of the configuration, once: this list drives the parser, --help-config, --print-config,
- * the JSON Schema and docs/config.md.
+/* Every key of the configuration, once: the parser, --help-config, --print-config and `help --json`
+ * follow from this list, and from the last one the JSON Schema and docs/config.md.
  *
  * X(path, kind, field, values, default, when, meaning)
  *
@@ -40,10 +40,10 @@
     X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                            \
       "folder of the files, raw or .gz, relative to the working directory; nothing generated "     \
       "reads it")                                                                                  \
-    X("data.normalize", NORMALIZE, data.normalize, "", "", DT_IMAGES,                              \
+    X("data.normalize", NORMALIZE, data.normalize, "[0, 1]", "", DT_IMAGES,                        \
       "pixels become (pixel / 255 - mean) / std, channel by channel; dataset: by the numbers of "  \
       "the training images, which the run's config.json and checkpoints then have")                \
-    X("data.augment", AUGMENT, data.augment, "", "", DT_IMAGES,                                    \
+    X("data.augment", AUGMENT, data.augment, "[1, 64]", "", DT_IMAGES,                             \
       "random changes of training images, in this order, other ones in each epoch: moved by up "   \
       "to so many pixels, mirrored left to right, cropped after so much black around them")        \
     X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
@@ -352,6 +352,8 @@ bool dt_range_holds(const struct dt_range *range, double x); /* false for NaN */
  * expected. */
 #define DT_EXPECTED_SIZE 160
 void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE]);
+/* The same in a table: "integer 1..64", "> 0 and <= 1", "idx, linear". */
+void dt_key_values(const struct dt_key *key, char out[DT_EXPECTED_SIZE]);
 
 /* The shortest decimal text that reads back as the same double. */
 #define DT_NUMBER_SIZE 40
@@ -382,11 +384,9 @@ static inline const char *dt_key_words(const struct dt_key *key)
 /* Whether `key` means something in this config; needs the keys before it to be filled in. */
 bool dt_key_applies(const struct dt_key *key, const struct dt_config *config);
 
-/* data.normalize and data.augment as JSON and as JSON Schema (pixels.c). */
+/* data.normalize and data.augment as JSON (pixels.c). */
 void dt_config_print_normalize(FILE *out, const struct dt_normalize *normalize);
 void dt_config_print_augment(FILE *out, const struct dt_augment *augment);
-void dt_config_schema_normalize(FILE *out);
-void dt_config_schema_augment(FILE *out);
 
 /* The value as JSON. */
 void dt_key_print(FILE *out, const struct dt_key *key, const void *base);

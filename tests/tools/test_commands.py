@@ -74,27 +74,13 @@ def of_markdown(path):
             yield "cat >%s <<'END'\n%sEND" % (saved[1], block)
 
 
-def of_man_page(folder):
-    """Its examples, as make_docs writes them."""
-    subprocess.run([os.path.join(BUILD, "make_docs"), "--manual", folder], check=True)
-    with open(os.path.join(folder, "dtrain.1.scd")) as file:
-        for block in re.findall(r"^```\n((?:.*\n)*?)```$", file.read().split("\n# EXAMPLES\n")[1], re.M):
-            yield from joined(block.replace(r"\\", "\\").splitlines())
-
-
-def of_help(dtrain):
-    """Of the whole, and of each command; their names are in the left column, where "bench" stands for all that begin with it."""
-    listed = subprocess.run([dtrain, "help"], capture_output=True, text=True).stdout.split("\nCommands\n")[1].split("\n\n")[0]
-    words = dict.fromkeys(re.findall(r"^  ([a-z]+)", listed, re.M))
-    asked = [["--help"], *(["help", command] for command in words)]
-    seen = set()
-    for arguments in asked:
-        done = subprocess.run([dtrain, *arguments], capture_output=True, text=True)
-        for block in re.findall(r"^Examples?:?\n((?: +.*\n)+)", done.stdout, re.M) if done.returncode == 0 else ():
-            for command in joined(block.splitlines()):
-                if command not in seen:
-                    seen.add(command)
-                    yield command
+def of_program():
+    """(where, commands): the examples of the man page, and of each command's help; each command once."""
+    tables = json.loads(subprocess.run([os.path.join(BUILD, "dtrain"), "help", "--json"], check=True, capture_output=True).stdout)
+    overview = subprocess.run([os.path.join(BUILD, "dtrain"), "--help"], check=True, capture_output=True, text=True).stdout
+    in_help = re.findall(r"^Examples?:?\n((?: +.*\n)+)", overview, re.M) + [command["examples"] for command in tables["commands"]]
+    for where, texts in ("dtrain.1", [row["name"] for row in tables["examples"]]), ("--help", in_help):
+        yield where, list(dict.fromkeys(command for text in texts for command in joined(text.splitlines())))
 
 
 def excepted(command, used):
@@ -158,9 +144,7 @@ def main():
     pages = [os.path.join(SOURCE, name) for name in ("README.md", "CONTRIBUTING.md")]
     pages += sorted(glob.glob(os.path.join(SOURCE, "docs", "**", "*.md"), recursive=True))
     found = [(os.path.relpath(page, SOURCE), list(of_markdown(page))) for page in pages]
-    with tempfile.TemporaryDirectory(prefix="dtrain-test-commands-") as folder:
-        found += [("dtrain.1", list(of_man_page(folder)))]
-    found += [("--help", list(of_help(os.path.join(BUILD, "dtrain"))))]
+    found += of_program()
     failed, used, n_run = [], set(), 0
     samples = dict(shown.samples(os.path.join(SOURCE, "README.md")))
     with tempfile.TemporaryDirectory(prefix="dtrain-test-commands-") as folder:

@@ -40,8 +40,7 @@ for file in bin/dtrain share/{dtrain/{configs/mnist.json,dtrain.sbatch,get-data,
   share/{bash-completion/completions/dtrain,fish/vendor_completions.d/dtrain.fish}; do
   [[ -e deb/usr/$file && -e $(echo dtrain-*/"$file") ]] || fail "a package lacks $file"
 done
-manual=()
-[[ ! -e $build/man/dtrain.1 ]] || manual=(man/man1/dtrain.1 man/man5/dtrain-config.5) # where there is scdoc
+manual=(man/man1/dtrain.1 man/man5/dtrain-config.5)
 for file in "${manual[@]/%/.gz}" doc/dtrain/{copyright,changelog.gz,changelog.Debian.gz} zsh/vendor-completions/_dtrain; do
   [[ -e deb/usr/share/$file ]] || fail "the package lacks $file"
 done

@@ -36,7 +36,6 @@ MAY_INCLUDE = {
     "examples": ENGINE,
     "view": {"base"},
     "cli/config": {"cli"} | TRAINER,
-    "cli/manual": {"cli", "cli/config", "cli/sinks"} | TRAINER,
     "cli/sinks": {"cli", "cli/config", "view"} | TRAINER,
     "cli/commands": {"cli", "cli/config", "cli/sinks", "view"} | TRAINER,
     "cli": {"cli/config", "cli/sinks", "cli/commands", "view"} | TRAINER,
