@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "ops/accept/rows.h"
-#include "ops/bench/bench.h"
+#include "ops/measure.h"
 
 /* The best of the ranks on r's host. */
 static double best_of_host(const double *values, const struct dt_rank_facts *ranks, int n, int r)
@@ -33,7 +33,7 @@ struct dt_behind dt_accept_behind(const double *values, const struct dt_rank_fac
         }
     }
     if (n_sorted > 0) {
-        (void)dt_bench_median(sorted, n_sorted); /* sorts */
+        (void)dt_measure_median(sorted, n_sorted); /* sorts */
         out.median = sorted[n_sorted / 2];
         out.share = least / out.median;
         out.host = n_sorted >= DT_ACCEPT_LEAST_COMPARED && out.share < DT_ACCEPT_BEHIND

@@ -2,11 +2,9 @@
  * time. */
 #include <math.h>
 
-#include "dist/ranks/wire.h"
 #include "ops/accept/rows.h"
-#include "ops/bench/bench.h"
+#include "ops/measure.h"
 
-#define LARGE_BYTES ((size_t)1 << 20)
 #define MAX_RANKS 128
 #define LATE 0.5 /* of the median's speed; one more switch on the path costs less */
 
@@ -40,20 +38,18 @@ static enum dt_status share(struct dt_comm *comm, double *matrix, double scale, 
     return DT_OK;
 }
 
-static enum dt_status measure(struct dt_comm *comm, struct dt_bench_ping *p, int n_large,
+static enum dt_status measure(struct dt_comm *comm, struct dt_measure_link *link, int n_rounds,
                               struct dt_accept_links *links)
 {
     const int n = comm->size, even = n + n % 2;
     for (int round = 0; round < even - 1; round++) {
         double small_s, large_s;
-        const int peer = peer_of(comm->rank, even, round);
-        p->peer = peer < n ? peer : -1;
-        p->asks = comm->rank < peer;
-        DT_TRY(dt_bench_ping(comm, p, 8, 10 * n_large, &small_s));
-        DT_TRY(dt_bench_ping(comm, p, LARGE_BYTES, n_large, &large_s));
-        if (p->peer >= 0 && p->asks) {
+        int peer = peer_of(comm->rank, even, round);
+        peer = peer < n ? peer : -1;
+        DT_TRY(dt_measure_link(link, peer, n_rounds, &small_s, &large_s));
+        if (comm->rank < peer) {
             links->latency_us[comm->rank * n + peer] = small_s / 2;
-            links->bandwidth_gbs[comm->rank * n + peer] = 2 * (double)LARGE_BYTES / large_s;
+            links->bandwidth_gbs[comm->rank * n + peer] = 2 * (double)DT_MEASURE_LARGE / large_s;
         }
     }
     DT_TRY(share(comm, links->latency_us, 1e6, "exchange of latencies"));
@@ -122,8 +118,7 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
 {
     struct dt_comm *comm = a->world->comm;
     const size_t n = (size_t)comm->size;
-    struct dt_bench_ping pair = {.wire = NULL};
-    const int n_large = dt_args_has(a->args, DT_OPTION_SHORT) ? 5 : 40;
+    struct dt_measure_link link;
     if (comm->size == 1 || comm->size > MAX_RANKS) {
         dt_accept_say(row, DT_ACCEPT_SKIPPED,
                       comm->size == 1 ? "one rank: there are none"
@@ -135,12 +130,10 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
                           (void **)&a->links.latency_us));
     DT_TRY(dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths",
                           (void **)&a->links.bandwidth_gbs));
-    DT_TRY(dt_accept_alloc(a, LARGE_BYTES, 1, "a message", (void **)&pair.bytes));
-    DT_TRY(dt_world_agree(a->world, dt_wire_open_mpi(comm, &pair.wire)));
-    const enum dt_status s = measure(comm, &pair, n_large, &a->links);
-    if (s != DT_STALLED) { /* messages may still be on their way */
-        dt_wire_close(pair.wire);
-    }
+    DT_TRY(dt_measure_link_open(a->world, &link));
+    const enum dt_status s =
+        measure(comm, &link, dt_args_has(a->args, DT_OPTION_SHORT) ? 5 : 40, &a->links);
+    dt_measure_link_close(&link, s);
     DT_TRY(s);
     a->links.n = comm->size;
     judge(a, row);

@@ -3,7 +3,7 @@
 #include "dist/allreduce/types.h"
 #include "dist/strategy/strategies.h"
 #include "ops/accept/rows.h"
-#include "ops/bench/bench.h"
+#include "ops/measure.h"
 
 #define N_ELEMS 100003 /* no number of ranks divides it */
 
@@ -28,7 +28,7 @@ static enum dt_status judge(struct dt_acceptance *a, enum dt_allreduce_type type
 static enum dt_status try_impl(struct dt_acceptance *a, enum dt_allreduce_type type,
                                struct dt_backend *backend, float *host, struct dt_accept_row *row)
 {
-    struct dt_bench_sum sum = {.backend = backend, .host = host};
+    struct dt_measure_sum sum = {.backend = backend, .host = host};
     const struct dt_allreduce_spec spec = {
         .rows = dt_all_rows.allreduce,
         .type = type,
@@ -40,7 +40,7 @@ static enum dt_status try_impl(struct dt_acceptance *a, enum dt_allreduce_type t
     size_t n_wrong = 0;
     DT_TRY(dt_world_agree(a->world, dt_allreduce_open(&spec, &sum.allreduce)));
     enum dt_status s =
-        dt_bench_sum_check(&sum, N_ELEMS, (unsigned)type + 1, "a sum that is checked", &n_wrong);
+        dt_measure_sum_check(&sum, N_ELEMS, (unsigned)type + 1, "a sum that is checked", &n_wrong);
     s = s == DT_OK ? judge(a, type, n_wrong, row) : s;
     if (s != DT_STALLED) { /* other ranks may still use it */
         dt_allreduce_close(sum.allreduce);

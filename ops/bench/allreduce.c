@@ -20,7 +20,7 @@
 
 /* An implementation, and its results. */
 struct impl {
-    struct dt_bench_sum sum;
+    struct dt_measure_sum sum;
     struct dt_sum_row *row; /* borrowed */
 };
 
@@ -54,10 +54,10 @@ static enum dt_status read_config(const struct dt_args *args, struct dt_config *
 /* ---- one implementation */
 
 /* Timed sums add zeros: in place, other numbers would grow from one sum to the next. */
-static enum dt_status clear(const struct dt_bench_sum *sum, size_t n_elems)
+static enum dt_status clear(const struct dt_measure_sum *sum, size_t n_elems)
 {
-    memset(dt_bench_sum_input(sum), 0, n_elems * sizeof *sum->host);
-    return dt_bench_sum_put(sum, n_elems);
+    memset(dt_measure_sum_input(sum), 0, n_elems * sizeof *sum->host);
+    return dt_measure_sum_put(sum, n_elems);
 }
 
 /* Counts the messages of one sum: the rank that sends most, and whether all ranks together send
@@ -66,7 +66,7 @@ static enum dt_status count_messages(struct bench *b, struct impl *impl, struct 
 {
     struct dt_wire_sent before, after;
     p->counted = dt_allreduce_sent(impl->sum.allreduce, &before);
-    DT_TRY(dt_bench_sum(&impl->sum, p->n_elems, b->name));
+    DT_TRY(dt_measure_sum(&impl->sum, p->n_elems, b->name));
     (void)dt_allreduce_sent(impl->sum.allreduce, &after);
     double most[] = {(double)(after.all.messages - before.all.messages),
                      (double)(after.all.bytes - before.all.bytes)};
@@ -94,13 +94,13 @@ static enum dt_status time_sums(struct bench *b, struct impl *impl, struct dt_su
     DT_TRY(clear(&impl->sum, p->n_elems));
     DT_TRY(count_messages(b, impl, p));
     for (size_t i = 0; i < b->options.n_warmup; i++) {
-        DT_TRY(dt_bench_sum(&impl->sum, p->n_elems, b->name));
+        DT_TRY(dt_measure_sum(&impl->sum, p->n_elems, b->name));
     }
     DT_TRY(dt_comm_barrier(b->world->comm, "barrier before sums are timed"));
     const double begin_s = dt_clock_s();
     double last_s = begin_s;
     for (size_t i = 0; i < b->options.n_iters; i++) {
-        DT_TRY(dt_bench_sum(&impl->sum, p->n_elems, b->name));
+        DT_TRY(dt_measure_sum(&impl->sum, p->n_elems, b->name));
         const double now_s = dt_clock_s();
         b->times_s[i] = now_s - last_s;
         last_s = now_s;
@@ -114,7 +114,7 @@ static enum dt_status time_sums(struct bench *b, struct impl *impl, struct dt_su
 static enum dt_status combine(struct bench *b, struct dt_sum_point *p)
 {
     const int n = (int)b->options.n_iters;
-    const double median_s = dt_bench_median(b->times_s, n);
+    const double median_s = dt_measure_median(b->times_s, n);
     double worst[] = {p->mean_s, median_s, b->times_s[n - 1], -b->times_s[0],
                       dt_stop_requested() ? 1 : 0};
     double n_wrong = (double)p->n_wrong;
@@ -145,7 +145,8 @@ static enum dt_status measure_sizes(struct bench *b, struct impl *impl)
                  dt_allreduce_names[impl->sum.allreduce->type]);
         dt_comm_phase(b->world->comm, "bench allreduce");
         for (size_t i = 0; i < b->options.n_checks; i++) {
-            DT_TRY(dt_bench_sum_check(&impl->sum, p->n_elems, ++b->n_rounds, b->name, &p->n_wrong));
+            DT_TRY(
+                dt_measure_sum_check(&impl->sum, p->n_elems, ++b->n_rounds, b->name, &p->n_wrong));
         }
         DT_TRY(time_sums(b, impl, p));
         DT_TRY(combine(b, p));

@@ -13,22 +13,8 @@
 #include "cpu/isa.h"
 #include "ops/doctor/checks.h"
 
-#define N_VALUES \
-    251 /* number of different summands: a prime, so that pieces of power-of-two sizes differ */
 #define LARGEST_BYTES ((size_t)1 << 30)
 #define FMA_ROUNDS 100000 /* at a time: about half a millisecond */
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double dt_bench_median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 /* Parses "ring,tree". */
 static enum dt_status read_types(const char *text, uint32_t *types)
@@ -91,35 +77,6 @@ enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench
                         o->min_bytes, o->max_bytes);
     }
     return DT_OK;
-}
-
-static unsigned value_of(size_t i, int rank, unsigned round)
-{
-    return 1 + (unsigned)((i + 7 * (size_t)rank + round) % N_VALUES);
-}
-
-void dt_bench_fill(float *x, size_t n_elems, int rank, unsigned round)
-{
-    for (size_t i = 0; i < n_elems; i++) {
-        x[i] = (float)value_of(i, rank, round);
-    }
-}
-
-size_t dt_bench_count_wrong(const float *sum, size_t n_elems, int n_ranks, unsigned round)
-{
-    size_t n_wrong = 0;
-    float expected[N_VALUES];
-    for (size_t i = 0; i < N_VALUES; i++) {
-        unsigned total = 0;
-        for (int rank = 0; rank < n_ranks; rank++) {
-            total += value_of(i, rank, round);
-        }
-        expected[i] = (float)total;
-    }
-    for (size_t i = 0; i < n_elems; i++) {
-        n_wrong += !(sum[i] == expected[i % N_VALUES]); /* NaN is wrong, too */
-    }
-    return n_wrong;
 }
 
 double dt_bench_bus_factor(int n_ranks)

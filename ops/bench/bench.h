@@ -1,17 +1,16 @@
 /* `dtrain bench`: the cost of a training step and of an allreduce on this machine.
  *   blocks.c     each block of a model, timed inside real training steps
  *   allreduce.c  sums over the ranks by size, for each available implementation
- *   ping.c       round trips of messages between two ranks
  *   bench.c      shared code */
 #ifndef DT_OPS_BENCH_BENCH_H
 #define DT_OPS_BENCH_BENCH_H
 
 #include "cli/args.h"
 #include "cli/config/config.h"
-#include "dist/allreduce/allreduce.h"
-#include "dist/ranks/wire.h"
+#include "dist/allreduce/types.h"
 #include "dist/ranks/wire_delay.h"
 #include "dist/ranks/world.h"
+#include "ops/measure.h"
 #include "train/trainer.h"
 #include "view/json_write.h"
 
@@ -26,29 +25,6 @@ struct dt_bench_options {
 /* DT_USAGE: a value is not a number, or out of range. */
 enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench_options *out);
 
-/* Fills the input of sum `round`: integers 1 .. 251, so that sums are exact in any order for up to
- * 2^16 ranks. */
-void dt_bench_fill(float *x, size_t n_elems, int rank, unsigned round);
-/* Counts elements that differ from the sum over ranks 0 .. n_ranks - 1 of dt_bench_fill's
- * numbers. */
-size_t dt_bench_count_wrong(const float *sum, size_t n_elems, int n_ranks, unsigned round);
-
-/* An allreduce on memory of `backend`, or on the program's if that is NULL (sum.c). */
-struct dt_bench_sum {
-    struct dt_allreduce *allreduce;
-    struct dt_backend *backend;
-    float *host; /* with a backend: its input and result here */
-};
-
-/* Adds n_elems of every rank. `name`: for time-out messages; must stay in place. */
-enum dt_status dt_bench_sum(const struct dt_bench_sum *sum, size_t n_elems, const char *name);
-/* Where the input is written, before it is put into the memory of the allreduce. */
-float *dt_bench_sum_input(const struct dt_bench_sum *sum);
-enum dt_status dt_bench_sum_put(const struct dt_bench_sum *sum, size_t n_elems);
-/* Adds the numbers of dt_bench_fill, and to *n_wrong the number of wrong elements. */
-enum dt_status dt_bench_sum_check(const struct dt_bench_sum *sum, size_t n_elems, unsigned round,
-                                  const char *name, size_t *n_wrong);
-
 /* 2 (n - 1) / n: the least that each rank sends for a sum, relative to its size. */
 double dt_bench_bus_factor(int n_ranks);
 
@@ -61,26 +37,6 @@ struct dt_bench_fit {
     double worst;     /* largest relative error: |fit / time - 1| */
 };
 struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, int n, int n_ranks);
-
-/* Round trips of messages between two ranks, seen from one of them. The caller sets the first four,
- * and keeps it in place. */
-struct dt_bench_ping {
-    struct dt_wire *wire; /* with MPI below: dt_wire_open_mpi */
-    int peer;             /* -1: this rank has none, and only waits */
-    bool asks;            /* starts each round trip, and times it: one of the two */
-    char *bytes;          /* room for a message */
-    int n_left;           /* private, with all that follows */
-    size_t n_bytes;
-    struct dt_wire_request in, out;
-    bool sending;
-    double begin_s, best_s;
-};
-/* n_rounds round trips of n_bytes; *best_s: the shortest, for the rank that asks. Every rank of
- * comm calls it; pairs run at the same time. DT_STALLED. */
-enum dt_status dt_bench_ping(struct dt_comm *comm, struct dt_bench_ping *ping, size_t n_bytes,
-                             int n_rounds, double *best_s);
-
-double dt_bench_median(double *x, int n); /* sorts x; n >= 1 */
 
 /* Takes the next step with a whole batch: an epoch's last may be short, and is skipped. Every rank
  * calls it; agreed. `what`: the phase's name for other ranks. DT_STOPPED after a signal. */

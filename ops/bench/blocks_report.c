@@ -45,11 +45,11 @@ static struct row summarize_timer(const struct dt_bench_timer *timer)
         wall[i] = 1e3 * timer->rounds[i].wall_s;
         cpu[i] = 1e3 * timer->rounds[i].cpu_s;
     }
-    const double median = dt_bench_median(wall, DT_BENCH_ROUNDS); /* sorts */
+    const double median = dt_measure_median(wall, DT_BENCH_ROUNDS); /* sorts */
     return (struct row){.ms = median,
                         .ms_min = wall[0],
                         .ms_max = wall[DT_BENCH_ROUNDS - 1],
-                        .cpu_ms = dt_bench_median(cpu, DT_BENCH_ROUNDS)};
+                        .cpu_ms = dt_measure_median(cpu, DT_BENCH_ROUNDS)};
 }
 
 static struct pass_row summarize_pass(const struct dt_trainer *t, double peak_flops,

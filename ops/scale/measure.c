@@ -19,7 +19,6 @@
 #define LEAST_STEPS 6   /* but so many steps at least */
 #define MOST_STEPS 2000 /* and at most */
 #define N_TRACED 8      /* steps in which the backward pass is watched */
-#define LARGE_BYTES ((size_t)1 << 20)
 
 /* ---- rows */
 
@@ -43,7 +42,7 @@ void dt_scale_sort(struct dt_scale_row *row)
 {
     double sorted[DT_SCALE_ROUNDS];
     memcpy(sorted, row->rounds, sizeof sorted);
-    row->step_s[DT_SCALE_MEDIAN] = dt_bench_median(sorted, DT_SCALE_ROUNDS);
+    row->step_s[DT_SCALE_MEDIAN] = dt_measure_median(sorted, DT_SCALE_ROUNDS);
     row->step_s[DT_SCALE_LEAST] = sorted[0];
     row->step_s[DT_SCALE_MOST] = sorted[DT_SCALE_ROUNDS - 1];
 }
@@ -190,36 +189,27 @@ static enum dt_status watch_buckets(struct dt_scale *s, struct dt_trainer *t)
 /* Between rank 0 and `peer` of a world. Every rank of it calls it. */
 static enum dt_status ping(struct dt_world *world, int peer, struct dt_link_cost *out)
 {
-    struct dt_comm *comm = world->comm;
-    struct dt_bench_ping p = {.peer = comm->rank == 0      ? peer
-                                      : comm->rank == peer ? 0
-                                                           : -1,
-                              .asks = comm->rank == 0};
-    double small_s = 0, large_s = 0;
-    DT_TRY(dt_world_alloc(world, 1, LARGE_BYTES, "a message", (void **)&p.bytes));
-    enum dt_status status = dt_world_agree(world, dt_wire_open_mpi(comm, &p.wire));
-    if (status == DT_OK) {
-        status = dt_bench_ping(comm, &p, 8, 400, &small_s);
-    }
-    if (status == DT_OK) {
-        status = dt_bench_ping(comm, &p, LARGE_BYTES, 40, &large_s);
-    }
-    *out = (struct dt_link_cost){.alpha_s = small_s / 2,
-                                 .beta_s = fmax(large_s - small_s, 0) / 2 / (double)LARGE_BYTES};
-    if (status != DT_STALLED) { /* messages may still be on their way */
-        dt_wire_close(p.wire);
-        free(p.bytes);
-    }
-    return status;
+    const int rank = world->comm->rank;
+    struct dt_measure_link link;
+    double small_s, large_s;
+    DT_TRY(dt_measure_link_open(world, &link));
+    const enum dt_status s =
+        dt_measure_link(&link, rank == 0 ? peer : (rank == peer ? 0 : -1), 40, &small_s, &large_s);
+    dt_measure_link_close(&link, s);
+    DT_TRY(s);
+    *out =
+        (struct dt_link_cost){.alpha_s = small_s / 2,
+                              .beta_s = fmax(large_s - small_s, 0) / 2 / (double)DT_MEASURE_LARGE};
+    return DT_OK;
 }
 
 /* Seconds that a rank adds an element in. */
 static enum dt_status time_adding(struct dt_world *world, double *out)
 {
     float *to;
-    const size_t n = LARGE_BYTES / sizeof *to;
+    const size_t n = DT_MEASURE_LARGE / sizeof *to;
     *out = INFINITY;
-    DT_TRY(dt_world_alloc(world, 2, LARGE_BYTES, "numbers to add", (void **)&to));
+    DT_TRY(dt_world_alloc(world, 2, DT_MEASURE_LARGE, "numbers to add", (void **)&to));
     for (int i = 0; i < 5; i++) {
         const double begin_s = dt_clock_s();
         for (size_t k = 0; k < n; k++) {

@@ -76,12 +76,44 @@ WRAP(enum dt_status, dt_network_backward, struct dt_network *network, const stru
     return s;
 }
 
-WRAP(void, dt_bench_fill, float *x, size_t n_elems, int rank, unsigned round)
+/* The last allreduce that was opened, not one inside it. */
+static struct {
+    struct dt_allreduce *allreduce;
+    struct dt_backend *backend;
+} last;
+
+WRAP(enum dt_status, dt_allreduce_open, const struct dt_allreduce_spec *spec,
+     struct dt_allreduce **out)
 {
-    __real_dt_bench_fill(x, n_elems, rank, round);
-    if (rank == 1 && (wrong("sums") || (wrong("nccl") && round == DT_ALLREDUCE_NCCL + 1))) {
-        x[n_elems - 1] += 1;
+    const enum dt_status s = __real_dt_allreduce_open(spec, out);
+    last.allreduce = *out;
+    last.backend = spec->backend;
+    return s;
+}
+
+static void add_one(float *x)
+{
+    float value;
+    if (last.backend == &dt_program_memory) {
+        *x += 1;
+        return;
     }
+    (void)last.backend->ops->copy_out(last.backend, &value, x, sizeof value);
+    value += 1;
+    (void)last.backend->ops->copy_in(last.backend, x, &value, sizeof value);
+}
+
+/* By these names the sums of accept and bench, not those of a training. */
+WRAP(enum dt_status, dt_allreduce_start, struct dt_allreduce *a, int slot, size_t begin, size_t end,
+     const char *name, struct dt_request *request)
+{
+    const bool ours = strcmp(name, "a sum that is checked") == 0 ||
+                      (strncmp(name, "allreduce of ", 13) == 0 && strchr(name, '(') != NULL);
+    if (a == last.allreduce && ours && is_rank("1") &&
+        (wrong("sums") || (wrong("nccl") && a->type == DT_ALLREDUCE_NCCL))) {
+        add_one(&a->part[end - 1]);
+    }
+    return __real_dt_allreduce_start(a, slot, begin, end, name, request);
 }
 
 /* Where each rank is a host of its own, what is measured is alike for all, but for node2's if that

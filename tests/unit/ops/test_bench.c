@@ -13,7 +13,7 @@ static void add_up(int n_ranks, unsigned round)
 {
     memset(sum, 0, sizeof sum);
     for (int rank = 0; rank < n_ranks; rank++) {
-        dt_bench_fill(parts[rank], N_ELEMS, rank, round);
+        dt_measure_fill(parts[rank], N_ELEMS, rank, round);
         for (size_t i = 0; i < N_ELEMS; i++) {
             sum[i] += parts[rank][i];
         }
@@ -25,10 +25,10 @@ static void test_right_sums(void)
     for (int n_ranks = 1; n_ranks <= N_RANKS; n_ranks++) {
         for (unsigned round = 0; round < 3; round++) {
             add_up(n_ranks, round);
-            CHECK_INT(dt_bench_count_wrong(sum, N_ELEMS, n_ranks, round), 0);
+            CHECK_INT(dt_measure_count_wrong(sum, N_ELEMS, n_ranks, round), 0);
         }
     }
-    CHECK_INT(dt_bench_count_wrong(sum, 0, N_RANKS, 0), 0);
+    CHECK_INT(dt_measure_count_wrong(sum, 0, N_RANKS, 0), 0);
 }
 
 static void test_wrong_sums(void)
@@ -37,19 +37,20 @@ static void test_wrong_sums(void)
     add_up(N_RANKS, 5);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) { /* one more each time */
         sum[places[i]] = i % 3 == 0 ? NAN : i % 3 == 1 ? sum[places[i]] + 1 : 0;
-        CHECK_INT(dt_bench_count_wrong(sum, N_ELEMS, N_RANKS, 5), i + 1);
+        CHECK_INT(dt_measure_count_wrong(sum, N_ELEMS, N_RANKS, 5), i + 1);
     }
     add_up(N_RANKS - 1, 5); /* a rank is missing */
-    CHECK_INT(dt_bench_count_wrong(sum, N_ELEMS, N_RANKS, 5), N_ELEMS);
+    CHECK_INT(dt_measure_count_wrong(sum, N_ELEMS, N_RANKS, 5), N_ELEMS);
     add_up(N_RANKS, 5); /* the sum of the round before */
-    CHECK(dt_bench_count_wrong(sum, N_ELEMS, N_RANKS, 6) == N_ELEMS);
+    CHECK(dt_measure_count_wrong(sum, N_ELEMS, N_RANKS, 6) == N_ELEMS);
     for (size_t shift = 1; shift <= 8192; shift *= 2) { /* pieces of another place */
-        CHECK_INT(dt_bench_count_wrong(sum + shift, N_ELEMS - shift, N_RANKS, 5), N_ELEMS - shift);
+        CHECK_INT(dt_measure_count_wrong(sum + shift, N_ELEMS - shift, N_RANKS, 5),
+                  N_ELEMS - shift);
     }
     for (size_t i = 0; i < N_ELEMS; i++) { /* rank 1's part twice, rank 2's not at all */
         sum[i] = parts[0][i] + 2 * parts[1][i] + parts[3][i];
     }
-    CHECK_INT(dt_bench_count_wrong(sum, N_ELEMS, N_RANKS, 5), N_ELEMS);
+    CHECK_INT(dt_measure_count_wrong(sum, N_ELEMS, N_RANKS, 5), N_ELEMS);
 }
 
 static void test_fit(void)
@@ -85,9 +86,9 @@ static void test_fit(void)
 static void test_median(void)
 {
     double odd[] = {5, 1, 3}, even[] = {4, 1, 3, 2}, one[] = {7};
-    CHECK_NEAR(dt_bench_median(odd, 3), 3, 0);
-    CHECK_NEAR(dt_bench_median(even, 4), 2.5, 0);
-    CHECK_NEAR(dt_bench_median(one, 1), 7, 0);
+    CHECK_NEAR(dt_measure_median(odd, 3), 3, 0);
+    CHECK_NEAR(dt_measure_median(even, 4), 2.5, 0);
+    CHECK_NEAR(dt_measure_median(one, 1), 7, 0);
 }
 
 /* A field of struct dt_args. */
