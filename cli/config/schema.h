@@ -34,224 +34,227 @@
 
 #define DT_CONFIG_KEYS(X)                                                                          \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
-      "idx: MNIST's four files; cifar: CIFAR-10's or -100's binary files; npy: NumPy's arrays; "   \
-      "images: PNG, JPEG or PPM, a folder per class; synthetic: generated images; linear: y = "    \
-      "slope * x + intercept")                                                                     \
+      "idx: MNIST's four files; cifar: binary files of CIFAR-10 or CIFAR-100; npy: NumPy arrays; " \
+      "images: PNG, JPEG or PPM files, one folder per class; synthetic: generated images; "        \
+      "linear: y = slope * x + intercept")                                                         \
     X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                            \
-      "folder of the files, raw or .gz, relative to the working directory; nothing generated "     \
-      "reads it")                                                                                  \
+      "folder of the data files, raw or .gz, relative to the working directory; generated data "   \
+      "needs none")                                                                                \
     X("data.normalize", NORMALIZE, data.normalize, "[0, 1]", "", DT_IMAGES,                        \
-      "pixels become (pixel / 255 - mean) / std, channel by channel; dataset: by the numbers of "  \
-      "the training images, which the run's config.json and checkpoints then have")                \
+      "pixels become (pixel / 255 - mean) / std, per channel; dataset: mean and std of the "       \
+      "training images, which are stored in the run's config.json and in checkpoints")             \
     X("data.augment", AUGMENT, data.augment, "[1, 64]", "", DT_IMAGES,                             \
-      "random changes of training images, in this order, other ones in each epoch: moved by up "   \
-      "to so many pixels, mirrored left to right, cropped after so much black around them")        \
+      "random changes of training images, applied in this order and redrawn every epoch: shift "   \
+      "by up to this many pixels, flip left to right, crop after padding with this much black")    \
     X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
-      "shard: each rank keeps its share; global: same batches at any -np; replicate: each goes "   \
-      "through all")                                                                               \
-    X("data.shuffle", BOOL, shuffle, "", "true", "", "a new order in every epoch")                 \
+      "shard: each rank keeps its own share; global: the same batches at any number of ranks; "    \
+      "replicate: every rank uses all samples")                                                    \
+    X("data.shuffle", BOOL, shuffle, "", "true", "", "draw a new order in every epoch")            \
     X("data.train_samples", INT, data.n_train, "[0, 2147483647]", "0", "",                         \
-      "use at most so many training samples; 0: all there are, or 6000 generated ones")            \
+      "maximum number of training samples; 0: all, or 6000 generated ones")                        \
     X("data.test_samples", INT, data.n_test, "[0, 2147483647]", "0", "",                           \
-      "use at most so many test samples; 0: all there are, or 1000 generated ones")                \
+      "maximum number of test samples; 0: all, or 1000 generated ones")                            \
     X("data.validation", REAL, data.validation, "[0, 2147483647]", "", "",                         \
-      "training samples to hold out, for early stopping, plateaus and the best checkpoint to go "  \
-      "by: a share below 1, such as 0.1, or a number")                                             \
+      "validation samples, held out of the training samples: a fraction below 1, or a count; "     \
+      "early stopping, plateau and the best checkpoint then use them")                             \
     X("data.slope", REAL, data.slope, "[-1e6, 1e6]", "2", "data.format=linear",                    \
-      "the slope to be learned")                                                                   \
+      "slope of the generated line")                                                               \
     X("data.intercept", REAL, data.intercept, "[-1e6, 1e6]", "1", "data.format=linear",            \
-      "the intercept to be learned")                                                               \
+      "intercept of the generated line")                                                           \
     X("data.noise", REAL, data.noise, "[0, 1e6]", "0.1", "data.format=synthetic|linear",           \
       "standard deviation of the noise added to generated samples")                                \
     X("data.seed", INT, data.seed, DT_ANY_INT, "0", "data.format=synthetic|linear",                \
-      "generated samples are a function of this alone")                                            \
+      "seed of the generated samples")                                                             \
     X("model.input", SHAPE, model.input, "[1, 65536]", NULL, "",                                   \
       "[channels, height, width] of an image, or [n] for n features")                              \
     X("model.layers", LAYERS, model.layers, "[1, 64]", NULL, "",                                   \
-      "the layers in order; the last one gives the outputs")                                       \
+      "the layers in order; the last layer gives the outputs")                                     \
     X("model.loss", ENUM, model.loss, DT_LOSS_LIST(DT_BAR_NAME), "softmax_cross_entropy", "",      \
-      "cross-entropy of the softmax for classes; mean squared error for format linear")            \
-    X("train.epochs", INT, epochs, "[1, 1000000]", "12", "", "times through the training samples") \
+      "softmax_cross_entropy for classes; mean_squared_error for format linear")                   \
+    X("train.epochs", INT, epochs, "[1, 1000000]", "12", "", "passes over the training samples")   \
     X("train.max_steps", INT, max_steps, DT_ANY_INT, "0", "",                                      \
-      "stop after so many steps in all; 0: no limit")                                              \
+      "stop after this many steps in total; 0: no limit")                                          \
     X("train.seed", INT, seed, DT_ANY_INT, "1", "",                                                \
-      "initial weights, batches and dropout are a function of this")                               \
+      "seed of initial weights, batches and dropout")                                              \
     X("train.batch.per_rank", INT, batch_per_rank, "[1, 1048576]", "", "",                         \
-      "samples per rank and step: the batch is this times the ranks; 128 when neither is given")   \
+      "samples per rank and step; the global batch is this times the number of ranks; 128 if "     \
+      "neither key is given")                                                                      \
     X("train.batch.global", INT, batch_global, "[1, 1048576]", "", "",                             \
-      "samples per step over all ranks, however many there are; the rate is then not scaled")      \
+      "samples per step over all ranks; the learning rate is then not scaled")                     \
     X("train.accumulate", INT, accumulate, "[1, 65536]", "1", "",                                  \
       "gradient accumulation: micro-batches per step, to save memory")                             \
     X("train.optimizer.type", ENUM, optimizer.type, DT_OPTIMIZER_LIST(DT_BAR_NAME), "adam", "",    \
-      "the rule of the update")                                                                    \
+      "optimizer")                                                                                 \
     X("train.optimizer.lr", REAL, optimizer.lr, "(0, 1e6]", "0.001", "",                           \
       "learning rate, before scaling and schedule")                                                \
     X("train.optimizer.momentum", REAL, optimizer.momentum, "[0, 1)", "0",                         \
-      "train.optimizer.type=sgd", "share of the last update kept")                                 \
+      "train.optimizer.type=sgd", "momentum")                                                      \
     X("train.optimizer.nesterov", BOOL, optimizer.nesterov, "", "false",                           \
-      "train.optimizer.type=sgd", "look ahead; needs momentum > 0")                                \
+      "train.optimizer.type=sgd", "Nesterov momentum; needs momentum > 0")                         \
     X("train.optimizer.beta1", REAL, optimizer.beta1, DT_BETA, "0.9",                              \
-      "train.optimizer.type=adam|adamw", "decay of the mean of the gradients")                     \
+      "train.optimizer.type=adam|adamw", "decay rate of the running mean of the gradients")        \
     X("train.optimizer.beta2", REAL, optimizer.beta2, DT_BETA, "0.999",                            \
-      "train.optimizer.type=adam|adamw", "decay of the mean of their squares")                     \
+      "train.optimizer.type=adam|adamw",                                                           \
+      "decay rate of the running mean of the squared gradients")                                   \
     X("train.optimizer.epsilon", REAL, optimizer.epsilon, "[1e-20, 1]", "1e-8",                    \
       "train.optimizer.type=adam|adamw", "added to the root of the mean square")                   \
     X("train.optimizer.weight_decay", REAL, optimizer.weight_decay, "[0, 1e6]", "0", "",           \
-      "pull of the weights towards 0: in the gradient, with adamw beside it")                      \
+      "L2 penalty in the gradient; decoupled with adamw")                                          \
     X("train.optimizer.clip_norm", REAL, optimizer.clip_norm, "[0, 1e6]", "0", "",                 \
-      "clip the mean gradient to this global L2 norm; 0: off")                                     \
+      "clip the averaged gradient to this global L2 norm; 0: off")                                 \
     X("train.lr_scaling", ENUM, lr_scaling, DT_LR_SCALING_LIST(DT_BAR_NAME), "linear", "",         \
-      "the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times "    \
-      "their root")                                                                                \
+      "how train.batch.per_rank scales the learning rate: none; linear: times the number of "      \
+      "ranks; sqrt: times its square root")                                                        \
     X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                             \
-      "epochs, also fractions, over which the rate grows from unscaled to scaled")                 \
+      "epochs (fractions allowed) over which the rate grows from the unscaled to the scaled "      \
+      "value")                                                                                     \
     X("train.label_smoothing", REAL, model.label_smoothing, "[0, 1)", "0",                         \
       "model.loss=softmax_cross_entropy",                                                          \
-      "share of each label that is spread over all classes, as in PyTorch; of the training loss "  \
-      "alone: the test loss is plain cross-entropy")                                               \
+      "fraction of each label that is spread over all classes, as in PyTorch; in the training "    \
+      "loss only: the test loss is plain cross-entropy")                                           \
     X("train.ema", REAL, ema, "[0, 1)", "0", "",                                                   \
-      "decay of an average of the weights, such as 0.999, which is evaluated and saved beside "    \
-      "them; 0: none. Metrics are of the weights; those that begin with ema_ are of the average")  \
+      "decay of an exponential moving average of the weights, such as 0.999, which is evaluated "  \
+      "and saved beside the weights; 0: off. Metrics that begin with ema_ are of the average")     \
     X("train.early_stopping.metric", ENUM, early_stopping.metric,                                  \
       DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                                                \
-      "stop when this no longer improves from epoch to epoch; none: never")                        \
+      "stop when this metric no longer improves from epoch to epoch; none: never")                 \
     X("train.early_stopping.patience", INT, early_stopping.patience, "[1, 1000000]", "3",          \
-      DT_STOPS_EARLY, "after so many epochs without improvement")                                  \
+      DT_STOPS_EARLY, "epochs without improvement before training stops")                          \
     X("train.early_stopping.min_delta", REAL, early_stopping.min_delta, "[0, 1e6]", "0",           \
-      DT_STOPS_EARLY, "only what is better than the best by more than this is an improvement")     \
+      DT_STOPS_EARLY, "smallest change over the best value that counts as an improvement")         \
     X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "",        \
-      "how the rate goes down; plateau: when a metric no longer improves")                         \
+      "how the learning rate decreases; plateau: when a metric no longer improves")                \
     X("train.schedule.step_epochs", REAL, schedule_step_epochs, "(0, 1e6]", "1",                   \
       "train.schedule.type=step", "epochs between two reductions")                                 \
     X("train.schedule.gamma", REAL, schedule_gamma, "(0, 1]", "0.1", "train.schedule.type=step",   \
-      "what each multiplies the rate by")                                                          \
+      "factor of each reduction")                                                                  \
     X("train.schedule.metric", ENUM, plateau.metric, DT_TEST_METRIC_LIST(DT_BAR_NAME),             \
       "test_loss", "train.schedule.type=plateau",                                                  \
-      "what has to improve from epoch to epoch; with data.validation validation_loss is the "      \
-      "default")                                                                                   \
+      "metric that has to improve from epoch to epoch; the default with data.validation is "       \
+      "validation_loss")                                                                           \
     X("train.schedule.factor", REAL, schedule_factor, "(0, 1)", "0.1",                             \
-      "train.schedule.type=plateau", "what a plateau multiplies the rate by")                      \
+      "train.schedule.type=plateau", "factor by which a plateau reduces the learning rate")        \
     X("train.schedule.patience", INT, plateau.patience, "[1, 1000000]", "10",                      \
-      "train.schedule.type=plateau", "epochs without improvement that are a plateau")              \
+      "train.schedule.type=plateau", "epochs without improvement that make a plateau")             \
     X("train.schedule.min_delta", REAL, plateau.min_delta, "[0, 1e6]", "0.0001",                   \
       "train.schedule.type=plateau",                                                               \
-      "only what is better than the best by more than this is an improvement")                     \
+      "smallest change over the best value that counts as an improvement")                         \
     X("train.schedule.min_lr", REAL, schedule_min_lr, "[0, 1e6]", "0",                             \
-      "train.schedule.type=cosine|plateau", "cosine: rate at the end; plateau: it goes no lower")  \
+      "train.schedule.type=cosine|plateau",                                                        \
+      "cosine: learning rate at the end; plateau: lower limit of the learning rate")               \
     X("distributed.average", BOOL, dist.average, "", "true", "",                                   \
-      "average gradients over the ranks; off: replicas drift apart")                               \
+      "average gradients over the ranks; false: replicas drift apart")                             \
     X("distributed.broadcast", BOOL, dist.broadcast, "", "true", "",                               \
-      "begin with rank 0's weights on every rank")                                                 \
+      "start with rank 0's weights on every rank")                                                 \
     X("distributed.init_per_rank", BOOL, init_per_rank, "", "false", "",                           \
-      "each rank draws other initial weights: shows what the broadcast is for")                    \
+      "draw different initial weights on each rank, to show what the broadcast is for")            \
     X("distributed.strategy", ENUM, dist.strategy, DT_STRATEGY_LIST(DT_BAR_NAME), "allreduce", "", \
-      "allreduce: every rank has the weights and steps; parameter_server: some ranks hold the "    \
-      "weights and step for the others; "                                                          \
-      "central: rank 0 does, and works too; pipeline: each rank has some of the layers")           \
+      "allreduce: every rank holds the weights and updates them; parameter_server: server ranks "  \
+      "hold and update the weights for the workers; central: rank 0 holds the optimizer and also " \
+      "trains; pipeline: each rank holds some of the layers")                                      \
     X("distributed.parameter_server.servers", INT, dist.servers, "[1, 1024]", "1",                 \
       "distributed.strategy=parameter_server",                                                     \
-      "the last so many ranks are servers, each tensor whole on one of them; the others are "      \
-      "workers")                                                                                   \
+      "number of server ranks, the last ones; each tensor is stored whole on one server; all "     \
+      "other ranks are workers")                                                                   \
     X("distributed.parameter_server.mode", ENUM, dist.mode, DT_SERVER_MODE_LIST(DT_BAR_NAME),      \
       "sync", "distributed.strategy=parameter_server",                                             \
-      "sync: a server adds the gradients of all workers and steps once; async: it steps with "     \
-      "each worker's when they come, which is "                                                    \
-      "not repeatable")                                                                            \
+      "sync: a server adds the gradients of all workers and updates once per step; async: it "     \
+      "updates with each worker's gradient on arrival, which is not reproducible")                 \
     X("distributed.parameter_server.max_staleness", INT, dist.max_staleness, "[0, 64]", "4",       \
       "distributed.strategy=parameter_server",                                                     \
-      "async: steps that a worker may be ahead of the slowest")                                    \
+      "async: steps by which a worker may be ahead of the slowest worker")                         \
     X("distributed.pipeline.schedule", ENUM, dist.schedule,                                        \
       DT_PIPELINE_SCHEDULE_LIST(DT_BAR_NAME), "1f1b", "distributed.strategy=pipeline",             \
-      "gpipe: all micro-batches forward, then all backward; 1f1b: one forward, one backward, as "  \
-      "soon as possible")                                                                          \
+      "gpipe: all micro-batches forward, then all backward; 1f1b: one forward and one backward "   \
+      "in turn, as early as possible")                                                             \
     X("distributed.pipeline.micro_batches", INT, dist.micro_batches, "[1, 1024]", "8",             \
-      "distributed.strategy=pipeline", "parts of a batch, which several ranks work on at once")    \
+      "distributed.strategy=pipeline",                                                             \
+      "micro-batches per batch, on which the ranks work at the same time")                         \
     X("distributed.pipeline.cut", NAMES, dist.cut, "[0, 63]", "[]",                                \
       "distributed.strategy=pipeline",                                                             \
-      "the blocks that the ranks behind the first begin with, such as [\"conv2\", \"fc1\"], by "   \
-      "their names in dtrain plan; []: so that the largest part is small")                         \
+      "first block of each rank after rank 0, such as [\"conv2\", \"fc1\"], by the names in "      \
+      "dtrain plan; []: chosen so that the largest part is small")                                 \
     X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",   \
-      "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a "    \
-      "host's ranks have it, else mpi; "                                                           \
-      "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs "   \
-      "through host memory")                                                                       \
+      "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory if the "     \
+      "ranks of a host share memory, else mpi; hierarchical: shared memory inside each host, an "  \
+      "algorithm between hosts; staged: from GPUs through host memory")                            \
     X("distributed.across", ENUM, dist.across, DT_ALGORITHM_LIST(DT_BAR_NAME), "ring",             \
-      "distributed.allreduce=hierarchical", "the algorithm between hosts")                         \
+      "distributed.allreduce=hierarchical", "algorithm between hosts")                             \
     X("distributed.compression.type", ENUM, dist.compression.type,                                 \
       DT_COMPRESSION_LIST(DT_BAR_NAME), "none", "",                                                \
-      "what gradients are sent as: 16 bits (fp16, bf16), 8, the sign (onebit; of dense layers), "  \
-      "the largest alone (topk)")                                                                  \
+      "encoding of gradients that are sent: 16 bits (fp16, bf16), 8 bits (int8), signs (onebit; "  \
+      "dense layers only), the largest values (topk)")                                             \
     X("distributed.compression.ratio", REAL, dist.compression.ratio, "(0, 1]", "0.01",             \
-      "distributed.compression.type=topk", "share of the gradients that is sent")                  \
+      "distributed.compression.type=topk", "fraction of the gradient values that is sent")         \
     X("distributed.compression.rounding", ENUM, dist.compression.rounding,                         \
       DT_ROUNDING_LIST(DT_BAR_NAME), "nearest", "distributed.compression.type=int8",               \
-      "stochastic: up or down by chance, right on average (QSGD)")                                 \
+      "stochastic: up or down at random, unbiased (QSGD)")                                         \
     X("distributed.compression.error_feedback", BOOL, dist.compression.error_feedback, "", "true", \
       "distributed.compression.type=fp16|bf16|int8|onebit|topk",                                   \
-      "what compression loses is added to the next step's gradients")                              \
+      "add the compression error to the gradients of the next step")                               \
     X("distributed.order", ENUM, dist.order, DT_ORDER_LIST(DT_BAR_NAME), "backward",               \
       "distributed.strategy=allreduce",                                                            \
-      "backward: gradients travel as they are made, and a step ends when all weights are new; "    \
-      "priority: those of the first layers "                                                       \
-      "overtake, and the next forward pass waits for each layer's weights when it comes to it")    \
+      "backward: gradients are sent as they are computed, and a step ends when all weights are "   \
+      "updated; priority: the first layers' gradients are sent first, and the next forward pass "  \
+      "waits per layer")                                                                           \
     X("distributed.deterministic", BOOL, dist.deterministic, "", "false", "",                      \
-      "the same bits of weights at any number of ranks: gradients of leaves of the global batch "  \
-      "are added as integers; needs data.sharding global and train.batch.global")                  \
+      "bit-identical weights at any number of ranks: gradients are computed per leaf of the "      \
+      "global batch and added as integers; needs data.sharding=global and train.batch.global")     \
     X("distributed.leaf", INT, dist.leaf, "[1, 4096]", "32", "distributed.deterministic=true",     \
-      "samples of a leaf, whose gradient one rank computes as one batch")                          \
+      "samples per leaf; one rank computes the gradient of a leaf as one batch")                   \
     X("distributed.overlap", BOOL, dist.overlap, "", "true", "",                                   \
-      "send gradients while the backward pass still runs")                                         \
+      "send gradients while the backward pass is still running")                                   \
     X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                              \
-      "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")      \
+      "MiB of gradients that are sent together; a bucket ends with a block; 0: each block by "     \
+      "itself")                                                                                    \
     X("distributed.check_every", INT, dist.check_every, DT_ANY_INT, "100", "",                     \
       "steps between comparisons of the replicas; 0: never")                                       \
     X("distributed.timeout_s", REAL, timeout_s, "[2, 3600]", "60", "",                             \
-      "seconds until a collective counts as stalled")                                              \
+      "seconds after which a collective counts as stalled")                                        \
     X("checkpoint.every_epochs", INT, checkpoint_every_epochs, "[0, 1000000]", "1", "",            \
       "epochs between checkpoints; 0: none before the end")                                        \
     X("checkpoint.every_steps", INT, checkpoint_every_steps, DT_ANY_INT, "0", "",                  \
       "steps between checkpoints; 0: only by epochs")                                              \
     X("checkpoint.keep", INT, checkpoint_keep, "[1, 1000000]", "2", "",                            \
-      "how many of them stay; older ones are removed")                                             \
+      "number of checkpoints to keep; older ones are removed")                                     \
     X("checkpoint.best", ENUM, checkpoint_best, DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",      \
-      "keep checkpoints/best.safetensors, too: of the epoch in which this was best")               \
+      "also keep checkpoints/best.safetensors, from the epoch with the best value of this metric") \
     X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "",                                    \
-      "seconds between progress lines when stderr is no terminal; 0: none")                        \
+      "seconds between progress lines when stderr is not a terminal; 0: none")                     \
     X("log.every_steps", AUTO, log_every_steps, DT_ANY_INT "|auto", "auto", "",                    \
       "steps between \"step\" records in metrics.jsonl; auto: every step at first, some hundreds " \
-      "in a run; 0: none")                                                                         \
+      "per run; 0: none")                                                                          \
     X("log.audit", BOOL, log_audit, "", "false", "",                                               \
-      "an \"audit\" record of every step in metrics.jsonl: which samples all ranks together used") \
+      "write an \"audit\" record of every step to metrics.jsonl: the samples that all ranks used") \
     X("trace.steps", TEXT, trace_steps, "", "", "",                                                \
-      "first:last, such as 10:30: steps of which trace.json tells what every rank did when")       \
+      "FIRST:LAST, such as 10:30: steps whose timeline of all ranks is written to trace.json")     \
     X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                             \
-      "cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if " \
+      "cpu: vector kernels; ref: plain loops, slow, for comparison; cuda: a GPU; auto: a GPU if "  \
       "every rank has one, else cpu")                                                              \
     X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                     \
-      "tf32: products of numbers with 10 bits of fraction, on GPUs; bf16: 7 bits, of activations " \
-      "too on GPUs, and of the inputs of "                                                         \
-      "convolutions forward on CPUs with AMX; weights and sums are always f32")                    \
+      "tf32: products with 10-bit mantissas, on GPUs; bf16: 7-bit mantissas, on GPUs also of "     \
+      "activations, on CPUs with AMX in the forward pass of convolutions; weights and sums are "   \
+      "always f32")                                                                                \
     X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                              \
-      "record a step as a CUDA graph and launch that; off: call by call, to debug and to time "    \
-      "its parts")                                                                                 \
+      "record a step as a CUDA graph and launch the graph; false: call by call, for debugging "    \
+      "and for timing the parts of a step")                                                        \
     X("cuda.deterministic", BOOL, cuda_deterministic, "", "false", "",                             \
-      "take cuDNN's first engine for a convolution instead of timing a few: the same bits in "     \
-      "every run, which CPUs always give")                                                         \
+      "use cuDNN's first engine for each convolution instead of timing several: the same bits in " \
+      "every run, as CPUs always give")                                                            \
     X("report", BOOL, report, "", "true", "",                                                      \
-      "write report.html, a page about the run, into its folder when it ends")                     \
+      "write report.html, a page about the run, into its folder at the end")                       \
     X("tensorboard", BOOL, tensorboard, "", "false", "",                                           \
-      "write events for TensorBoard into its folder: what metrics.jsonl has, histograms of "       \
-      "weights and gradients, the confusion")                                                      \
+      "write TensorBoard events into the run folder: the metrics, histograms of weights and "      \
+      "gradients, the confusion matrix")                                                           \
     X("threads", INT, threads, "[0, 1024]", "0", "",                                               \
-      "threads per rank; 0: the cores it may use, shared among the ranks of the host")
+      "threads per rank; 0: the available cores, shared among the ranks of the host")
 
 /* Keys of one layer, beside "type" and those of all, by the symbol in DT_LAYER_LIST; field is of
  * struct dt_layer_spec. */
 #define DT_EXTENT "[1, 65536]"
-#define DT_PLACE_KEYS(X)                                             \
-    X("name", TEXT, name, "", "", "",                                \
-      "for later layers to read; its tensors have it in files, too") \
-    X("input", TEXT, input, "", "", "", "name of the layer that it reads; default: the one before")
+#define DT_PLACE_KEYS(X)                                                           \
+    X("name", TEXT, name, "", "", "", "name for later layers; also used in files") \
+    X("input", TEXT, input, "", "", "", "name of the input layer; default: the previous layer")
 #define DT_ACTIVATION_KEY(X)                                                       \
     X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", \
       "function applied to the outputs")
@@ -259,41 +262,41 @@
     DT_ACTIVATION_KEY(X)                                         \
     X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "", \
       "initial weights; auto: he_uniform before relu, else glorot_uniform")
-#define DT_KEYS_conv2d(X)                                                              \
-    X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                    \
-    X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window")  \
-    X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                 \
-    X("padding", AUTO, padding, "[0, 512]|valid|same", "valid", "",                    \
-      "valid: none; same: zeros as in TensorFlow, so that stride 1 keeps the size; a " \
-      "number: so many zeros on each side, as in PyTorch")                             \
+#define DT_KEYS_conv2d(X)                                                                      \
+    X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                            \
+    X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window")          \
+    X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                         \
+    X("padding", AUTO, padding, "[0, 512]|valid|same", "valid", "",                            \
+      "valid: none; same: zeros as in TensorFlow, so that stride 1 keeps the size; a number: " \
+      "this many zeros on each side, as in PyTorch")                                           \
     DT_WEIGHTS_KEYS(X)
 #define DT_KEYS_dense(X)                                  \
     X("units", INT, size, DT_EXTENT, NULL, "", "outputs") \
     DT_WEIGHTS_KEYS(X)
-#define DT_KEYS_pool(X)                                                              \
-    X("size", INT, size, DT_EXTENT, NULL, "",                                        \
-      "height and width of the window; of max_pool2d at most 255 on the device cpu") \
+#define DT_KEYS_pool(X)                                                     \
+    X("size", INT, size, DT_EXTENT, NULL, "",                               \
+      "height and width of the window; max_pool2d on the CPU: at most 255") \
     X("stride", INT, stride, DT_EXTENT, "", "", "step of the window; default: its size")
 #define DT_KEYS_dropout(X) \
-    X("rate", REAL, rate, "[0, 1)", NULL, "", "share of the units set to 0 in training")
+    X("rate", REAL, rate, "[0, 1)", NULL, "", "fraction of the units set to 0 in training")
 #define DT_KEYS_global_pool(X)
 #define DT_KEYS_flatten(X)
 #define DT_KEYS_nonlinear(X)
-#define DT_KEYS_batch_norm(X)                                                                \
-    X("momentum", REAL, momentum, "(0, 1]", "0.1", "",                                       \
-      "share of a batch in the running statistics, which replace the batch's in evaluation") \
-    X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance")               \
-    X("sync", BOOL, sync, "", "false", "",                                                   \
-      "statistics of all ranks' samples in training, not of each rank's own")                \
+#define DT_KEYS_batch_norm(X)                                                            \
+    X("momentum", REAL, momentum, "(0, 1]", "0.1", "",                                   \
+      "weight of a batch in the running statistics, which evaluation uses")              \
+    X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance")           \
+    X("sync", BOOL, sync, "", "false", "",                                               \
+      "use the statistics of all ranks' samples in training instead of each rank's own") \
     DT_ACTIVATION_KEY(X)
-#define DT_KEYS_add(X)                                                      \
-    X("inputs", NAMES, inputs, "[1, 2]", "", "",                            \
-      "names of two layers, or of one, which is added to the layer before") \
+#define DT_KEYS_add(X)                                                        \
+    X("inputs", NAMES, inputs, "[1, 2]", "", "",                              \
+      "names of two layers; or of one, which is added to the previous layer") \
     DT_ACTIVATION_KEY(X)
-#define DT_KEYS_concat(X)                                                                   \
-    X("inputs", NAMES, inputs, "[1, 4]", "", "",                                            \
-      "names of layers whose channels, or units, stand side by side; of one: behind those " \
-      "of the layer before")                                                                \
+#define DT_KEYS_concat(X)                                                                      \
+    X("inputs", NAMES, inputs, "[1, 4]", "", "",                                               \
+      "names of layers whose channels or units are concatenated; with one name, the previous " \
+      "layer's output comes first")                                                            \
     DT_ACTIVATION_KEY(X)
 #define DT_KEYS_layer_norm(X)                                                  \
     X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance") \
