@@ -19,7 +19,7 @@
 /* The path of each rank's line in one of the cases; [0] is its start. */
 struct dt_linear_case {
     bool average, broadcast;
-    struct dt_line path[2][DT_LINEAR_STEPS + 1];
+    struct dt_fit path[2][DT_LINEAR_STEPS + 1];
     double apart;   /* distance of the final lines */
     double loss[2]; /* of the final lines, over all points */
 };
@@ -28,7 +28,7 @@ struct dt_linear_lesson {
     const char *batch_name; /* "1", "16", "all" */
     int batch;              /* samples in a rank's step */
     double rate;
-    struct dt_line alone[DT_LINEAR_STEPS + 1]; /* of one process with all points, from (1, 1) */
+    struct dt_fit alone[DT_LINEAR_STEPS + 1]; /* of one process with all points, from (1, 1) */
     struct dt_linear_case cases[DT_LINEAR_CASES];
     int n_uphill;             /* steps of the first case that raise the loss over all points */
     struct dt_samples points; /* all of them; the page draws their loss */
@@ -87,7 +87,7 @@ static void draw_contour(const struct dt_chart *chart, const struct bowl *b, dou
     dt_chart_line(chart, "grid contour", N_ANGLES + 1, m, n);
 }
 
-static void draw_path(const struct dt_chart *chart, const struct dt_line *path, int rank)
+static void draw_path(const struct dt_chart *chart, const struct dt_fit *path, int rank)
 {
     double m[DT_LINEAR_STEPS + 1], n[DT_LINEAR_STEPS + 1];
     for (int i = 0; i <= DT_LINEAR_STEPS; i++) {
@@ -118,7 +118,7 @@ static void draw_case(FILE *out, const struct dt_linear_case *c, const struct bo
 
 static void put_case(FILE *out, const struct dt_linear_case *c, const struct bowl *bowl)
 {
-    const struct dt_line *a = &c->path[0][DT_LINEAR_STEPS], *b = &c->path[1][DT_LINEAR_STEPS];
+    const struct dt_fit *a = &c->path[0][DT_LINEAR_STEPS], *b = &c->path[1][DT_LINEAR_STEPS];
     const char *says =
         c->average && c->broadcast ? "Equal steps from equal weights: one training."
         : c->average   ? "Equal steps: the distance (1, 1) stays forever, and both end wrong."
@@ -160,7 +160,7 @@ static const struct {
     int size;
     double rate;
 } batches[] = {{"all", DT_LAB_N_POINTS / 2, 0.25}, {"16", 16, 0.2}, {"1", 1, 0.05}};
-static const struct dt_line starts[2] = {{1, 1}, {0, 0}};
+static const struct dt_fit starts[2] = {{1, 1}, {0, 0}};
 
 /* True if a step takes all points. */
 static bool is_full(const struct dt_linear_lesson *l)
@@ -171,11 +171,11 @@ static bool is_full(const struct dt_linear_lesson *l)
 /* ---- a run */
 
 static enum dt_status walk(struct dt_lab_network *net, struct dt_loader *loader, double rate,
-                           struct dt_line *path)
+                           struct dt_fit *path)
 {
     const uint64_t per_epoch = dt_shard_steps_per_epoch(&loader->shard);
     const float *m = dt_lab_param(net, "fc1.weight"), *n = dt_lab_param(net, "fc1.bias");
-    path[0] = (struct dt_line){*m, *n};
+    path[0] = (struct dt_fit){*m, *n};
     for (uint64_t i = 0; i < DT_LINEAR_STEPS; i++) {
         const struct dt_batch batch =
             dt_loader_batch(loader, (uint32_t)(i / per_epoch), i % per_epoch);
@@ -185,13 +185,13 @@ static enum dt_status walk(struct dt_lab_network *net, struct dt_loader *loader,
         struct dt_strategy_step step = dt_strategy_begin(net->strategy, &update);
         DT_TRY(dt_lab_pass(net, &batch, false, &step));
         DT_TRY(dt_strategy_wait(&step));
-        path[i + 1] = (struct dt_line){*m, *n};
+        path[i + 1] = (struct dt_fit){*m, *n};
     }
     return DT_OK;
 }
 
 static enum dt_status begin_at(struct dt_lab_network *net, const struct dt_linear_case *c,
-                               struct dt_line start)
+                               struct dt_fit start)
 {
     *dt_lab_param(net, "fc1.weight") = start.slope;
     *dt_lab_param(net, "fc1.bias") = start.intercept;
@@ -201,7 +201,7 @@ static enum dt_status begin_at(struct dt_lab_network *net, const struct dt_linea
 /* Runs a rank of `comm` in one case, with its shard of the points. Statuses are local: the caller
  * has ranks agree. */
 static enum dt_status run_shard(struct dt_comm *comm, const struct dt_linear_lesson *l,
-                                const struct dt_linear_case *c, struct dt_line *path)
+                                const struct dt_linear_case *c, struct dt_fit *path)
 {
     const struct dt_shard shard = {.mode = DT_SHARDING_SHARD,
                                    .seed = 1,
@@ -234,12 +234,12 @@ close_points:
     return s;
 }
 
-static double loss_of(const struct dt_linear_lesson *l, struct dt_line line)
+static double loss_of(const struct dt_linear_lesson *l, struct dt_fit line)
 {
     return dt_lab_points_loss(&l->points, (double)line.slope, (double)line.intercept);
 }
 
-static double distance(struct dt_line a, struct dt_line b)
+static double distance(struct dt_fit a, struct dt_fit b)
 {
     return hypot((double)a.slope - (double)b.slope, (double)a.intercept - (double)b.intercept);
 }
@@ -247,7 +247,7 @@ static double distance(struct dt_line a, struct dt_line b)
 static enum dt_status run_case(struct dt_world *world, const struct dt_linear_lesson *l,
                                struct dt_linear_case *c)
 {
-    struct dt_line mine[DT_LINEAR_STEPS + 1];
+    struct dt_fit mine[DT_LINEAR_STEPS + 1];
     DT_TRY(dt_world_agree(world, run_shard(world->comm, l, c, mine)));
     DT_TRY(dt_comm_allgather(world->comm, mine, c->path, sizeof mine, "the ways of both ranks"));
     c->apart = distance(c->path[0][DT_LINEAR_STEPS], c->path[1][DT_LINEAR_STEPS]);
@@ -276,7 +276,7 @@ static enum dt_status run(struct dt_world *world, struct dt_linear_lesson *l)
         DT_TRY(run_case(world, l, &l->cases[i]));
     }
     for (int i = 0; i < DT_LINEAR_STEPS; i++) {
-        const struct dt_line *path = l->cases[0].path[0];
+        const struct dt_fit *path = l->cases[0].path[0];
         l->n_uphill += loss_of(l, path[i + 1]) > loss_of(l, path[i]);
     }
     return DT_OK;
@@ -286,7 +286,7 @@ static enum dt_status run(struct dt_world *world, struct dt_linear_lesson *l)
 
 /* Largest deviation from gradient descent over all points, step by step: m and n follow the
  * negative derivatives of the mean squared error. */
-static double largest_error(const struct dt_linear_lesson *l, const struct dt_line *path)
+static double largest_error(const struct dt_linear_lesson *l, const struct dt_fit *path)
 {
     double m = (double)path[0].slope, n = (double)path[0].intercept, most = 0;
     const struct moments a = moments_of(&l->points);
@@ -305,14 +305,14 @@ static double largest_drift(const struct dt_linear_case *c)
 {
     double most = 0;
     for (int i = 0; i <= DT_LINEAR_STEPS; i++) {
-        const struct dt_line *a = &c->path[0][i], *b = &c->path[1][i];
+        const struct dt_fit *a = &c->path[0][i], *b = &c->path[1][i];
         most = fmax(most, fmax(fabs((double)a->slope - (double)b->slope - 1),
                                fabs((double)a->intercept - (double)b->intercept - 1)));
     }
     return most;
 }
 
-static bool same_way(const struct dt_line *a, const struct dt_line *b)
+static bool same_way(const struct dt_fit *a, const struct dt_fit *b)
 {
     bool same = true;
     for (int i = 0; i <= DT_LINEAR_STEPS; i++) {
@@ -344,7 +344,7 @@ static void check(struct dt_linear_lesson *l)
             "no case ends with less loss than average and broadcast, but for a thousandth");
     }
     if (is_full(l)) {
-        const struct dt_line *end = &l->alone[DT_LINEAR_STEPS];
+        const struct dt_fit *end = &l->alone[DT_LINEAR_STEPS];
         dt_golden_number(g, distance(both->path[0][DT_LINEAR_STEPS], *end), 0, 1e-6,
                          "distance from the line of one process");
         dt_golden_number(g, largest_error(l, both->path[0]), 0, 5e-6,
@@ -355,7 +355,7 @@ static void check(struct dt_linear_lesson *l)
 
 /* ---- the text */
 
-static void print_line(struct dt_line line)
+static void print_line(struct dt_fit line)
 {
     printf("  %9.6f, %.6f", (double)line.slope, (double)line.intercept);
 }

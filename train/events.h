@@ -98,7 +98,7 @@ struct dt_stop_event {
 };
 
 /* The line that a rank has learned (train/watch/line.c). */
-struct dt_line {
+struct dt_fit {
     float slope, intercept;
 };
 
@@ -128,7 +128,7 @@ struct dt_end_event {
         stopping; /* by which that is the best; by which a run is stopped early */
     bool stopped_early;
     const char *allreduce;       /* its name */
-    const struct dt_line *lines; /* of the ranks, at the end of a line's fit; else NULL */
+    const struct dt_fit *lines;  /* of the ranks, at the end of a line's fit; else NULL */
     struct dt_phase_times rank0; /* of all steps of this process */
     const struct dt_phase_times
         *ranks; /* of each rank; this and what follows only at an end, of a fault NULL */

@@ -247,7 +247,7 @@ void dt_report_result(const char *set, const struct dt_metrics *m, bool classifi
 }
 
 /* One row for each rank, then the line that the data were made from. */
-static void print_lines(const struct dt_folder_event *folder, const struct dt_line *lines)
+static void print_lines(const struct dt_folder_event *folder, const struct dt_fit *lines)
 {
     const struct dt_data_spec *data = &folder->config->data;
     printf("rank       slope   intercept\n");

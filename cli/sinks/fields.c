@@ -232,7 +232,7 @@ static void put_rank_phases(struct dt_json *json, const char *key, const void *r
 
 static void put_fitted(struct dt_json *json, const char *key, const void *r, int i)
 {
-    const struct dt_line *line = &((const struct dt_end_event *)r)->lines[i];
+    const struct dt_fit *line = &((const struct dt_end_event *)r)->lines[i];
     dt_json_begin(json, key, '{');
     dt_json_number(json, "slope", 0, (double)line->slope);
     dt_json_number(json, "intercept", 0, (double)line->intercept);

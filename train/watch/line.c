@@ -10,7 +10,7 @@
 
 struct watcher {
     struct dt_watcher watcher; /* first */
-    struct dt_line *lines;     /* of the ranks */
+    struct dt_fit *lines;      /* of the ranks */
 };
 
 static bool is_line(const struct dt_trainer *t)
@@ -27,7 +27,7 @@ static enum dt_status read_parameter(const struct dt_trainer *t, int index, floa
         t->backend, out, t->network->params + t->model.params[index].offset, sizeof *out);
 }
 
-static enum dt_status read_line(const struct dt_trainer *t, struct dt_line *out)
+static enum dt_status read_line(const struct dt_trainer *t, struct dt_fit *out)
 {
     DT_TRY(read_parameter(t, t->model.blocks[0].weight, &out->slope));
     return read_parameter(t, t->model.blocks[0].bias, &out->intercept);
@@ -36,7 +36,7 @@ static enum dt_status read_line(const struct dt_trainer *t, struct dt_line *out)
 static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
                               enum dt_status status, struct dt_end_event *end)
 {
-    struct dt_line *lines = ((struct watcher *)watcher)->lines, mine;
+    struct dt_fit *lines = ((struct watcher *)watcher)->lines, mine;
     if (status != DT_OK) {
         return DT_OK;
     }

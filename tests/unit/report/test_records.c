@@ -22,7 +22,7 @@ static void fail_allocation(int at)
 
 static struct dt_run_dir run = {.lock = -1};
 static struct dt_config config = {.name = "test"};
-static const struct dt_line lines[2] = {{1, 2}, {3, 4}};
+static const struct dt_fit lines[2] = {{1, 2}, {3, 4}};
 static const struct dt_run_event start = {
     .global_batch = 64,
     .averaging = {.allreduce = "ring", .traffic = {.known = true, .messages = 6, .bytes = 48}}};
