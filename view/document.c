@@ -34,6 +34,15 @@ static double *copy_numbers(struct dt_doc *doc, const double *from, size_t n)
     return to;
 }
 
+static char **copy_names(struct dt_doc *doc, const char *const *names, size_t n)
+{
+    char **own = names != NULL ? remember(doc, calloc(n + 1, sizeof *own)) : NULL;
+    for (size_t i = 0; own != NULL && i < n; i++) {
+        own[i] = copy(doc, names[i]);
+    }
+    return own;
+}
+
 /* Room for one more of `size` bytes in a list of n; it doubles at powers of two. NULL: none. */
 static void *grown(struct dt_doc *doc, void *items, size_t n, size_t size)
 {
@@ -369,6 +378,16 @@ struct dt_part *dt_doc_series(struct dt_doc *doc, const char *title, const char 
     return part;
 }
 
+/* The colour behind that of the last line with a name. */
+static int next_color(const struct dt_part *series)
+{
+    int n = 0;
+    for (size_t i = 0; i < series->lines.n; i++) {
+        n += series->lines.items[i].name[0] != '\0';
+    }
+    return n % 8 + 1;
+}
+
 void dt_doc_line(struct dt_part *series, const struct dt_line *line)
 {
     if (series == NULL) {
@@ -382,9 +401,17 @@ void dt_doc_line(struct dt_part *series, const struct dt_line *line)
     own.y = copy_numbers(doc, line->y, line->n);
     own.low = copy_numbers(doc, line->low, line->n);
     own.high = copy_numbers(doc, line->high, line->n);
-    own.color = line->color > 0 ? line->color : (int)(series->lines.n % 8) + 1;
+    own.color = line->color > 0 ? line->color : next_color(series);
     if (doc->failed || !APPEND(doc, series->lines, own)) {
         close_line(&own);
+    }
+}
+
+void dt_doc_ticks(struct dt_part *series, size_t n, const char *const *names)
+{
+    if (series != NULL && series->column_names == NULL) {
+        series->column_names = copy_names(series->doc, names, n);
+        series->n_columns = series->column_names != NULL ? n : 0;
     }
 }
 
@@ -469,15 +496,6 @@ struct dt_part *dt_doc_grid(struct dt_doc *doc, const char *title, enum dt_grid 
         }
     }
     return part;
-}
-
-static char **copy_names(struct dt_doc *doc, const char *const *names, size_t n)
-{
-    char **own = names != NULL ? remember(doc, calloc(n + 1, sizeof *own)) : NULL;
-    for (size_t i = 0; own != NULL && i < n; i++) {
-        own[i] = copy(doc, names[i]);
-    }
-    return own;
 }
 
 void dt_doc_names(struct dt_part *grid, const char *axes, const char *const *rows,

@@ -121,14 +121,17 @@ struct dt_part *dt_doc_series(struct dt_doc *doc, const char *title, const char 
 
 enum dt_stroke { DT_LINE, DT_DASHES, DT_DOTS, DT_LINE_AND_DOTS, DT_BARS };
 struct dt_line {
-    const char *name; /* for the legend */
+    const char *name; /* for the legend; "": a background, such as a contour, in a page alone */
     enum dt_stroke stroke;
     size_t n; /* points; x grows; a point whose y is not finite is left out */
     const double *x, *y;
-    const double *low, *high; /* a band around it, or both NULL */
+    const double *low, *high; /* a band around it, or error bars of dots and bars; or both NULL */
     int color;                /* 1 to 8; 0: the next one */
 };
 void dt_doc_line(struct dt_part *series, const struct dt_line *line);
+
+/* Names in place of numbers at x = 0, 1 .. n - 1. */
+void dt_doc_ticks(struct dt_part *series, size_t n, const char *const *names);
 
 /* A line from bottom to top at x, such as "resumed". */
 void dt_doc_mark(struct dt_part *series, double x, const char *name);

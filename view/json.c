@@ -90,10 +90,23 @@ static void put_numbers(struct dt_json *j, const char *key, const double *values
     dt_json_end(j, '[');
 }
 
+static void put_names(struct dt_json *j, const char *key, char *const *names, size_t n)
+{
+    char buffer[DT_CELL_SIZE];
+    dt_json_begin(j, key, '[');
+    for (size_t i = 0; i < n; i++) {
+        dt_json_text(j, NULL, dt_grid_name(names, i, buffer));
+    }
+    dt_json_end(j, '[');
+}
+
 static void put_series(struct dt_json *j, const struct dt_part *p)
 {
     dt_json_text(j, "x", p->x);
     dt_json_text(j, "y", p->y);
+    if (p->n_columns > 0) {
+        put_names(j, "ticks", p->column_names, p->n_columns);
+    }
     dt_json_begin(j, "lines", '[');
     for (size_t i = 0; i < p->lines.n; i++) {
         const struct dt_line *line = &p->lines.items[i];
@@ -114,16 +127,6 @@ static void put_series(struct dt_json *j, const struct dt_part *p)
         dt_json_number(j, "x", 0, p->marks.items[i].x);
         dt_json_text(j, "name", p->marks.items[i].name);
         dt_json_end(j, '{');
-    }
-    dt_json_end(j, '[');
-}
-
-static void put_names(struct dt_json *j, const char *key, char *const *names, size_t n)
-{
-    char buffer[DT_CELL_SIZE];
-    dt_json_begin(j, key, '[');
-    for (size_t i = 0; i < n; i++) {
-        dt_json_text(j, NULL, dt_grid_name(names, i, buffer));
     }
     dt_json_end(j, '[');
 }

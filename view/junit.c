@@ -3,32 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "view/parts.h"
+#include "view/chart.h"
 #include "view/render.h"
-
-static void put_text(FILE *out, const char *text)
-{
-    char shown[DT_LINE_SIZE];
-    for (const char *c = dt_text_escape(text, shown, sizeof shown); *c != '\0'; c++) {
-        switch (*c) {
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '"':
-            fputs("&quot;", out);
-            break;
-        default:
-            fputc(*c, out);
-        }
-    }
-}
 
 /* The name of a judged row: its first text. */
 static const char *name_of(const struct dt_part *p, const struct dt_row *row)
@@ -79,13 +55,13 @@ static void put_case(FILE *out, const struct dt_doc *doc, const struct dt_part *
                                  [DT_VERDICT_SKIPPED] = {"<skipped message=\"", "\"/>"}};
     const char *text = text_of(p, row), *hint = row->hint != NULL ? row->hint : "";
     fputs("  <testcase classname=\"dtrain.", out);
-    put_text(out, doc->command);
+    dt_html_text(out, doc->command);
     fputs("\" name=\"", out);
-    put_text(out, name_of(p, row));
+    dt_html_text(out, name_of(p, row));
     fprintf(out, "\" time=\"%.3f\">%s", seconds_of(p, row), elements[row->verdict].begin);
-    put_text(out, text);
+    dt_html_text(out, text);
     fputs(text[0] != '\0' && hint[0] != '\0' ? " (" : "", out);
-    put_text(out, hint);
+    dt_html_text(out, hint);
     fprintf(out, "%s%s</testcase>\n", text[0] != '\0' && hint[0] != '\0' ? ")" : "",
             elements[row->verdict].end);
 }
@@ -94,9 +70,9 @@ static void put_property(FILE *out, const struct dt_row *row)
 {
     char buffer[DT_CELL_SIZE];
     fputs("    <property name=\"", out);
-    put_text(out, row->column.name);
+    dt_html_text(out, row->column.name);
     fputs("\" value=\"", out);
-    put_text(out, dt_cell_text(&row->column, &row->cells[0], buffer));
+    dt_html_text(out, dt_cell_text(&row->column, &row->cells[0], buffer));
     fputs("\"/>\n", out);
 }
 
@@ -141,7 +117,7 @@ void dt_view_junit(FILE *out, const struct dt_doc *doc)
         }
     }
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain ", out);
-    put_text(out, doc->command);
+    dt_html_text(out, doc->command);
     fprintf(out, "\" tests=\"%d\" failures=\"%d\" skipped=\"%d\">\n  <properties>\n", n,
             counts[DT_VERDICT_FAIL], counts[DT_VERDICT_MEASURED] + counts[DT_VERDICT_SKIPPED]);
     each_row(out, doc, put_figure);

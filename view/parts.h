@@ -68,7 +68,7 @@ struct dt_part {
     size_t n_rows, n_columns;
     double *values;                   /* n_rows * n_columns */
     bool *odd;                        /* likewise */
-    char **row_names, **column_names; /* NULL: numbers */
+    char **row_names, **column_names; /* NULL: numbers; of series: names on the axis x */
 };
 
 struct dt_doc {

@@ -320,7 +320,7 @@ static void put_series(const struct text *t, const struct dt_part *p)
                                     : 10;
     for (size_t i = 0; i < p->lines.n; i++) {
         const struct dt_line *line = &p->lines.items[i];
-        if (line->n == 0) {
+        if (line->n == 0 || line->name[0] == '\0') {
             continue;
         }
         pad(t, INDENT);
