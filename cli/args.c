@@ -404,3 +404,37 @@ enum dt_status dt_args_decimal(const struct dt_args *args, enum dt_option option
     *out = value;
     return DT_OK;
 }
+
+bool dt_args_is_name(const char *text)
+{
+    return text[0] != '\0' && text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-.,@+"
+                                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ")] == '\0';
+}
+
+enum dt_status dt_args_name(const struct dt_args *args, enum dt_option option)
+{
+    const char *text = dt_args_text(args, option);
+    return text == NULL || dt_args_is_name(text)
+               ? DT_OK
+               : dt_error(DT_USAGE, "--%s: expected letters, digits and _-.,@+, got '%.60s'",
+                          dt_options[option].name, text);
+}
+
+enum dt_status dt_args_time(const struct dt_args *args, enum dt_option option, double *out_s)
+{
+    const char *text = dt_args_text(args, option);
+    unsigned days = 0, hours = 0, minutes = 60, seconds = 0;
+    int n_days = 0, n = 0;
+    if (text == NULL) {
+        return DT_OK;
+    }
+    sscanf(text, "%4u-%n", &days, &n_days);
+    sscanf(text + n_days, "%4u:%2u:%2u%n", &hours, &minutes, &seconds, &n);
+    if (text[strspn(text, "0123456789:-")] != '\0' || n == 0 || text[n_days + n] != '\0' ||
+        minutes > 59 || seconds > 59) {
+        return dt_error(DT_USAGE, "--%s: expected [D-]HH:MM:SS, got '%.60s'",
+                        dt_options[option].name, text);
+    }
+    *out_s = 86400.0 * (n_days > 0 ? days : 0) + 3600.0 * hours + 60.0 * minutes + seconds;
+    return DT_OK;
+}

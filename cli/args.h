@@ -95,6 +95,14 @@ enum dt_status dt_args_number(const struct dt_args *args, enum dt_option option,
 enum dt_status dt_args_decimal(const struct dt_args *args, enum dt_option option, double low,
                                double high, double *out);
 
+/* Checks an option whose value goes into a line for another program: letters, digits and a few more
+ * characters. DT_USAGE. */
+enum dt_status dt_args_name(const struct dt_args *args, enum dt_option option);
+bool dt_args_is_name(const char *text);
+
+/* A time [D-]HH:MM:SS in seconds. DT_USAGE. */
+enum dt_status dt_args_time(const struct dt_args *args, enum dt_option option, double *out_s);
+
 /* The option of "--name" or "-n", the first `n` bytes of a word. DT_N_OPTIONS: none. */
 int dt_option_find(const char *word, int n);
 /* The command of this word, or NULL. */

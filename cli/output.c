@@ -128,6 +128,14 @@ enum dt_status dt_output_write(const struct dt_run_dir *dir, const char *name, d
     return s;
 }
 
+enum dt_status dt_output_new(const char *path, const char *text, const char *cure)
+{
+    bool replaces = false;
+    DT_TRY(dt_file_try(path, &replaces));
+    return replaces ? dt_error(DT_CANT_CREATE, "%s: exists already (remove it, or %s)", path, cure)
+                    : dt_file_write(path, &(struct dt_file_part){text, strlen(text)}, 1);
+}
+
 static bool reader_is_gone(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};

@@ -25,6 +25,10 @@ bool dt_output_failed(enum dt_status s);
 enum dt_status dt_output_write(const struct dt_run_dir *dir, const char *name, dt_file_put_fn put,
                                const void *context);
 
+/* Writes a new file of the user. One that is there may have been edited and stays: DT_CANT_CREATE,
+ * with `cure` after "remove it, or". Errors as dt_file_write. */
+enum dt_status dt_output_new(const char *path, const char *text, const char *cure);
+
 /* Flushes stdout. A closed pipe is no error. DT_IO: it could not be written. */
 enum dt_status dt_output_check(void);
 

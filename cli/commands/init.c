@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/args.h"
+#include "cli/output.h"
 #include "cli/suggest.h"
 
 static const struct start {
@@ -31,26 +32,19 @@ static enum dt_status find(const char *name, const struct start **out)
         s.best != NULL ? "take " : "see dtrain init --help", s.best != NULL ? s.best : "");
 }
 
-/* An existing file stays: it may have been edited. */
 static enum dt_status init(const struct dt_args *args)
 {
     const struct dt_values *words = &args->values[DT_PATHS];
     const struct start *start = &starts[0];
-    char path[DT_PATH_SIZE];
-    bool replaces = false;
+    char path[DT_PATH_SIZE], cure[64];
     DT_TRY(words->n > 0 ? find(words->texts[0], &start) : DT_OK);
     if (words->n > 1) {
         snprintf(path, sizeof path, "%s", words->texts[1]);
     } else {
         snprintf(path, sizeof path, "%s.json", start->name);
     }
-    DT_TRY(dt_file_try(path, &replaces));
-    if (replaces) {
-        return dt_error(DT_CANT_CREATE,
-                        "%s: exists already (remove it, or write dtrain init %s FILE)", path,
-                        start->name);
-    }
-    DT_TRY(dt_file_write(path, &(struct dt_file_part){start->text, strlen(start->text)}, 1));
+    snprintf(cure, sizeof cure, "write dtrain init %s FILE", start->name);
+    DT_TRY(dt_output_new(path, start->text, cure));
     dt_text_print(stdout, "wrote %s; next: mpirun -np 2 dtrain --config %s", path, path);
     return DT_OK;
 }

@@ -41,9 +41,9 @@ run() { # run <words of srun>: what the script in out does
 
 # Nothing is said: the script of the repository, with the configuration's name and arithmetic.
 write 0
-diff <(grep -v '^# job.json on' out | sed 's/job-name=job/job-name=dtrain/; s/:-job.json/:-configs\/mnist.json/') "$template" ||
+diff <(grep -v '^# 4 ranks' out | sed 's/job-name=job/job-name=dtrain/; s/:-job.json/:-configs\/mnist.json/') "$template" ||
   fail 'the defaults are not those of scripts/dtrain.sbatch'
-grep -qFx '# job.json on 4 ranks: 128 x 4 = 512 samples a step, learning rate 0.001 x 4 = 0.004' out || fail "no arithmetic: $(cat out)"
+grep -qFx '# 4 ranks: 512 samples a step, learning rate 0.004' out || fail "no arithmetic: $(cat out)"
 run '<--mpi=pmi2><-K1><--cpus-per-task=2><dtrain><--config><job.json><--run><runs/job-7><--resume><more>'
 [[ $(cat options) == --test-only ]] || fail "sbatch was asked with '$(cat options)'"
 cmp out script || fail 'sbatch was asked about another script'
@@ -77,7 +77,7 @@ write 0 --nodes 3 --ntasks-per-node 2 --cpus-per-task 5 --gpus-per-node 4 --time
 for line in nodes=3 ntasks-per-node=2 cpus-per-task=5 gpus-per-node=4 time=1-02:03:04 partition=gpu,big account=me@here signal=USR1@180; do
   grep -qFx -- "#SBATCH --$line" out || fail "no $line: $(cat out)"
 done
-grep -qFx '# job.json on 6 ranks: 600 samples a step, learning rate 0.001' out || fail "no arithmetic of one batch: $(cat out)"
+grep -qFx '# 6 ranks: 600 samples a step, learning rate 0.001' out || fail "no arithmetic of one batch: $(cat out)"
 run "<--mpi=pmi2><-K1><--cpus-per-task=2><dtrain><--config><job.json><--run><my runs><--resume>""\
 <--set><device=cuda><--set><train.epochs=2><--set><train.batch={\"global\":600}><--data><d'1><more>"
 if command -v shellcheck >/dev/null; then
@@ -97,16 +97,6 @@ refused 73 'mine.sbatch: exists already' --script mine.sbatch
 refused 73 'none/: ' --script none/x
 PATH=$work/empty "$dtrain" slurm --config job.json >out 2>err
 [[ $(cat err) == 'not checked: no sbatch here' ]] || fail "without Slurm: $(cat err)"
-
-# Folders of the PATH that cannot be searched say nothing of sbatch: not to be entered, a link to itself, a file, a name too long, none.
-mkdir -m 0 closed
-ln -s loop loop
-touch file
-odd=$work/closed:$work/loop:$work/file:$work/$(printf 'x%.0s' {1..300}):$work/none::/
-PATH=$odd "$dtrain" slurm --config job.json >out 2>err || fail "odd folders on the PATH: $(cat err)"
-[[ $(cat err) == 'not checked: no sbatch here' ]] || fail "odd folders on the PATH: $(cat err)"
-PATH=$odd:$work/slurm:$PATH "$dtrain" slurm --config job.json >out 2>err || fail "sbatch behind odd folders: $(cat err)"
-[[ $(cat err) == 'sbatch: Job 12 to start at noon' ]] || fail "sbatch behind odd folders: $(cat err)"
 
 refused 64 "--time: expected [D-]HH:MM:SS, got '90'" --time 90
 refused 64 "--time: expected [D-]HH:MM:SS, got '00:99:00'" --time 00:99:00
