@@ -282,7 +282,7 @@ static void test_meanings(void)
     static const char *const rows[][3] = {
         {"eval", "needs --config", "load weights from"},
         {"train", "load weights from", "needs --config"},
-        {"lab reduce", "write a page with pictures", "report.html"},
+        {"lab reduce", "write the result as a page", "report.html"},
         {"report", "default report.html", "pictures"},
         {"lab allreduce", "at most 64", "at most 8"},
         {"lab shards", "at most 8", "at most 64"},
