@@ -77,7 +77,8 @@ void dt_doc_step(struct dt_doc *doc, const char *name);
 /* ---- parts. `title` may be NULL; titles of figures, tables, series, lanes and grids are their
  * names in the JSON, so keep them stable. */
 
-/* A paragraph; `code` stands between backticks. */
+/* A paragraph; `code` stands between backticks. A line's end is escaped, as in all texts but code:
+ * names that come from outside begin no line. */
 void dt_doc_text(struct dt_doc *doc, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Lines that are shown as they are: commands, JSON, a program. */

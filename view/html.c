@@ -18,39 +18,41 @@
 
 /* ---- texts */
 
-/* A text of any length, line by line; `prose`: with lines broken and `code`. */
-static void put_lines(FILE *out, const char *text, bool prose)
+/* A text, `code` in its element. */
+static void put_prose(FILE *out, const char *text)
 {
+    char shown[DT_LINE_SIZE];
     bool code = false;
-    while (*text != '\0') {
-        char line[1024], shown[DT_LINE_SIZE];
-        size_t n = strcspn(text, "\n");
-        n = n < sizeof line ? n : sizeof line - 1;
-        while (n + 1 == sizeof line && ((unsigned char)text[n] & 0xc0) == 0x80) {
-            n--; /* not within a character */
-        }
-        snprintf(line, sizeof line, "%.*s", (int)n, text);
-        for (const char *c = dt_text_escape(line, shown, sizeof shown); *c != '\0'; c++) {
-            if (prose && *c == '`') {
-                fputs(code ? "</code>" : "<code>", out);
-                code = !code;
-            } else {
-                dt_html_put(out, *c);
-            }
-        }
-        text += n;
-        if (*text == '\n') {
-            fputs(prose ? "<br>" : "\n", out);
-            text++;
+    for (const char *c = dt_text_escape(text, shown, sizeof shown); *c != '\0'; c++) {
+        if (*c == '`') {
+            fputs(code ? "</code>" : "<code>", out);
+            code = !code;
+        } else {
+            dt_html_put(out, *c);
         }
     }
     fputs(code ? "</code>" : "", out);
 }
 
+/* Each line of it as it is. */
+static void put_code(FILE *out, const char *text)
+{
+    fputs("<pre>", out);
+    while (*text != '\0') {
+        char line[DT_LINE_SIZE];
+        const size_t n = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        dt_html_text(out, line);
+        text += n + (text[n] == '\n');
+        fputc('\n', out);
+    }
+    fputs("</pre>", out);
+}
+
 static void put_element(FILE *out, const char *tag, const char *class, const char *text)
 {
     fprintf(out, class[0] != '\0' ? "<%s class=\"%s\">" : "<%s>", tag, class);
-    put_lines(out, text, true);
+    put_prose(out, text);
     fprintf(out, "</%s>", tag);
 }
 
@@ -119,7 +121,7 @@ static void put_row(FILE *out, const struct dt_part *p, const struct dt_row *row
         const struct dt_column *column = &p->columns.items[c];
         const bool last = c + 1 == p->columns.n, text = dt_column_is_text(column);
         fprintf(out, text ? "<td class=\"t%s\">" : "<td%s>", text && last ? " w" : "");
-        put_lines(out, dt_cell_text(column, &row->cells[c], buffer), true);
+        put_prose(out, dt_cell_text(column, &row->cells[c], buffer));
         if (last) {
             put_hint(out, row);
         }
@@ -281,10 +283,14 @@ static void put_grid(FILE *out, const struct dt_part *p)
         for (size_t c = 0; c < p->n_columns; c++) {
             const double value = p->values[r * p->n_columns + c];
             const bool right = p->grid == DT_GRID_COUNTS && r == c;
-            fprintf(out, "<td class=\"%s%s\" style=\"--share:%.0f%%\" title=\"%.6g\">",
+            char shown[32] = "–";
+            if (isfinite(value)) {
+                snprintf(shown, sizeof shown, "%.4g", value);
+            }
+            fprintf(out, "<td class=\"%s%s\" style=\"--share:%.0f%%\" title=\"%s\">%s</td>",
                     right ? "right" : "shade", p->odd[r * p->n_columns + c] ? " odd" : "",
-                    most > 0 && isfinite(value) ? 75 * fmin(1, fabs(value) / most) : 0, value);
-            fprintf(out, !isfinite(value) ? "–</td>" : numbers ? "%.4g</td>" : "</td>", value);
+                    most > 0 && isfinite(value) ? 75 * fmin(1, fabs(value) / most) : 0, shown,
+                    numbers ? shown : "");
         }
         fputs("</tr>\n", out);
     }
@@ -303,9 +309,7 @@ static void put_content(FILE *out, const struct dt_part *p)
         put_element(out, "p", "", p->text);
         break;
     case DT_PART_CODE:
-        fputs("<pre>", out);
-        put_lines(out, p->text, false);
-        fputs("</pre>", out);
+        put_code(out, p->text);
         break;
     case DT_PART_FIGURES:
         put_figures(out, p);
@@ -416,7 +420,7 @@ void dt_view_html(FILE *out, const struct dt_doc *doc)
     fputs("</h1>\n", out);
     if (doc->summary != NULL) {
         fprintf(out, "<p class=\"verdict %s\">", dt_verdict_classes[doc->verdict]);
-        put_lines(out, doc->summary, true);
+        put_prose(out, doc->summary);
         fputs("</p>\n", out);
     }
     put_parts(out, doc);

@@ -102,42 +102,29 @@ static int room(const struct text *t)
     return t->view.width > 0 ? t->view.width : DT_LINE_SIZE;
 }
 
-/* Writes a text from column `at` on, where the line is already; further lines begin at `indent`.
- * A newline in the text begins a paragraph; backticks are left out. */
+/* Writes a text, without its backticks, from column `at` on, where the line is already; further
+ * lines begin at `indent`. */
 static void wrap(const struct text *t, const char *text, int at, int indent, int width)
 {
-    char shown[DT_LINE_SIZE];
-    bool first = true;
-    for (const char *line = text; *line != '\0';) {
-        const size_t n_line = strcspn(line, "\n");
-        char part[DT_LINE_SIZE];
-        size_t n = 0;
-        for (size_t i = 0; i < n_line && n + 1 < sizeof part; i++) {
-            part[n] = line[i];
-            n += line[i] != '`';
-        }
-        part[n] = '\0';
-        dt_text_escape(part, shown, sizeof shown);
-        for (char *rest = shown, *word; (word = strsep(&rest, " ")) != NULL;) {
-            const int columns = put_bytes(t, NULL, word, strlen(word));
-            if (!first && at + 1 + columns > width) {
-                fputc('\n', t->out);
-                pad(t, indent);
-                at = indent;
-            } else if (!first) {
-                fputc(' ', t->out);
-                at++;
-            }
-            first = false;
-            at += put_bytes(t, t->out, word, strlen(word));
-        }
-        line += n_line + (line[n_line] == '\n');
-        if (*line != '\0') {
+    char shown[DT_LINE_SIZE], *rest = shown;
+    size_t n = 0;
+    dt_text_escape(text, shown, sizeof shown);
+    for (const char *c = shown; *c != '\0'; c++) {
+        shown[n] = *c;
+        n += *c != '`';
+    }
+    shown[n] = '\0';
+    for (char *word; (word = strsep(&rest, " ")) != NULL;) {
+        const int columns = put_bytes(t, NULL, word, strlen(word));
+        if (word != shown && at + 1 + columns > width) {
             fputc('\n', t->out);
             pad(t, indent);
             at = indent;
-            first = true;
+        } else if (word != shown) {
+            fputc(' ', t->out);
+            at++;
         }
+        at += put_bytes(t, t->out, word, strlen(word));
     }
     fputc('\n', t->out);
 }
@@ -243,6 +230,11 @@ static void measure(const struct text *t, struct table *table)
     }
 }
 
+static bool is_empty(const struct dt_cell *cell)
+{
+    return cell->text != NULL && cell->text[0] == '\0';
+}
+
 /* A line of a table; row NULL: its head. The last column of texts wraps. */
 static void put_line(const struct text *t, const struct table *table, const struct dt_row *row)
 {
@@ -254,12 +246,16 @@ static void put_line(const struct text *t, const struct table *table, const stru
         put_verdict(t, row != NULL ? row->verdict : DT_NO_VERDICT, table->verdicts);
         at += table->verdicts;
     }
-    for (size_t c = 0; c < table->n; c++) {
+    size_t n = table->n;
+    while (row != NULL && n > 1 && is_empty(&row->cells[n - 1])) {
+        n--; /* no blanks at the end of a line */
+    }
+    for (size_t c = 0; c < n; c++) {
         const struct dt_column *column = &p->columns.items[c];
         const char *text = row != NULL ? dt_cell_text(column, &row->cells[c], buffer)
                                        : dt_column_head(column, buffer);
         const int gap = table->widths[c] - width_of(t, text);
-        const bool left = dt_column_is_text(column), last = c + 1 == table->n;
+        const bool left = dt_column_is_text(column), last = c + 1 == n;
         if (left && last) {
             wrap(t, text, at, at, room(t));
         } else {

@@ -32,7 +32,7 @@ FAILING(void *, realloc, (void *memory, size_t n), (memory, n))
 FAILING(FILE *, open_memstream, (char **text, size_t *n), (text, n))
 
 /* For cJSON. */
-static void *json_malloc(size_t n)
+static inline void *json_malloc(size_t n)
 {
     return malloc(n);
 }
