@@ -7,7 +7,7 @@ import os
 import shutil
 
 import checks
-from checks import check, dtrain, finish, new_folder, read_json, records, summary, write, write_json
+from checks import check, document, dtrain, finish, new_folder, parts, records, summary, write, write_json
 from tiny import train
 
 
@@ -28,22 +28,11 @@ def copy(source, run, seconds, *without):
 
 
 def listed(*arguments):
-    """{run: words behind it}, in the order of the lines; and what --json has."""
-    done = dtrain("runs", *arguments, "--json", "runs.json")
-    out = done.stdout
-    check(done.stderr == "", f"runs {arguments}: {done.stderr}")
-    head, *lines = out.splitlines()
-    check(head.split() == ["run", "state", "epochs", "test", "loss", "accuracy", "last", "written", "(UTC)"], f"the head: {head}")
-    for name in ("epochs", "loss", "accuracy"):
-        end = head.index(name) + len(name)
-        check(all(line[end] == " " and (line[end - 1] != " " or line[end - 6:end].isspace()) for line in lines), f"{name} is not below its name: {out}")
-    return {line.split()[0]: line.split()[1:] for line in lines}, read_json("runs.json")["runs"]
+    """{run: its row}, in the order of the rows."""
+    return {row["run"]: row for row in parts(document("runs", *arguments), "table")[0]["rows"]}
 
 
 def test_listing(first):
-    last = records("runs/named", "epoch")[-1]
-    result = [f"{last['test_loss']:.4g}", f"{100 * last['test_accuracy']:.2f}", "%"]
-    done = ["done", "3/3", *result]
     copy("runs/named", "runs/x/20200101T000000Z", 1600000000.5)
     copy("runs/named", "runs/sweep-x/t/1", 1600000100, "summary.json")
     copy("runs/named", "runs/sweep-x/t/2/deeper", 1500000000)  # too deep to be found
@@ -55,21 +44,25 @@ def test_listing(first):
     set_time("runs/damaged", 1600000200)
     lock = os.open("runs/going\x1b[2J/run.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    rows, found = listed()
-    check(list(rows) == ["runs/line", "runs/named", "runs/other", "runs/going\\x1b[2J", "runs/damaged", "runs/sweep-x/t/1",
-                                                 "runs/x/20200101T000000Z"] and first == "runs/line", f"order: {list(rows)}")
-    check(rows["runs/x/20200101T000000Z"] == [*done, "2020-09-13", "12:26:40"], f"done: {rows}")
-    check(rows["runs/sweep-x/t/1"] == ["killed", "3/3", *result, "2020-09-13", "12:28:20"], f"killed: {rows}")
-    check(rows["runs/going\\x1b[2J"] == ["running", "3/3", *result, "2020-09-13", "12:31:40"], f"going: {rows}")
-    check(rows["runs/damaged"] == ["damaged", "2020-09-13", "12:30:00"], f"damaged: {rows}")
-    check(rows["runs/other"][:2] == ["done", "3/3"] and "%" not in rows["runs/other"], f"a line has no accuracy: {rows}")
-    row, result = found[-1], summary("runs/named")
-    check(row == {
-        "run": "runs/x/20200101T000000Z", "config": "tiny", "state": "done", "epochs": 3, "all_epochs": 3, "test_loss": result["test_loss"],
-        "test_accuracy": result["test_accuracy"], "started": records("runs/named", "run")[0]["started"], "written": 1600000000.5}, f"json: {row}")
-    check(found[4]["state"] == "damaged" and found[4]["test_loss"] is None, f"json, damaged: {found[4]}")
-    check(list(listed("runs/sweep-x/")[0]) == ["runs/sweep-x/t/1", "runs/sweep-x/t/2/deeper"], "another folder")
-    check(list(listed("runs/other")[0]) == ["runs/other"], "a run's own folder")
+    rows, result = listed(), summary("runs/named")
+    last = records("runs/named", "epoch")[-1]
+    check(list(rows) == ["runs/line", "runs/named", "runs/other", "runs/going\x1b[2J", "runs/damaged", "runs/sweep-x/t/1",
+                         "runs/x/20200101T000000Z"] and first == "runs/line", f"order: {list(rows)}")
+    done = {"run": "runs/x/20200101T000000Z", "state": "done", "epochs": 3, "planned": 3, "test loss": result["test_loss"],
+            "test accuracy": result["test_accuracy"], "written (UTC)": "2020-09-13 12:26:40", "config": "tiny", "note": ""}
+    check(rows["runs/x/20200101T000000Z"] == done, f"done: {rows}")
+    half = {**done, "test loss": last["test_loss"], "test accuracy": last["test_accuracy"]}
+    check(rows["runs/sweep-x/t/1"] == {**half, "run": "runs/sweep-x/t/1", "state": "killed", "written (UTC)": "2020-09-13 12:28:20",
+                                       "note": "no result was written"}, f"killed: {rows}")
+    check(rows["runs/going\x1b[2J"] == {**half, "run": "runs/going\x1b[2J", "state": "running", "written (UTC)": "2020-09-13 12:31:40"},
+          f"going: {rows}")
+    damaged = rows["runs/damaged"]
+    check(damaged["state"] == "damaged" and damaged["test loss"] is None and "config.json: data: " in damaged["note"], f"damaged: {damaged}")
+    check(rows["runs/other"]["state"] == "done" and rows["runs/other"]["test accuracy"] is None, f"a line has no accuracy: {rows}")
+    text = dtrain("runs").stdout
+    check("runs/going\\x1b[2J" in text and "\x1b" not in text and len(text.splitlines()) == 10, f"the text: {text}")
+    check(list(listed("runs/sweep-x/")) == ["runs/sweep-x/t/1", "runs/sweep-x/t/2/deeper"], "another folder")
+    check(list(listed("runs/other")) == ["runs/other"], "a run's own folder")
     os.close(lock)
 
 
@@ -99,7 +92,7 @@ def test_refused():
     for command in ("runs", "report", "watch"):
         refused(66, "runs: no such folder (train first, or name", command)
     os.symlink("gone", "runs")
-    check(len(listed()[0]) == 7, "a link to the folder")
+    check(len(listed()) == 7, "a link to the folder")
 
 
 new_folder()
