@@ -262,7 +262,7 @@ static struct dt_column read_column(struct dt_doc *doc, char *text)
     const char *name = strsep(&text, ":"), *unit = strsep(&text, ":"), *format = text;
     const bool number = format != NULL && format[0] != '\0';
     const bool digits = number && format[0] >= '0' && format[0] <= '9';
-    assert(!number || digits || strchr("gBtd%+", format[0]) != NULL);
+    assert(!number || digits || strchr("gBtd%+f", format[0]) != NULL);
     return (struct dt_column){.name = copy(doc, name),
                               .unit = copy(doc, unit != NULL ? unit : ""),
                               .format = (char)(digits   ? 'N'
@@ -454,6 +454,13 @@ int dt_doc_lane(struct dt_part *lanes, const char *format, ...)
     return (int)lanes->lanes.n - 1;
 }
 
+void dt_doc_extent(struct dt_part *lanes, double end)
+{
+    if (lanes != NULL) {
+        lanes->extent = end;
+    }
+}
+
 void dt_doc_kind(struct dt_part *lanes, int kind, const char *name)
 {
     while (lanes != NULL && lanes->kinds.n <= (size_t)kind) {
@@ -577,6 +584,17 @@ static void put_scaled(char *out, size_t size, double value, const char *const *
     snprintf(out, size, "%.*f %s", digits, value, units[unit]);
 }
 
+/* The fewest digits that name this float and no other. */
+static void put_float(char *out, size_t size, double value)
+{
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(out, size, "%.*g", digits, value);
+        if (strtof(out, NULL) == (float)value) {
+            return;
+        }
+    }
+}
+
 static void put_duration(char *out, size_t size, double seconds)
 {
     const long long s = llround(fmax(0, fmin(seconds, 1e15)));
@@ -627,6 +645,9 @@ const char *dt_cell_text(const struct dt_column *column, const struct dt_cell *c
     case '%':
         snprintf(buffer, DT_CELL_SIZE, "%.2f %%", 100 * value);
         break;
+    case 'f':
+        put_float(buffer, DT_CELL_SIZE, value);
+        break;
     case '+':
         snprintf(buffer, DT_CELL_SIZE, "%.0f", value);
         break;
@@ -641,6 +662,15 @@ const char *dt_column_head(const struct dt_column *column, char buffer[DT_CELL_S
     const char *unit = column->unit != NULL ? column->unit : "";
     snprintf(buffer, DT_CELL_SIZE, unit[0] != '\0' ? "%s, %s" : "%s", column->name, unit);
     return buffer;
+}
+
+double dt_lanes_extent(const struct dt_part *lanes)
+{
+    double end = lanes->extent;
+    for (size_t i = 0; i < lanes->boxes.n; i++) {
+        end = fmax(end, lanes->boxes.items[i].end);
+    }
+    return end;
 }
 
 const char *dt_grid_name(char *const *names, size_t i, char buffer[DT_CELL_SIZE])

@@ -71,7 +71,7 @@ void dt_doc_section(struct dt_doc *doc, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The parts that follow are step `name` of a sequence, which a page shows one at a time, by button
- * and key; NULL ends the sequence. */
+ * and key; a text has the first and the last steps of a long one. NULL ends the sequence. */
 void dt_doc_step(struct dt_doc *doc, const char *name);
 
 /* ---- parts. `title` may be NULL; titles of figures, tables, series, lanes and grids are their
@@ -96,8 +96,9 @@ void dt_doc_fact(struct dt_part *figures, const char *name, const char *format, 
  * Without a format a column holds texts, aligned to the left. Formats of numbers: N: N digits
  * behind the point, thousands separated; "g": up to four significant digits; "B": bytes as kB, MB,
  * GB; "t": seconds as µs, ms, s; "d": seconds as 0:42 or 3:07:59; "%": a share as percent with two
- * digits; "+": an integer without separators (a year, a step's name). Units of B, t, d, %: leave
- * them empty. JSON and CSV have the value as given, in full. */
+ * digits; "+": an integer without separators (a year, a step's name); "f": a float in as few digits
+ * as read it back. Units of B, t, d, %: leave them empty. JSON and CSV have the value as given, in
+ * full. */
 struct dt_part *dt_doc_table(struct dt_doc *doc, const char *title, const char *columns);
 
 /* A row, a cell for each column. A text may stand in a column of numbers, and the reverse. */
@@ -141,8 +142,11 @@ enum { DT_LOG_X = 1, DT_LOG_Y = 2, DT_LOG_Y_IF_WIDE = 4, DT_FROM_ZERO = 8 };
 /* Any of the above: logarithmic axes (also of lanes: no), an axis y that begins at 0. */
 void dt_doc_axes(struct dt_part *series, unsigned flags);
 
-/* Rows of boxes over an axis of time, rounds or elements: "time, ms", "round". */
+/* Rows of boxes over an axis of time, rounds or elements: "time, ms", "round"; "": without an
+ * axis, for boxes whose labels say all. */
 struct dt_part *dt_doc_lanes(struct dt_doc *doc, const char *title, const char *axis);
+/* Where the axis ends, if not with the last box: several pictures then have one scale. */
+void dt_doc_extent(struct dt_part *lanes, double end);
 int dt_doc_lane(struct dt_part *lanes, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* its number, from 0 */
 /* Boxes of one kind (from 0) share a colour; `name` of a kind is for the legend. The label stands

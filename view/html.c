@@ -146,7 +146,7 @@ static void put_table(FILE *out, const struct dt_part *p)
 #define LANES_WIDTH 960
 #define LANE_HEIGHT 28
 #define CHARACTER 6.7 /* width of a label's character */
-#define NARROW 10     /* a box that is less wide has no label */
+#define NARROW 8      /* a box that is less wide has no label */
 
 static void put_box(FILE *out, const struct dt_box *box, double left, double scale)
 {
@@ -195,11 +195,9 @@ static void put_kinds(FILE *out, const struct dt_part *p)
 
 static void put_lanes(FILE *out, const struct dt_part *p)
 {
-    double end = 0;
+    const double end = dt_lanes_extent(p);
+    const bool axis = p->x[0] != '\0';
     size_t names = 0;
-    for (size_t i = 0; i < p->boxes.n; i++) {
-        end = fmax(end, p->boxes.items[i].end);
-    }
     for (size_t i = 0; i < p->lanes.n; i++) {
         const size_t n = strlen(p->lanes.items[i]);
         names = n > names ? n : names;
@@ -211,10 +209,12 @@ static void put_lanes(FILE *out, const struct dt_part *p)
     fprintf(out,
             "<div class=\"wide\"><svg class=\"lanes\" viewBox=\"0 0 %d %d\" role=\"img\" "
             "aria-label=\"",
-            LANES_WIDTH, bottom + 40);
+            LANES_WIDTH, axis ? bottom + 40 : bottom);
     dt_html_text(out, p->title != NULL ? p->title : p->x);
     fputs("\">\n", out);
-    put_lane_axis(out, left, scale, end, bottom);
+    if (axis) {
+        put_lane_axis(out, left, scale, end, bottom);
+    }
     for (size_t i = 0; i < p->lanes.n; i++) {
         fprintf(out, "<text class=\"start name\" x=\"2\" y=\"%.1f\">",
                 (double)i * LANE_HEIGHT + LANE_HEIGHT / 2.0 + 4);

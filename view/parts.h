@@ -64,6 +64,7 @@ struct dt_part {
     DT_LIST(char *) lanes;
     DT_LIST(char *) kinds; /* names of kinds of boxes; NULL: not in the legend */
     DT_LIST(struct dt_box) boxes;
+    double extent; /* the axis ends here, or with the last box */
     enum dt_grid grid;
     size_t n_rows, n_columns;
     double *values;                   /* n_rows * n_columns */
@@ -101,6 +102,9 @@ static inline bool dt_column_is_text(const struct dt_column *column)
 {
     return column->format == '\0';
 }
+
+/* Where the axis of lanes ends. */
+double dt_lanes_extent(const struct dt_part *lanes);
 
 /* Name of a row or column of a grid: its name, or its number. */
 const char *dt_grid_name(char *const *names, size_t i, char buffer[DT_CELL_SIZE]);

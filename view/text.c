@@ -10,6 +10,8 @@
 #define PROSE_WIDTH 96 /* longer lines are hard to read */
 #define INDENT 2
 #define MAX_COLUMNS 32
+#define MAX_STEPS 16 /* of a longer sequence only the ends are shown */
+#define END_STEPS 3
 
 struct text {
     FILE *out;
@@ -339,21 +341,27 @@ static void put_series(const struct text *t, const struct dt_part *p)
 
 /* ---- lanes */
 
-/* Columns of a unit of the axis, so that each box has room for its label; 0: boxes do not begin and
- * end at whole numbers, or do not fit. */
+/* Columns of a unit of the axis, so that each box has room for its label and a gap, or for a short
+ * label alone; 0: boxes do not begin and end at whole numbers, or do not fit. */
 static int unit_width(const struct text *t, const struct dt_part *p, double end, int columns)
 {
-    int width = 1;
+    int width = 1, tight = 1, longest = 0;
     for (size_t i = 0; i < p->boxes.n; i++) {
         const struct dt_box *box = &p->boxes.items[i];
         const double span = box->end - box->begin;
         if (box->begin != floor(box->begin) || span != floor(span) || span < 1) {
             return 0;
         }
-        const int wanted = (int)ceil((width_of(t, box->label) + 1) / span);
+        const int label = width_of(t, box->label), wanted = (int)ceil((label + 1) / span),
+                  least = (int)ceil(label / span);
         width = wanted > width ? wanted : width;
+        tight = least > tight ? least : tight;
+        longest = label > longest ? label : longest;
     }
-    return width * end <= columns ? width : 0;
+    if (width * end <= columns) {
+        return width;
+    }
+    return longest <= 2 && tight * end <= columns ? tight : 0;
 }
 
 static const struct dt_box *box_at(const struct dt_part *p, size_t lane, double at)
@@ -399,20 +407,26 @@ static void put_letters(const struct text *t, const struct dt_part *p, size_t la
     }
 }
 
-static void put_key(const struct text *t, const struct dt_part *p, int indent)
+/* `letters`: of the kinds; else each box shows its label. */
+static void put_key(const struct text *t, const struct dt_part *p, int indent, double end,
+                    bool letters)
 {
     char buffer[DT_CELL_SIZE];
-    double end = 0;
-    for (size_t i = 0; i < p->boxes.n; i++) {
-        end = fmax(end, p->boxes.items[i].end);
+    const char *gap = "";
+    if (p->x[0] == '\0' && !letters) {
+        return;
     }
     pad(t, indent);
-    fprintf(t->out, "0 to %s: ", dt_view_number(end, buffer));
-    put(t, p->x);
-    for (size_t k = 0; k < p->kinds.n; k++) {
+    if (p->x[0] != '\0') {
+        fprintf(t->out, "0 to %s: ", dt_view_number(end, buffer));
+        put(t, p->x);
+        gap = ";  ";
+    }
+    for (size_t k = 0; letters && k < p->kinds.n; k++) {
         if (p->kinds.items[k] != NULL) {
-            fputs(";  ", t->out);
+            fputs(gap, t->out);
             put(t, p->kinds.items[k]);
+            gap = ";  ";
         }
     }
     fputc('\n', t->out);
@@ -420,29 +434,30 @@ static void put_key(const struct text *t, const struct dt_part *p, int indent)
 
 static void put_lanes(const struct text *t, const struct dt_part *p)
 {
-    double end = 0;
+    const double end = dt_lanes_extent(p);
+    double own = 0; /* with labels each picture has a scale of its own */
     int names = 0;
     for (size_t i = 0; i < p->boxes.n; i++) {
-        end = fmax(end, p->boxes.items[i].end);
+        own = fmax(own, p->boxes.items[i].end);
     }
     for (size_t i = 0; i < p->lanes.n; i++) {
         const int n = width_of(t, p->lanes.items[i]);
         names = n > names ? n : names;
     }
     const int width = t->view.width > 0 ? t->view.width : 80, left = width - names - 2 * INDENT,
-              columns = left > 20 ? left : 20, unit = unit_width(t, p, end, columns);
+              columns = left > 20 ? left : 20, unit = unit_width(t, p, own, columns);
     for (size_t i = 0; i < p->lanes.n; i++) {
         pad(t, INDENT);
         put(t, p->lanes.items[i]);
         pad(t, names + 2 - width_of(t, p->lanes.items[i]));
         if (unit > 0) {
-            put_labels(t, p, i, (int)end, unit);
+            put_labels(t, p, i, (int)own, unit);
         } else {
             put_letters(t, p, i, end, columns);
         }
         fputc('\n', t->out);
     }
-    put_key(t, p, INDENT + names + 2);
+    put_key(t, p, INDENT + names + 2, unit > 0 ? own : end, unit == 0);
 }
 
 /* ---- grids */
@@ -550,22 +565,56 @@ static bool shows(const struct dt_part *p)
     return !p->detail && !(p->kind == DT_PART_GRID && p->grid >= DT_GRID_PIXELS);
 }
 
+static bool begins_step(const struct dt_doc *doc, size_t i)
+{
+    const char *step = doc->parts.items[i]->step,
+               *before = i > 0 ? doc->parts.items[i - 1]->step : NULL;
+    return step != NULL && (before == NULL || strcmp(step, before) != 0);
+}
+
+/* The number of the step that begins at part `i`, from 0, in a sequence of *n. */
+static size_t number_of_step(const struct dt_doc *doc, size_t i, size_t *n)
+{
+    size_t first = i, number = 0;
+    while (first > 0 && doc->parts.items[first - 1]->step != NULL) {
+        first--;
+    }
+    *n = 0;
+    for (size_t k = first; k < doc->parts.n && doc->parts.items[k]->step != NULL; k++) {
+        number += k < i && begins_step(doc, k);
+        *n += begins_step(doc, k);
+    }
+    return number;
+}
+
+/* Writes the head of the step that begins at part `i`; returns whether the text has the step. */
+static bool put_step(const struct text *t, const struct dt_doc *doc, size_t i)
+{
+    size_t n, number = number_of_step(doc, i, &n);
+    if (n <= MAX_STEPS || number < END_STEPS || number >= n - END_STEPS) {
+        fputc('\n', t->out);
+        put_bold(t, doc->parts.items[i]->step);
+        return true;
+    }
+    if (number == END_STEPS) {
+        fprintf(t->out, "\n... %zu more steps (--html and --json have them)\n", n - 2 * END_STEPS);
+    }
+    return false;
+}
+
 void dt_view_text(FILE *out, const struct dt_doc *doc, struct dt_text_view view)
 {
     const struct text t = {out, view};
-    const char *step = NULL;
+    bool shown = true, begins = false;
     put_bold(&t, doc->title);
     for (size_t i = 0; i < doc->parts.n; i++) {
         const struct dt_part *p = doc->parts.items[i];
-        if (!shows(p)) {
-            continue;
+        begins = begins_step(doc, i);
+        shown = begins ? put_step(&t, doc, i) : shown || p->step == NULL;
+        if (shown && shows(p)) {
+            fputs(begins ? "" : "\n", out);
+            put_part(&t, p);
         }
-        fputc('\n', out);
-        if (p->step != NULL && (step == NULL || strcmp(step, p->step) != 0)) {
-            put_bold(&t, p->step);
-        }
-        step = p->step;
-        put_part(&t, p);
     }
     if (doc->summary != NULL) {
         fputs(view.color ? "\n\033[1m" : "\n", out);

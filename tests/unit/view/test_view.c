@@ -37,6 +37,7 @@ static struct dt_doc *demo(void)
     dt_doc_figure(figures, "memory::B", dt_n(99.2e6));
     dt_doc_figure(figures, "latency::t", dt_n(5.4e-6));
     dt_doc_figure(figures, "time::d", dt_n(3723));
+    dt_doc_figure(figures, "weight::f", dt_n((double)2.0128188f));
     dt_doc_figure(figures, "unknown::g", dt_n((double)INFINITY));
     dt_doc_fact(figures, "command", "%s", ATTACK);
     struct dt_part *table = dt_doc_table(doc, "Checks", "check|time:s:1|result");
@@ -117,6 +118,7 @@ static void test_text(const struct dt_doc *doc)
     CHECK_HAS(text, "99.2 MB\n");
     CHECK_HAS(text, "5.40 µs\n");
     CHECK_HAS(text, "1:02:03\n");
+    CHECK_HAS(text, "2.0128188\n");
     CHECK_HAS(text, "unknown   –\n");
     CHECK_HAS(text, "MEASURED  links");
     CHECK_HAS(text, "\n* ");
@@ -238,6 +240,48 @@ static void test_csv_without_table(void)
     dt_doc_close(doc);
 }
 
+/* The texts of lanes at 80 columns: labels where they fit, else letters, on the scale asked for. */
+static void test_lanes(void)
+{
+    struct dt_doc *doc = dt_doc_open("a", "b");
+    for (int i = 0; i < 2; i++) {
+        struct dt_part *lanes = dt_doc_lanes(doc, NULL, i == 0 ? "" : "time");
+        dt_doc_kind(lanes, 0, "forward");
+        dt_doc_box(lanes, dt_doc_lane(lanes, "A"), 0, i == 0 ? 1 : 0.5, 0, "abc");
+        dt_doc_extent(lanes, 2);
+    }
+    char *text = drawn(doc, TEXT, (struct dt_text_view){.width = 25});
+    CHECK_TEXT(text, "b\n\n  A  abc\n\n"
+                     "  A  fffff...............\n     0 to 2: time;  forward\n");
+    free(text);
+    text = drawn(doc, HTML, (struct dt_text_view){.width = 0});
+    char *second = strstr(strstr(text, "<svg") + 1, "<svg");
+    CHECK(second != NULL && strstr(second, "width=\"229.1\"") != NULL);
+    CHECK(strstr(strstr(text, "<svg"), "class=\"grid\"") > second); /* the first has no axis */
+    free(text);
+    dt_doc_close(doc);
+}
+
+/* Of 17 steps a text has three at each end, a page has all. */
+static void test_steps(void)
+{
+    struct dt_doc *doc = dt_doc_open("a", "b");
+    for (int i = 0; i < 17; i++) {
+        dt_doc_step(doc, dt_doc_print(doc, "round %d", i));
+        dt_doc_text(doc, "one");
+        dt_doc_text(doc, "two");
+    }
+    char *text = drawn(doc, TEXT, (struct dt_text_view){.width = 80});
+    CHECK_HAS(text, "\nround 2\none\n\ntwo\n\n... 11 more steps (--html and --json have them)\n\n"
+                    "round 14\none\n");
+    CHECK(strstr(text, "round 3") == NULL && strstr(text, "round 13") == NULL);
+    free(text);
+    text = drawn(doc, HTML, (struct dt_text_view){.width = 0});
+    CHECK_HAS(text, "<h2>round 8</h2>");
+    free(text);
+    dt_doc_close(doc);
+}
+
 /* Each allocation fails in turn; a document that says DT_OK is whole. */
 static void test_memory(void)
 {
@@ -277,6 +321,8 @@ int main(void)
     test_json(doc);
     test_csv_and_junit(doc);
     test_csv_without_table();
+    test_lanes();
+    test_steps();
     dt_doc_close(doc);
     test_memory();
     return 0;
