@@ -23,28 +23,31 @@ LESSONS = (  # name, ranks or 0 for no launcher, arguments, which pictures of th
     ("pipeline", 0, "pipeline", (0, 1, 2), True),
     ("allreduce", 0, "allreduce", (4,), True),
 )
-GAP, TITLE = 24, 28
+GAP, TITLE = 24, 48
 
 
 def figure(page, chosen):
     style = "".join(re.findall(r"<style>(.*?)</style>", page, re.S))
     style = re.sub(r"/\* (Figures|A run|An acceptance|After all others)\b.*?(?=\n/\* |$)", "", style, flags=re.S)
     defs = "".join(re.findall(r"<defs>.*?</defs>", page, re.S)[:1])
-    cards = re.findall(r"<h2>([^<]*)</h2>(?:(?!<h2).)*?(<svg (?:class=\"ellipse\" )?viewBox=\"0 0 ([\d.]+) ([\d.]+)\".*?</svg>)", page, re.S)
+    cards = re.findall(r"<h[23]>([^<]*)</h[23]>((?:(?!<h[23]).)*?)<svg (?:class=\"\w+\" )?(viewBox=\"0 0 ([\d.]+) ([\d.]+)\".*?</svg>)", page, re.S)
     cards = [cards[i] for i in chosen]
-    columns = 1 if len(cards) == 1 else 2
-    width = max(float(card[2]) for card in cards)
+    width = max(float(card[3]) for card in cards)
+    columns = 1 if len(cards) == 1 or width > 600 else 2
     parts, y = [], 0
     for i in range(0, len(cards), columns):
         row = cards[i:i + columns]
-        for column, (title, svg, w, h) in enumerate(row):
+        for column, (title, above, svg, w, h) in enumerate(row):
             x = column * (width + GAP)
+            legend = "".join(f'<tspan dx="14" style="fill:var(--k{color})">{name}</tspan>'
+                             for color, name in re.findall(r'<span class="key k(\d)[^>]*>([^<]*)</span>', above))
             parts.append(f'<text class="start title" x="{x + 4:g}" y="{y + 20:g}">{title}</text>\n')
-            parts.append(re.sub(r"<svg (class=\"ellipse\" )?", f'<svg x="{x:g}" y="{y + TITLE:g}" width="{w}" height="{h}" ', svg, count=1) + "\n")
-        y += TITLE + GAP + max(float(h) for _, _, _, h in row)
+            parts.append(f'<text class="start" x="{x + 4:g}" y="{y + 40:g}">{legend}</text>\n')
+            parts.append(f'<svg x="{x:g}" y="{y + TITLE:g}" width="{w}" height="{h}" {svg}\n')
+        y += TITLE + GAP + max(float(card[4]) for card in row)
     across = columns * width + (columns - 1) * GAP
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-GAP} {-GAP // 2} {across + 2 * GAP:g} {y + GAP // 2:g}">\n'
-            f"<style>\n{style}text{{font-size:13px}}.title{{font:700 15px system-ui,sans-serif;fill:var(--text)}}.arrow{{animation:none}}</style>\n"
+            f"<style>\n{style}text{{font:13px system-ui,sans-serif}}.title{{font:700 15px system-ui,sans-serif;fill:var(--text)}}.arrow{{animation:none}}</style>\n"
             f'{defs}<rect x="{-GAP}" y="{-GAP // 2}" width="100%" height="100%" fill="var(--back)"/>\n{"".join(parts)}</svg>\n')
 
 

@@ -1,13 +1,11 @@
 /* A larger batch does not converge faster: steps and samples until a training first reaches the
- * target accuracy, by batch size. */
+ * target accuracy, by batch size; means over several seeds. */
 #include <math.h>
-#include <stdio.h>
 
-#include "cli/text.h"
+#include "cli/result.h"
+#include "cli/terminal.h"
 #include "lab/golden.h"
 #include "lab/training.h"
-#include "report/page/chart.h"
-#include "report/page/layout.h"
 
 #define TARGET 0.95
 #define MAX_EPOCHS 30
@@ -15,60 +13,63 @@
 static const int sizes[] = {8, 16, 32, 64, 128, 256, 512, 1024};
 static const double rates[] = {0.002, 0.005, 0.01, 0.02};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0], N_RATES = sizeof rates / sizeof rates[0] };
+enum { N_SEEDS = 5 };
 
-/* The result of the fastest rate. */
+/* The trainings of a batch size, one for each seed, with the rate that takes the fewest samples. */
 struct outcome {
-    bool reached;
+    bool reached; /* the target, by all of them */
+    bool whole;   /* each uses each sample once in an epoch */
     double rate;
-    uint64_t steps;
-    size_t samples;
-    struct dt_lab_uses uses; /* in the first epoch */
+    double steps[N_SEEDS], samples[N_SEEDS], all_samples;
 };
 
 struct batch_lesson {
+    struct dt_lab_images images[N_SEEDS];
     struct outcome outcomes[N_SIZES];
     struct dt_golden golden;
 };
 
 /* ---- the trainings */
 
-/* Trains up to the target, or for at most n samples. */
-static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *test,
-                            size_t max_samples, struct outcome *out)
+/* Trains up to the target, or for at most `most` samples. */
+static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *test, double most,
+                            int seed, struct outcome *out)
 {
     const uint64_t per_epoch = dt_shard_steps_per_epoch(&run->training.shard);
-    while (!out->reached && out->samples < max_samples) {
-        double accuracy;
-        size_t n;
-        DT_TRY(
-            dt_lab_run_step(run, (uint32_t)(out->steps / per_epoch), out->steps % per_epoch, &n));
+    uint64_t steps = 0;
+    size_t samples = 0, n;
+    double accuracy = 0;
+    struct dt_lab_uses uses;
+    for (; accuracy < TARGET && (double)samples < most; steps++, samples += n) {
+        DT_TRY(dt_lab_run_step(run, (uint32_t)(steps / per_epoch), steps % per_epoch, &n));
         DT_TRY(dt_lab_run_accuracy(run, test, &accuracy));
-        out->steps++;
-        out->samples += n;
-        out->reached = accuracy >= TARGET;
     }
-    dt_lab_run_uses(run, &out->uses);
+    dt_lab_run_uses(run, &uses);
+    out->whole = out->whole && uses.least == 1 && uses.most == 1;
+    out->reached = accuracy >= TARGET;
+    out->steps[seed] = (double)steps;
+    out->samples[seed] = (double)samples;
+    out->all_samples += (double)samples;
     return DT_OK;
 }
 
-static enum dt_status run_rate(const struct dt_lab_images *images, int size, double rate,
-                               size_t max_samples, struct outcome *out)
+static enum dt_status run_seed(const struct dt_lab_images *images, int size, double most, int seed,
+                               struct outcome *out)
 {
     struct dt_lab_training training = {
         .samples = &images->train.samples,
         .shard = {.mode = DT_SHARDING_GLOBAL,
-                  .seed = 1,
+                  .seed = (uint64_t)seed + 1,
                   .n_total = DT_LAB_N_TRAIN,
                   .global_batch = (size_t)size,
                   .size = 1,
                   .shuffle = true},
         .only = -1,
-        .schedule = {.lr = rate, .scale = 1, .n_epochs = MAX_EPOCHS}};
+        .schedule = {.lr = out->rate, .scale = 1, .n_epochs = MAX_EPOCHS}};
     struct dt_lab_run run;
     training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
-    *out = (struct outcome){.rate = rate};
     DT_TRY(dt_lab_run_open(&training, &run));
-    const enum dt_status s = train(&run, &images->test.samples, max_samples, out);
+    const enum dt_status s = train(&run, &images->test.samples, most, seed, out);
     dt_lab_run_close(&run);
     return s;
 }
@@ -76,12 +77,14 @@ static enum dt_status run_rate(const struct dt_lab_images *images, int size, dou
 /* Stops a rate that needs more samples than the best one so far. */
 static enum dt_status run_size(const struct dt_lab_images *images, int size, struct outcome *best)
 {
-    *best = (struct outcome){.samples = (size_t)MAX_EPOCHS * DT_LAB_N_TRAIN};
+    *best = (struct outcome){.all_samples = (double)N_SEEDS * MAX_EPOCHS * DT_LAB_N_TRAIN};
     for (int i = 0; i < N_RATES; i++) {
-        struct outcome outcome;
-        DT_TRY(run_rate(images, size, rates[i], best->samples, &outcome));
-        if (outcome.reached && (!best->reached || outcome.samples < best->samples)) {
-            *best = outcome;
+        struct outcome o = {.rate = rates[i], .reached = true, .whole = true};
+        for (int seed = 0; o.reached && seed < N_SEEDS; seed++) {
+            DT_TRY(run_seed(&images[seed], size, best->all_samples - o.all_samples, seed, &o));
+        }
+        if (o.reached && o.all_samples < best->all_samples) {
+            *best = o;
         }
     }
     return DT_OK;
@@ -89,14 +92,25 @@ static enum dt_status run_size(const struct dt_lab_images *images, int size, str
 
 static enum dt_status run(struct batch_lesson *l)
 {
-    struct dt_lab_images images;
     enum dt_status s = DT_OK;
-    DT_TRY(dt_lab_images_open(DT_LAB_N_TEST, &images));
-    for (int i = 0; s == DT_OK && i < N_SIZES; i++) {
-        s = run_size(&images, sizes[i], &l->outcomes[i]);
+    for (int i = 0; s == DT_OK && i < N_SEEDS; i++) {
+        s = dt_lab_images_open(DT_LAB_N_TEST, (uint64_t)i + 1, &l->images[i]);
     }
-    dt_lab_images_close(&images);
+    for (int i = 0; s == DT_OK && i < N_SIZES; i++) {
+        dt_terminal_live("batch %d, the last is %d", sizes[i], sizes[N_SIZES - 1]);
+        s = run_size(l->images, sizes[i], &l->outcomes[i]);
+    }
+    dt_terminal_live(NULL);
+    for (int i = 0; i < N_SEEDS; i++) {
+        dt_lab_images_close(&l->images[i]);
+    }
     return s;
+}
+
+static double samples_of(int size, double steps)
+{
+    const int per_epoch = (DT_LAB_N_TRAIN + size - 1) / size;
+    return floor(steps / per_epoch) * DT_LAB_N_TRAIN + fmod(steps, per_epoch) * size;
 }
 
 static void check(struct batch_lesson *l)
@@ -104,98 +118,98 @@ static void check(struct batch_lesson *l)
     const struct outcome *first = &l->outcomes[0], *last = &l->outcomes[N_SIZES - 1];
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
-        const size_t size = (size_t)sizes[i], n_total = DT_LAB_N_TRAIN,
-                     per_epoch = (n_total + size - 1) / size;
-        const size_t samples = o->steps / per_epoch * n_total + o->steps % per_epoch * size;
         dt_golden_fact(&l->golden, o->reached, "batch %d reaches %g %% in %d epochs", sizes[i],
                        100 * TARGET, MAX_EPOCHS);
-        dt_golden_fact(&l->golden, o->uses.least == 1 && o->uses.most == 1,
-                       "batch %d uses each sample once an epoch", sizes[i]);
-        dt_golden_number(&l->golden, (double)o->samples, (double)samples, 0,
-                         "batch %d: samples of its steps", sizes[i]);
+        dt_golden_fact(&l->golden, o->whole, "batch %d uses each sample once an epoch", sizes[i]);
+        for (int seed = 0; seed < N_SEEDS; seed++) {
+            dt_golden_number(&l->golden, o->samples[seed], samples_of(sizes[i], o->steps[seed]), 0,
+                             "batch %d, seed %d: samples of its steps", sizes[i], seed + 1);
+        }
     }
-    dt_golden_fact(&l->golden, last->steps < first->steps,
+    dt_golden_fact(&l->golden, dt_lab_compare(N_SEEDS, last->steps, first->steps) < 0,
                    "the largest batch takes fewer steps than the smallest");
-    dt_golden_fact(&l->golden, last->samples > 2 * first->samples,
+    dt_golden_fact(&l->golden, last->all_samples > 2 * first->all_samples,
                    "the largest batch takes more than twice the smallest's samples");
 }
 
-/* ---- text and page */
+/* ---- the document */
 
-static double epochs_of(const struct outcome *o)
+/* Steps or samples with their intervals, and what they were if the samples stayed the same. */
+static void draw(struct dt_doc *doc, const struct batch_lesson *l, bool samples)
 {
-    return (double)o->samples / DT_LAB_N_TRAIN;
-}
-
-static void print_lesson(const struct batch_lesson *l)
-{
-    char count[32];
-    printf("A larger batch is not faster convergence. Softmax regression on %s images,\n"
-           "until %g %% of the test images are right; the quickest of Adam's rates\n ",
-           dt_count_text(DT_LAB_N_TRAIN, count, sizeof count), 100 * TARGET);
-    for (int i = 0; i < N_RATES; i++) {
-        printf(" %g%s", rates[i], i + 1 < N_RATES ? "," : ".\n");
-    }
-    printf("\n%8s%10s%10s%12s%10s\n", "batch", "rate", "steps", "samples", "epochs");
+    double x[N_SIZES], y[N_SIZES], low[N_SIZES], high[N_SIZES], ideal[N_SIZES];
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
-        printf("%8d%10g%10llu%12s%10.2f\n", sizes[i], o->rate, (unsigned long long)o->steps,
-               dt_count_text((double)o->samples, count, sizeof count), epochs_of(o));
-    }
-    puts("\nA batch twice as large takes fewer steps, but not half as many: the gradient of\n"
-         "many samples points little better than that of some, and the work is in the\n"
-         "samples. More ranks pay off while a step over n batches takes hardly longer than\n"
-         "over one and saves enough steps; where steps no longer fall, they only cost.\n");
-}
-
-static void draw(FILE *out, const struct batch_lesson *l, bool samples)
-{
-    double x[N_SIZES], y[N_SIZES], low = INFINITY, high = 0;
-    for (int i = 0; i < N_SIZES; i++) {
+        const struct dt_lab_mean m = dt_lab_mean(N_SEEDS, samples ? o->samples : o->steps);
         x[i] = sizes[i];
-        y[i] = samples ? (double)l->outcomes[i].samples : (double)l->outcomes[i].steps;
-        low = fmin(low, y[i]);
-        high = fmax(high, y[i]);
+        y[i] = m.mean;
+        low[i] = fmax(0.5, m.mean - m.margin);
+        high[i] = m.mean + m.margin;
+        ideal[i] = samples ? y[0] : y[0] * x[0] / x[i];
     }
-    const double ideal[2] = {y[0], samples ? y[0] : y[0] * x[0] / x[N_SIZES - 1]},
-                 ends[2] = {x[0], x[N_SIZES - 1]};
-    const struct dt_chart chart = {
-        out,
-        samples ? "samples by batch size" : "steps by batch size",
-        {"batch", 7, 1200, true},
-        {samples ? "samples" : "steps", fmax(1, 0.7 * fmin(low, ideal[1])), 1.5 * high, true}};
-    dt_chart_begin(&chart);
-    dt_chart_line(&chart, "s0 ideal", 2, ends, ideal);
-    dt_chart_line(&chart, "s1", N_SIZES, x, y);
-    for (int i = 0; i < N_SIZES; i++) {
-        dt_chart_dot(&chart, "d1", x[i], y[i]);
-    }
-    dt_chart_end(&chart);
+    struct dt_part *chart =
+        dt_doc_series(doc, samples ? "Samples" : "Steps", "batch", samples ? "samples" : "steps");
+    dt_doc_axes(chart, DT_LOG_X | DT_LOG_Y);
+    dt_doc_line(chart,
+                &(struct dt_line){"measured", DT_LINE_AND_DOTS, N_SIZES, x, y, low, high, 0});
+    dt_doc_plot(chart, "twice the batch, half the steps", DT_DASHES, N_SIZES, x, ideal);
 }
 
-/* Both are of type dt_page_fn. */
-static void put_body(FILE *out, const void *context)
+static void fill_table(struct dt_doc *doc, const struct batch_lesson *l)
 {
-    const struct batch_lesson *l = context;
-    char count[32];
-    fprintf(out,
-            "<h1>A larger batch is not faster convergence</h1>\n<p>Softmax regression on %s images "
-            "until %g %% of the test images are "
-            "right, by the batch size, with the quickest of four learning rates. Dashed: if a "
-            "batch twice as large took half the "
-            "steps.</p>\n<div class=\"cards\"><div class=\"card\"><h2>Steps</h2>\n",
-            dt_count_text(DT_LAB_N_TRAIN, count, sizeof count), 100 * TARGET);
-    draw(out, l, false);
-    fputs("</div><div class=\"card\"><h2>Samples</h2>\n", out);
-    draw(out, l, true);
-    fputs("</div></div>\n", out);
-    dt_table_begin(out, "batch|rate|steps|samples|epochs");
+    struct dt_part *table =
+        dt_doc_table(doc, "Until the accuracy is reached",
+                     "batch::0|rate::g|steps::0|± steps::0|samples::0|± samples::0|epochs::2");
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
-        dt_table_row(out, "%d|%g|%llu|%s|%.2f", sizes[i], o->rate, (unsigned long long)o->steps,
-                     dt_count_text((double)o->samples, count, sizeof count), epochs_of(o));
+        const struct dt_lab_mean steps = dt_lab_mean(N_SEEDS, o->steps),
+                                 samples = dt_lab_mean(N_SEEDS, o->samples);
+        dt_doc_row(table, dt_n(sizes[i]), dt_n(o->rate), dt_n(steps.mean), dt_n(steps.margin),
+                   dt_n(samples.mean), dt_n(samples.margin), dt_n(samples.mean / DT_LAB_N_TRAIN));
     }
-    dt_table_end(out);
+    dt_doc_caption(table,
+                   "Means over %d seeds, each with images and an order of its own; ± is "
+                   "their 95 %% interval.",
+                   N_SEEDS);
+}
+
+/* Says what the numbers show, and no more. */
+static void conclude(struct dt_doc *doc, const struct batch_lesson *l)
+{
+    const struct outcome *o = l->outcomes;
+    const double fewer = dt_lab_mean(N_SEEDS, o[0].steps).mean /
+                         dt_lab_mean(N_SEEDS, o[N_SIZES - 1].steps).mean,
+                 more = o[N_SIZES - 1].all_samples / o[0].all_samples;
+    int free = 0, useful = N_SIZES - 1; /* the last without more samples; with fewer steps */
+    while (free + 1 < N_SIZES && dt_lab_compare(N_SEEDS, o[free + 1].samples, o[0].samples) <= 0) {
+        free++;
+    }
+    while (useful > 0 && dt_lab_compare(N_SEEDS, o[useful].steps, o[useful - 1].steps) >= 0) {
+        useful--;
+    }
+    dt_doc_text(doc,
+                "From batch %d to %d, %d times as large, steps fall %.1f-fold and samples "
+                "rise %.1f-fold.",
+                sizes[0], sizes[N_SIZES - 1], sizes[N_SIZES - 1] / sizes[0], fewer, more);
+    if (free > 0) {
+        dt_doc_text(doc,
+                    "Up to batch %d these seeds show no more samples than with %d: a batch twice "
+                    "as large takes about half the steps.",
+                    sizes[free], sizes[0]);
+    }
+    if (free < N_SIZES - 1) {
+        dt_doc_text(doc,
+                    "From batch %d on it takes more samples: a larger batch gives a slightly "
+                    "better gradient for proportionally more work.",
+                    sizes[free + 1]);
+    }
+    dt_doc_text(doc,
+                useful < N_SIZES - 1
+                    ? "Adding ranks pays off only while it saves steps: from batch %d to the "
+                      "next these seeds show no saving."
+                    : "Adding ranks pays off only while it saves steps, as here up to "
+                      "batch %d.",
+                sizes[useful]);
 }
 
 static enum dt_status lab_batch(const struct dt_args *args)
@@ -203,8 +217,16 @@ static enum dt_status lab_batch(const struct dt_args *args)
     struct batch_lesson lesson = {.golden = {0}};
     DT_TRY(run(&lesson));
     check(&lesson);
-    print_lesson(&lesson);
-    return dt_golden_tell(&lesson.golden, args, "Batch size", put_body, &lesson);
+    struct dt_doc *doc = dt_doc_open("lab batch", "A larger batch is not faster convergence");
+    dt_doc_text(doc,
+                "Softmax regression on %d images, until %g %% of the %d test images are "
+                "right, with the quickest of four rates of Adam.",
+                DT_LAB_N_TRAIN, 100 * TARGET, DT_LAB_N_TEST);
+    draw(doc, &lesson, false);
+    draw(doc, &lesson, true);
+    fill_table(doc, &lesson);
+    conclude(doc, &lesson);
+    return dt_golden_show(&lesson.golden, args, doc);
 }
 
 const struct dt_command dt_command_lab_batch = {
@@ -212,8 +234,8 @@ const struct dt_command dt_command_lab_batch = {
     .meaning = "the batch size against steps and samples to an accuracy",
     .usage = "dtrain lab batch [--html FILE]",
     .examples = "  dtrain lab batch\n",
-    .more = "Trains with batches of 8 to 1024 images until 95 % of the test images are classified "
-            "correctly, and prints the steps and samples of each.",
-    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
+    .more = "Trains with batches of 8 to 1024 images, from five seeds each, until 95 % of the test "
+            "images are right, and prints the steps and samples that each batch takes.",
+    .options = {DT_RESULT_OPTIONS},
     .alone = lab_batch,
 };

@@ -1,16 +1,14 @@
 /* Why the bits of a sum of floats depend on the number of ranks, and those of a sum of integers do
  * not: the gradient of one weight, leaf by leaf, added as n ranks add it. */
 #include <math.h>
-#include <stdio.h>
 
+#include "cli/result.h"
 #include "dist/compression/codec.h"
 #include "dist/compression/fixed_point.h"
 #include "lab/golden.h"
 #include "lab/training.h"
-#include "report/page/chart.h"
-#include "report/page/layout.h"
 
-enum { N_LEAVES = 32, LEAF = DT_LAB_N_POINTS / N_LEAVES, MOST_RANKS = 16, N_SHOWN = 8 };
+enum { N_LEAVES = 32, LEAF = DT_LAB_N_POINTS / N_LEAVES, MOST_RANKS = 16 };
 #define UNITS_PER_ONE 0x1p40
 
 /* The sum of all leaves by some ranks, each of which adds its own first; then rank by rank. */
@@ -31,8 +29,6 @@ struct bits_lesson {
     int64_t overflow;                /* addends too large, of three */
     struct dt_golden golden;
 };
-
-static const int shown[N_SHOWN] = {1, 2, 3, 4, 5, 8, 12, 16};
 
 /* ---- the sums */
 
@@ -146,80 +142,64 @@ static void check(struct bits_lesson *l)
     dt_golden_number(&l->golden, (double)l->overflow, 3, 0, "addends that no sum holds");
 }
 
-/* ---- text and page */
+/* ---- the document */
 
-static void print_lesson(const struct bits_lesson *l)
+static void draw_sums(struct dt_doc *doc, const struct bits_lesson *l)
 {
-    printf("Why the bits of a sum depend on the number of ranks. A float has 24 bits:\n\n"
-           "  (1 + 2^-24) + 2^-24 = %.9g\n  1 + (2^-24 + 2^-24) = %.9g\n",
-           (double)l->tiny[0], (double)l->tiny[1]);
-    printf("\nThe gradient of a weight over %d points, in %d leaves of %d; each rank adds its\n"
-           "own leaves, then the ranks' sums are added. Exact: %.12g. An ulp, a\n"
-           "unit in the last place, is %.3g.\n\n%5s  %-14s%-10s%7s   %s\n",
-           DT_LAB_N_POINTS, N_LEAVES, LEAF, l->exact, (double)l->ulp, "ranks", "sum of floats",
-           "bits", "ulps", "sum of integers, in units of 2^-40");
-    for (int i = 0; i < N_SHOWN; i++) {
-        const struct total *t = &l->of[shown[i]];
-        printf("%5d  %-14.6f%08x  %+7.2f   %lld\n", shown[i], (double)t->floats,
-               dt_float_bits(t->floats), t->ulps, (long long)t->integer);
+    double ranks[MOST_RANKS], floats[MOST_RANKS], integers[MOST_RANKS];
+    for (int i = 0; i < MOST_RANKS; i++) {
+        ranks[i] = i + 1;
+        floats[i] = l->of[i + 1].ulps;
+        integers[i] = ((double)l->of[i + 1].joined - l->exact) / (double)l->ulp;
     }
-    printf("\n%d different sums of floats at 1 to %d ranks, all of them right to %.1g: each\n"
-           "addition rounds, and other ranks add other pairs. A training continues from\n"
-           "them, and its weights drift apart, bit by bit.\n",
-           l->n_distinct, MOST_RANKS, 8 * (double)l->ulp / fabs(l->exact));
-    puts("\nIntegers do not round, so any order gives the same sum; in units of 2^-40 a\n"
-         "float from 2^-17 up is exact. 64 bits hold 4095 addends below 2^11; one that is\n"
-         "not, or a NaN, is found, and ends the training.\n");
-    printf("Between ranks the integer travels as digits to the base 2^20, in floats; their\n"
-           "sums stay below 2^24, so floats add them exactly, by every algorithm:\n"
-           "%08x at 1 to %d ranks. In a training: \"deterministic\": true.\n\n",
-           dt_float_bits(l->of[MOST_RANKS].joined), MOST_RANKS);
+    struct dt_part *chart = dt_doc_series(doc, "Distance from the exact sum", "ranks", "ulps");
+    dt_doc_caption(chart, "An ulp, a unit in the last place of the sum, is %.3g.", (double)l->ulp);
+    dt_doc_line(
+        chart,
+        &(struct dt_line){
+            .name = "sum of floats", .stroke = DT_DOTS, .n = MOST_RANKS, .x = ranks, .y = floats});
+    dt_doc_plot(chart, "sum of integers, rounded to a float once", DT_LINE, MOST_RANKS, ranks,
+                integers);
 }
 
-static void draw_sums(FILE *out, const struct bits_lesson *l)
+static void fill_table(struct dt_doc *doc, const struct bits_lesson *l)
 {
-    double most = 1;
-    for (int n = 1; n <= MOST_RANKS; n++) {
-        most = fmax(most, ceil(fabs(l->of[n].ulps)));
-    }
-    const struct dt_chart chart = {out,
-                                   "distance of the sums from the exact one over the ranks",
-                                   {"ranks", 0, MOST_RANKS + 1, false},
-                                   {"ulps from the exact sum", -most, most, false}};
-    const double error = ((double)l->of[1].joined - l->exact) / (double)l->ulp;
-    const double x[2] = {1, MOST_RANKS}, y[2] = {error, error};
-    dt_chart_begin(&chart);
-    dt_chart_line(&chart, "s0", 2, x, y);
-    for (int n = 1; n <= MOST_RANKS; n++) {
-        dt_chart_dot(&chart, "d1", n, l->of[n].ulps);
-    }
-    dt_chart_end(&chart);
-}
-
-/* A dt_page_fn. */
-static void put_body(FILE *out, const void *context)
-{
-    const struct bits_lesson *l = context;
-    fprintf(
-        out,
-        "<h1>The same bits at any number of ranks</h1>\n"
-        "<p>A float has 24 bits: (1 + 2⁻²⁴) + 2⁻²⁴ is %.9g, and 1 + (2⁻²⁴ + 2⁻²⁴) is %.9g.</p>\n"
-        "<p>The gradient of a weight over %d points, in %d leaves; each rank adds its own "
-        "leaves, then the ranks' sums are added. Exact: %.12g.</p>\n<div class=\"cards\">",
-        (double)l->tiny[0], (double)l->tiny[1], DT_LAB_N_POINTS, N_LEAVES, l->exact);
-    dt_card_begin(out, "Floats depend on the ranks, integers do not",
-                  "Dots: sums of floats. Line: the sum of integers, rounded to a float once.");
-    draw_sums(out, l);
-    dt_card_end(out);
-    fputs("</div>\n", out);
-    dt_table_begin(out, "ranks|sum of floats|bits|ulps|sum of integers, in 2⁻⁴⁰|as a float");
+    struct dt_part *table = dt_doc_table(
+        doc, "Sums", "ranks::0|sum of floats::6|bits|ulps::2|sum of integers:2⁻⁴⁰:0|as a float");
     for (int n = 1; n <= MOST_RANKS; n++) {
         const struct total *t = &l->of[n];
-        dt_table_row(out, "%d|%.9g|%08x|%+.2f|%lld|%08x", n, (double)t->floats,
-                     dt_float_bits(t->floats), t->ulps, (long long)t->integer,
-                     dt_float_bits(t->joined));
+        dt_doc_row(table, dt_n(n), dt_n((double)t->floats),
+                   dt_t(dt_doc_print(doc, "%08x", dt_float_bits(t->floats))), dt_n(t->ulps),
+                   dt_n((double)t->integer),
+                   dt_t(dt_doc_print(doc, "%08x", dt_float_bits(t->joined))));
     }
-    dt_table_end(out);
+}
+
+static struct dt_doc *tell(const struct bits_lesson *l)
+{
+    struct dt_doc *doc = dt_doc_open("lab bits", "The same bits at any number of ranks");
+    dt_doc_text(doc,
+                "A float has 24 bits: (1 + 2⁻²⁴) + 2⁻²⁴ is %.9g, and 1 + (2⁻²⁴ + 2⁻²⁴) is %.9g.",
+                (double)l->tiny[0], (double)l->tiny[1]);
+    dt_doc_text(doc,
+                "The gradient of a weight over %d points, in %d leaves of %d. Each rank adds its "
+                "own leaves, then the ranks' sums are added. Exact: %.12g.",
+                DT_LAB_N_POINTS, N_LEAVES, LEAF, l->exact);
+    draw_sums(doc, l);
+    fill_table(doc, l);
+    dt_doc_text(doc,
+                "Floats: %d different sums at 1 to %d ranks, all of them right to %.1g. Each "
+                "addition rounds, and other ranks add other pairs. A training continues from these "
+                "sums, and its weights drift apart, bit by bit.",
+                l->n_distinct, MOST_RANKS, 8 * (double)l->ulp / fabs(l->exact));
+    dt_doc_text(
+        doc, "Integers do not round, so every order gives the same sum. In units of 2⁻⁴⁰ a float "
+             "from 2⁻¹⁷ on is exact; 64 bits hold 4095 addends below 2¹¹. A larger addend or a "
+             "NaN is found, and ends the training. Between ranks an integer travels as digits to "
+             "the base 2²⁰, in floats: their sums stay below 2²⁴, so every allreduce adds them "
+             "exactly.");
+    dt_doc_text(doc, "In a training: `\"distributed\": {\"deterministic\": true}`.");
+    return doc;
 }
 
 static enum dt_status lab_bits(const struct dt_args *args)
@@ -227,8 +207,7 @@ static enum dt_status lab_bits(const struct dt_args *args)
     struct bits_lesson lesson = {.exact = 0};
     DT_TRY(run(&lesson));
     check(&lesson);
-    print_lesson(&lesson);
-    return dt_golden_tell(&lesson.golden, args, "The same bits", put_body, &lesson);
+    return dt_golden_show(&lesson.golden, args, tell(&lesson));
 }
 
 const struct dt_command dt_command_lab_bits = {
@@ -237,6 +216,6 @@ const struct dt_command dt_command_lab_bits = {
     .usage = "dtrain lab bits [--html FILE]",
     .examples = "  dtrain lab bits\n",
     .more = "Adds the gradient of one weight as 1 to 16 ranks do, in floats and in integers.",
-    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
+    .options = {DT_RESULT_OPTIONS},
     .alone = lab_bits,
 };

@@ -205,7 +205,7 @@ static enum dt_status train_all(struct dt_world *world, const struct dt_lab_imag
 static enum dt_status run(struct dt_world *world, struct dt_compression_lesson *l)
 {
     struct dt_lab_images images;
-    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_COMPRESSION_N_TEST, &images));
+    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_COMPRESSION_N_TEST, 1, &images));
     s = s == DT_OK ? train_all(world, &images, l) : s;
     dt_lab_images_close(&images);
     return s;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/output.h"
+#include "cli/result.h"
 
 /* Writes the name of the first number that differs, and how it differs. */
 static void check(struct dt_golden *golden, bool holds, const char *wrong, const char *what,
@@ -38,11 +39,24 @@ void dt_golden_fact(struct dt_golden *golden, bool holds, const char *what, ...)
     va_end(values);
 }
 
+enum dt_status dt_golden_show(const struct dt_golden *golden, const struct dt_args *args,
+                              struct dt_doc *doc)
+{
+    if (golden->differs) {
+        dt_doc_verdict(doc, DT_VERDICT_FAIL, "FAIL: %s", golden->verdict);
+    } else {
+        dt_doc_verdict(doc, DT_VERDICT_PASS, "PASS: all %d reference values reproduced", golden->n);
+    }
+    const enum dt_status shown = dt_result_show(args, doc);
+    dt_doc_close(doc);
+    return dt_golden_status(golden, shown);
+}
+
 void dt_golden_end(struct dt_golden *golden)
 {
     if (!golden->differs) {
-        snprintf(golden->verdict, sizeof golden->verdict, "PASS: all %d golden numbers came out",
-                 golden->n);
+        snprintf(golden->verdict, sizeof golden->verdict,
+                 "PASS: all %d reference values reproduced", golden->n);
     }
 }
 

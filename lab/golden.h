@@ -1,10 +1,11 @@
-/* Golden numbers: a lesson's expected results, known from elsewhere (a textbook's example, a
- * formula), and checked at its end. */
+/* Reference values: results of a lesson that are known from elsewhere (a textbook's example, a
+ * formula). A lesson checks them at its end. */
 #ifndef DT_LAB_GOLDEN_H
 #define DT_LAB_GOLDEN_H
 
 #include "cli/args.h"
 #include "report/page/page.h"
+#include "view/document.h"
 
 struct dt_golden {
     int n; /* number of checks so far */
@@ -20,6 +21,14 @@ void dt_golden_number(struct dt_golden *golden, double actual, double expected, 
 void dt_golden_fact(struct dt_golden *golden, bool holds, const char *what,
                     ...) /* "both ranks have the same weights" */
     __attribute__((format(printf, 3, 4)));
+
+/* Ends a lesson: sets the document's verdict, shows the document in all forms that `args` asks for,
+ * and closes it. DT_FAILED, whose error text is the first difference; else what dt_result_show
+ * returns. One rank calls it. */
+enum dt_status dt_golden_show(const struct dt_golden *golden, const struct dt_args *args,
+                              struct dt_doc *doc);
+
+/* ---- lessons that are no document yet */
 
 /* Writes `verdict`: "PASS: ...", or the difference. */
 void dt_golden_end(struct dt_golden *golden);

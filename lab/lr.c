@@ -2,14 +2,12 @@
  * r over N samples each, against one of rate k r over all k N. They differ by the change of the
  * gradient between them, which grows with r squared. */
 #include <math.h>
-#include <stdio.h>
 
+#include "cli/result.h"
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "model/schedule.h"
 #include "model/stages.h"
-#include "report/page/chart.h"
-#include "report/page/layout.h"
 
 #define N_RATES 5 /* four halvings */
 enum { HALF = DT_LAB_N_POINTS / 2 };
@@ -165,108 +163,86 @@ static void check(struct lr_lesson *l)
     }
 }
 
-/* ---- text and page */
+/* ---- the document */
 
-static void print_lesson(const struct lr_lesson *l)
+static void draw_gaps(struct dt_doc *doc, const struct lr_lesson *l)
 {
-    puts("Why the learning rate grows with the batch. 64 points around a line y = m x + n,\n"
-         "from (0, 0): two steps of rate r over 32 points each, and one of 2 r over 64.\n");
-    printf("%8s  %-22s%-22s%12s%11s\n", "rate r", "two steps: m, n", "one step: m, n", "gap",
-           "gap / r^2");
+    double x[N_RATES], y[N_RATES], formula[N_RATES];
+    for (int i = 0; i < N_RATES; i++) { /* x grows */
+        const struct race *r = &l->races[N_RATES - 1 - i];
+        x[i] = r->rate;
+        y[i] = r->gap;
+        formula[i] = l->formula * r->rate * r->rate;
+    }
+    struct dt_part *chart =
+        dt_doc_series(doc, "Half the rate, a quarter of the gap", "rate r", "gap");
+    dt_doc_axes(chart, DT_LOG_X | DT_LOG_Y);
+    dt_doc_plot(chart, "measured", DT_DOTS, N_RATES, x, y);
+    dt_doc_plot(chart, dt_doc_print(doc, "%.2f r²", l->formula), DT_LINE, N_RATES, x, formula);
+}
+
+static void fill_gaps(struct dt_doc *doc, const struct lr_lesson *l)
+{
+    struct dt_part *table =
+        dt_doc_table(doc, "Where two steps of r and one of 2 r end",
+                     "rate r::g|m of two::6|n of two::6|m of one::6|n of one::6|gap::6|"
+                     "gap / r²::2");
     for (int i = 0; i < N_RATES; i++) {
         const struct race *r = &l->races[i];
-        char two[40], one[40];
-        snprintf(two, sizeof two, "%.6f, %.6f", r->two.m, r->two.n);
-        snprintf(one, sizeof one, "%.6f, %.6f", r->one.m, r->one.n);
-        printf("%8g  %-22s%-22s%12.6f%11.2f\n", r->rate, two, one, r->gap,
-               r->gap / (r->rate * r->rate));
+        dt_doc_row(table, dt_n(r->rate), dt_n(r->two.m), dt_n(r->two.n), dt_n(r->one.m),
+                   dt_n(r->one.n), dt_n(r->gap), dt_n(r->gap / (r->rate * r->rate)));
     }
-    printf("\nHalf the rate, a quarter of the gap: %.2f r^2, as the data's second derivative\n"
-           "predicts. One step of 2 r lands where two steps of r do, up to the change of\n"
-           "the gradient between them. Where it is constant (a loss that is the mean\n"
-           "output) both end at the same line:\n%.6f, %.6f and %.6f, %.6f.\n",
-           l->formula, l->constant.two.m, l->constant.two.n, l->constant.one.m, l->constant.one.n);
-    printf("\nSo n ranks with a batch each go with n times the rate (lr_scaling: linear):\n ");
-    for (int i = 0; i < 4; i++) {
-        printf(" 0.001 x %d = %g%s", ranks[i], l->scaled[i], i < 3 ? "," : "\n");
-    }
-    printf("At first the gradient changes most, and the rule is worst. Warm-up begins with\n"
-           "the rate of one rank and ends with that of all; 4 ranks, warmup_epochs 3:\n ");
-    for (int i = 0; i < 3; i++) {
-        printf(" epoch %g: %g%s", warm_epochs[i], l->warm[i], i < 2 ? "," : "\n");
-    }
-    putchar('\n');
 }
 
-static void draw_gaps(FILE *out, const struct lr_lesson *l)
+static void draw_warm_up(struct dt_doc *doc)
 {
-    const struct dt_chart chart = {out,
-                                   "the gap over the rate, both logarithmic",
-                                   {"rate r", 0.01, 0.25, true},
-                                   {"gap", 0.001, 1, true}};
-    const double x[2] = {0.01, 0.25}, y[2] = {l->formula * x[0] * x[0], l->formula * x[1] * x[1]};
-    dt_chart_begin(&chart);
-    dt_chart_line(&chart, "s0", 2, x, y);
-    for (int i = 0; i < N_RATES; i++) {
-        dt_chart_dot(&chart, "d1", l->races[i].rate, l->races[i].gap);
-    }
-    char text[32];
-    snprintf(text, sizeof text, "%.2f r²", l->formula);
-    dt_chart_note(&chart, "end", 0.09, 0.09, text);
-    dt_chart_end(&chart);
-}
-
-static void draw_warm_up(FILE *out)
-{
-    const struct dt_chart chart = {out,
-                                   "the learning rate over the epochs",
-                                   {"epoch", 0, N_EPOCHS_SHOWN, false},
-                                   {"rate", 0, 0.005, false}};
     double x[10 * N_EPOCHS_SHOWN + 1], y[10 * N_EPOCHS_SHOWN + 1];
     for (int i = 0; i <= 10 * N_EPOCHS_SHOWN; i++) {
         x[i] = i / 10.0;
         y[i] = warmed_up(x[i]);
     }
-    dt_chart_begin(&chart);
-    dt_chart_line(&chart, "s0", 10 * N_EPOCHS_SHOWN + 1, x, y);
-    for (int i = 0; i < 3; i++) {
-        char text[32];
-        snprintf(text, sizeof text, "%g", warmed_up(warm_epochs[i]));
-        dt_chart_dot(&chart, "d1", warm_epochs[i], warmed_up(warm_epochs[i]));
-        dt_chart_note(&chart, "start", warm_epochs[i], warmed_up(warm_epochs[i]) - 0.0003, text);
-    }
-    dt_chart_end(&chart);
+    struct dt_part *chart = dt_doc_series(doc, "Warm-up", "epoch", "learning rate");
+    dt_doc_axes(chart, DT_FROM_ZERO);
+    dt_doc_plot(chart, "4 ranks, 3 epochs of warm-up", DT_LINE, 10 * N_EPOCHS_SHOWN + 1, x, y);
 }
 
-/* A dt_page_fn. */
-static void put_body(FILE *out, const void *context)
+static void fill_rates(struct dt_doc *doc, const struct lr_lesson *l)
 {
-    const struct lr_lesson *l = context;
-    fputs("<h1>Why the learning rate grows with the batch</h1>\n"
-          "<p>64 points around a line y = m x + n, from (0, 0): two steps of rate r over 32 points "
-          "each, against one step of 2 r over all 64.</p>\n"
-          "<div class=\"cards\"><div class=\"card\"><h2>Half the rate, a quarter of the gap</h2>\n"
-          "<p>Dots: how far the two lines end apart. Line: what the data's second derivative "
-          "says.</p>\n",
-          out);
-    draw_gaps(out, l);
-    fputs("</div>\n<div class=\"card\"><h2>Warm-up</h2>\n"
-          "<p>At first the gradient changes most, and the rule is worst: four ranks begin with the "
-          "rate of one, and have that of four after three epochs.</p>\n",
-          out);
-    draw_warm_up(out);
-    fputs("</div></div>\n", out);
-    dt_table_begin(out, "rate r|two steps: m, n|one step: m, n|gap|gap / r²");
-    for (int i = 0; i < N_RATES; i++) {
-        const struct race *r = &l->races[i];
-        dt_table_row(out, "%g|%.6f, %.6f|%.6f, %.6f|%.6f|%.2f", r->rate, r->two.m, r->two.n,
-                     r->one.m, r->one.n, r->gap, r->gap / (r->rate * r->rate));
+    struct dt_part *rates = dt_doc_table(doc, "The rule", "ranks::0|rate::g");
+    for (int i = 0; i < 4; i++) {
+        dt_doc_row(rates, dt_n(ranks[i]), dt_n(l->scaled[i]));
     }
-    dt_table_end(out);
-    fprintf(out,
-            "<p>Where the gradient is the same everywhere (a loss that is the mean output) both "
-            "end at the same line: the gap is %.6f.</p>\n",
-            l->constant.gap);
+    struct dt_part *warm = dt_doc_table(doc, "Warm-up of 4 ranks", "epoch::g|rate::g");
+    for (int i = 0; i < 3; i++) {
+        dt_doc_row(warm, dt_n(warm_epochs[i]), dt_n(l->warm[i]));
+    }
+}
+
+static struct dt_doc *tell(const struct lr_lesson *l)
+{
+    struct dt_doc *doc = dt_doc_open("lab lr", "Why the learning rate grows with the batch");
+    dt_doc_text(doc,
+                "64 points around a line y = m x + n, from (0, 0): two steps of rate r over 32 "
+                "points each, against one step of 2 r over all 64.");
+    draw_gaps(doc, l);
+    fill_gaps(doc, l);
+    dt_doc_text(
+        doc,
+        "One step of 2 r lands where two steps of r do, up to the change of the gradient "
+        "between them: %.2f r², as the data's second derivative predicts. Where the gradient "
+        "is the same everywhere (a loss that is the mean output) both end at the same line: "
+        "the gap is %.6f.",
+        l->formula, l->constant.gap);
+    dt_doc_text(doc, "So n ranks with a batch each train with n times the rate "
+                     "(`train.lr_scaling`: `linear`). The rule is derived for SGD. The shipped "
+                     "configurations scale Adam's rate by it too, where many use the square root "
+                     "of n.");
+    dt_doc_text(doc, "At first the gradient changes most, and the rule is worst. So warm-up "
+                     "(`train.warmup_epochs`) begins with the rate of one rank and ends with that "
+                     "of all.");
+    draw_warm_up(doc);
+    fill_rates(doc, l);
+    return doc;
 }
 
 static enum dt_status lab_lr(const struct dt_args *args)
@@ -274,8 +250,7 @@ static enum dt_status lab_lr(const struct dt_args *args)
     struct lr_lesson lesson = {.formula = 0};
     DT_TRY(run(&lesson));
     check(&lesson);
-    print_lesson(&lesson);
-    return dt_golden_tell(&lesson.golden, args, "The learning rate", put_body, &lesson);
+    return dt_golden_show(&lesson.golden, args, tell(&lesson));
 }
 
 const struct dt_command dt_command_lab_lr = {
@@ -284,6 +259,6 @@ const struct dt_command dt_command_lab_lr = {
     .usage = "dtrain lab lr [--html FILE]",
     .examples = "  dtrain lab lr\n",
     .more = "Compares two steps of a rate with one step of twice the rate over all their samples.",
-    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
+    .options = {DT_RESULT_OPTIONS},
     .alone = lab_lr,
 };

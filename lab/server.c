@@ -123,7 +123,7 @@ static void put_body(FILE *out, const void *context)
 static enum dt_status run(struct dt_world *world, struct dt_server_lesson *l)
 {
     struct dt_lab_images images;
-    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, &images));
+    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, 1, &images));
     for (int way = 0; s == DT_OK && way < DT_SERVER_WAYS; way++) {
         const struct dt_lab_distributed training = {.dist = ways[way].dist,
                                                     .strategy = ways[way].strategy,

@@ -295,7 +295,7 @@ static enum dt_status run_jitters(struct dt_world *world, const struct dt_lab_im
 static enum dt_status run(struct dt_world *world, struct dt_stragglers_lesson *l)
 {
     struct dt_lab_images images;
-    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, &images));
+    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, 1, &images));
     s = s == DT_OK ? run_ways(world, &images, l) : s;
     s = s == DT_OK ? run_jitters(world, &images, l) : s;
     dt_lab_images_close(&images);

@@ -1,5 +1,6 @@
 #include "lab/training.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,13 +142,13 @@ const struct dt_model_spec dt_lab_softmax_regression = {
     .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
     .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
 
-enum dt_status dt_lab_images_open(int n_test, struct dt_lab_images *out)
+enum dt_status dt_lab_images_open(int n_test, uint64_t seed, struct dt_lab_images *out)
 {
     const struct dt_data_spec spec = {.row = &dt_synthetic_data,
                                       .n_train = DT_LAB_N_TRAIN,
                                       .n_test = (size_t)n_test,
                                       .noise = 0.5,
-                                      .seed = 1,
+                                      .seed = seed,
                                       .shape = {1, SIDE, SIDE},
                                       .n_classes = DT_LAB_CLASSES};
     *out = (struct dt_lab_images){.pixels = malloc(DT_LAB_N_TRAIN * N_PIXELS),
@@ -327,6 +328,32 @@ enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_sampl
     DT_TRY(dt_lab_evaluate(&run->net, samples, &metrics));
     *out = metrics.n_correct / metrics.n_samples;
     return DT_OK;
+}
+
+/* ---- several seeds */
+
+struct dt_lab_mean dt_lab_mean(int n, const double *results)
+{
+    static const double t[DT_LAB_MOST_SEEDS + 1] = {[2] = 12.706, 4.303, 3.182, 2.776, 2.571,
+                                                    2.447,        2.365, 2.306, 2.262};
+    double mean = 0, squares = 0;
+    for (int i = 0; i < n; i++) {
+        mean += results[i] / n;
+    }
+    for (int i = 0; i < n; i++) {
+        squares += (results[i] - mean) * (results[i] - mean);
+    }
+    return (struct dt_lab_mean){mean, t[n] * sqrt(squares / (n - 1) / n)};
+}
+
+int dt_lab_compare(int n, const double *a, const double *b)
+{
+    double differences[DT_LAB_MOST_SEEDS];
+    for (int i = 0; i < n; i++) {
+        differences[i] = a[i] - b[i];
+    }
+    const struct dt_lab_mean d = dt_lab_mean(n, differences);
+    return d.mean > d.margin ? 1 : d.mean < -d.margin ? -1 : 0;
 }
 
 /* ---- points of a line */

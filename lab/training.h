@@ -72,7 +72,8 @@ struct dt_lab_images {
     uint16_t *labels;
 };
 
-enum dt_status dt_lab_images_open(int n_test, struct dt_lab_images *out);
+/* Another seed, from 1 on, has other images. */
+enum dt_status dt_lab_images_open(int n_test, uint64_t seed, struct dt_lab_images *out);
 void dt_lab_images_close(struct dt_lab_images *images); /* a zeroed one is fine */
 
 /* Fills `sorted`: its sample i is the training set's sample order[i]. */
@@ -114,6 +115,21 @@ void dt_lab_run_uses(struct dt_lab_run *run, struct dt_lab_uses *out);
 /* The share of `samples` that it classifies correctly. */
 enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples,
                                    double *out);
+
+/* ---- several seeds */
+
+#define DT_LAB_MOST_SEEDS 10
+
+/* The mean of n results, 2 to DT_LAB_MOST_SEEDS, each from a seed of its own, and its 95 %
+ * confidence interval, mean +- margin, by Student's t. */
+struct dt_lab_mean {
+    double mean, margin;
+};
+struct dt_lab_mean dt_lab_mean(int n, const double *results);
+
+/* Whether results a are larger than b, seed by seed: 1, or smaller: -1; 0: the interval of their
+ * differences includes 0, so that these seeds do not tell. */
+int dt_lab_compare(int n, const double *a, const double *b);
 
 /* ---- points of a line */
 

@@ -131,6 +131,11 @@ struct dt_line {
     int color;                /* 1 to 8; 0: the next one */
 };
 void dt_doc_line(struct dt_part *series, const struct dt_line *line);
+static inline void dt_doc_plot(struct dt_part *series, const char *name, enum dt_stroke stroke,
+                               size_t n, const double *x, const double *y) /* without a band */
+{
+    dt_doc_line(series, &(struct dt_line){name, stroke, n, x, y, NULL, NULL, 0});
+}
 
 /* Names in place of numbers at x = 0, 1 .. n - 1. */
 void dt_doc_ticks(struct dt_part *series, size_t n, const char *const *names);

@@ -8,13 +8,13 @@ import re
 from browser import windows
 from checks import SOURCE, check, dtrain, finish, new_folder, read
 
-PASS = r"PASS: all \d+ golden numbers came out"
+PASS = r"PASS: all \d+ reference values reproduced"
 LESSONS = (  # ranks, or 0 for no launcher; arguments; what the page's text must have
     (2, "gradtape", (PASS, "26.431675", "2.0128188, 2.7977395; 4", "1.3814857, 2.129148; 4", "-0.3814857, -1.129148; -3")),
     (2, "linear", (PASS, "1.963652, 2.529543", "1.414214|1.41421")),
     (2, "linear --batch 1", (PASS,)),
     (0, "lr", (PASS, "9.88", "0.0025", "0.395203")),
-    (0, "shards", (PASS, "replicate5014 ×")),
+    (0, "shards", (PASS,)),
     (0, "batch", (PASS, "A larger batch is not faster")),
     (0, "bits", (PASS, "1.00000012", "as a float")),
     (0, "model-parallel --config configs/mnist.json", (PASS, "126,877,696 bytes", "380,694,528 bytes", "28,797,168 bytes")),
@@ -52,6 +52,8 @@ def check_page(arguments, texts):
 new_folder()
 os.symlink(f"{SOURCE}/configs", "configs")
 for lesson_ranks, lesson, must_have in LESSONS:
+    if os.path.exists("page.html"):
+        os.remove("page.html")
     dtrain("lab", *lesson.split(), "--html", "page.html", ranks=lesson_ranks)
     check_page(lesson, must_have)
 finish()
