@@ -74,7 +74,7 @@ check 'a busy host: the page' grep -qE "<br>warning: $load" busy.html
 check 'a busy host: JSON' grep -qE "\"$load\"" busy.json
 
 # Other programs on the CPUs: a comment above the measurements.
-for command in 'bench allreduce -b 8 -e 8 -n 1' "bench blocks --config $configs/synthetic.json" "scale --config $configs/synthetic.json"; do
+for command in 'bench allreduce -b 8 -e 8 -n 1' "bench model --config $configs/synthetic.json" "bench scaling --config $configs/synthetic.json"; do
   # shellcheck disable=SC2086
   WRONG=busy timeout -k 5 90 "$MPIEXEC" -n 2 "$program" $command --set device=cpu >out 2>err </dev/null
   check "$command: the load" grep -qE '^# load 15\.2 on 4 CPUs of .*: others use them$' out
