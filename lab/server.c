@@ -215,8 +215,7 @@ static enum dt_status lab_server(struct dt_world *world, const struct dt_args *a
 
 const struct dt_command dt_command_lab_server = {
     .word = "lab server",
-    .meaning = "what does a parameter server cost and buy?",
-    .minutes = 10,
+    .meaning = "parameter servers beside an allreduce: bytes, bits, staleness",
     .usage = "mpirun -np 4 dtrain lab server [--html FILE]",
     .examples = "  mpirun -np 4 dtrain lab server\n",
     .more = "Trains on four ranks by a ring, a master, central storage, a synchronous and an "

@@ -5,9 +5,10 @@
 
 #include "base/clock.h"
 
-#define TAG 0x4C4B   /* of messages that must not match others */
-#define N_VALUES 251 /* different summands: a prime, so that blocks of power-of-two sizes differ \
-                      */
+#define TAG 0x4C4B /* of messages that must not match others */
+#define N_VALUES                                                                    \
+    251 /* different summands: a prime, so that blocks of power-of-two sizes differ \
+         */
 
 static int by_value(const void *a, const void *b)
 {

@@ -8,7 +8,7 @@
 #include "cli/sinks/protobuf.h"
 #include "cpu/isa.h"
 #include "dist/ranks/launch/job.h"
-#include "ops/doctor/facts.h"
+#include "ops/doctor/doctor.h"
 #include "train/device.h"
 
 static enum dt_status version(const struct dt_args *args)

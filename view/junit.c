@@ -88,6 +88,21 @@ static void put_figure(FILE *out, const struct dt_doc *doc, const struct dt_part
     }
 }
 
+/* A figure "date" as the suite's: in UTC, without its "Z". */
+static void put_timestamp(FILE *out, const struct dt_doc *doc, const struct dt_part *p,
+                          const struct dt_row *row)
+{
+    (void)doc;
+    if (p->kind == DT_PART_FIGURES && strcmp(row->column.name, "date") == 0 &&
+        row->cells[0].text != NULL) {
+        fputs(" timestamp=\"", out);
+        char text[20];
+        snprintf(text, sizeof text, "%s", row->cells[0].text);
+        dt_html_text(out, text);
+        fputc('"', out);
+    }
+}
+
 static void put_judged(FILE *out, const struct dt_doc *doc, const struct dt_part *p,
                        const struct dt_row *row)
 {
@@ -118,8 +133,10 @@ void dt_view_junit(FILE *out, const struct dt_doc *doc)
     }
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain ", out);
     dt_html_text(out, doc->command);
-    fprintf(out, "\" tests=\"%d\" failures=\"%d\" skipped=\"%d\">\n  <properties>\n", n,
-            counts[DT_VERDICT_FAIL], counts[DT_VERDICT_MEASURED] + counts[DT_VERDICT_SKIPPED]);
+    fprintf(out, "\" tests=\"%d\" failures=\"%d\" skipped=\"%d\"", n, counts[DT_VERDICT_FAIL],
+            counts[DT_VERDICT_MEASURED] + counts[DT_VERDICT_SKIPPED]);
+    each_row(out, doc, put_timestamp);
+    fputs(">\n  <properties>\n", out);
     each_row(out, doc, put_figure);
     fputs("  </properties>\n", out);
     each_row(out, doc, put_judged);

@@ -14,6 +14,10 @@ struct dt_text_view {
 };
 void dt_view_text(FILE *out, const struct dt_doc *doc, struct dt_text_view view);
 
+/* Text from column `at` on, where the line is already; further lines begin at `indent`. The last
+ * one is ended. */
+void dt_view_wrap(FILE *out, struct dt_text_view view, const char *text, int at, int indent);
+
 /* One file: no network, readable without script, light and dark, from 390 px on. */
 void dt_view_html(FILE *out, const struct dt_doc *doc);
 

@@ -131,6 +131,12 @@ static void wrap(const struct text *t, const char *text, int at, int indent, int
     fputc('\n', t->out);
 }
 
+void dt_view_wrap(FILE *out, struct dt_text_view view, const char *text, int at, int indent)
+{
+    const struct text t = {out, view};
+    wrap(&t, text, at, indent, room(&t));
+}
+
 static void put_prose(const struct text *t, const char *text)
 {
     const int width = t->view.width;

@@ -53,22 +53,25 @@ void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE])
     }
 }
 
-/* Whether a --set text such as "model.layers.1.filters=16", or with brackets, reaches the path
+/* Whether a --set text such as "model.layers.1.filters=16" reaches the path
  * "model.layers[1].filters", or into or around it. */
 static bool set_reaches(const char *set, const char *path)
 {
-    for (;; set++, path++) {
-        set += *set == ']';
-        path += *path == ']';
+    for (;;) {
+        while (*path == ']') {
+            path++;
+        }
         if (*set == '=' || *set == '\0') {
-            return strchr(".[", *path) != NULL; /* also at its end */
+            return *path == '\0' || *path == '.' || *path == '[';
         }
         if (*path == '\0') {
-            return strchr(".[", *set) != NULL;
+            return *set == '.';
         }
-        if (*set != *path && !(strchr(".[", *set) != NULL && strchr(".[", *path) != NULL)) {
+        if (*set != (*path == '[' ? '.' : *path)) {
             return false;
         }
+        set++;
+        path++;
     }
 }
 
@@ -213,13 +216,13 @@ static enum dt_status unknown_key(const struct dt_config_object *o, const char *
     if (o->owner == NULL && strcmp(path, "extends") == 0) {
         return dt_config_error(&o->source, path, "only a file extends another (write it there)");
     }
-    if (strchr(name, '.') != NULL) {
-        return dt_config_error(&o->source, path,
-                               "unknown key (write an object inside an object in place of a dot)");
-    }
     suggest_key(o, group, name, near);
     if (near[0] != '\0') {
         return dt_config_error(&o->source, path, "unknown key (did you mean '%s'?)", near);
+    }
+    if (strchr(name, '.') != NULL) {
+        return dt_config_error(&o->source, path,
+                               "unknown key (write an object inside an object in place of a dot)");
     }
     list_keys(o, group, keys, sizeof keys);
     return dt_config_error(&o->source, path, "unknown key (%s%s%s)",

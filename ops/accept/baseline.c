@@ -5,10 +5,14 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "ops/accept/outcome.h"
-#include "report/record.h"
+#include "ops/accept/accept.h"
 
-#define MAX_BYTES ((size_t)1 << 20)
+#define MAX_BYTES ((size_t)4 << 20)
+
+#define FIGURE(constant, check, name, unit, digits, old_key, less) \
+    {DT_ACCEPT_##check, #check, name, unit, old_key, digits, less},
+const struct dt_accept_figure dt_accept_figures[DT_ACCEPT_FIGURES] = {
+    DT_ACCEPT_FIGURE_LIST(FIGURE)};
 
 static const char cure[] = "give a file that dtrain accept --json wrote";
 
@@ -28,99 +32,121 @@ static enum dt_status parse(const char *path, cJSON **out)
     return *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for %.300s", path);
 }
 
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static bool is_text(const cJSON *item, const char *text)
+{
+    return cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
+}
+
+/* The item of `list` whose `key` is `text`, or NULL. */
+static const cJSON *find(const cJSON *list, const char *key, const char *text)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (is_text(member(item, key), text)) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+/* The value of a figure of a document, such as "device" of the part "Record". */
+static const cJSON *value_of(const cJSON *json, const char *part, const char *figure)
+{
+    const cJSON *figures = member(find(member(json, "parts"), "title", part), "figures");
+    return member(member(figures, figure), "value");
+}
+
 /* DT_BAD_DATA if it was measured on another machine: a rank's rate says nothing about a rank that
  * shares its host with more. */
 static enum dt_status check_place(const struct dt_acceptance *a, const char *path,
-                                  const cJSON *json)
+                                  const cJSON *device, const cJSON *each)
 {
-    const cJSON *each = cJSON_GetObjectItemCaseSensitive(json, "ranks_per_host");
     const int n_each = dt_facts_on_host(a->ranks, a->world->size, 0);
-    if (strcmp(dt_record_text(json, "kind"), "accept") != 0 || !cJSON_IsNumber(each)) {
+    const char *name = a->device.backend->name;
+    if (!cJSON_IsNumber(each) || !cJSON_IsString(device)) {
         return dt_error(DT_BAD_DATA, "%.300s: no baseline (%s)", path, cure);
     }
     if (!(each->valuedouble >= n_each && each->valuedouble <= n_each)) {
-        return dt_error(
-            DT_BAD_DATA,
-            "%.300s: was measured with %.0f ranks on a host, here are %d (measure one so)", path,
-            each->valuedouble, n_each);
+        return dt_error(DT_BAD_DATA,
+                        "%.300s: was measured with %.0f ranks on a host, here are %d (start as "
+                        "many, or measure a baseline with %d)",
+                        path, each->valuedouble, n_each, n_each);
     }
-    if (strcmp(dt_record_text(json, "device"), a->device.backend->name) != 0) {
-        return dt_error(
-            DT_BAD_DATA,
-            "%.300s: was measured on the device \"%.20s\", here it is \"%s\" (measure one so)",
-            path, dt_record_text(json, "device"), a->device.backend->name);
-    }
-    return DT_OK;
+    return is_text(device, name) ? DT_OK
+                                 : dt_error(DT_BAD_DATA,
+                                            "%.300s: was measured on the device \"%.20s\", here "
+                                            "it is \"%s\" (measure a baseline on %s)",
+                                            path, device->valuestring, name, name);
 }
 
-/* Reads a row's figures in order; negative: one is not a number. */
-static int take_row(const cJSON *row, double values[DT_ACCEPT_FIGURES])
+static enum dt_status take_figures(struct dt_acceptance *a, const char *path, const cJSON *json,
+                                   bool old)
 {
     int n = 0;
-    const cJSON *figure;
-    cJSON_ArrayForEach(figure, cJSON_GetObjectItemCaseSensitive(row, "figures"))
-    {
-        if (!cJSON_IsNumber(figure) || !(figure->valuedouble > 0) ||
-            !isfinite(figure->valuedouble) || n == DT_ACCEPT_FIGURES) {
-            return -1;
+    for (int k = 0; k < DT_ACCEPT_FIGURES; k++) {
+        const struct dt_accept_figure *f = &dt_accept_figures[k];
+        const cJSON *item =
+            old ? member(member(find(member(json, "rows"), "name", f->check_name), "figures"),
+                         f->old_key)
+                : value_of(json, "Figures", f->name);
+        if (item == NULL || cJSON_IsNull(item)) {
+            continue;
         }
-        values[n++] = figure->valuedouble;
+        if (!cJSON_IsNumber(item) || !(item->valuedouble > 0) || !isfinite(item->valuedouble)) {
+            return dt_error(DT_BAD_DATA, "%.300s: the %s is no measurement (%s)", path, f->name,
+                            cure);
+        }
+        a->baseline[k] = item->valuedouble;
+        n++;
     }
-    return n;
+    return n > 0 ? DT_OK : dt_error(DT_BAD_DATA, "%.300s: has no figures (%s)", path, cure);
 }
 
-static enum dt_status take_rows(const char *path, const cJSON *json, struct dt_accept_baseline *out)
-{
-    int n_figures = 0;
-    const cJSON *row;
-    cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(json, "rows"))
-    {
-        for (int i = 0; i < DT_N_ACCEPT; i++) {
-            const int n = strcmp(dt_record_text(row, "name"), dt_accept_checks[i].name) == 0
-                              ? take_row(row, out->values[i])
-                              : 0;
-            if (n < 0) {
-                return dt_error(DT_BAD_DATA, "%.300s: the figures of '%s' are no measurements (%s)",
-                                path, dt_accept_checks[i].name, cure);
-            }
-            n_figures += n;
-        }
-    }
-    return n_figures > 0 ? DT_OK : dt_error(DT_BAD_DATA, "%.300s: has no figures (%s)", path, cure);
-}
-
-enum dt_status dt_accept_baseline_read(const struct dt_acceptance *a, const char *path,
-                                       struct dt_accept_baseline *out)
+enum dt_status dt_accept_baseline_read(struct dt_acceptance *a, const char *path)
 {
     cJSON *json;
-    for (int i = 0; i < DT_N_ACCEPT * DT_ACCEPT_FIGURES; i++) {
-        out->values[i / DT_ACCEPT_FIGURES][i % DT_ACCEPT_FIGURES] = (double)NAN;
-    }
     DT_TRY(parse(path, &json));
-    enum dt_status s = check_place(a, path, json);
-    s = s == DT_OK ? take_rows(path, json, out) : s;
+    const bool old = is_text(member(json, "kind"), "accept"), /* of dtrain 0.1 */
+        new = is_text(member(json, "command"), "accept") && member(json, "parts") != NULL;
+    enum dt_status s =
+        old ? check_place(a, path, member(json, "device"), member(json, "ranks_per_host"))
+            : check_place(a, path, new ? value_of(json, "Record", "device") : NULL,
+                          new ? value_of(json, "Record", "ranks per host") : NULL);
+    s = s == DT_OK ? take_figures(a, path, json, old) : s;
     cJSON_Delete(json);
     return s;
 }
 
-void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i,
-                              struct dt_accept_row *row)
+double dt_accept_bound(const struct dt_acceptance *a, int figure)
+{
+    return a->baseline[figure] *
+           (dt_accept_figures[figure].less ? 1 + a->tolerance : 1 - a->tolerance);
+}
+
+void dt_accept_baseline_apply(const struct dt_acceptance *a, enum dt_accept_number check,
+                              struct dt_finding *row)
 {
     for (int k = 0; k < DT_ACCEPT_FIGURES; k++) {
-        const struct dt_accept_figure *f = &row->figures[k];
-        const double then = baseline->values[i][k];
-        const bool worse =
-            f->less ? f->value * DT_ACCEPT_BASELINE > then : f->value < then * DT_ACCEPT_BASELINE;
-        if (f->name[0] == '\0' || isnan(then) || row->verdict == DT_ACCEPT_FAIL) {
+        const struct dt_accept_figure *f = &dt_accept_figures[k];
+        const double value = a->figures[k], bound = dt_accept_bound(a, k);
+        if (f->check != check || isnan(bound) || isnan(value) || row->verdict == DT_VERDICT_FAIL) {
             continue;
         }
-        row->verdict = dt_accept_verdict(!worse);
-        if (worse) {
-            char found[sizeof row->text];
-            memcpy(found, row->text, sizeof found);
-            dt_accept_say(row, DT_ACCEPT_FAIL,
-                          "%s %.3g, %s %.3g of the baseline by more than a tenth; %.250s", f->name,
-                          f->value, f->less ? "above" : "below", then, found);
+        if (f->less ? value <= bound : value >= bound) {
+            row->verdict = DT_VERDICT_PASS;
+            continue;
         }
+        char found[sizeof row->text];
+        memcpy(found, row->text, sizeof found);
+        *row = dt_find(DT_VERDICT_FAIL,
+                       "find what has changed since the baseline, or allow more: --tolerance",
+                       "%s %.3g %s, more than %g %% worse than the baseline's %.3g; %.250s",
+                       f->name, value, f->unit, 100 * a->tolerance, a->baseline[k], found);
     }
 }

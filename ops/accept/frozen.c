@@ -1,13 +1,13 @@
-/* On each host one rank freezes for a while: it does nothing and gives no sign of life. The others
- * wait for it with a limit of a second, and must name it by then. Then it continues, as if nothing
- * had happened. */
+/* On each host one rank freezes for a while: it does nothing and gives no sign of life. The host's
+ * first rank waits for it with a limit of a second, and must name it by then. Then the frozen rank
+ * continues. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "dist/ranks/wire.h"
-#include "ops/accept/rows.h"
+#include "ops/accept/accept.h"
 
 #define LIMIT_S 1.0
 #define LATE_S 3.0         /* seconds over the limit that count as too late */
@@ -29,8 +29,8 @@ struct freeze {
     int first, last; /* ranks of this host: the one that names, and the frozen one */
 };
 
-static char
-    thaw_byte; /* the message's; static because it may arrive when nobody waits for it any more */
+/* The message's; static because it may arrive when no rank waits for it any more. */
+static char thaw_byte;
 
 /* Sleeps until thawed, or long enough for the others to notice. It does not use a request of the
  * communicator: those show signs of life. */
@@ -96,11 +96,10 @@ static enum dt_status take_part(struct freeze *f, struct witness *out)
     return dt_comm_wait(f->comm, &request);
 }
 
-static void judge(struct dt_acceptance *a, const struct witness *all, struct dt_accept_row *row)
+static void judge(struct dt_acceptance *a, const struct witness *all, struct dt_finding *row)
 {
     double most_s = 0;
     int n = 0;
-    row->verdict = DT_ACCEPT_PASS;
     for (int r = 0; r < a->world->size; r++) {
         const struct witness *w = &all[r];
         n += w->asked;
@@ -111,13 +110,12 @@ static void judge(struct dt_acceptance *a, const struct witness *all, struct dt_
                            a->ranks[r].host, w->frozen, LIMIT_S, w->waited_s, w->text);
         }
     }
-    if (row->verdict == DT_ACCEPT_PASS && n > 0) {
-        dt_accept_say(row, DT_ACCEPT_PASS,
-                      "named on %d host%s, after %.1f s at most; the limit was %.0f s", n,
-                      n == 1 ? "" : "s", most_s, LIMIT_S);
-    } else if (row->verdict == DT_ACCEPT_PASS) {
-        dt_accept_say(row, DT_ACCEPT_SKIPPED,
-                      "not tried: no host has two ranks, of which one sees the other");
+    if (row->verdict != DT_VERDICT_FAIL && n > 0) {
+        *row = dt_find(DT_VERDICT_PASS, NULL, "frozen rank identified within %.1f s on %d host%s",
+                       most_s, n, n == 1 ? "" : "s");
+    } else if (row->verdict != DT_VERDICT_FAIL) {
+        *row = dt_find(DT_VERDICT_SKIPPED, NULL,
+                       "not tried: no host has two ranks, one of which could watch the other");
     }
 }
 
@@ -144,7 +142,7 @@ static enum dt_status try_freeze(struct dt_acceptance *a, struct witness *out)
     return s;
 }
 
-enum dt_status dt_accept_frozen(struct dt_acceptance *a, struct dt_accept_row *row)
+enum dt_status dt_accept_frozen(struct dt_acceptance *a, struct dt_finding *row)
 {
     struct witness *all, mine;
     memset(&mine, 0, sizeof mine);

@@ -11,7 +11,7 @@
 #include "base/version.h"
 #include "cli/suggest.h"
 #include "cpu/isa.h"
-#include "ops/doctor/checks.h"
+#include "ops/doctor/doctor.h"
 
 #define LARGEST_BYTES ((size_t)1 << 30)
 #define FMA_ROUNDS 100000 /* at a time: about half a millisecond */
@@ -153,11 +153,11 @@ static int n_cores(void)
 enum dt_status dt_bench_print_load(struct dt_world *world)
 {
     struct dt_rank_facts *ranks;
-    DT_TRY(dt_facts_gather_load(world, &ranks));
-    const struct dt_finding load = dt_check_run("load", ranks, world->size);
-    if (world->rank == 0 && load.verdict == DT_VERDICT_WARNING) {
+    DT_TRY(dt_facts_gather(world, NULL, &ranks));
+    const struct dt_finding load = dt_check_run(DT_CHECK_load, ranks, world->size);
+    if (world->rank == 0 && load.verdict == DT_VERDICT_WARN) {
         dt_text_print(stdout, "# %s", load.text);
-        dt_text_print(stdout, "# (%s)", load.cure);
+        dt_text_print(stdout, "# (%s)", load.hint);
     }
     free(ranks);
     return DT_OK;

@@ -1,5 +1,4 @@
-#include "ops/doctor/facts.h"
-#include "dist/ranks/launch/job.h"
+#include "ops/doctor/doctor.h"
 
 #include <fcntl.h>
 #include <glob.h>
@@ -18,6 +17,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/version.h"
+#include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/launch.h"
 #include "model/block.h"
 #include "train/device.h"
@@ -347,23 +347,14 @@ enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_sp
         dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
     find_identity(world, &mine);
     find_load(&mine);
-    find_machine(&mine);
-    find_gpu(&mine);
-    find_network(&mine);
-    find_infiniband(&mine);
-    find_data(spec, &mine);
-    DT_TRY(find_run(world, spec, &mine));
-    DT_TRY(find_clock(world, &mine));
+    if (spec != NULL) {
+        find_machine(&mine);
+        find_gpu(&mine);
+        find_network(&mine);
+        find_infiniband(&mine);
+        find_data(spec, &mine);
+        DT_TRY(find_run(world, spec, &mine));
+        DT_TRY(find_clock(world, &mine));
+    }
     return dt_comm_allgather(world->comm, &mine, *out, sizeof mine, "exchange of what ranks see");
-}
-
-enum dt_status dt_facts_gather_load(struct dt_world *world, struct dt_rank_facts **out)
-{
-    struct dt_rank_facts mine;
-    memset(&mine, 0, sizeof mine);
-    DT_TRY(
-        dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
-    find_identity(world, &mine);
-    find_load(&mine);
-    return dt_comm_allgather(world->comm, &mine, *out, sizeof mine, "exchange of the hosts' load");
 }

@@ -1,6 +1,6 @@
 /* Names, constants and the order of arguments: NVML API Reference Guide,
  * docs.nvidia.com/deploy/nvml-api. */
-#include "ops/doctor/facts.h"
+#include "ops/doctor/doctor.h"
 
 #include <dlfcn.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* dt_topology_count of facts.h, by hwloc (Broquedis et al. 2010, "hwloc: A generic framework for
  * managing hardware affinities"). */
-#include "ops/doctor/facts.h"
+#include "ops/doctor/doctor.h"
 
 #ifdef DTRAIN_HWLOC
 #include <hwloc.h>

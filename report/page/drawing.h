@@ -42,20 +42,4 @@ void dt_bars_draw(FILE *out, const char *label, double left, double most, int n,
 /* A column for each of 0 to n - 1. */
 void dt_histogram_draw(FILE *out, const char *label, int n, const uint64_t *counts);
 
-/* A heat map of a number for each two of n (heat_map.c). */
-struct dt_heat_map {
-    const char *title, *unit; /* plain texts of ours */
-    int n;
-    const double
-        *values; /* n * n; the same of (i, k) and (k, i) is expected; the diagonal does not count */
-    const char *(*name)(const void *context, int i); /* of a row and a column; escaped here */
-    const void *context;
-    bool less;  /* is better: then the largest are the ones to look at */
-    double odd; /* worse than so many times the median is marked */
-};
-
-/* A figure: the map, its scale, and behind it the numbers: of each two up to 16, else of each row
- * its best, median and worst. */
-void dt_heat_map_draw(FILE *out, const struct dt_heat_map *map);
-
 #endif

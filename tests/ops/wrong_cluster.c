@@ -8,7 +8,7 @@
 #include "dist/ranks/launch/launch.h"
 #include "dist/strategy/strategy.h"
 #include "ops/bench/bench.h"
-#include "ops/doctor/facts.h"
+#include "ops/doctor/doctor.h"
 #include "tests/lib/wrap.h"
 
 static bool wrong(const char *what)
@@ -27,15 +27,6 @@ static void make_busy(struct dt_rank_facts *f)
     f->load = 15.24;
     f->n_runnable = 24;
     f->n_host_cpus = 4;
-}
-
-WRAP(enum dt_status, dt_facts_gather_load, struct dt_world *world, struct dt_rank_facts **out)
-{
-    const enum dt_status s = __real_dt_facts_gather_load(world, out);
-    for (int r = 0; s == DT_OK && wrong("busy") && r < world->size; r++) {
-        make_busy(&(*out)[r]);
-    }
-    return s;
 }
 
 WRAP(enum dt_status, dt_facts_gather, struct dt_world *world, const struct dt_doctor_spec *spec,

@@ -1,8 +1,8 @@
 /* Which host falls behind the others. */
 #include <math.h>
 
-#include "ops/accept/outcome.h"
-#include "tests/lib/temporary.h"
+#include "ops/accept/accept.h"
+#include "tests/lib/check.h"
 
 #define N 8
 
@@ -53,64 +53,55 @@ static void test_rank_behind(void)
     CHECK_NEAR(b.share, 0.6, 1e-9);
 }
 
-/* Two hosts, of which one has a slow rank: compared with nothing that is a measurement, with a
- * baseline a verdict. */
-static void test_measured(void)
+/* Two hosts, of which one has a slow rank: nothing to compare with, with a baseline a verdict; and
+ * the tolerance is a share of it. */
+static void test_baseline(void)
 {
-    const double values[4] = {57.1, 48.3, 50, 51};
+    enum { LINK = DT_ACCEPT_FIGURE_LINK_LATENCY, MEMORY = DT_ACCEPT_FIGURE_MEMORY };
+    const double values[4] = {57.1, 48.3, 50, 51}, none = (double)NAN;
     struct dt_world world = {.size = 4};
     struct dt_accept_cell cells[4] = {{.failed = false}};
-    struct dt_acceptance a = {.world = &world, .ranks = ranks, .cells = cells};
-    struct dt_accept_row row = {.text = ""};
-    static struct dt_accept_baseline baseline;
-    dt_accept_compare(
-        &a,
-        &(struct dt_accept_measured){.values = values, .unit = "GB/s", .figure = "bandwidth_gbs"},
-        &row);
-    CHECK_INT(row.verdict, DT_ACCEPT_MEASURED);
-    CHECK_TEXT(row.alone, "2 hosts");
-    CHECK_TEXT(row.text, "48.3 to 57.1 GB/s a rank");
-    baseline.values[0][0] = (double)NAN;
-    dt_accept_baseline_apply(&baseline, 0, &row);
-    CHECK_INT(row.verdict, DT_ACCEPT_MEASURED);
-    baseline.values[0][0] = 50;
-    dt_accept_baseline_apply(&baseline, 0, &row);
-    CHECK_INT(row.verdict, DT_ACCEPT_PASS);
-    baseline.values[0][0] = 100;
-    dt_accept_baseline_apply(&baseline, 0, &row);
-    CHECK_INT(row.verdict, DT_ACCEPT_FAIL);
-}
-
-static void test_sum(void)
-{
-    char text[96];
-    struct dt_acceptance a = {.n_done = 11, .counts = {[DT_ACCEPT_PASS] = 11}};
-    dt_accept_sum_text(&a, text, sizeof text);
-    CHECK_TEXT(text, "11 of 11 passed");
-    a = (struct dt_acceptance){.n_done = 11,
-                               .counts = {[DT_ACCEPT_FAIL] = 1,
-                                          [DT_ACCEPT_PASS] = 7,
-                                          [DT_ACCEPT_MEASURED] = 2,
-                                          [DT_ACCEPT_SKIPPED] = 1}};
-    dt_accept_sum_text(&a, text, sizeof text);
-    CHECK_TEXT(text, "7 of 11 passed, 1 failed, 2 measured, 1 skipped");
-}
-
-static void test_wrap(void)
-{
-    dt_accept_wrap(print_begin(), "one two three four fifteenletters six", 4, 14);
-    CHECK_TEXT(print_end(), "one two\n    three four\n    fifteenletters\n    six\n");
+    struct dt_acceptance a = {.world = &world,
+                              .ranks = ranks,
+                              .cells = cells,
+                              .tolerance = 0.1,
+                              .figures = {none, 2.2, none, none},
+                              .baseline = {none, 2, none, none}};
+    static const struct {
+        double then, tolerance;
+        enum dt_verdict verdict;
+    } cases[] = {{(double)NAN, 0.1, DT_VERDICT_MEASURED},
+                 {50, 0.1, DT_VERDICT_PASS},
+                 {56.6, 0.1, DT_VERDICT_PASS},
+                 {56.8, 0.1, DT_VERDICT_FAIL},
+                 {56.8, 0.2, DT_VERDICT_PASS},
+                 {51.1, 0, DT_VERDICT_FAIL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct dt_finding row = {.text = ""};
+        dt_accept_compare(&a, MEMORY, values, false, &row);
+        CHECK_INT(row.verdict, DT_VERDICT_MEASURED);
+        CHECK_TEXT(a.alone, "2 hosts");
+        CHECK_TEXT(row.text, "48.3 to 57.1 GB/s a rank");
+        CHECK_NEAR(a.figures[MEMORY], 51, 0);
+        a.baseline[MEMORY] = cases[i].then;
+        a.tolerance = cases[i].tolerance;
+        dt_accept_baseline_apply(&a, DT_ACCEPT_memory, &row);
+        CHECK_INT(row.verdict, cases[i].verdict);
+    }
+    struct dt_finding late = {.verdict = DT_VERDICT_MEASURED};
+    a.tolerance = 0.05;
+    dt_accept_baseline_apply(&a, DT_ACCEPT_links, &late);
+    CHECK_INT(late.verdict, DT_VERDICT_FAIL);
+    CHECK_NEAR(dt_accept_bound(&a, LINK), 2.1, 1e-9);
 }
 
 int main(void)
 {
-    test_wrap();
-    test_measured();
-    test_sum();
     test_alike();
     test_one_behind();
     test_just_enough();
     test_two_hosts();
     test_rank_behind();
+    test_baseline();
     return 0;
 }

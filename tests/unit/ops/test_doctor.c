@@ -1,7 +1,7 @@
 /* Every check of `dtrain doctor` finds what it is for, and nothing where all is well. */
 #include <stdlib.h>
 
-#include "ops/doctor/checks.h"
+#include "ops/doctor/doctor.h"
 #include "tests/lib/check.h"
 
 #define N_RANKS 4
@@ -110,51 +110,52 @@ SPOIL(narrow, gpus(f); f[3].gpu_health.pcie_width = 8;)
 SPOIL(fewer_links, gpus(f); f[1].gpu_health.n_nvlinks = 17;)
 
 static const struct {
-    const char *check;
+    enum dt_check check;
     void (*spoil)(struct dt_rank_facts *ranks);
     enum dt_verdict verdict;
     const char *text;
 } faults[] = {
-    {"versions", other_version, DT_VERDICT_PROBLEM,
+    {DT_CHECK_versions, other_version, DT_VERDICT_FAIL,
      "rank 3 (node1) has dtrain 2.0 on MPICH, rank 0 has 1.0 on MPICH"},
-    {"versions", other_mpi, DT_VERDICT_PROBLEM, "rank 1 (node0)"},
-    {"environment", other_environment, DT_VERDICT_WARNING, "rank 2 (node1)"},
-    {"environment", ucx_conf, DT_VERDICT_WARNING,
+    {DT_CHECK_versions, other_mpi, DT_VERDICT_FAIL, "rank 1 (node0)"},
+    {DT_CHECK_environment, other_environment, DT_VERDICT_WARN, "rank 2 (node1)"},
+    {DT_CHECK_environment, ucx_conf, DT_VERDICT_WARN,
      "UCX obeys ./ucx.conf in the working folder of rank 3 (node1)"},
-    {"cores", share_a_core, DT_VERDICT_WARNING, "2 ranks of node1 share 1 core"},
-    {"cores", fewer_cores, DT_VERDICT_WARNING, "1 to 2 CPUs"},
-    {"load", busy, DT_VERDICT_WARNING, "load 15.2 on 4 CPUs of node1: others use them"},
-    {"numa", two_nodes, DT_VERDICT_WARNING, "rank 2 (node1) may run on 2 NUMA nodes"},
-    {"memory", little_memory, DT_VERDICT_PROBLEM, "rank 2 (node1) has 200 MB"},
-    {"shared_memory", little_shared, DT_VERDICT_WARNING, "/dev/shm of node0 has 63 MB"},
-    {"huge_pages", no_huge_pages, DT_VERDICT_WARNING, "node1 has none"},
-    {"limits", few_files, DT_VERDICT_PROBLEM, "rank 3 (node1) may open 64 files"},
-    {"limits", locked_memory, DT_VERDICT_WARNING, "rank 2 (node1) may lock 65.5 kB"},
-    {"clocks", wrong_time, DT_VERDICT_WARNING, "the time of node1 is 3.0 s off that of node0"},
-    {"network", no_network, DT_VERDICT_PROBLEM, "rank 1 (node0) has no network"},
-    {"network", infiniband_down, DT_VERDICT_WARNING, "of 2 InfiniBand ports of node1 1 are active"},
-    {"network", slow_network, DT_VERDICT_WARNING, "the fastest of node0, eth0, has 1 Gb/s"},
-    {"gpus", one_gpu, DT_VERDICT_PROBLEM, "rank 3 (node1) has none, others have: no driver"},
-    {"gpus", same_gpu, DT_VERDICT_WARNING, "ranks 2 and 3 (node1) share one"},
-    {"gpus", unused_gpus, DT_VERDICT_WARNING, "node0 has 8, which no rank uses: no driver"},
-    {"gpu_health", ecc_errors, DT_VERDICT_PROBLEM,
+    {DT_CHECK_cores, share_a_core, DT_VERDICT_WARN, "2 ranks of node1 share 1 core"},
+    {DT_CHECK_cores, fewer_cores, DT_VERDICT_WARN, "1 to 2 CPUs"},
+    {DT_CHECK_load, busy, DT_VERDICT_WARN, "load 15.2 on 4 CPUs of node1: others use them"},
+    {DT_CHECK_numa, two_nodes, DT_VERDICT_WARN, "rank 2 (node1) may run on 2 NUMA nodes"},
+    {DT_CHECK_memory, little_memory, DT_VERDICT_FAIL, "rank 2 (node1) has 200 MB"},
+    {DT_CHECK_shared_memory, little_shared, DT_VERDICT_WARN, "/dev/shm of node0 has 63 MB"},
+    {DT_CHECK_huge_pages, no_huge_pages, DT_VERDICT_WARN, "node1 has none"},
+    {DT_CHECK_limits, few_files, DT_VERDICT_FAIL, "rank 3 (node1) may open 64 files"},
+    {DT_CHECK_limits, locked_memory, DT_VERDICT_WARN, "rank 2 (node1) may lock 65.5 kB"},
+    {DT_CHECK_clocks, wrong_time, DT_VERDICT_WARN, "the time of node1 is 3.0 s off that of node0"},
+    {DT_CHECK_network, no_network, DT_VERDICT_FAIL, "rank 1 (node0) has no network"},
+    {DT_CHECK_network, infiniband_down, DT_VERDICT_WARN,
+     "of 2 InfiniBand ports of node1 1 are active"},
+    {DT_CHECK_network, slow_network, DT_VERDICT_WARN, "the fastest of node0, eth0, has 1 Gb/s"},
+    {DT_CHECK_gpus, one_gpu, DT_VERDICT_FAIL, "rank 3 (node1) has none, others have: no driver"},
+    {DT_CHECK_gpus, same_gpu, DT_VERDICT_WARN, "ranks 2 and 3 (node1) share one"},
+    {DT_CHECK_gpus, unused_gpus, DT_VERDICT_WARN, "node0 has 8, which no rank uses: no driver"},
+    {DT_CHECK_gpu_health, ecc_errors, DT_VERDICT_FAIL,
      "rank 2 (node1): 3 ECC errors of GPU-2 were not corrected"},
-    {"gpu_health", hot, DT_VERDICT_WARNING,
+    {DT_CHECK_gpu_health, hot, DT_VERDICT_WARN,
      "rank 3 (node1): temperature, by the hardware slows GPU-3 down"},
-    {"gpu_health", instances, DT_VERDICT_WARNING, "rank 1 (node0): GPU-1 is in MIG mode"},
-    {"gpu_health", other_driver, DT_VERDICT_WARNING,
+    {DT_CHECK_gpu_health, instances, DT_VERDICT_WARN, "rank 1 (node0): GPU-1 is in MIG mode"},
+    {DT_CHECK_gpu_health, other_driver, DT_VERDICT_WARN,
      "rank 2 (node1) has driver 450, rank 0 has 550"},
-    {"gpu_links", narrow, DT_VERDICT_WARNING, "rank 3 (node1): GPU-3 has 8 of 16 PCIe lanes"},
-    {"gpu_links", fewer_links, DT_VERDICT_WARNING,
+    {DT_CHECK_gpu_links, narrow, DT_VERDICT_WARN, "rank 3 (node1): GPU-3 has 8 of 16 PCIe lanes"},
+    {DT_CHECK_gpu_links, fewer_links, DT_VERDICT_WARN,
      "rank 1 (node0): 17 NVLinks are up, of rank 0 18"},
-    {"data", no_data, DT_VERDICT_PROBLEM, "rank 3 (node1)"},
-    {"data", other_data, DT_VERDICT_PROBLEM,
+    {DT_CHECK_data, no_data, DT_VERDICT_FAIL, "rank 3 (node1)"},
+    {DT_CHECK_data, other_data, DT_VERDICT_FAIL,
      "rank 3 (node1) sees 59999 samples, rank 0 sees 60000"},
-    {"runs", no_run, DT_VERDICT_PROBLEM, ""},
-    {"runs", own_run, DT_VERDICT_WARNING, "node1 does not see what rank 0 writes on node0"},
+    {DT_CHECK_runs, no_run, DT_VERDICT_FAIL, ""},
+    {DT_CHECK_runs, own_run, DT_VERDICT_WARN, "node1 does not see what rank 0 writes on node0"},
 };
 
-static struct dt_finding examine(const char *check, const struct dt_rank_facts *ranks)
+static struct dt_finding examine(enum dt_check check, const struct dt_rank_facts *ranks)
 {
     return dt_check_run(check, ranks, N_RANKS);
 }
@@ -164,13 +165,12 @@ static void test_fine(void)
 {
     struct dt_rank_facts ranks[N_RANKS];
     make_fine(ranks);
-    for (int i = 0; i < dt_n_checks; i++) {
-        const char *name = dt_checks[i].name;
-        const struct dt_finding finding = dt_checks[i].run(ranks, N_RANKS);
-        const bool none = strncmp(name, "gpu", 3) == 0 || strcmp(name, "slurm") == 0;
-        CHECK_MESSAGE(finding.verdict == (none ? DT_VERDICT_NONE : DT_VERDICT_OK) &&
-                          finding.text[0] != '\0' && finding.cure[0] == '\0',
-                      "%s: %s (%s)", dt_checks[i].name, finding.text, finding.cure);
+    for (int i = 0; i < DT_N_CHECKS; i++) {
+        const struct dt_finding finding = examine(i, ranks);
+        const bool none = strncmp(finding.name, "gpu", 3) == 0 || i == DT_CHECK_slurm;
+        CHECK_MESSAGE(finding.verdict == (none ? DT_VERDICT_SKIPPED : DT_VERDICT_PASS) &&
+                          finding.text[0] != '\0' && finding.hint[0] == '\0',
+                      "%s: %s (%s)", finding.name, finding.text, finding.hint);
     }
 }
 
@@ -183,20 +183,21 @@ static void test_faults(void)
         const struct dt_finding finding = examine(faults[i].check, ranks);
         CHECK_INT(finding.verdict, faults[i].verdict);
         CHECK_HAS(finding.text, faults[i].text);
-        CHECK(finding.cure[0] != '\0');
+        CHECK(finding.hint[0] != '\0');
     }
 }
 
 /* One rank on one host, of which nothing is known. */
 static void test_nothing_to_check(void)
 {
-    static const char *const none[] = {"environment", "load",      "numa", "huge_pages", "clocks",
-                                       "network",     "gpu_links", "data", "slurm"};
+    static const enum dt_check none[] = {DT_CHECK_environment, DT_CHECK_load,   DT_CHECK_numa,
+                                         DT_CHECK_huge_pages,  DT_CHECK_clocks, DT_CHECK_network,
+                                         DT_CHECK_gpu_links,   DT_CHECK_data,   DT_CHECK_slurm};
     struct dt_rank_facts rank = {.version = "1.0", .mpi = "MPICH", .n_cpus = 1};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         const struct dt_finding finding = dt_check_run(none[i], &rank, 1);
-        CHECK_INT(finding.verdict, DT_VERDICT_NONE);
-        CHECK(finding.text[0] != '\0' && finding.cure[0] == '\0');
+        CHECK_INT(finding.verdict, DT_VERDICT_SKIPPED);
+        CHECK(finding.text[0] != '\0' && finding.hint[0] == '\0');
     }
 }
 
@@ -211,17 +212,17 @@ static enum dt_verdict judge_load(double load, int n_runnable)
         ranks[r].n_runnable = n_runnable;
         ranks[r].n_host_cpus = 8;
     }
-    return examine("load", ranks).verdict;
+    return examine(DT_CHECK_load, ranks).verdict;
 }
 
 static void test_load(void)
 {
-    CHECK_INT(judge_load(20, 4), DT_VERDICT_OK);     /* a run of ours, which has just ended */
-    CHECK_INT(judge_load(0.5, 40), DT_VERDICT_OK);   /* a guest of a moment */
-    CHECK_INT(judge_load(8, 8), DT_VERDICT_OK);      /* on the other half */
-    CHECK_INT(judge_load(8, 9), DT_VERDICT_WARNING); /* one more */
-    CHECK_INT(judge_load(4.9, 20), DT_VERDICT_OK);
-    CHECK_INT(judge_load(5, 20), DT_VERDICT_WARNING);
+    CHECK_INT(judge_load(20, 4), DT_VERDICT_PASS);   /* a run of ours, which has just ended */
+    CHECK_INT(judge_load(0.5, 40), DT_VERDICT_PASS); /* a guest of a moment */
+    CHECK_INT(judge_load(8, 8), DT_VERDICT_PASS);    /* on the other half */
+    CHECK_INT(judge_load(8, 9), DT_VERDICT_WARN);    /* one more */
+    CHECK_INT(judge_load(4.9, 20), DT_VERDICT_PASS);
+    CHECK_INT(judge_load(5, 20), DT_VERDICT_WARN);
 }
 
 static void test_gpus(void)
@@ -229,8 +230,9 @@ static void test_gpus(void)
     struct dt_rank_facts ranks[N_RANKS];
     make_fine(ranks);
     gpus(ranks);
-    CHECK_TEXT(examine("gpu_health", ranks).text, "driver 550; no ECC errors, no throttling");
-    CHECK_TEXT(examine("gpu_links", ranks).text, "18 NVLinks, PCIe 5 x16");
+    CHECK_TEXT(examine(DT_CHECK_gpu_health, ranks).text,
+               "driver 550; no ECC errors, no throttling");
+    CHECK_TEXT(examine(DT_CHECK_gpu_links, ranks).text, "18 NVLinks, PCIe 5 x16");
 }
 
 static void test_slurm(void)
@@ -239,23 +241,23 @@ static void test_slurm(void)
     make_fine(ranks);
     setenv("SLURM_JOB_ID", "17", 1);
     setenv("SLURM_STEP_ID", "0", 1);
-    CHECK_INT(examine("slurm", ranks).verdict, DT_VERDICT_WARNING);
+    CHECK_INT(examine(DT_CHECK_slurm, ranks).verdict, DT_VERDICT_WARN);
     setenv("SLURM_CPUS_PER_TASK", "2", 1);
-    CHECK_TEXT(examine("slurm", ranks).text, "job 17, CPUs per task: 2");
+    CHECK_TEXT(examine(DT_CHECK_slurm, ranks).text, "job 17, CPUs per task: 2");
     setenv("SLURM_NTASKS", "8", 1);
-    CHECK_TEXT(examine("slurm", ranks).text, "job 17 has 8 tasks, and 4 ranks are started");
-    CHECK_INT(examine("slurm", ranks).verdict, DT_VERDICT_WARNING);
+    CHECK_TEXT(examine(DT_CHECK_slurm, ranks).text, "job 17 has 8 tasks, and 4 ranks are started");
+    CHECK_INT(examine(DT_CHECK_slurm, ranks).verdict, DT_VERDICT_WARN);
 }
 
-/* Each is spoilt in some row above; a new one has to be. */
+/* Each is spoilt in some row above, or by test_slurm; a new one has to be. */
 static void test_all_fail(void)
 {
-    for (int i = 0; i < dt_n_checks; i++) {
-        bool fails = strcmp(dt_checks[i].name, "slurm") == 0;
+    for (enum dt_check i = 0; i < DT_CHECK_slurm; i++) {
+        bool fails = false;
         for (size_t k = 0; k < sizeof faults / sizeof faults[0]; k++) {
-            fails = fails || strcmp(faults[k].check, dt_checks[i].name) == 0;
+            fails = fails || faults[k].check == i;
         }
-        CHECK_MESSAGE(fails, "nothing makes %s fail", dt_checks[i].name);
+        CHECK_MESSAGE(fails, "nothing makes check %d fail", (int)i);
     }
 }
 

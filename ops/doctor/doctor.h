@@ -1,6 +1,7 @@
-/* A rank's facts about its machine. Plain values of fixed size, sent between ranks as they are. */
-#ifndef DT_OPS_DOCTOR_FACTS_H
-#define DT_OPS_DOCTOR_FACTS_H
+/* `dtrain doctor`: each rank's facts about its machine (facts.c), and checks of all ranks' facts
+ * (checks.c). Facts are plain values of fixed size, sent between ranks as they are. */
+#ifndef DT_OPS_DOCTOR_DOCTOR_H
+#define DT_OPS_DOCTOR_DOCTOR_H
 
 #include <sched.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "cli/config/config.h"
 #include "dist/ranks/liveness/clocks.h"
 #include "dist/ranks/world.h"
+#include "view/document.h"
 
 /* ---- a GPU's health as NVIDIA's management library reports it, which belongs to the driver and is
  * loaded if present, without its header (nvml.c) */
@@ -93,13 +95,11 @@ struct dt_doctor_spec {
     const char *run;                /* NULL: the folder "runs" */
 };
 
-/* Gathers all ranks' facts, on every rank; the caller frees. Every rank calls it; agreed. Leaves no
- * files behind. */
+/* Gathers all ranks' facts, on every rank; the caller frees. spec NULL: only the facts needed
+ * before a measurement: hosts, CPUs and their load. Every rank calls it; agreed. Leaves no files
+ * behind. */
 enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_spec *spec,
                                struct dt_rank_facts **out);
-
-/* The same with only the facts needed before a measurement: hosts, CPUs and their load. */
-enum dt_status dt_facts_gather_load(struct dt_world *world, struct dt_rank_facts **out);
 
 /* The kernel's name for this machine's processor; "" if it has none. */
 void dt_facts_cpu(char *text, size_t size);
@@ -107,5 +107,61 @@ void dt_facts_cpu(char *text, size_t size);
 /* For facts.c: counts cores and NUMA nodes of the process's CPUs, by hwloc; zeros without it. */
 void dt_topology_count(int *n_cores, int *n_numa_nodes);
 const char *dt_topology_library(void); /* "hwloc, API 2.8", or "none"; static */
+
+/* ---- findings: what a check says, here and in `dtrain accept` */
+
+struct dt_finding {
+    const char *name; /* the check's */
+    double seconds;
+    enum dt_verdict verdict; /* SKIPPED: there is nothing to check */
+    char text[400];
+    char hint[2000]; /* how to mend it, or "" */
+};
+
+/* `hint` may be NULL. Name and time are left out. */
+struct dt_finding dt_find(enum dt_verdict verdict, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The document's main table, with a column of times if `timed`, and its verdict: "PASS: 8 of 11
+ * checks passed, 3 not compared, 2 warnings". n_warnings: negative: the number of rows. */
+void dt_findings_show(struct dt_doc *doc, const struct dt_finding *findings, int n, bool timed,
+                      int n_warnings);
+
+static inline int dt_findings_count(const struct dt_finding *findings, int n,
+                                    enum dt_verdict verdict)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        count += findings[i].verdict == verdict;
+    }
+    return count;
+}
+
+/* X(function, name), in the order in which they are shown */
+#define DT_CHECK_LIST(X)              \
+    X(versions, "versions")           \
+    X(environment, "environment")     \
+    X(cores, "cores")                 \
+    X(load, "load")                   \
+    X(numa, "numa")                   \
+    X(memory, "memory")               \
+    X(shared_memory, "shared memory") \
+    X(huge_pages, "huge pages")       \
+    X(limits, "limits")               \
+    X(clocks, "clocks")               \
+    X(network, "network")             \
+    X(gpus, "gpus")                   \
+    X(gpu_health, "gpu health")       \
+    X(gpu_links, "gpu links")         \
+    X(data, "data")                   \
+    X(runs, "runs")                   \
+    X(slurm, "slurm")
+#define DT_CHECK_NUMBER(function, name) DT_CHECK_##function,
+enum dt_check { DT_CHECK_LIST(DT_CHECK_NUMBER) DT_N_CHECKS };
+#undef DT_CHECK_NUMBER
+
+struct dt_finding dt_check_run(enum dt_check check, const struct dt_rank_facts *ranks, int n);
+void dt_checks_run(const struct dt_rank_facts *ranks, int n,
+                   struct dt_finding findings[DT_N_CHECKS]);
 
 #endif
