@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/config/schema.h"
 #include "cli/suggest.h"
 
@@ -15,6 +16,7 @@ struct parser {
     int argc, next;
     char *const *argv;
     bool has_command, only_words; /* only_words: after "--" */
+    bool is_old;                  /* something was called by its old name */
     struct dt_args *out;
 };
 
@@ -24,42 +26,120 @@ static const char *next_word(const struct parser *p)
     return p->next < p->argc && p->argv[p->next][0] != '-' ? p->argv[p->next] : NULL;
 }
 
-/* `name`: without dashes, and with a value behind an equals sign if it has one. */
-static enum dt_status unknown_option(const struct parser *p, const char *name, int n)
-{
-    char word[64];
-    struct dt_suggestion s = {.word = word};
-    snprintf(word, sizeof word, "%.*s", n, name);
-    const char *key = dt_config_key_of(word), *value = name[n] == '=' ? name + n + 1 : next_word(p);
-    if (key != NULL) {
-        return dt_error(DT_USAGE,
-                        "unknown option '--%s' (a key of the configuration: --set %s=%.60s)", word,
-                        key, value != NULL ? value : "VALUE");
-    }
-    for (int i = 0; i < DT_N_OPTIONS; i++) {
-        dt_suggest_offer(&s, dt_options[i].name);
-    }
-    if (s.best != NULL) {
-        return dt_error(DT_USAGE, "unknown option '--%s' (did you mean '--%s'?)", word, s.best);
-    }
-    return dt_error(DT_USAGE, "unknown option '--%s' (see dtrain --help)", word);
-}
-
+/* The text is copied. */
 static enum dt_status add(struct dt_args *args, int i, const char *text)
 {
     struct dt_values *v = &args->values[i];
     const char **texts = realloc(v->texts, ((size_t)v->n + 1) * sizeof *texts);
-    if (texts == NULL) {
+    v->texts = texts != NULL ? texts : v->texts;
+    const char *copy = text != NULL ? strdup(text) : NULL;
+    if (texts == NULL || (text != NULL && copy == NULL)) {
         return dt_error(DT_NO_MEMORY, "out of memory for the command line");
     }
-    v->texts = texts;
-    v->texts[v->n++] = text;
+    texts[v->n++] = copy;
     return DT_OK;
 }
 
 static bool is_help(const struct dt_command *command)
 {
     return strcmp(command->word, "help") == 0;
+}
+
+/* ---- options that are not there */
+
+/* Words of other programs, and what does the same here; %s: the value. */
+static const struct {
+    const char *said, *meant;
+} other_words[] = {
+    {"fit", "dtrain train"},
+    {"test", "dtrain eval"},
+    {"evaluate", "dtrain eval"},
+    {"infer", "dtrain predict"},
+    {"version", "dtrain --version"},
+    {"-v", "dtrain --version"},
+    {"-n", "mpirun -np %s dtrain ..."},
+    {"-np", "mpirun -np %s dtrain ..."},
+    {"--nproc-per-node", "mpirun -np %s dtrain ..."},
+    {"--gpu", "--set device=cuda"},
+    {"--gpus", "--set device=cuda"},
+    {"--num-workers", "--set threads=%s"},
+    {"--output", "--run %s"},
+    {"--output-dir", "--run %s"},
+    {"--dry-run", "dtrain plan"},
+};
+
+/* DT_USAGE "unknown <kind> '<word>' (write ...)", if the word is another program's; else DT_OK. */
+static enum dt_status check_other(const char *kind, const char *word, const char *value)
+{
+    char name[64], meant[160];
+    snprintf(name, sizeof name, "%s", word);
+    for (char *c = strchr(name, '_'); c != NULL; c = strchr(c, '_')) {
+        *c = '-';
+    }
+    for (size_t i = 0; i < sizeof other_words / sizeof other_words[0]; i++) {
+        const char *text = other_words[i].meant, *hole = strstr(text, "%s");
+        if (strcmp(other_words[i].said, name) == 0) {
+            snprintf(meant, sizeof meant, "%.*s%.60s%s", (int)strcspn(text, "%"), text,
+                     hole == NULL    ? ""
+                     : value != NULL ? value
+                                     : "N",
+                     hole != NULL ? hole + 2 : "");
+            return dt_error(DT_USAGE, "unknown %s '%s' (write %s)", kind, word, meant);
+        }
+    }
+    return DT_OK;
+}
+
+/* The option that was meant: of that name, of this letter at its beginning, or of a similar name;
+ * NULL: none. */
+static const char *similar_option(const struct dt_command *command, const char *name)
+{
+    struct dt_suggestion s = {.word = name};
+    for (int i = 0; i < DT_N_OPTIONS; i++) {
+        const char *other = dt_options[i].name;
+        if (strcmp(name, other) == 0 ||
+            (name[1] == '\0' && name[0] == other[0] && dt_command_takes(command, i))) {
+            return other;
+        }
+        dt_suggest_offer(&s, other);
+    }
+    return s.best;
+}
+
+/* `text`: with its dashes, and with a value behind an equals sign if it has one. */
+static enum dt_status unknown_option(const struct parser *p, const char *text)
+{
+    const size_t n = strcspn(text, "=");
+    const char *value = text[n] == '=' ? text + n + 1 : next_word(p);
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)n, text);
+    DT_TRY(check_other("option", word, value));
+    const char *name = word + strspn(word, "-"), *key = dt_config_key_of(name);
+    if (key != NULL) {
+        return dt_error(DT_USAGE,
+                        "unknown option '%s' (a key of the configuration: --set %s=%.60s)", word,
+                        key, value != NULL ? value : "VALUE");
+    }
+    const char *similar = similar_option(p->out->command, name);
+    if (similar != NULL) {
+        return dt_error(DT_USAGE, "unknown option '%s' (did you mean '--%s'?)", word, similar);
+    }
+    return dt_error(DT_USAGE, "unknown option '%s' (%ssee dtrain --help)", word,
+                    word[1] != '-' ? "options begin with two dashes; " : "");
+}
+
+/* ---- options */
+
+/* Takes --epochs 3 as --set train.epochs=3. */
+static enum dt_status add_key(struct dt_args *args, int i, const char *value)
+{
+    char text[256];
+    const int n = snprintf(text, sizeof text, "%s=%s", dt_config_key_of(dt_options[i].name), value);
+    return n < (int)sizeof text ? add(args, DT_OPTION_SET, text)
+                                : dt_error(DT_USAGE,
+                                           "--%s: the value is too long (at most 200 "
+                                           "bytes)",
+                                           dt_options[i].name);
 }
 
 /* `value`: what stood behind an equals sign, else NULL. */
@@ -89,7 +169,10 @@ static enum dt_status take_option(struct parser *p, int i, const char *value)
                         "--set: expected key.path=value, got '%.60s' (write --set %.60s=%.60s)",
                         value, value, next_word(p));
     }
-    return add(p->out, i, value);
+    return o->use == DT_OF_KEY && dt_command_takes(p->out->command, i) &&
+                   dt_command_takes(p->out->command, DT_OPTION_SET)
+               ? add_key(p->out, i, value)
+               : add(p->out, i, value);
 }
 
 int dt_option_find(const char *word, int n)
@@ -105,31 +188,111 @@ int dt_option_find(const char *word, int n)
     return i;
 }
 
-/* --name, or --name=value. */
+/* ---- old forms: for this release, and with a line that says the new one */
+
+static const struct {
+    const char *old, *now; /* RUN, FILE: the value becomes this word */
+} old_forms[] = {
+    {"compare", "report"},           {"watch", "report --follow"},     {"scale", "bench scaling"},
+    {"bench blocks", "bench model"}, {"--checkpoint", "RUN"},          {"--onnx", "FILE"},
+    {"--safetensors", "FILE"},       {"--help-config", "help config"},
+};
+
+/* NULL: it is none. */
+static const char *find_old(const char *word, int n)
+{
+    for (size_t i = 0; i < sizeof old_forms / sizeof old_forms[0]; i++) {
+        if (strncmp(old_forms[i].old, word, (size_t)n) == 0 && old_forms[i].old[n] == '\0') {
+            return old_forms[i].now;
+        }
+    }
+    return NULL;
+}
+
+static enum dt_status take_old_command(struct parser *p, const char *now)
+{
+    char word[32];
+    const char *option = strstr(now, " --");
+    snprintf(word, sizeof word, "%.*s", option != NULL ? (int)(option - now) : 31, now);
+    p->is_old = p->has_command = true;
+    p->out->command = dt_command_find(p->out->program, word);
+    return option != NULL ? add(p->out, dt_option_find(option + 1, (int)strlen(option + 1)), NULL)
+                          : DT_OK;
+}
+
+static enum dt_status take_old_option(struct parser *p, const char *text, const char *now)
+{
+    struct dt_args *args = p->out;
+    const char *equals = strchr(text, '=');
+    p->is_old = true;
+    if (strcmp(now, "help config") == 0) {
+        p->has_command = true;
+        args->command = dt_command_find(args->program, "help");
+        args->key = "config";
+        return DT_OK;
+    }
+    const char *value = equals != NULL ? equals + 1 : next_word(p);
+    p->next += equals == NULL && value != NULL;
+    if (value == NULL || value[0] == '\0') {
+        return dt_error(DT_USAGE, "%.*s needs a value (write %s)", (int)strcspn(text, "="), text,
+                        now);
+    }
+    DT_TRY(add(args, DT_PATHS, value));
+    const struct dt_values *v = &args->values[DT_PATHS];
+    if (strcmp(now, "RUN") == 0) { /* the first word */
+        const char *run = v->texts[v->n - 1];
+        memmove(v->texts + 1, v->texts, (size_t)(v->n - 1) * sizeof *v->texts);
+        v->texts[0] = run;
+    }
+    return DT_OK;
+}
+
+/* The line in its new form; the caller frees it; NULL: out of memory. */
+static char *new_form(const struct dt_args *args)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    if (out == NULL) {
+        return NULL;
+    }
+    fprintf(out, "dtrain %s", args->command->word);
+    fprintf(out, args->key != NULL ? " %s" : "", args->key);
+    const bool help = args->command->informative;
+    fprintf(out, help && args->about != NULL ? " %s" : "", args->about);
+    for (int v = DT_N_VALUES - 1; v >= 0 && !help; v--) { /* words first */
+        for (int i = 0; i < args->values[v].n; i++) {
+            const char *value = args->values[v].texts[i];
+            fprintf(out, v < DT_N_OPTIONS ? " --%s" : "",
+                    v < DT_N_OPTIONS ? dt_options[v].name : "");
+            if (value != NULL) {
+                fputc(v < DT_N_OPTIONS && dt_options[v].takes == DT_TAKES_OPTIONAL_VALUE ? '='
+                                                                                         : ' ',
+                      out);
+                dt_text_put_word(out, value);
+            }
+        }
+    }
+    dt_text_close(out, &text);
+    return text;
+}
+
+/* --name, --name=value, or -n, whose value is the next argument. Letters belong to the command that
+ * takes the option, and so come behind it. */
 static enum dt_status read_option(struct parser *p, const char *text)
 {
     const int n = (int)strcspn(text, "="), i = dt_option_find(text, n);
-    return i < DT_N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL)
-                            : unknown_option(p, text + 2, n - 2);
+    const char *now = find_old(text, n);
+    const bool whole = text[1] == '-' || text[2] == '\0';
+    if (now != NULL) {
+        return take_old_option(p, text, now);
+    }
+    return i < DT_N_OPTIONS && whole && (text[1] == '-' || dt_command_takes(p->out->command, i))
+               ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL)
+               : unknown_option(p, text);
 }
 
-/* -b; its value is the next argument. */
-static enum dt_status read_letter(struct parser *p, const char *text)
-{
-    const int i = dt_option_find(text, (int)strlen(text));
-    const char *next = next_word(p);
-    if (i < DT_N_OPTIONS) {
-        return take_option(p, i, NULL);
-    }
-    if (strcmp(text, "-np") == 0) {
-        return dt_error(DT_USAGE,
-                        "unknown option '-np' (it is mpirun's: mpirun -np %.20s dtrain ...)",
-                        next != NULL ? next : "4");
-    }
-    return dt_error(DT_USAGE,
-                    "unknown option '%.200s' (options begin with two dashes; see dtrain --help)",
-                    text);
-}
+/* ---- words */
 
 static bool ends_in(const char *word, const char *suffix)
 {
@@ -177,9 +340,10 @@ static enum dt_status unknown_command(const struct dt_program *program, const ch
     for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
         const char *other = (*c)->word;
         const size_t n = strlen(words), n_first = strcspn(other, " ");
-        const bool again = strncmp(last, other, n_first + 1) == 0;
-        if (dt_command_has_word(*c) &&
-            (group ? strncmp(other, first, n_first) == 0 && first[n_first] == '\0' : !again)) {
+        const bool again = strncmp(last, other, n_first) == 0 && strchr(" ", last[n_first]) != NULL;
+        const bool second =
+            other[n_first] == ' ' && strncmp(other, first, n_first) == 0 && first[n_first] == '\0';
+        if (dt_command_has_word(*c) && (group ? second : !again)) {
             snprintf(words + n, sizeof words - n, "%s%.*s", n > 0 ? ", " : "",
                      group ? 99 : (int)n_first, other);
         }
@@ -188,24 +352,38 @@ static enum dt_status unknown_command(const struct dt_program *program, const ch
     return dt_error(DT_USAGE, "unknown command '%.200s' (one of %s)", word, words);
 }
 
-static enum dt_status refuse_command(const struct dt_program *program, const char *word)
+/* DT_USAGE: "<what> '<word>' (...)", if the word shows what is missing before it; else DT_OK. */
+static enum dt_status check_meant(const struct parser *p, const char *what, const char *word)
 {
+    const char *last = p->next >= 2 ? p->argv[p->next - 2] : "", *equals = strchr(word, '=');
+    char name[64], cure[DT_ERROR_TEXT_SIZE] = "";
+    snprintf(name, sizeof name, "%.*s", equals != NULL ? (int)(equals - word) : 0, word);
+    if (strcmp(last, "--resume") == 0) {
+        snprintf(cure, sizeof cure, "write --resume=%.200s", word);
+    } else if (ends_in(word, ".json") || ends_in(word, ".yaml") || ends_in(word, ".yml")) {
+        snprintf(cure, sizeof cure, "for a configuration write --config %.200s", word);
+    } else if (ends_in(word, ".safetensors")) {
+        snprintf(cure, sizeof cure,
+                 "to resume from it write --resume=%.100s, to measure it dtrain eval %.100s", word,
+                 word);
+    } else if (dt_config_key_of(name) != NULL) {
+        snprintf(cure, sizeof cure, "a key needs --set: --set %s%.100s", dt_config_key_of(name),
+                 equals);
+    }
+    return cure[0] == '\0' ? DT_OK : dt_error(DT_USAGE, "%s '%.200s' (%s)", what, word, cure);
+}
+
+static enum dt_status refuse_command(const struct parser *p, const char *word)
+{
+    const struct dt_program *program = p->out->program;
     struct dt_suggestion s = {.word = word};
+    DT_TRY(check_meant(p, "unknown command", word));
+    DT_TRY(check_other("command", word, NULL));
     for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
-        if (dt_command_has_word(*c)) {
+        const size_t n = strlen((*c)->word);
+        if (dt_command_has_word(*c) && !(strncmp((*c)->word, word, n) == 0 && word[n] == ' ')) {
             dt_suggest_offer(&s, (*c)->word);
         }
-    }
-    if (ends_in(word, ".json")) {
-        return dt_error(DT_USAGE,
-                        "unknown command '%.200s' (for a configuration write --config %.200s)",
-                        word, word);
-    }
-    if (ends_in(word, ".safetensors")) {
-        return dt_error(
-            DT_USAGE,
-            "unknown command '%.200s' (for a checkpoint write --resume=FILE or --checkpoint FILE)",
-            word);
     }
     if (s.best != NULL && !is_first_word(program, word)) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (did you mean '%s'?)", word, s.best);
@@ -223,12 +401,39 @@ static enum dt_status read_command(struct parser *p, const char *first)
              two ? p->argv[p->next++] : "");
     const bool group = is_first_word(args->program, word) && asks_for_help(p);
     const struct dt_command *command = dt_command_find(args->program, group ? "help" : word);
+    const char *now = find_old(word, (int)strlen(word));
+    if (command == NULL && now != NULL) {
+        return take_old_command(p, now);
+    }
     if (command == NULL || !dt_command_has_word(command)) {
-        return refuse_command(args->program, word);
+        return refuse_command(p, word);
     }
     p->has_command = true;
     args->command = command;
     args->about = group ? first : args->about;
+    return DT_OK;
+}
+
+/* Of help: a command, as if it came alone with --help; a group of commands, "config", or a key. */
+static enum dt_status read_about(struct parser *p, const char *word)
+{
+    struct dt_args *args = p->out;
+    const bool keys = args->key != NULL && strcmp(args->key, "config") == 0;
+    const bool is_command = !keys && dt_command_find(args->program, word) != NULL;
+    const bool group = !keys && is_first_word(args->program, word) && p->next == p->argc;
+    const bool is_key = dt_config_names(word);
+    if (args->about != NULL || (args->key != NULL && !(keys && is_key))) {
+        return dt_error(DT_USAGE, "help: '%.60s' is %s (see dtrain help%s)", word,
+                        keys ? "no key" : "one word too many", keys ? " config" : "");
+    }
+    if (group) {
+        args->about = word;
+    } else if (is_key && !is_command) {
+        args->key = word;
+    } else {
+        DT_TRY(add(args, DT_OPTION_HELP, NULL));
+        return read_command(p, word);
+    }
     return DT_OK;
 }
 
@@ -238,20 +443,13 @@ static enum dt_status read_word(struct parser *p, const char *word)
     if (!p->has_command) {
         return read_command(p, word);
     }
-    if (is_help(args->command) && args->about == NULL) { /* as if it came alone, with --help */
-        const bool group = is_first_word(args->program, word) && p->next == p->argc;
-        DT_TRY(add(args, DT_OPTION_HELP, NULL));
-        args->about = group ? word : NULL;
-        return group ? DT_OK : read_command(p, word);
+    if (is_help(args->command)) {
+        return read_about(p, word);
     }
     if (dt_command_takes(args->command, DT_PATHS)) {
         return add(args, DT_PATHS, word);
     }
-    if (dt_command_takes(args->command, DT_OPTION_CONFIG) && ends_in(word, ".json")) {
-        return dt_error(DT_USAGE,
-                        "unexpected argument '%.200s' (for a configuration write --config %.200s)",
-                        word, word);
-    }
+    DT_TRY(check_meant(p, "unexpected argument", word));
     return dt_error(DT_USAGE,
                     "unexpected argument '%.200s' (%s takes options only; see dtrain %s --help)",
                     word, args->command->word, args->command->word);
@@ -263,10 +461,8 @@ static enum dt_status read_all(struct parser *p)
         const char *text = p->argv[p->next++];
         if (!p->only_words && strcmp(text, "--") == 0) {
             p->only_words = true;
-        } else if (!p->only_words && strncmp(text, "--", 2) == 0) {
-            DT_TRY(read_option(p, text));
         } else if (!p->only_words && text[0] == '-' && text[1] != '\0') {
-            DT_TRY(read_letter(p, text));
+            DT_TRY(read_option(p, text));
         } else {
             DT_TRY(read_word(p, text));
         }
@@ -321,12 +517,19 @@ static enum dt_status check(const struct dt_args *args)
                             dt_options[i].name, dt_options[i].value, args->command->word);
         }
     }
+    if (dt_args_has(args, DT_PATHS) && !dt_command_takes(args->command, DT_PATHS)) {
+        return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only)",
+                        dt_args_text(args, DT_PATHS), args->command->word);
+    }
     return args->command->check != NULL ? args->command->check(args) : DT_OK;
 }
 
 static void free_values(struct dt_args *args)
 {
     for (int i = 0; i < DT_N_VALUES; i++) {
+        for (int k = 0; k < args->values[i].n; k++) {
+            free((char *)args->values[i].texts[k]);
+        }
         free(args->values[i].texts);
         args->values[i] = (struct dt_values){0};
     }
@@ -336,6 +539,7 @@ void dt_args_free(struct dt_args *args)
 {
     free_values(args);
     free(args->line);
+    free(args->now);
     *args = (struct dt_args){0};
 }
 
@@ -346,7 +550,11 @@ static enum dt_status parse(struct parser *p)
     }
     DT_TRY(read_all(p));
     choose_command(p);
-    return p->out->command->informative ? DT_OK : check(p->out);
+    DT_TRY(p->out->command->informative ? DT_OK : check(p->out));
+    p->out->now = p->is_old ? new_form(p->out) : NULL;
+    return !p->is_old || p->out->now != NULL
+               ? DT_OK
+               : dt_error(DT_NO_MEMORY, "out of memory for the command line");
 }
 
 enum dt_status dt_args_parse(int argc, char *const *argv, const struct dt_program *program,

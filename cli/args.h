@@ -28,13 +28,14 @@ enum dt_ending {
 };
 
 struct dt_command {
-    const char *word; /* "bench blocks"; "--version": an option asks for it, and no help lists it */
+    const char *word; /* "bench model"; "--version": an option asks for it, and no help lists it */
     const char *meaning, *usage, *examples;
     const char *more; /* a paragraph for the help and the manual page, or NULL */
     struct {
         enum dt_need need;
         const char *meaning; /* NULL: as in the option's row */
     } options[DT_N_VALUES];
+    int minutes; /* of a lesson, whose meaning is the question that it answers: for the course */
     bool informative;      /* whatever else the line has is not looked at */
     bool tries_outputs;    /* itself: it makes their folder first */
     bool needs_no_ranks;   /* so that it does not matter how it was launched */
@@ -60,16 +61,19 @@ extern const struct dt_program dt_program; /* also with the commands of lab/, op
 struct dt_args {
     const struct dt_program *program;
     const struct dt_command *command;
-    char *line;        /* all of it, and how it was launched: cli/launch_line.h; owned */
+    char *line;        /* all of it, and how it was launched: dt_launch_line; owned */
+    char *now;         /* its new form, where something was called by its old name; owned */
     const char *about; /* help: of which commands, "train" or "bench"; "--json"; NULL: of all */
+    const char *key;   /* help: of which keys, as dt_config_help takes it; NULL: of commands */
     struct dt_values {
-        const char **texts; /* owned; argv's, or NULL where an option came without its value */
+        const char **texts; /* owned, each; NULL where an option came without its value */
         int n;              /* how often it was given */
     } values[DT_N_VALUES];
 };
 
 /* DT_USAGE, with the nearest option or command in the text where there is one. A failed parse owes
- * nothing; argv and `program` must outlive `out`. */
+ * nothing; argv and `program` must outlive `out`. An option of a key, such as --epochs, becomes a
+ * --set of commands that take both. */
 enum dt_status dt_args_parse(int argc, char *const *argv, const struct dt_program *program,
                              struct dt_args *out);
 void dt_args_free(struct dt_args *args);
@@ -125,6 +129,8 @@ void dt_args_help(FILE *out, const struct dt_program *program, const char *about
 
 /* All tables of the program as one JSON object (manual.c): commands, options, keys, and so on. */
 void dt_manual_json(FILE *out, const struct dt_program *program);
+
+void dt_args_brief(FILE *out); /* what to type first */
 
 /* ---- text in columns (help.c), the TAB key (complete.c), the line again (launch_line.c) */
 

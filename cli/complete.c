@@ -48,7 +48,7 @@ static bool offer_commands(const struct cursor *c, const struct dt_program *prog
             offer(c, second, (int)strlen(second), "", (*row)->meaning);
             found = true;
         } else if (n_first == 0 && dt_command_has_word(*row) &&
-                   strncmp(last, word, (size_t)n + 1) != 0) {
+                   (strncmp(last, word, (size_t)n) != 0 || strchr(" ", last[n]) == NULL)) {
             offer(c, word, n, "", word[n] == '\0' ? (*row)->meaning : NULL);
         }
         last = word;
@@ -92,7 +92,7 @@ static void offer_value(struct cursor c, int option)
         offer_names(c, names_of[option] != NULL ? names_of[option] : value);
     } else if (option == DT_OPTION_SET) {
         offer_keys(c);
-    } else if (strcmp(value, "FILE") == 0 || strcmp(value, "CHECKPOINT") == 0) {
+    } else if (strcmp(value, "FILE") == 0 || strcmp(value, "RUN") == 0) {
         fputs(":file\n", c.out);
     } else if (strcmp(value, "DIR") == 0) {
         fputs(":folder\n", c.out);

@@ -1,4 +1,4 @@
-/* `dtrain help` and `--help-config`; dt_args_help of cli/args.h, dt_config_help of
+/* `dtrain help`; dt_args_help of cli/args.h, dt_config_help of
  * cli/config/config.h. */
 #include <string.h>
 
@@ -73,13 +73,23 @@ static void print_command(FILE *out, const struct dt_command *c)
     fprintf(out, "\nExamples\n%s", c->examples);
 }
 
+void dt_args_brief(FILE *out)
+{
+    fputs("dtrain trains small convolutional and dense networks, data-parallel over MPI.\n\n"
+          "  dtrain init                              write a configuration, mnist.json\n"
+          "  mpirun -np 2 dtrain --config mnist.json  train with it on two ranks\n"
+          "  dtrain lab                               a course in distributed training\n"
+          "  dtrain help                              all commands and options\n",
+          out);
+}
+
 static void print_all(FILE *out, const struct dt_program *program)
 {
     fputs("dtrain: trains small convolutional and dense networks, data-parallel over MPI\n\n"
           "  mpirun -np 4 dtrain [COMMAND] [OPTION]...\n\nCommands\n",
           out);
     for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
-        if (dt_command_has_word(*c)) {
+        if (dt_command_has_word(*c) && (*c)->minutes == 0) {
             print_row(out, (*c)->word, (*c)->meaning);
         }
     }
@@ -109,19 +119,44 @@ static void print_all(FILE *out, const struct dt_program *program)
     }
 }
 
-void dt_args_help(FILE *out, const struct dt_program *program, const char *about)
+/* `word` begins with this one, of `n` bytes, and another follows. */
+static bool is_below(const char *word, const char *first, size_t n)
 {
-    const size_t n = about == NULL ? 0 : strlen(about);
-    bool first = true;
-    for (const struct dt_command *const *c = program->commands; n > 0 && *c != NULL; c++) {
-        const char *word = (*c)->word;
-        if (strncmp(word, about, n) == 0 && (word[n] == '\0' || word[n] == ' ')) {
-            fputs(first ? "" : "\n", out);
-            print_command(out, *c);
-            first = false;
+    return strncmp(word, first, n) == 0 && word[n] == ' ';
+}
+
+/* A command, and in a line each those that begin with its word; or all that begin with this one. */
+static void print_commands(FILE *out, const struct dt_program *program, const char *about)
+{
+    const struct dt_command *command = dt_command_find(program, about);
+    const size_t n = strlen(about);
+    const char *before = command != NULL ? "\nCommands\n" : "";
+    if (command != NULL) {
+        print_command(out, command);
+    }
+    for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
+        if (is_below((*c)->word, about, n)) {
+            fputs(before, out);
+            if (command != NULL) {
+                print_row(out, (*c)->word, (*c)->meaning);
+            } else {
+                print_command(out, *c);
+            }
+            before = command != NULL ? "" : "\n";
         }
     }
-    if (first) {
+}
+
+void dt_args_help(FILE *out, const struct dt_program *program, const char *about)
+{
+    bool is_command = false;
+    for (const struct dt_command *const *c = program->commands; about != NULL && *c != NULL; c++) {
+        is_command = is_command || strcmp((*c)->word, about) == 0 ||
+                     is_below((*c)->word, about, strlen(about));
+    }
+    if (is_command) {
+        print_commands(out, program, about);
+    } else {
         print_all(out, program);
     }
 }
@@ -162,22 +197,33 @@ static void help_key(FILE *out, const struct dt_key *key, int indent)
     dt_help_wrap(out, indent + 4, meaning);
 }
 
-void dt_config_help(FILE *out)
+void dt_config_help(FILE *out, const char *about)
 {
     const struct dt_key_list list = dt_config_keys();
-    fputs("The configuration is a JSON object; a dot in a key stands for an object inside.\n"
-          "// begins a comment. \"extends\": \"other.json\" takes what is not said from there.\n"
-          "Any key can be set with --set KEY=VALUE.\n\n",
-          out);
-    fprintf(out, "%-27s  %-10s  %s\n", "Key", "Default", "Values");
-    for (int i = 0; i < list.n; i++) {
-        help_key(out, &list.keys[i], 0);
+    const bool all = strcmp(about, "config") == 0;
+    int n = 0;
+    if (all) {
+        fputs(
+            "The configuration is a JSON object; a dot in a key stands for an object inside.\n"
+            "// begins a comment. \"extends\": \"other.json\" takes what is not said from there.\n"
+            "Any key can be set with --set KEY=VALUE.\n\n",
+            out);
     }
-    fputs("\nLayers: objects of the list model.layers, each with a \"type\" and its keys\n", out);
+    for (int i = 0; i < list.n; i++) {
+        if (all || dt_key_is_about(&list.keys[i], about)) {
+            fputs(n++ == 0 ? "Key                          Default     Values\n" : "", out);
+            help_key(out, &list.keys[i], 0);
+        }
+    }
+    if (all) {
+        fputs("\nLayers: objects of the list model.layers, each with a \"type\" and its keys\n",
+              out);
+    }
     for (int i = 0; i < DT_N_LAYER_TYPES; i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
-        fprintf(out, "  %s\n", dt_layer_names[i]);
-        for (int k = 0; k < keys.n; k++) {
+        const bool wanted = all || strcmp(about, dt_layer_names[i]) == 0;
+        fprintf(out, wanted ? "  %s\n" : "", dt_layer_names[i]);
+        for (int k = 0; wanted && k < keys.n; k++) {
             help_key(out, &keys.keys[k], 4);
         }
     }
@@ -187,6 +233,8 @@ static enum dt_status help(const struct dt_args *args)
 {
     if (args->about != NULL && strcmp(args->about, "--json") == 0) {
         dt_manual_json(stdout, args->program);
+    } else if (args->key != NULL) {
+        dt_config_help(stdout, args->key);
     } else {
         dt_args_help(stdout, args->program, args->about);
     }
@@ -195,24 +243,13 @@ static enum dt_status help(const struct dt_args *args)
 
 const struct dt_command dt_command_help = {
     .word = "help",
-    .meaning = "list the commands; help COMMAND: its options and examples",
-    .usage = "dtrain help [COMMAND]",
+    .meaning = "list the commands; explain one, or keys of the configuration",
+    .usage = "dtrain help [COMMAND | KEY | config [KEY]]",
+    .examples = "  dtrain help train\n"
+                "  dtrain help train.optimizer.lr\n"
+                "  dtrain help config\n",
     .more = "`dtrain help --json` prints the tables of commands, options, keys and files as one "
             "JSON object.",
-    .examples = "  dtrain help train\n",
     .informative = true,
     .alone = help,
-};
-
-static enum dt_status help_config(const struct dt_args *args)
-{
-    (void)args;
-    dt_config_help(stdout);
-    return DT_OK;
-}
-
-const struct dt_command dt_command_help_config = {
-    .word = "--help-config",
-    .informative = true,
-    .alone = help_config,
 };

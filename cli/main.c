@@ -18,16 +18,6 @@
 #include "dist/ranks/launch/stream.h"
 #include "train/ranks.h"
 
-/* An output that cannot be written is reported before the work. */
-static enum dt_status try_outputs(const struct dt_args *args)
-{
-    static const enum dt_option outputs[] = {DT_OPTION_ONNX, DT_OPTION_SAFETENSORS};
-    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
-        DT_TRY(dt_file_try(dt_args_text(args, outputs[i]), NULL));
-    }
-    return dt_result_try(args);
-}
-
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     const struct dt_command *command = args->command;
@@ -37,7 +27,7 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
              dt_args_has(args, DT_OPTION_WEIGHTS) ? " weights" : "");
     DT_TRY(dt_ranks_same(world, "command", what));
     const bool tries = world->rank == 0 && !command->tries_outputs;
-    DT_TRY(dt_world_agree(world, tries ? try_outputs(args) : DT_OK));
+    DT_TRY(dt_world_agree(world, tries ? dt_result_try(args) : DT_OK));
     if (world->rank == 0 && !command->tells_of_launch && dt_launch_has_ucx_conf()) {
         dt_text_print(stderr, "dtrain: warning: UCX obeys ./ucx.conf, a file of the working "
                               "folder, which can overwrite files (remove it unless it is yours)");
@@ -85,7 +75,7 @@ static void open_standard_files(void)
 
 static enum dt_status run_alone(const struct dt_args *args)
 {
-    DT_TRY(is_first_copy() ? try_outputs(args) : DT_OK);
+    DT_TRY(is_first_copy() ? dt_result_try(args) : DT_OK);
     DT_TRY(is_first_copy() ? args->command->alone(args) : DT_OK);
     return dt_output_check();
 }
@@ -112,8 +102,18 @@ int main(int argc, char **argv)
         return DT_OK;
     }
     dt_output_open();
+    if (argc == 1) {
+        if (is_first_copy()) {
+            dt_args_brief(stdout);
+        }
+        return DT_USAGE;
+    }
     const enum dt_status parsed = dt_args_parse(argc, argv, &dt_program, &args);
     const struct dt_command *command = args.command;
+    if (args.now != NULL && is_first_copy()) {
+        dt_text_print(stderr, "dtrain: this form is old and goes with the next release; write: %s",
+                      args.now);
+    }
     if (command->ending == DT_ENDS_AT_ONCE) {
         dt_stop_at_once(dt_launch_leave);
     }

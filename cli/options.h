@@ -4,36 +4,39 @@
 #define DT_CLI_OPTIONS_H
 
 enum dt_value { DT_TAKES_NOTHING, DT_TAKES_VALUE, DT_TAKES_OPTIONAL_VALUE };
-enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command takes it */
+/* DT_COMMON: every command takes it. DT_OF_KEY: it has the name of a key (dt_config_key_of). */
+enum dt_use { DT_ONCE, DT_REPEATED, DT_OF_KEY, DT_COMMON };
 
 /* X(constant, name, letter or 0, name of the value, value, use, meaning, more for the manual page).
  * Those of `bench allreduce` are called as nccl-tests call them. `code` stands between backticks.
  */
 #define DT_OPTION_LIST(X)                                                                          \
     X(DT_OPTION_CONFIG, "config", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                              \
-      "the configuration, JSON (see --help-config)", "")                                           \
+      "the configuration, JSON (see dtrain help config)", "")                                      \
     X(DT_OPTION_DATA, "data", 0, "DIR", DT_TAKES_VALUE, DT_ONCE,                                   \
       "folder of the IDX files, in place of data.dir", "Files are raw or compressed by gzip.")     \
     X(DT_OPTION_RUN, "run", 0, "DIR", DT_TAKES_VALUE, DT_ONCE,                                     \
       "the run's files; default runs/<config name>/<UTC time>", "")                                \
-    X(DT_OPTION_RESUME, "resume", 0, "CHECKPOINT", DT_TAKES_OPTIONAL_VALUE, DT_ONCE,               \
-      "resume from this file or run (its newest checkpoint; RUN:best), or from the newest in "     \
-      "--run; fresh start if it has none",                                                         \
+    X(DT_OPTION_RESUME, "resume", 0, "RUN", DT_TAKES_OPTIONAL_VALUE, DT_ONCE,                      \
+      "resume from this run's newest checkpoint, RUN:best or a checkpoint file; alone from the "   \
+      "newest in --run, or from step 0 if there is none",                                          \
       "A job that is queued again needs no other command.")                                        \
     X(DT_OPTION_SET, "set", 0, "KEY.PATH=VALUE", DT_TAKES_VALUE, DT_REPEATED,                      \
       "change a key of the configuration; may be given many times",                                \
       "The value is JSON, and otherwise a string; a later one wins. Numbers in the path reach "    \
       "into lists, as in `model.layers.1.filters=16`.")                                            \
+    X(DT_OPTION_EPOCHS, "epochs", 0, "N", DT_TAKES_VALUE, DT_OF_KEY,                               \
+      "short for --set train.epochs=N", "")                                                        \
+    X(DT_OPTION_BATCH, "batch", 0, "N", DT_TAKES_VALUE, DT_OF_KEY,                                 \
+      "short for --set train.batch.per_rank=N", "")                                                \
+    X(DT_OPTION_LR, "lr", 0, "X", DT_TAKES_VALUE, DT_OF_KEY,                                       \
+      "short for --set train.optimizer.lr=X", "")                                                  \
     X(DT_OPTION_INJECT, "inject", 0, "FAULT", DT_TAKES_VALUE, DT_REPEATED,                         \
       "inject a fault to see how the run reacts (see docs/operating.md); may be given many "       \
       "times",                                                                                     \
       "Steps count from 1, over the whole run. It is not a part of the configuration: a run "      \
       "that is resumed without it is as any other. Not where a GPU takes steps on its own: set "   \
       "`cuda.graph=false`.")                                                                       \
-    X(DT_OPTION_CHECKPOINT, "checkpoint", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                      \
-      "a .safetensors file, or the folder of a run: its best checkpoint or else the newest; "      \
-      "RUN:best or RUN:last",                                                                      \
-      "")                                                                                          \
     X(DT_OPTION_WEIGHTS, "weights", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                            \
       "load weights from this .safetensors file (e.g. saved by PyTorch with matching names and "   \
       "shapes)",                                                                                   \
@@ -49,10 +52,8 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "`auto`, the default, inverts a grey image whose border is bright where those of all "       \
       "training images are dark, or the other way round. Checkpoints tell; by weights alone "      \
       "nothing is inverted.")                                                                      \
-    X(DT_OPTION_ONNX, "onnx", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
-      "write the model to this file, which other runtimes load", "")                               \
-    X(DT_OPTION_SAFETENSORS, "safetensors", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                    \
-      "write the weights alone to this file, for PyTorch's load_state_dict", "")                   \
+    X(DT_OPTION_FOLLOW, "follow", 0, "", DT_TAKES_NOTHING, DT_ONCE,                                \
+      "a live view of the run until it ends", "")                                                  \
     X(DT_OPTION_JSON, "json", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
       "write the result as JSON to this file; - is standard output", "")                           \
     X(DT_OPTION_CSV, "csv", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                    \
@@ -100,8 +101,6 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "how many ranks, default 4, at most 8", "")                                                  \
     X(DT_OPTION_ELEMENTS, "elements", 0, "N", DT_TAKES_VALUE, DT_ONCE,                             \
       "floats on each rank, default as many as ranks", "")                                         \
-    X(DT_OPTION_BATCH, "batch", 0, "1|16|all", DT_TAKES_VALUE, DT_ONCE,                            \
-      "samples of a rank's step, default all that it has", "")                                     \
     X(DT_OPTION_HTML, "html", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
       "write the result as a page to this file; - is standard output",                             \
       "The page is one file that needs no network.")                                               \
@@ -127,8 +126,6 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "print the commands, or the options and examples of one", "")                                \
     X(DT_OPTION_VERSION, "version", 0, "", DT_TAKES_NOTHING, DT_COMMON,                            \
       "print version, MPI, instruction set and build", "")                                         \
-    X(DT_OPTION_HELP_CONFIG, "help-config", 0, "", DT_TAKES_NOTHING, DT_COMMON,                    \
-      "print every key of the configuration", "")                                                  \
     X(DT_OPTION_PRINT_CONFIG, "print-config", 0, "", DT_TAKES_NOTHING, DT_ONCE,                    \
       "print the configuration with all defaults filled in", "")
 

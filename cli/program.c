@@ -6,37 +6,35 @@
 #define COMMAND_LIST(X)   \
     X(train)              \
     X(init)               \
+    X(plan)               \
     X(eval)               \
     X(predict)            \
     X(export)             \
-    X(plan)               \
     X(report)             \
-    X(compare)            \
-    X(watch)              \
     X(runs)               \
     X(doctor)             \
     X(accept)             \
-    X(scale)              \
+    X(bench_model)        \
+    X(bench_allreduce)    \
+    X(bench_scaling)      \
     X(sweep)              \
     X(slurm)              \
-    X(bench_blocks)       \
-    X(bench_allreduce)    \
+    X(lab)                \
     X(lab_gradtape)       \
     X(lab_linear)         \
+    X(lab_reduce)         \
+    X(lab_allreduce)      \
     X(lab_lr)             \
     X(lab_shards)         \
     X(lab_batch)          \
     X(lab_bits)           \
-    X(lab_model_parallel) \
-    X(lab_pipeline)       \
     X(lab_server)         \
     X(lab_compression)    \
     X(lab_stragglers)     \
-    X(lab_allreduce)      \
-    X(lab_reduce)         \
+    X(lab_model_parallel) \
+    X(lab_pipeline)       \
     X(help)               \
     X(version)            \
-    X(help_config)        \
     X(print_config)
 
 #define DECLARE(name) extern const struct dt_command dt_command_##name;

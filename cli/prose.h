@@ -30,17 +30,16 @@
                                    "best.safetensors of `checkpoint.best`")
 
 /* Examples in the manual page. X(purpose, commands) */
-#define DT_EXAMPLE_LIST(X)                                                                       \
-    X("Train on four ranks, and resume later where it was stopped:",                             \
-      "mpirun -np 4 dtrain --config configs/mnist.json --run runs/first\n"                       \
-      "mpirun -np 4 dtrain --config configs/mnist.json --run runs/first --resume\n")             \
-    X("Measure its last checkpoint, after 12 epochs of 118 steps:",                              \
-      "dtrain eval \\\n    --checkpoint runs/first/checkpoints/step-000000001416.safetensors\n") \
-    X("On four GPUs, with activations of 16 bits; CPUs with AMX know `bf16` too, for the "       \
-      "products of convolutions:",                                                               \
-      "mpirun -np 4 dtrain --config configs/mnist.json --set device=cuda \\\n    --set "         \
-      "precision=bf16\n")                                                                        \
-    X("What an allreduce over four ranks costs:",                                                \
+#define DT_EXAMPLE_LIST(X)                                                                 \
+    X("Train on four ranks, and resume later where it was stopped:",                       \
+      "mpirun -np 4 dtrain --config configs/mnist.json --run runs/first\n"                 \
+      "mpirun -np 4 dtrain --config configs/mnist.json --run runs/first --resume\n")       \
+    X("Measure its newest checkpoint:", "dtrain eval runs/first:last\n")                   \
+    X("On four GPUs, with activations of 16 bits; CPUs with AMX know `bf16` too, for the " \
+      "products of convolutions:",                                                         \
+      "mpirun -np 4 dtrain --config configs/mnist.json --set device=cuda \\\n    --set "   \
+      "precision=bf16\n")                                                                  \
+    X("What an allreduce over four ranks costs:",                                          \
       "mpirun -np 4 dtrain bench allreduce -b 1K -e 64M -f 4 --json sums.json\n")
 
 #endif

@@ -283,7 +283,8 @@ close_replay:
 
 const struct dt_command dt_command_lab_allreduce = {
     .word = "lab allreduce",
-    .meaning = "show an allreduce round by round; no mpirun",
+    .meaning = "how do ranks add up their vectors, round by round?",
+    .minutes = 10,
     .usage = "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n"
              "      [--html FILE]",
     .examples = "  dtrain lab allreduce\n"
@@ -304,7 +305,8 @@ const struct dt_command dt_command_lab_allreduce = {
 
 const struct dt_command dt_command_lab_reduce = {
     .word = "lab reduce",
-    .meaning = "show Reduce and Allreduce of 1 to 5 on five ranks",
+    .meaning = "how do five ranks add up their numbers?",
+    .minutes = 5,
     .usage = "dtrain lab reduce [--html FILE]",
     .examples = "  dtrain lab reduce\n",
     .options = {[DT_OPTION_HTML] = {DT_TAKEN}},

@@ -231,7 +231,8 @@ static enum dt_status lab_batch(const struct dt_args *args)
 
 const struct dt_command dt_command_lab_batch = {
     .word = "lab batch",
-    .meaning = "the batch size against steps and samples to an accuracy",
+    .meaning = "what does a larger batch buy?",
+    .minutes = 5,
     .usage = "dtrain lab batch [--html FILE]",
     .examples = "  dtrain lab batch\n",
     .more = "Trains with batches of 8 to 1024 images, from five seeds each, until 95 % of the test "

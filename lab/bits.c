@@ -212,7 +212,8 @@ static enum dt_status lab_bits(const struct dt_args *args)
 
 const struct dt_command dt_command_lab_bits = {
     .word = "lab bits",
-    .meaning = "why sums of floats depend on the ranks, and integers do not",
+    .meaning = "why do 1 GPU and 4 give different results?",
+    .minutes = 5,
     .usage = "dtrain lab bits [--html FILE]",
     .examples = "  dtrain lab bits\n",
     .more = "Adds the gradient of one weight as 1 to 16 ranks do, in floats and in integers.",

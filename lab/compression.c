@@ -380,7 +380,8 @@ static enum dt_status lab_compression(struct dt_world *world, const struct dt_ar
 
 const struct dt_command dt_command_lab_compression = {
     .word = "lab compression",
-    .meaning = "fewer bytes for gradients, and the accuracy they cost",
+    .meaning = "how few bytes do gradients need, and at what price?",
+    .minutes = 10,
     .usage = "mpirun -np 4 dtrain lab compression [--html FILE]",
     .examples = "  mpirun -np 4 dtrain lab compression\n",
     .more = "Trains on four ranks with uncompressed gradients, and with each codec, without and "

@@ -398,7 +398,8 @@ static enum dt_status lab_gradtape(struct dt_world *world, const struct dt_args 
 
 const struct dt_command dt_command_lab_gradtape = {
     .word = "lab gradtape",
-    .meaning = "Horovod's worked example: gradients, mean, step, broadcast",
+    .meaning = "what does a distributed step do, number by number?",
+    .minutes = 5,
     .usage = "mpirun -np 2 dtrain lab gradtape [--html FILE]",
     .examples = "  mpirun -np 2 dtrain lab gradtape\n",
     .more = "Horovod's gradient tape on two ranks. Like every lesson with golden numbers it ends "

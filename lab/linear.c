@@ -431,11 +431,14 @@ static enum dt_status lab_linear(struct dt_world *world, const struct dt_args *a
 
 const struct dt_command dt_command_lab_linear = {
     .word = "lab linear",
-    .meaning = "what averaging and broadcasting are for: a line on two ranks",
+    .meaning = "what happens without averaging, and without the broadcast?",
+    .minutes = 10,
     .usage = "mpirun -np 2 dtrain lab linear [--batch 1|16|all] [--html FILE]",
     .examples = "  mpirun -np 2 dtrain lab linear --batch 16\n",
     .more = "Two ranks fit a line, with averaging and broadcasting each on and off, with one "
             "sample per step, 16, or all.",
-    .options = {[DT_OPTION_BATCH] = {DT_TAKEN}, [DT_OPTION_HTML] = {DT_TAKEN}},
+    .options = {[DT_OPTION_BATCH] = {DT_TAKEN,
+                                     "samples of a rank's step: 1, 16 or all, the default"},
+                [DT_OPTION_HTML] = {DT_TAKEN}},
     .together = lab_linear,
 };

@@ -255,7 +255,8 @@ static enum dt_status lab_lr(const struct dt_args *args)
 
 const struct dt_command dt_command_lab_lr = {
     .word = "lab lr",
-    .meaning = "why the learning rate grows with the batch; warm-up",
+    .meaning = "why does the learning rate grow with the batch?",
+    .minutes = 5,
     .usage = "dtrain lab lr [--html FILE]",
     .examples = "  dtrain lab lr\n",
     .more = "Compares two steps of a rate with one step of twice the rate over all their samples.",

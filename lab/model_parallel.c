@@ -386,7 +386,8 @@ static enum dt_status lab_model_parallel(const struct dt_args *args)
 
 const struct dt_command dt_command_lab_model_parallel = {
     .word = "lab model-parallel",
-    .meaning = "four ways to share a model: bytes, and who works",
+    .meaning = "why do ranks share the data, and not the model?",
+    .minutes = 5,
     .usage = "dtrain lab model-parallel --config FILE [--ranks N] [--html FILE]",
     .examples = "  dtrain lab model-parallel --config configs/mnist.json\n",
     .more = "Compares four ways to share a model, by the bytes sent per step and the devices that "

@@ -317,7 +317,8 @@ static enum dt_status lab_pipeline(const struct dt_args *args)
 
 const struct dt_command dt_command_lab_pipeline = {
     .word = "lab pipeline",
-    .meaning = "who waits in a pipeline, and what each stage holds",
+    .meaning = "who waits in a pipeline, and what does a stage hold?",
+    .minutes = 5,
     .usage = "dtrain lab pipeline [--ranks N] [--html FILE]",
     .examples = "  dtrain lab pipeline\n",
     .more = "A step of a pipeline stage by stage, by the schedules naive, gpipe and 1f1b on a "

@@ -215,7 +215,8 @@ static enum dt_status lab_server(struct dt_world *world, const struct dt_args *a
 
 const struct dt_command dt_command_lab_server = {
     .word = "lab server",
-    .meaning = "parameter servers beside an allreduce: bytes, bits, staleness",
+    .meaning = "what does a parameter server cost and buy?",
+    .minutes = 10,
     .usage = "mpirun -np 4 dtrain lab server [--html FILE]",
     .examples = "  mpirun -np 4 dtrain lab server\n",
     .more = "Trains on four ranks by a ring, a master, central storage, a synchronous and an "

@@ -293,7 +293,8 @@ static enum dt_status lab_shards(const struct dt_args *args)
 
 const struct dt_command dt_command_lab_shards = {
     .word = "lab shards",
-    .meaning = "how ranks share the data, and shards that harm",
+    .meaning = "who reads which samples, and which shards harm?",
+    .minutes = 10,
     .usage = "dtrain lab shards [--ranks N] [--html FILE]",
     .examples = "  dtrain lab shards --ranks 2\n",
     .more = "Shows which samples each rank reads with each of the three sharding modes, that each "

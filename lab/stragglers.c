@@ -434,7 +434,8 @@ static enum dt_status lab_stragglers(struct dt_world *world, const struct dt_arg
 
 const struct dt_command dt_command_lab_stragglers = {
     .word = "lab stragglers",
-    .meaning = "who waits for a slow rank, or for ranks late by chance",
+    .meaning = "who waits for a slow rank?",
+    .minutes = 5,
     .usage = "mpirun -np 4 dtrain lab stragglers [--html FILE]",
     .examples = "  mpirun -np 4 dtrain lab stragglers\n",
     .more = "Trains on four ranks, one of them slow, as with `--inject`, and shows which ranks "

@@ -1,4 +1,4 @@
-/* `dtrain report`: a run, or several, on the terminal and as a page; `dtrain compare`: several on
+/* `dtrain report`: a run, or several, on the terminal and as a page; `dtrain report`: several on
  * the terminal. */
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +9,8 @@
 #include "cli/args.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "dist/ranks/launch/launch.h"
+#include "dist/ranks/launch/stop.h"
 #include "report/run.h"
 
 #define MAX_EPOCHS 12 /* rows of the table */
@@ -134,7 +136,7 @@ static enum dt_status report(const struct dt_args *args, const struct dt_values 
     }
     const enum dt_status s =
         dt_error_text()[0] == '\0' ? DT_OK : DT_NO_MEMORY; /* there was none for a part */
-    return s == DT_OK && dt_command_takes(args->command, DT_OPTION_HTML)
+    return s == DT_OK && (paths->n == 1 || dt_args_has(args, DT_OPTION_HTML))
                ? write_page(args, records, paths->n)
                : s;
 }
@@ -145,6 +147,10 @@ static enum dt_status run(const struct dt_args *args)
     char newest[DT_PATH_SIZE];
     const char *only = newest;
     const struct dt_values one = {.texts = &only, .n = 1}, *paths = &args->values[DT_PATHS];
+    if (dt_args_has(args, DT_OPTION_FOLLOW)) {
+        return dt_watch(args);
+    }
+    dt_stop_at_once(dt_launch_leave);
     if (paths->n == 0) {
         DT_TRY(dt_runs_newest(newest));
         paths = &one;
@@ -164,6 +170,11 @@ static enum dt_status run(const struct dt_args *args)
 static enum dt_status check(const struct dt_args *args)
 {
     const int n = args->values[DT_PATHS].n;
+    if (dt_args_has(args, DT_OPTION_FOLLOW) && (n > 1 || dt_args_has(args, DT_OPTION_HTML))) {
+        return dt_error(DT_USAGE,
+                        "report: --follow shows one run, without --html (leave the others "
+                        "out)");
+    }
     if (n > DT_REPORT_MAX_RUNS) {
         return dt_error(DT_USAGE, "%d runs, at most %d fit beside each other (name fewer)", n,
                         DT_REPORT_MAX_RUNS);
@@ -171,31 +182,14 @@ static enum dt_status check(const struct dt_args *args)
     return DT_OK;
 }
 
-static enum dt_status check_report(const struct dt_args *args)
-{
-    const int n = args->values[DT_PATHS].n;
-    DT_TRY(check(args));
-    if (n > 1 && !dt_args_has(args, DT_OPTION_HTML)) {
-        return dt_error(DT_USAGE, "report: a page of several runs needs a name (add --html FILE)");
-    }
-    return DT_OK;
-}
-
-static enum dt_status check_compare(const struct dt_args *args)
-{
-    if (args->values[DT_PATHS].n < 2) {
-        return dt_error(DT_USAGE,
-                        "compare: the folders of two runs are required (dtrain compare RUN RUN)");
-    }
-    return check(args);
-}
-
 const struct dt_command dt_command_report = {
     .word = "report",
-    .meaning = "a page about a run, or about several side by side",
-    .usage = "dtrain report [RUN]... [--html FILE] [--data DIR]",
+    .meaning = "show a run, or compare several; --follow: live",
+    .usage = "dtrain report [RUN]... [--follow] [--html FILE] [--data DIR]",
     .examples = "  dtrain report\n"
-                "  dtrain report runs/night\n",
+                "  dtrain report runs/night\n"
+                "  dtrain report runs/night runs/day\n"
+                "  dtrain report --follow\n",
     .more =
         "Without a name it takes the newest run below `runs/`. Shows a run in a screen of text, "
         "and writes a page about it from its folder alone: "
@@ -205,23 +199,18 @@ const struct dt_command dt_command_report = {
         "samples, filters of the first layer; of another user's run only with `--data`. The run "
         "may have ended, be under way, or have "
         "been killed. The page is one file that asks for nothing else. Of several runs it "
-        "shows the curves over each other, and needs `--html`.",
+        "prints results and where their configurations differ; with `--html` it writes a page with "
+        "their curves over each other. `--follow` draws one screen again every second until the "
+        "run is over; `q` leaves, and the last screen stays. Where stdout is no terminal it prints "
+        "one screen.",
     .options = {[DT_OPTION_DATA] =
                     {DT_TAKEN,
                      "folder of the test images, for the part about what the model learned"},
                 [DT_OPTION_HTML] = {DT_TAKEN, "the page's file; default report.html in the run's "
-                                              "folder, required for several runs"},
+                                              "folder; of several runs none"},
+                [DT_OPTION_FOLLOW] = {DT_TAKEN},
                 [DT_PATHS] = {DT_TAKEN}},
-    .check = check_report,
-    .alone = run,
-};
-
-const struct dt_command dt_command_compare = {
-    .word = "compare",
-    .meaning = "results of runs, and where their configurations differ",
-    .usage = "dtrain compare RUN RUN...",
-    .examples = "  dtrain compare runs/night runs/day\n",
-    .options = {[DT_PATHS] = {DT_TAKEN}},
-    .check = check_compare,
+    .ending = DT_SAVES,
+    .check = check,
     .alone = run,
 };

@@ -112,4 +112,10 @@ enum dt_status dt_runs_newest(char path[DT_PATH_SIZE]);
  * terminal; of many ranks the first. */
 void dt_run_screen_draw(FILE *out, const struct dt_record *record, struct dt_screen screen);
 
+struct dt_args;
+/* Redraws the terminal until the run is over, a signal comes, or q is typed; the last screen stays.
+ * Where stdout is no terminal, or the run is over, it prints one screen and ends. What
+ * dt_record_open says; DT_IO. */
+enum dt_status dt_watch(const struct dt_args *args);
+
 #endif

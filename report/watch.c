@@ -1,5 +1,5 @@
-/* `dtrain watch [RUN]`: a run while it is under way, from its folder alone, so that it works from
- * any host that sees the folder. */
+/* `dtrain report --follow [RUN]`: a run while it is under way, from its folder alone, so that it
+ * works from any host that sees the folder. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -109,10 +109,7 @@ static enum dt_status follow(const char *folder, char **text)
     return s;
 }
 
-/* Redraws the terminal until the run is over, a signal comes, or q is typed; the last screen stays.
- * Where stdout is no terminal, or the run is over, it prints one screen and ends. What
- * dt_record_open says; DT_IO. */
-static enum dt_status watch(const struct dt_args *args)
+enum dt_status dt_watch(const struct dt_args *args)
 {
     const char *folder = dt_args_text(args, DT_PATHS);
     char newest[DT_PATH_SIZE];
@@ -137,27 +134,3 @@ static enum dt_status watch(const struct dt_args *args)
     free(text);
     return s;
 }
-
-static enum dt_status check(const struct dt_args *args)
-{
-    return args->values[DT_PATHS].n <= 1
-               ? DT_OK
-               : dt_error(DT_USAGE, "watch: one run at a time (dtrain watch RUN)");
-}
-
-const struct dt_command dt_command_watch = {
-    .word = "watch",
-    .meaning = "a run while it is under way, from its folder",
-    .usage = "dtrain watch [RUN]",
-    .examples = "  dtrain watch\n"
-                "  dtrain watch runs/night\n",
-    .more = "Without a name it takes the newest run below `runs/`. One screen, drawn again every "
-            "second until the run is over: how far it is, what is "
-            "left, loss, accuracy, rate and throughput as curves, where a step's time goes, the "
-            "ranks. `q` leaves; the last screen stays. It reads the folder and nothing else, so "
-            "any host that sees it will do. Where stdout is no terminal it prints one screen.",
-    .options = {[DT_PATHS] = {DT_TAKEN}},
-    .ending = DT_SAVES,
-    .check = check,
-    .alone = watch,
-};

@@ -233,19 +233,21 @@ enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, co
     return s;
 }
 
-enum dt_status dt_trained_check(const struct dt_args *args)
+enum dt_status dt_trained_check(const struct dt_args *args, int n_least, const char *more)
 {
     const char *word = args->command->word;
     const bool bare = dt_args_has(args, DT_OPTION_WEIGHTS);
-    if (!bare && !dt_args_has(args, DT_OPTION_CHECKPOINT)) {
+    const int n = args->values[DT_PATHS].n - !bare;
+    if (n < 0 || (n_least > 0 && n < n_least)) {
         return dt_error(DT_USAGE,
-                        "%s: --checkpoint FILE is required, or --config FILE with --weights FILE "
-                        "(see dtrain --help)",
-                        word);
+                        "%s: %s is required (dtrain %s RUN%s, RUN being the folder of a "
+                        "run; or %s --config FILE --weights FILE)",
+                        word, n < 0 ? "RUN" : more + 1, word, more, word);
     }
-    if (bare && dt_args_has(args, DT_OPTION_CHECKPOINT)) {
-        return dt_error(DT_USAGE, "%s: --checkpoint and --weights are both given (remove one)",
-                        word);
+    if (n_least == 0 && n > 0) {
+        return dt_error(DT_USAGE, "%s: '%.60s' is one word too many (dtrain %s %s)", word,
+                        dt_args_text(args, DT_PATHS), word,
+                        bare ? "--config FILE --weights FILE" : "RUN");
     }
     if (bare && !dt_args_has(args, DT_OPTION_CONFIG)) {
         return dt_error(DT_USAGE,
@@ -260,17 +262,29 @@ enum dt_status dt_trained_check(const struct dt_args *args)
     return DT_OK;
 }
 
+struct dt_values dt_trained_words(const struct dt_args *args)
+{
+    const struct dt_values *v = &args->values[DT_PATHS];
+    const int n_before = dt_args_has(args, DT_OPTION_WEIGHTS) ? 0 : 1;
+    return (struct dt_values){v->texts + n_before, v->n - n_before};
+}
+
 enum dt_status dt_trained_find(struct dt_world *world, const struct dt_args *args,
                                struct dt_config *config, struct dt_trained *out)
 {
-    *out = (struct dt_trained){.file = dt_args_text(args, DT_OPTION_CHECKPOINT),
+    *out = (struct dt_trained){.file = dt_args_text(args, DT_OPTION_WEIGHTS),
                                .ema = dt_args_has(args, DT_OPTION_EMA)};
-    if (!dt_args_has(args, DT_OPTION_WEIGHTS)) {
+    if (out->file == NULL) {
+        out->file = args->values[DT_PATHS].texts[0];
         return DT_OK;
     }
-    out->file = dt_args_text(args, DT_OPTION_WEIGHTS);
     out->config = config;
     return dt_world_agree(world, dt_load_config(args, config));
+}
+
+static enum dt_status check(const struct dt_args *args)
+{
+    return dt_trained_check(args, 0, "");
 }
 
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
@@ -283,17 +297,17 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 
 const struct dt_command dt_command_eval = {
     .word = "eval",
-    .meaning = "measure a checkpoint on the test samples",
-    .usage = "dtrain eval (--checkpoint FILE | --config FILE --weights FILE)\n"
-             "      [--ema] [--data DIR] [--set KEY.PATH=VALUE]...",
-    .examples = "  dtrain eval --checkpoint runs/night\n"
-                "  dtrain eval \\\n"
-                "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
-    .more = "All ranks share the test samples.",
+    .meaning = "measure a run on the test samples",
+    .usage = "dtrain eval (RUN | --config FILE --weights FILE) [--ema] [--data DIR]\n"
+             "      [--set KEY.PATH=VALUE]...",
+    .examples = "  dtrain eval runs/night\n"
+                "  dtrain eval runs/night:last\n"
+                "  dtrain eval runs/night/checkpoints/step-000000001416.safetensors\n",
+    .more = DT_RUN_WORD " All ranks share the test samples.",
     .options = {DT_TRAINED_OPTIONS,
                 [DT_OPTION_DATA] =
                     {DT_TAKEN, "folder of the test images, in place of the checkpoint's data.dir"}},
-    .check = dt_trained_check,
+    .check = check,
     .needs_no_ranks = true,
     .together = run,
 };

@@ -51,16 +51,25 @@ enum dt_status dt_inference_evaluator(struct dt_world *world, const char *file,
                                       const struct dt_data_spec *spec, struct dt_evaluator *out);
 void dt_inference_close(struct dt_inference *inference);
 
-/* Checks the options of the commands that use a network. DT_USAGE: a checkpoint carries its
- * configuration, weights alone need one. */
-enum dt_status dt_trained_check(const struct dt_args *args);
+/* What RUN is, for the help of a command. */
+#define DT_RUN_WORD                                                                              \
+    "RUN is the folder of a run, whose best checkpoint it takes if the run keeps one, else the " \
+    "newest; RUN:best, RUN:last, or a checkpoint file."
+
+/* Checks the words and options of the commands that use a network. DT_USAGE: a checkpoint carries
+ * its configuration, weights alone need one; fewer than `n_least` words behind RUN, which `more`
+ * names, such as " IMAGE"; or any at all where that is 0. */
+enum dt_status dt_trained_check(const struct dt_args *args, int n_least, const char *more);
+
+/* The words behind RUN; all of them with --weights. */
+struct dt_values dt_trained_words(const struct dt_args *args);
 
 /* The rows of their options that all of these commands take. */
 #define DT_TRAINED_OPTIONS                                                                   \
     [DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},     \
     [DT_OPTION_SET] = {DT_TAKEN,                                                             \
                        "with --weights: change a key of --config; may be given many times"}, \
-    [DT_OPTION_CHECKPOINT] = {DT_TAKEN}, [DT_OPTION_EMA] = {DT_TAKEN},                       \
+    [DT_PATHS] = {DT_TAKEN}, [DT_OPTION_EMA] = {DT_TAKEN},                                   \
     [DT_OPTION_WEIGHTS] = {                                                                  \
         DT_TAKEN, "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"}
 

@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/file.h"
@@ -73,38 +74,44 @@ static enum dt_status write_safetensors(const struct trained_model *m, const cha
     return s;
 }
 
-static enum dt_status need_protobuf(void)
-{
-    return dt_protobuf_check("export --onnx");
-}
-
 static const struct format {
-    enum dt_option option;
-    enum dt_status (*check)(void); /* NULL: every build has it */
+    const char *suffix;
     enum dt_status (*write)(const struct trained_model *model, const char *path);
-} formats[] = {{DT_OPTION_ONNX, need_protobuf, write_onnx},
-               {DT_OPTION_SAFETENSORS, NULL, write_safetensors}};
-#define N_FORMATS (sizeof formats / sizeof formats[0])
+} formats[] = {{".onnx", write_onnx}, {".safetensors", write_safetensors}};
 
-static enum dt_status check_formats(const struct dt_args *args)
+/* By the file's suffix. NULL: none. */
+static const struct format *find_format(const char *path)
 {
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        const bool asked = dt_args_has(args, formats[i].option) && formats[i].check != NULL;
-        DT_TRY(asked ? formats[i].check() : DT_OK);
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        const size_t n = strlen(path), n_suffix = strlen(formats[i].suffix);
+        if (n > n_suffix && strcmp(path + n - n_suffix, formats[i].suffix) == 0) {
+            return &formats[i];
+        }
+    }
+    return NULL;
+}
+
+/* Before the work: whether each file can be written. */
+static enum dt_status try_files(const struct dt_values *files)
+{
+    for (int i = 0; i < files->n; i++) {
+        if (find_format(files->texts[i])->write == write_onnx) {
+            DT_TRY(dt_protobuf_check("export to ONNX"));
+        }
+        DT_TRY(dt_file_try(files->texts[i], NULL));
     }
     return DT_OK;
 }
 
-static enum dt_status write_formats(const struct dt_args *args, const struct trained_model *m)
+static enum dt_status write_files(const struct dt_values *files, const struct trained_model *m)
 {
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        const char *path = dt_args_text(args, formats[i].option);
-        DT_TRY(path != NULL ? formats[i].write(m, path) : DT_OK);
+    for (int i = 0; i < files->n; i++) {
+        DT_TRY(find_format(files->texts[i])->write(m, files->texts[i]));
     }
     return DT_OK;
 }
 
-static enum dt_status export_model(const struct dt_trained *from, const struct dt_args *args)
+static enum dt_status export_model(const struct dt_trained *from, const struct dt_values *files)
 {
     struct trained_model m = {.arena = NULL};
     struct dt_checkpoint_file file = {0};
@@ -118,7 +125,7 @@ static enum dt_status export_model(const struct dt_trained *from, const struct d
                     : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
                 out);
     dt_checkpoint_get_buffers(&file, &m.model, m.buffers);
-    s = write_formats(args, &m);
+    s = write_files(files, &m);
 out:
     free(m.arena);
     free(m.buffers);
@@ -128,14 +135,17 @@ out:
 
 static enum dt_status check(const struct dt_args *args)
 {
-    DT_TRY(dt_trained_check(args));
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        if (dt_args_has(args, formats[i].option)) {
-            return DT_OK;
+    DT_TRY(dt_trained_check(args, 1, " FILE.onnx"));
+    const struct dt_values files = dt_trained_words(args);
+    for (int i = 0; i < files.n; i++) {
+        if (find_format(files.texts[i]) == NULL) {
+            return dt_error(DT_USAGE,
+                            "export: expected FILE.onnx or FILE.safetensors, got '%.200s' (dtrain "
+                            "export RUN FILE.onnx)",
+                            files.texts[i]);
         }
     }
-    return dt_error(DT_USAGE, "export: --onnx FILE or --safetensors FILE is required (dtrain "
-                              "export --safetensors FILE --checkpoint RUN)");
+    return DT_OK;
 }
 
 /* Rank 0 writes the files, each whole or not at all. Agreed. DT_UNAVAILABLE: ONNX
@@ -144,29 +154,29 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     struct dt_trained trained;
+    const struct dt_values files = dt_trained_words(args);
     DT_TRY(dt_trained_find(world, args, &config, &trained));
-    DT_TRY(dt_world_agree(world, check_formats(args)));
-    return dt_world_agree(world, world->rank == 0 ? export_model(&trained, args) : DT_OK);
+    DT_TRY(dt_world_agree(world, world->rank == 0 ? try_files(&files) : DT_OK));
+    return dt_world_agree(world, world->rank == 0 ? export_model(&trained, &files) : DT_OK);
 }
 
 const struct dt_command dt_command_export = {
     .word = "export",
     .meaning = "write a trained model for other programs, as ONNX or for PyTorch",
-    .usage = "dtrain export [--onnx FILE] [--safetensors FILE]\n"
-             "      (--checkpoint FILE | --config FILE --weights FILE)\n"
+    .usage = "dtrain export (RUN | --config FILE --weights FILE) FILE...\n"
              "      [--ema] [--set KEY.PATH=VALUE]...",
-    .examples = "  dtrain export --onnx model.onnx --checkpoint runs/night\n"
-                "  dtrain export --safetensors model.safetensors \\\n"
-                "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
-    .more = "The input is floats N C H W with any N, pixels from 0 to 1; the output is logits, "
-            "whose softmax is the probabilities. ONNX is of the oldest opset, from 13 on, that has "
-            "the model's operators. The safetensors file has the weights alone, with the names, "
-            "shapes and order of PyTorch: "
-            "`model.load_state_dict(load_file(FILE))` takes it for a module with members `conv1`, "
-            "`fc1` and so on, numbered in the order of the layers. Its input is normalized "
-            "already, where `data.normalize` is set.",
-    .options =
-        {DT_TRAINED_OPTIONS, [DT_OPTION_ONNX] = {DT_TAKEN}, [DT_OPTION_SAFETENSORS] = {DT_TAKEN}},
+    .examples = "  dtrain export runs/night model.onnx\n"
+                "  dtrain export runs/night:last model.safetensors\n",
+    .more = DT_RUN_WORD
+    " The suffix of FILE says the format: `.onnx` or `.safetensors`. The input is floats N C H W "
+    "with any N, pixels from 0 to 1; the output is logits, "
+    "whose softmax is the probabilities. ONNX is of the oldest opset, from 13 on, that has "
+    "the model's operators. The safetensors file has the weights alone, with the names, "
+    "shapes and order of PyTorch: "
+    "`model.load_state_dict(load_file(FILE))` takes it for a module with members `conv1`, "
+    "`fc1` and so on, numbered in the order of the layers. Its input is normalized "
+    "already, where `data.normalize` is set.",
+    .options = {DT_TRAINED_OPTIONS},
     .check = check,
     .needs_no_ranks = true,
     .together = run,

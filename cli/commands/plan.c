@@ -356,13 +356,17 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 const struct dt_command dt_command_plan = {
     .word = "plan",
     .meaning = "show layers, parameters, memory and shards",
-    .usage = "dtrain plan --config FILE [--data DIR] [--set KEY.PATH=VALUE]...",
+    .usage = "dtrain plan --config FILE [--data DIR] [--epochs N] [--batch N] [--lr X]\n"
+             "      [--set KEY.PATH=VALUE]...",
     .examples = "  dtrain plan --config configs/mnist.json\n",
     .more = "Without training: shapes, operations, the memory that a rank wants on its device, "
             "the steps of an epoch, what each rank reads, and between several ranks what "
             "averaging gradients sends. Without data it leaves out the steps and what is read.",
     .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
                 [DT_OPTION_DATA] = {DT_TAKEN},
+                [DT_OPTION_EPOCHS] = {DT_TAKEN},
+                [DT_OPTION_BATCH] = {DT_TAKEN},
+                [DT_OPTION_LR] = {DT_TAKEN},
                 [DT_OPTION_SET] = {DT_TAKEN}},
     .needs_no_ranks = true,
     .together = run,

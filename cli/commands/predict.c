@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "view/image.h"
 #include "data/formats/picture.h"
 #include "data/transform.h"
 #include "model/stages.h"
+#include "view/image.h"
 
 enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };
 
@@ -191,11 +191,11 @@ static enum dt_status predict_all(const struct dt_trained *from, const struct dt
 {
     struct prediction p = {0};
     enum invert invert = INVERT_AUTO;
-    const struct dt_values *images = &args->values[DT_PATHS];
+    const struct dt_values images = dt_trained_words(args);
     DT_TRY(read_invert(dt_args_text(args, DT_OPTION_INVERT), &invert));
     enum dt_status s = open_prediction(from, &p);
-    for (int i = 0; s == DT_OK && i < images->n; i++) {
-        s = predict_one(&p, images->texts[i], invert);
+    for (int i = 0; s == DT_OK && i < images.n; i++) {
+        s = predict_one(&p, images.texts[i], invert);
     }
     close_prediction(&p);
     return s;
@@ -203,11 +203,7 @@ static enum dt_status predict_all(const struct dt_trained *from, const struct dt
 
 static enum dt_status check(const struct dt_args *args)
 {
-    DT_TRY(dt_trained_check(args));
-    return dt_args_has(args, DT_PATHS)
-               ? DT_OK
-               : dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict "
-                                    "--checkpoint FILE IMAGE.png...)");
+    return dt_trained_check(args, 1, " IMAGE");
 }
 
 /* For each image, on stdout: its picture in characters as the model sees it, the class, and the
@@ -223,18 +219,19 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 
 const struct dt_command dt_command_predict = {
     .word = "predict",
-    .meaning = "classify images with a checkpoint",
-    .usage = "dtrain predict (--checkpoint FILE | --config FILE --weights FILE)\n"
-             "      [--ema] [--invert auto|yes|no] [--set KEY.PATH=VALUE]... IMAGE.png...",
-    .examples = "  dtrain predict \\\n"
-                "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors \\\n"
-                "      IMAGE.png\n",
-    .more = "Prints the class, the probabilities, and the image as the model sees it, drawn in "
-            "characters. An image is scaled to the model's input; colours become grey by ITU-R "
-            "BT.601's luma, and gamma and colour profiles are not regarded. A transparent one "
-            "lies on white, as in training; or on black, if all training images have dark "
-            "borders and more of it can be seen then.",
-    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, [DT_PATHS] = {DT_TAKEN}},
+    .meaning = "classify images",
+    .usage = "dtrain predict (RUN | --config FILE --weights FILE) IMAGE...\n"
+             "      [--ema] [--invert auto|yes|no] [--set KEY.PATH=VALUE]...",
+    .examples = "  dtrain predict runs/night digit.png\n"
+                "  dtrain predict \\\n"
+                "      runs/night/checkpoints/step-000000001416.safetensors digit.png\n",
+    .more = DT_RUN_WORD
+    " Prints the class, the probabilities, and the image as the model sees it, drawn in "
+    "characters. An image is scaled to the model's input; colours become grey by ITU-R "
+    "BT.601's luma; gamma and colour profiles are ignored. Transparency is filled with "
+    "white, as in training, or with black if all training images have dark borders and "
+    "black gives more contrast.",
+    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}},
     .check = check,
     .needs_no_ranks = true,
     .together = run,

@@ -94,22 +94,24 @@ static enum dt_status print_config(const struct dt_args *args)
     {                                                                      \
         [DT_OPTION_CONFIG] = {DT_REQUIRED}, [DT_OPTION_DATA] = {DT_TAKEN}, \
         [DT_OPTION_RUN] = {DT_TAKEN}, [DT_OPTION_RESUME] = {DT_TAKEN},     \
-        [DT_OPTION_SET] = {DT_TAKEN}, [DT_OPTION_INJECT] = {DT_TAKEN},     \
-        [DT_OPTION_WEIGHTS] = {DT_TAKEN}, [DT_OPTION_PRINT_CONFIG] = {     \
+        [DT_OPTION_EPOCHS] = {DT_TAKEN}, [DT_OPTION_BATCH] = {DT_TAKEN},   \
+        [DT_OPTION_LR] = {DT_TAKEN}, [DT_OPTION_SET] = {DT_TAKEN},         \
+        [DT_OPTION_INJECT] = {DT_TAKEN}, [DT_OPTION_WEIGHTS] = {DT_TAKEN}, \
+        [DT_OPTION_PRINT_CONFIG] = {                                       \
             DT_TAKEN                                                       \
         }                                                                  \
     }
 
 const struct dt_command dt_command_train = {
     .word = "train",
-    .meaning = "train a model; the word may be left out",
+    .meaning = "train a model (default command)",
     .usage = "mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR]\n"
-             "      [--resume[=CHECKPOINT]] [--weights FILE] [--set KEY.PATH=VALUE]...\n"
-             "      [--inject FAULT]...",
+             "      [--resume[=RUN]] [--weights FILE] [--epochs N] [--batch N] [--lr X]\n"
+             "      [--set KEY.PATH=VALUE]... [--inject FAULT]...",
     .examples = "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist \\\n"
                 "      --run runs/night\n"
-                "  mpirun -np 2 dtrain --config configs/mnist.json --set train.epochs=1 \\\n"
-                "      --set 'train.batch={\"global\":384}'\n"
+                "  mpirun -np 2 dtrain --config configs/mnist.json --epochs 1 \\\n"
+                "      --set train.batch.global=384\n"
                 "  mpirun -np 2 dtrain --config configs/mnist.json \\\n"
                 "      --set model.layers.1.filters=16\n"
                 "  srun --mpi=pmi2 dtrain --config configs/mnist.json --run runs/night --resume\n",

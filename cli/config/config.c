@@ -93,7 +93,7 @@ static enum dt_status check_deterministic(const struct dt_config_source *source,
     if (c->batch_global == 0) {
         return dt_config_error(source, key,
                                "a batch per rank grows with the ranks (set train.batch.global "
-                               "instead; --set 'train.batch={\"global\":128}' replaces it)");
+                               "instead)");
     }
     if ((c->batch_global + c->dist.leaf - 1) / c->dist.leaf > DT_FIXED_MOST) {
         return dt_config_error(source, "distributed.leaf",
@@ -109,9 +109,7 @@ static enum dt_status check_training(const struct dt_config_source *source,
     const int64_t batch = c->batch_per_rank > 0 ? c->batch_per_rank : c->batch_global;
     if (c->batch_per_rank > 0 && c->batch_global > 0) {
         return dt_config_error(source, "train.batch",
-                               "both per_rank and global are given (keep one; --set "
-                               "'train.batch={\"global\":%lld}' replaces both)",
-                               (long long)c->batch_global);
+                               "both per_rank and global are given (keep one)");
     }
     if (c->accumulate > batch) {
         return dt_config_error(source, "train.accumulate",

@@ -1,7 +1,7 @@
 /* The configuration of a run: a JSON file, then --set, then --data and --run; strict in every
  * respect.
  *
- * The keys are listed once, in cli/config/schema.h: the parser, --help-config, --print-config and
+ * The keys are listed once, in cli/config/schema.h: the parser, `help config`, --print-config and
  * `help --json`, from which scripts/make-docs writes the JSON Schema and docs/config.md, use it. */
 #ifndef DT_CLI_CONFIG_CONFIG_H
 #define DT_CLI_CONFIG_CONFIG_H
@@ -31,6 +31,7 @@ extern const struct dt_config_format dt_config_json;
 enum dt_status dt_config_compare(const char *before, const char *now, const char *path, char *text,
                                  size_t size);
 
-void dt_config_help(FILE *out); /* --help-config: the keys as an aligned table */
+/* The keys that `about` names (dt_config_names), as an aligned table. */
+void dt_config_help(FILE *out, const char *about);
 
 #endif

@@ -123,6 +123,7 @@ static bool merge(cJSON *base, const cJSON *over)
     const cJSON *member;
     cJSON_ArrayForEach(member, over)
     {
+        dt_config_displace(base, member->string, over);
         cJSON *below = cJSON_GetObjectItemCaseSensitive(base, member->string);
         if (below != NULL && cJSON_IsNull(member)) {
             cJSON_DeleteItemFromObjectCaseSensitive(base, member->string);

@@ -53,25 +53,22 @@ void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE])
     }
 }
 
-/* Whether a --set text such as "model.layers.1.filters=16" reaches the path
+/* Whether a --set text such as "model.layers.1.filters=16", or with brackets, reaches the path
  * "model.layers[1].filters", or into or around it. */
 static bool set_reaches(const char *set, const char *path)
 {
-    for (;;) {
-        while (*path == ']') {
-            path++;
-        }
+    for (;; set++, path++) {
+        set += *set == ']';
+        path += *path == ']';
         if (*set == '=' || *set == '\0') {
-            return *path == '\0' || *path == '.' || *path == '[';
+            return strchr(".[", *path) != NULL; /* also at its end */
         }
         if (*path == '\0') {
-            return *set == '.';
+            return strchr(".[", *set) != NULL;
         }
-        if (*set != (*path == '[' ? '.' : *path)) {
+        if (*set != *path && !(strchr(".[", *set) != NULL && strchr(".[", *path) != NULL)) {
             return false;
         }
-        set++;
-        path++;
     }
 }
 
@@ -216,13 +213,13 @@ static enum dt_status unknown_key(const struct dt_config_object *o, const char *
     if (o->owner == NULL && strcmp(path, "extends") == 0) {
         return dt_config_error(&o->source, path, "only a file extends another (write it there)");
     }
-    suggest_key(o, group, name, near);
-    if (near[0] != '\0') {
-        return dt_config_error(&o->source, path, "unknown key (did you mean '%s'?)", near);
-    }
     if (strchr(name, '.') != NULL) {
         return dt_config_error(&o->source, path,
                                "unknown key (write an object inside an object in place of a dot)");
+    }
+    suggest_key(o, group, name, near);
+    if (near[0] != '\0') {
+        return dt_config_error(&o->source, path, "unknown key (did you mean '%s'?)", near);
     }
     list_keys(o, group, keys, sizeof keys);
     return dt_config_error(&o->source, path, "unknown key (%s%s%s)",

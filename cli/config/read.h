@@ -48,10 +48,14 @@ const cJSON *dt_json_at(const cJSON *tree, const char *path);
 #define DT_FOUND_SIZE 96
 void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE]);
 
+/* Of two keys that exclude each other the later wins: takes the other one out of `object`, which is
+ * to get the key `name`; `with`: an object that may give both, or NULL. */
+void dt_config_displace(cJSON *object, const char *name, const cJSON *with);
+
 /* --set key.path=value: a change to the tree, before it is checked as a whole. `text` is
- * "train.epochs=1" or "model.layers.1.filters=16"; the value is JSON, or else a string. Missing
- * objects on the way are made; whether the key exists is for the later check to say. DT_USAGE,
- * DT_NO_MEMORY. */
+ * "train.epochs=1", "model.layers.1.filters=16" or "model.layers[1].filters=16"; the value is JSON,
+ * or else a string. Missing objects on the way are made; whether the key exists is for the later
+ * check to say. DT_USAGE, DT_NO_MEMORY. */
 enum dt_status dt_config_set(cJSON *root, const char *text);
 
 /* Reads the text of a file as the next one, behind those that it is to complete; `base` becomes the

@@ -74,11 +74,32 @@ const char *dt_config_key_of(const char *word)
         }
     }
     for (int i = 0; i < list.n; i++) {
-        if (strcmp(dt_key_name(list.keys[i].path), name) == 0) {
-            return list.keys[i].path;
+        const char *path = list.keys[i].path;
+        if (strcmp(dt_key_name(path), name) == 0 || strcmp(path, name) == 0) {
+            return path;
         }
     }
     return NULL;
+}
+
+bool dt_key_is_about(const struct dt_key *key, const char *about)
+{
+    const size_t n = strlen(about);
+    const char *meant = dt_config_key_of(about);
+    return (strncmp(key->path, about, n) == 0 && strchr(".", key->path[n]) != NULL) ||
+           strcmp(dt_key_name(key->path), about) == 0 ||
+           (meant != NULL && strcmp(key->path, meant) == 0);
+}
+
+bool dt_config_names(const char *about)
+{
+    static const char layers[] = DT_LAYER_LIST(DT_BAR_NAME);
+    const struct dt_key_list list = dt_config_keys();
+    bool found = strcmp(about, "config") == 0 || dt_names_find(layers, about) >= 0;
+    for (int i = 0; i < list.n; i++) {
+        found = found || dt_key_is_about(&list.keys[i], about);
+    }
+    return found;
 }
 
 bool dt_names_get(const char *names, int i, char out[DT_NAME_SIZE])

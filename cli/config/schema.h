@@ -1,4 +1,4 @@
-/* Every key of the configuration, once: the parser, --help-config, --print-config and `help --json`
+/* Every key of the configuration, once: the parser, `help config`, --print-config and `help --json`
  * follow from this list, and from the last one the JSON Schema and docs/config.md.
  *
  * X(path, kind, field, values, default, when, meaning)
@@ -333,9 +333,14 @@ struct dt_key_list dt_layer_keys(enum dt_layer_type type);
 #define DT_ONE(...) +1
 enum { DT_N_LAYER_TYPES = 0 DT_LAYER_LIST(DT_ONE) };
 const char *dt_key_name(const char *path); /* without its groups: "epochs" of "train.epochs" */
-/* The key that people mean by a word such as "epochs", "lr" or "batch-size": "train.epochs"; NULL:
- * none. */
+/* The key that people mean by a word such as "epochs", "train.epochs", "lr" or "batch-size": its
+ * path; NULL: none. */
 const char *dt_config_key_of(const char *word);
+/* Whether `about` is the key, a group that it is in, such as "train.optimizer", or a word for it.
+ */
+bool dt_key_is_about(const struct dt_key *key, const char *about);
+/* Whether it is about any key, all ("config"), or those of a layer such as "conv2d". */
+bool dt_config_names(const char *about);
 
 /* Name i of a list of names behind bars ("|idx|linear"), clipped to 31 bytes; false past the end.
  */

@@ -36,9 +36,13 @@ static enum dt_status find_element(cJSON *list, const char *segment, const char 
     const int n = cJSON_GetArraySize(list);
     const unsigned long index = strtoul(segment, &end, 10);
     if (segment[0] < '0' || segment[0] > '9' || (segment[0] == '0' && segment[1] != '\0') ||
-        *end != '\0' || index >= (unsigned long)n) {
-        return dt_error(DT_USAGE, "--set: %.*s: '%s' is no number of an entry (the list has 0..%d)",
-                        n_path, path, segment, n - 1);
+        *end != '\0') {
+        return dt_error(DT_USAGE, "--set: %.*s: expected an index from 0 to %d, got '%s'", n_path,
+                        path, n - 1, segment);
+    }
+    if (index >= (unsigned long)n) {
+        return dt_error(DT_USAGE, "--set: %.*s: index %s is out of range (0 to %d)", n_path, path,
+                        segment, n - 1);
     }
     *out = cJSON_GetArrayItem(list, (int)index);
     return DT_OK;
@@ -78,6 +82,35 @@ static enum dt_status replace(cJSON *parent, cJSON *place, cJSON *value)
     return DT_OK;
 }
 
+void dt_config_displace(cJSON *object, const char *name, const cJSON *with)
+{
+    static const char *const pairs[] = {"per_rank", "global"};
+    for (int i = 0; i < 2; i++) {
+        const char *other = pairs[1 - i];
+        if (strcmp(name, pairs[i]) == 0 && cJSON_IsObject(object) &&
+            cJSON_GetObjectItemCaseSensitive(with, other) == NULL) {
+            cJSON_DeleteItemFromObjectCaseSensitive(object, other);
+        }
+    }
+}
+
+/* The next part of a path: up to a dot, or in brackets; returns how many bytes that takes, with
+ * what ends it. 0: it is none. */
+static size_t next_segment(const char *at, char out[SEGMENT_SIZE])
+{
+    const bool index = at[0] == '[';
+    const size_t n = index ? strcspn(at + 1, "].=") : strcspn(at, "[.=");
+    const size_t n_all = index ? n + 2 : n;
+    if (n == 0 || n >= SEGMENT_SIZE ||
+        (index && (at[n + 1] != ']' || strchr(".[=", at[n + 2]) == NULL)) ||
+        !dt_text_is_clean(at + index, n)) {
+        return 0;
+    }
+    memcpy(out, at + index, n);
+    out[n] = '\0';
+    return n_all + (at[n_all] == '.');
+}
+
 enum dt_status dt_config_set(cJSON *root, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -87,23 +120,23 @@ enum dt_status dt_config_set(cJSON *root, const char *text)
             "--set: expected key.path=value, got '%.60s' (for example --set train.epochs=1)", text);
     }
     cJSON *parent = NULL, *place = root, *value = NULL;
+    char segment[SEGMENT_SIZE];
     int depth = 0;
     for (const char *at = text; at < equals; depth++) {
-        char segment[SEGMENT_SIZE];
-        const size_t n = strcspn(at, ".=");
-        if (n == 0 || n >= sizeof segment || depth >= DT_JSON_DEPTH || !dt_text_is_clean(at, n)) {
+        const size_t n = next_segment(at, segment);
+        if (n == 0 || depth >= DT_JSON_DEPTH) {
             return dt_error(DT_USAGE, "--set: '%.60s' is no key path (for example train.epochs)",
                             text);
         }
-        memcpy(segment, at, n);
-        segment[n] = '\0';
         parent = place;
-        DT_TRY(descend(parent, segment, text, at == text ? 0 : (int)(at - text) - 1, &place));
-        at += n + (at[n] == '.');
+        DT_TRY(descend(parent, segment, text, (int)(at - text) - (at > text && at[-1] == '.'),
+                       &place));
+        at += n;
         if (at == equals && at[-1] == '.') {
             return dt_error(DT_USAGE, "--set: '%.60s' is no key path (it ends in a dot)", text);
         }
     }
     DT_TRY(make_value(equals + 1, &value));
+    dt_config_displace(parent, segment, NULL);
     return replace(parent, place, value);
 }

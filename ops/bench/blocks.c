@@ -169,7 +169,7 @@ static enum dt_status take_step(struct bench *b, enum dt_bench_step step)
     b->step = step;
     dt_trainer_watch(&b->trainer, step != DT_STEP_PLAIN ? &b->trace : NULL);
     const struct dt_bench_cost start = now();
-    DT_TRY(dt_bench_take_step(&b->trainer, "bench blocks"));
+    DT_TRY(dt_bench_take_step(&b->trainer, "bench model"));
     add_since(&b->times.steps[step].rounds[b->round], start);
     return DT_OK;
 }
@@ -242,7 +242,7 @@ static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args 
     DT_TRY(dt_error_agreed(dt_roles_find(&config.dist, world->rank, world->size, &roles)));
     if (roles.whole) {
         return dt_error_agreed(dt_error(DT_CONFIG,
-                                        "bench blocks: no rank of a pipeline runs all blocks (set "
+                                        "bench model: no rank of a pipeline runs all blocks (set "
                                         "distributed.strategy to allreduce)"));
     }
     DT_TRY(dt_bench_print_load(world));
@@ -261,12 +261,12 @@ static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args 
     return s;
 }
 
-const struct dt_command dt_command_bench_blocks = {
-    .word = "bench blocks",
+const struct dt_command dt_command_bench_model = {
+    .word = "bench model",
     .meaning = "time each block, beside the core's peak",
-    .usage = "mpirun -np 2 dtrain bench blocks --config FILE [--data DIR]\n"
+    .usage = "mpirun -np 2 dtrain bench model --config FILE [--data DIR]\n"
              "      [--set KEY.PATH=VALUE]... [--json FILE]",
-    .examples = "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n"
+    .examples = "  dtrain bench model --config configs/mnist.json --data data/mnist \\\n"
                 "      --set threads=1\n",
     .more = "Times each block of the model inside real training steps, after 20 unmeasured ones: "
             "milliseconds forward and backward, the share of nonzero numbers, and the arithmetic "

@@ -1,4 +1,4 @@
-/* Measurements of `bench blocks` (blocks.c) and their output (blocks_report.c). */
+/* Measurements of `bench model` (blocks.c) and their output (blocks_report.c). */
 #ifndef DT_OPS_BENCH_BLOCKS_H
 #define DT_OPS_BENCH_BLOCKS_H
 

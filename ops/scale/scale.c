@@ -88,7 +88,7 @@ static enum dt_status predict(struct dt_scale *s)
 {
     struct sums *sums = malloc(sizeof *sums);
     enum dt_status status =
-        sums != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "scale: no memory for predictions");
+        sums != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "bench scaling: no memory for predictions");
     const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
     for (int n = 1; n <= s->most && status == DT_OK; n++) {
         if (is_predicted(s, n) && is_simulated(&allreduce, n)) {
@@ -165,12 +165,13 @@ static enum dt_status check_world(const struct dt_scale *s)
     struct dt_roles roles;
     DT_TRY(dt_roles_find(dist, s->world->rank, s->world->size, &roles));
     if (roles.whole || roles.n_servers > 0) {
-        return dt_error(DT_CONFIG,
-                        "scale: one rank alone is no %s (set distributed.strategy to allreduce)",
-                        dt_strategy_names[dist->strategy]);
+        return dt_error(
+            DT_CONFIG,
+            "bench scaling: one rank alone is no %s (set distributed.strategy to allreduce)",
+            dt_strategy_names[dist->strategy]);
     }
     if (dist->compression.type != DT_COMPRESSION_NONE) {
-        return dt_error(DT_CONFIG, "scale: predictions know no compression (set "
+        return dt_error(DT_CONFIG, "bench scaling: predictions know no compression (set "
                                    "distributed.compression.type to none)");
     }
     for (int n = s->world->size + 1; n <= DT_SCALE_MOST_RANKS; n++) {
@@ -196,7 +197,7 @@ static enum dt_status report(struct dt_scale *s, const struct dt_args *args)
         dt_output_failed(dt_file_print(dt_args_text(args, DT_OPTION_CSV), dt_scale_put_csv, s));
     const enum dt_status status = dt_scale_write_page(dt_args_text(args, DT_OPTION_HTML), s);
     return status == DT_OK && (json_failed || csv_failed)
-               ? dt_error(DT_IO, "scale: a file was not written (see the message above)")
+               ? dt_error(DT_IO, "bench scaling: a file was not written (see the message above)")
                : status;
 }
 
@@ -225,14 +226,16 @@ static enum dt_status scale(struct dt_world *world, const struct dt_args *args)
     return status;
 }
 
-const struct dt_command dt_command_scale = {
-    .word = "scale",
+const struct dt_command dt_command_bench_scaling = {
+    .word = "bench scaling",
     .meaning = "measure scaling, and predict it for more ranks",
-    .usage = "mpirun -np 4 dtrain scale --config FILE [--data DIR]\n"
+    .usage = "mpirun -np 4 dtrain bench scaling --config FILE [--data DIR]\n"
              "      [--set KEY.PATH=VALUE]... [--ranks N,...] [--predict N]\n"
              "      [--network NAME] [--json FILE] [--csv FILE] [--html FILE]",
-    .examples = "  mpirun -np 4 dtrain scale --config configs/mnist.json --html scale.html\n"
-                "  mpirun -np 2 dtrain scale --config configs/mnist.json --network 25gbe\n",
+    .examples =
+        "  mpirun -np 4 dtrain bench scaling --config configs/mnist.json \\\n"
+                "      --html scale.html\n"
+        "  mpirun -np 2 dtrain bench scaling --config configs/mnist.json --network 25gbe\n",
     .more = "Times training steps of 1, 2, 4 and so on of the ranks, and of all of them, while "
             "the others sleep: with the configuration's batch on every rank (weak scaling), and "
             "with one such batch shared by the ranks (strong scaling). The batch is "

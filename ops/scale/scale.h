@@ -1,4 +1,4 @@
-/* `dtrain scale`: measured and predicted scaling.
+/* `dtrain bench scaling`: measured and predicted scaling.
  *   measure.c  training steps of 1, 2, 4, ... ranks, and what a prediction needs
  *   fit.c      from these times to the predictor's costs
  *   predict.c  a step over any number of ranks, without a clock (predict.h)

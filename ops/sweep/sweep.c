@@ -380,6 +380,7 @@ const struct dt_command dt_command_sweep = {
     .word = "sweep",
     .meaning = "a training for each combination of values",
     .usage = "mpirun -np 4 dtrain sweep --config FILE [--data DIR] [--run DIR] [--resume]\n"
+             "      [--epochs N,N...] [--batch N,N...] [--lr X,X...]\n"
              "      --set KEY.PATH=VALUE,VALUE... [--set ...]",
     .examples = "  mpirun -np 2 dtrain sweep --config configs/mnist-mlp.json \\\n"
                 "      --set train.optimizer.lr=0.01,0.001 --set model.layers.1.units=64,256\n",
@@ -393,6 +394,9 @@ const struct dt_command dt_command_sweep = {
                 [DT_OPTION_RUN] =
                     {DT_TAKEN, "folder for all runs; default runs/sweep-<config name>/<UTC time>"},
                 [DT_OPTION_RESUME] = {DT_TAKEN, "resume the unfinished runs in --run; no value"},
+                [DT_OPTION_EPOCHS] = {DT_TAKEN},
+                [DT_OPTION_BATCH] = {DT_TAKEN},
+                [DT_OPTION_LR] = {DT_TAKEN},
                 [DT_OPTION_SET] = {DT_TAKEN, "values of a key, combined with those of the others; "
                                              "may be given many times"}},
     .ending = DT_SAVES,

@@ -270,7 +270,7 @@ def sanitizer(c):
 
 
 def profile(c):
-    """The shape of the recorded step, `dtrain bench blocks`, which names cuDNN's engines, and the kernels of a step."""
+    """The shape of the recorded step, `dtrain bench model`, which names cuDNN's engines, and the kernels of a step."""
     for config, most in (("mnist.json", (17, 14)), ("mnist-mlp.json", (9, None))):
         name, path = config.split(".")[0] + ", bf16", os.path.join(c.folder, config + ".dot")
         c.run(c.command({**FEW, **sizes(c, 128), "precision": "bf16"}, config), {"DTRAIN_CUDA_GRAPH": path})
@@ -279,7 +279,7 @@ def profile(c):
         for what, n, limit in zip(("nodes, ", "longest chain, "), shape, most):
             c.row(what + name, "nodes", lambda n=n: n, most=limit)
     for precision in LIMITS:
-        c.attach("bench blocks, " + precision, c.run([c.dtrain, "bench", "blocks",
+        c.attach("bench model, " + precision, c.run([c.dtrain, "bench", "model",
                                                       *c.configured({**sizes(c, 128), "precision": precision})]))
     for batch in (128, 4096) if c.there["ncu"] else ():
         c.attach("kernels of a step, batch %d, bf16" % batch, kernels(c, batch))

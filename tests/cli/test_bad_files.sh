@@ -10,7 +10,7 @@ data() { # data FAULT CODE TEXT: a row; a folder that make_bad_input.py made
 checkpoint() { # checkpoint FAULT CODE TEXT: two rows; a file that make_bad_input.py made
   row "resume-$1" "$2" "$3" --config good.json --run resumed --resume="checkpoints/$1.safetensors"
   rm -rf resumed
-  ranks=0 row "eval-$1" "$2" "$3" eval --checkpoint "checkpoints/$1.safetensors"
+  ranks=0 row "eval-$1" "$2" "$3" eval "checkpoints/$1.safetensors"
 }
 
 train() { # train ARGUMENT...: must work; makes files for rows
@@ -48,18 +48,18 @@ train -n 4 "$DTRAIN" --config good.json --run resumed --resume=checkpoints/same.
 rm -rf resumed
 ranks=$most row resume-missing 66 'nowhere.safetensors: No such file or directory' --config good.json --run resumed --resume=nowhere.safetensors
 # The folder of a run stands for its checkpoint: the best where one is kept, or the newest; --resume takes the newest.
-train -n 2 "$DTRAIN" eval --checkpoint run/
+train -n 2 "$DTRAIN" eval run/
 train -n 1 "$DTRAIN" --config good.json --run from_run --resume=run
 check 'resumed from another file' grep -q "resumed from $saved: 1 epoch" err
 cp -r run kept && cp checkpoints/flipped-data.safetensors kept/checkpoints/best.safetensors
-ranks=0 row eval-best 65 'kept/checkpoints/best.safetensors: damaged' eval --checkpoint kept
+ranks=0 row eval-best 65 'kept/checkpoints/best.safetensors: damaged' eval kept
 train -n 1 "$DTRAIN" --config good.json --run from_kept --resume=kept
 # RUN:best and RUN:last say which; a file of that very name comes first.
-ranks=0 row eval-named-best 65 'kept/checkpoints/best.safetensors: damaged' eval --checkpoint kept:best
-train -n 1 "$DTRAIN" eval --checkpoint kept/:last
-ranks=0 row eval-no-best 66 'run:best: the run keeps no best checkpoint (take run:last; checkpoint.best keeps one)' eval --checkpoint run:best
-ranks=0 row eval-nowhere-best 66 'nowhere: No such file or directory' eval --checkpoint nowhere:best
-ranks=0 row eval-other-word 66 "run:newest: of a run's checkpoints, take run:best or run:last" eval --checkpoint run:newest
+ranks=0 row eval-named-best 65 'kept/checkpoints/best.safetensors: damaged' eval kept:best
+train -n 1 "$DTRAIN" eval kept/:last
+ranks=0 row eval-no-best 66 'run:best: the run keeps no best checkpoint (take run:last; checkpoint.best keeps one)' eval run:best
+ranks=0 row eval-nowhere-best 66 'nowhere: No such file or directory' eval nowhere:best
+ranks=0 row eval-other-word 66 "run:newest: of a run's checkpoints, take run:best or run:last" eval run:newest
 ranks=$most row resume-best 65 'kept/checkpoints/best.safetensors: damaged' --config good.json --run resumed --resume=kept:best
 rm -rf resumed
 cp "$saved" kept/checkpoints/best.safetensors
@@ -68,13 +68,13 @@ check 'resumed from another file than the best' grep -q 'resumed from kept/check
 train -n 1 "$DTRAIN" --config good.json --run from_last --resume=kept:last
 check 'resumed from another file than the newest' grep -q "resumed from kept/checkpoints/$(basename "$saved"): 1 epoch" err
 cp "$saved" file:best
-train -n 1 "$DTRAIN" eval --checkpoint file:best
-ranks=0 row eval-folder 66 'checkpoints: is a directory' eval --checkpoint checkpoints
+train -n 1 "$DTRAIN" eval file:best
+ranks=0 row eval-folder 66 'checkpoints: is a directory' eval checkpoints
 checkpoint flipped-data 65 "flipped-data.safetensors: damaged (tensor '"
 checkpoint steps 65 'step_in_epoch is 18446744073709551615, expected 0 to 8'
 checkpoint path 65 'path.safetensors: its configuration:1:1: '
-row eval-huge 80 'huge.safetensors: the test loss is not a number' eval --checkpoint checkpoints/huge.safetensors
-row predict-huge 80 "huge.safetensors: for $tests/corpus/png/grey it computes no finite number" predict --checkpoint checkpoints/huge.safetensors "$tests/corpus/png/grey"
+row eval-huge 80 'huge.safetensors: the test loss is not a number' eval checkpoints/huge.safetensors
+row predict-huge 80 "huge.safetensors: for $tests/corpus/png/grey it computes no finite number" predict checkpoints/huge.safetensors "$tests/corpus/png/grey"
 resume=(--config good.json --run resumed "--resume=$saved")
 row resume-model 78 'model.layers[0].filters was 2, now it is 3' "${resume[@]}" --set model.layers.0.filters=3
 ranks=0 row resume-optimizer 78 'train.optimizer.type was "sgd", now it is "adam"' "${resume[@]}" --set 'train.optimizer={"type":"adam"}'
@@ -84,9 +84,9 @@ exactly=0 row resume-batch 78 'global batch was 4, now it is 2' --config good.js
   --set train.batch.per_rank=2
 exactly=4 row resume-ranks 78 'number of ranks was 1, now it is 4' --config good.json --run resumed "--resume=$middle" \
   --set train.batch.per_rank=1
-ranks=0 row eval-size 65 'test images are 1x10x10, the model is trained on 1x8x8' eval --checkpoint "$saved" --data data/test-size
-row predict-missing 66 'nowhere.png: No such file or directory' predict --checkpoint "$saved" nowhere.png
-ranks=0 row predict-text 65 'good.json: ' predict --checkpoint "$saved" good.json
+ranks=0 row eval-size 65 'test images are 1x10x10, the model is trained on 1x8x8' eval "$saved" --data data/test-size
+row predict-missing 66 'nowhere.png: No such file or directory' predict "$saved" nowhere.png
+ranks=0 row predict-text 65 'good.json: ' predict "$saved" good.json
 
 # All of a run's checkpoints damaged; and only the newest, which costs a warning and not the run.
 mkdir -p damaged/checkpoints

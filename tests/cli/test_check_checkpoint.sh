@@ -36,7 +36,7 @@ n_correct() { # of the line "test accuracy 98.31 % (9831/10000)", and of nothing
 for name in odd usual; do
   "$MPIEXEC" -n 2 "$DTRAIN" --config $name.json --data "$data" --run $name > train.txt 2> log || { cat log; exit 1; }
   checkpoint=$(find $name/checkpoints -name '*.safetensors' | sort | tail -n 1)
-  "$DTRAIN" eval --checkpoint "$checkpoint" --data "$data" > eval.txt 2> log || { cat log; exit 1; }
+  "$DTRAIN" eval "$checkpoint" --data "$data" > eval.txt 2> log || { cat log; exit 1; }
   "$python" "$scripts/check-checkpoint.py" "$checkpoint" --data "$data" > torch.txt 2> log || { cat log; exit 1; }
   cat log eval.txt torch.txt
   ours=$(n_correct eval.txt) theirs=$(n_correct torch.txt)

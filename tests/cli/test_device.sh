@@ -116,16 +116,16 @@ run 0 2 "${config[@]}" --run half --resume --set device=cpu
 is 'resumed as it was' 0 "$(grep -c 'precision' err)"
 run 0 2 "${config[@]}" --run whole --set device=cpu
 check 'resumed on the CPU: the weights of a run without a break' same_weights half whole
-gpus 0 '-' 2 eval --checkpoint "$half"
+gpus 0 '-' 2 eval "$half"
 says 'eval without a GPU' 'device: cpu, because no GPU is visible \(the test wants it so\)'
 cp out expected
-gpus 0 'aaaaaaaa' 2 eval --checkpoint "$half"
+gpus 0 'aaaaaaaa' 2 eval "$half"
 is 'eval on a GPU' 0 "$(grep -c 'device:' err)"
 check 'eval on a GPU: the same result' cmp expected out
 images=("$tests"/corpus/png/{grey,rgb,wide})
-gpus 0 '-' 1 predict --checkpoint "$half" "${images[@]}"
+gpus 0 '-' 1 predict "$half" "${images[@]}"
 cp out expected
-gpus 0 'aaaaaaaa' 2 predict --checkpoint "$half" "${images[@]}"
+gpus 0 'aaaaaaaa' 2 predict "$half" "${images[@]}"
 check 'predict on a GPU: the same result' cmp expected out
 
 finish

@@ -111,7 +111,7 @@ def test_records():
     epochs, result = records("alone", "epoch"), summary("alone")
     for epoch, record in enumerate(epochs, 1):
         for option, kind in ((["--ema"], "ema_test"), ([], "test")):
-            done = dtrain("eval", "--checkpoint", checkpoint_of("alone", 4 * epoch), *option)
+            done = dtrain("eval", checkpoint_of("alone", 4 * epoch), *option)
             right = int(done.stdout.split("(")[1].split("/")[0])
             check(right == round(64 * record[kind + "_accuracy"]), f"epoch {epoch}: {done.stdout} {record}")
             check(done.stderr.split()[-1] == f"{record[kind + '_loss']:.4f}", f"epoch {epoch}: {done.stderr} {record}")
@@ -137,7 +137,7 @@ def test_validation():
         for kind in ("loss", "accuracy"):
             check(abs(result[f"ema_validation_{kind}"] - epochs[best][f"ema_validation_{kind}"]) < 1e-6, f"{folder}: {result}")
         for option, name in ((["--ema"], "ema_test"), ([], "test")):
-            done = dtrain("eval", "--checkpoint", folder, *option)
+            done = dtrain("eval", folder, *option)
             check(done.stderr.split()[-1] == f"{result[name + '_loss']:.4f}", f"{folder}: {done.stderr} {result}")
         line = f"  average of the weights: test loss {result['ema_test_loss']:.4f}  "
         check(any(text.startswith(line) for text in told), f"{folder}: {line} is not in {told}")
@@ -158,7 +158,7 @@ def test_errors():
     refused(64, "checkpoint.best: there is no average of the weights (set train.ema", *never, "train.ema=0",
             *sets("checkpoint.best=ema_test_loss"))
     refused(64, "with data.validation the test set is for the end", *never, "data.validation=0.25", *sets("checkpoint.best=ema_test_loss"))
-    refused(78, "no average of the weights (leave --ema out", "eval", "--ema", "--checkpoint", checkpoint_of("from-0.5", N_STEPS))
+    refused(78, "no average of the weights (leave --ema out", "eval", "--ema", checkpoint_of("from-0.5", N_STEPS))
 
 
 new_folder()

@@ -83,13 +83,13 @@ check 'the run folder is elsewhere' test -s else/where/here/summary.json
 run 0 2 --config configs/idx.json --data else/where/data/mine --run there --set train.epochs=1
 
 # ---- what only prints ----
-for option in --help help --version --help-config; do
-  run 0 0 "$option"
+for option in --help help --version "help config"; do
+  run 0 0 $option
   check "$option: more than 80 columns" test -z "$(grep -v '^  CPU\|^  GPU\|^  build' out | grep '.\{81\}')"
   check "$option: nothing on stdout" test -s out
   check "$option: text on stderr" test ! -s err
   cp out alone
-  run 0 2 "$option"
+  run 0 2 $option
   check "$option: printed once for each rank" cmp -s out alone
 done
 run 0 2 --print-config --config config.json

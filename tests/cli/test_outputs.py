@@ -38,10 +38,6 @@ def is_script(text):
     return text.startswith(b"#!") and b"srun" in text
 
 
-def is_onnx(text):
-    return b"dtrain" in text and len(text) > 100
-
-
 SUMS = ["bench", "allreduce", "-b", "8", "-e", "8", "-n", "1", "-w", "0", "-c", "1", "--set", "device=cpu"]
 # Name: ranks, the command up to the file's name, whether a text is such a file, whether it replaces one. The first few see every kind of
 # target: they share their way to the file with the others, which see a few.
@@ -50,12 +46,11 @@ COMMANDS = {
     "slurm": (0, ["slurm", "--config", CONFIG, "--script"], is_script, False),
     "bench allreduce": (0, [*SUMS, "--json"], is_json, True),
     "lab gradtape": (2, ["lab", "gradtape", "--html"], is_page, True),
-    "export": (0, ["export", "--checkpoint", "CHECKPOINT", "--onnx"], is_onnx, True),
     "report": (0, ["report", "RUN", "--html"], is_page, True),
-    "scale, page": (0, ["scale", "--config", CONFIG, "--html"], is_page, True),
-    "scale": (0, ["scale", "--config", CONFIG, "--json"], is_json, True),
-    "scale, table": (0, ["scale", "--config", CONFIG, "--csv"], is_csv, True),
-    "bench blocks": (0, ["bench", "blocks", "--config", CONFIG, "--json"], is_json, True),
+    "scale, page": (0, ["bench", "scaling", "--config", CONFIG, "--html"], is_page, True),
+    "scale": (0, ["bench", "scaling", "--config", CONFIG, "--json"], is_json, True),
+    "scale, table": (0, ["bench", "scaling", "--config", CONFIG, "--csv"], is_csv, True),
+    "bench model": (0, ["bench", "model", "--config", CONFIG, "--json"], is_json, True),
 }
 ALL_KINDS = 3
 
@@ -63,8 +58,7 @@ ALL_KINDS = 3
 def run(name, target, **options):
     """The exit code, stdout and stderr of the command with this file's name."""
     ranks, arguments, _, _ = COMMANDS[name]
-    known = {"RUN": "run", "CHECKPOINT": "run/checkpoints/best.safetensors"}
-    done = dtrain(*[known.get(a, a) for a in arguments], target, ranks=ranks, code=None, text=False, **options)
+    done = dtrain(*["run" if a == "RUN" else a for a in arguments], target, ranks=ranks, code=None, text=False, **options)
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -269,7 +263,7 @@ def try_one(name, kind):
 def several():
     """One that cannot be written does not keep another from being written."""
     if has_devices():
-        done = dtrain("scale", "--config", CONFIG, "--json", "full", "--html", "page.html", code=74)
+        done = dtrain("bench", "scaling", "--config", CONFIG, "--json", "full", "--html", "page.html", code=74)
         check("full: cannot be written" in done.stderr and is_page(read("page.html")), f"several files: {done}")
 
 

@@ -81,14 +81,14 @@ print(f"{n_correct} of 40 right, {len(set(a[0] for a in answers.values()))} clas
 assert n_correct >= 20 and len(set(a[0] for a in answers.values())) > 2
 PYTHON
 images=({light,dark,ink,chalk}-{0..9}.png)
-run 0 0 predict --checkpoint "$checkpoint" "${images[@]}"
+run 0 0 predict "$checkpoint" "${images[@]}"
 python3 judge.py out
 is 'text on stderr' '' "$(cat err)"
 mv out alone
-run 0 2 predict --checkpoint "$checkpoint" "${images[@]}"
+run 0 2 predict "$checkpoint" "${images[@]}"
 cmp alone out # said once, however many ranks there are
 
-refused() { refuses "$1" 2 "$3: $2" predict --checkpoint "$checkpoint" "$3"; } # refused CODE TEXT IMAGE
+refused() { refuses "$1" 2 "$3: $2" predict "$checkpoint" "$3"; } # refused CODE TEXT IMAGE
 refused 66 'No such file' missing.png
 refused 66 'is a directory' run
 refused 65 'no PNG, JPEG, PPM or PGM file (convert the image to PNG first)' pictures
@@ -96,7 +96,7 @@ refused 65 'no PNG, JPEG, PPM or PGM file (convert the image to PNG first)' pict
 # A name that would steer the terminal is shown, not obeyed.
 hostile=$'a\033[2J\302\233ü.png'
 cp light-0.png "$hostile"
-run 0 0 predict --checkpoint "$checkpoint" "$hostile"
+run 0 0 predict "$checkpoint" "$hostile"
 check "a hostile name is not escaped: $(cat -v out)" grep -Fq 'a\x1b[2J\u009bü.png: class ' out
 # Models trained on dark on light, and on both: predict sees the test images as eval does, and turns round only what lies on the other
 # ground than all that was trained on. 60 test images, 2000 to train with.
@@ -123,9 +123,9 @@ agrees() { # agrees KIND: predict has as many right as eval
   python3 grounds.py "$data" "$kind"
   run 0 2 --config "$configs/mnist-mlp.json" --data "$kind" --set train.epochs=2 --run "run-$kind"
   saved=$(newest_checkpoint "run-$kind")
-  run 0 0 eval --checkpoint "$saved" --data "$kind"
+  run 0 0 eval "$saved" --data "$kind"
   mv out eval.txt
-  run 0 0 predict --checkpoint "$saved" "$kind"/*.png
+  run 0 0 predict "$saved" "$kind"/*.png
   is "$kind: images as those of the training that were inverted" 0 "$(grep -c inverted out)"
   mapfile -t labels < <(tail -c 60 "$kind/t10k-labels-idx1-ubyte" | od -An -v -tu1 -w1 | tr -d ' ')
   while read -r class; do
@@ -136,7 +136,7 @@ agrees() { # agrees KIND: predict has as many right as eval
   check "$kind: predict has $n_right of 60 right, eval: $(cat eval.txt)" grep -q "($n_right/60)\|$n_right of 60" eval.txt
 }
 said() { # said CHECKPOINT IMAGE OPTION... TEXT: it ends the line of the class
-  run 0 0 predict --checkpoint "$1" "${@:3:$#-3}" "$2"
+  run 0 0 predict "$1" "${@:3:$#-3}" "$2"
   check "predict of $2 with $1 does not say '${*: -1}': $(grep class out)" grep -q "%${*: -1}\$" out
 }
 agrees bright
@@ -156,5 +156,5 @@ python3 "$tests/lib/python/checkpoint.py" without "$bright" older.safetensors br
 said older.safetensors bright/00.png " (dark on light: --invert yes if the training images were light on dark)"
 said older.safetensors light-0.png ""
 said older.safetensors bright/00.png --invert no ""
-refuses 64 0 "^--invert: expected auto, yes or no, got 'maybe'" predict --checkpoint "$bright" --invert maybe light-0.png
+refuses 64 0 "^--invert: expected auto, yes or no, got 'maybe'" predict "$bright" --invert maybe light-0.png
 finish

@@ -39,7 +39,7 @@ def test_many_classes():
         check(right[0] == round(N * epoch["test_accuracy"]), f"{right} {epoch}")
         check(right[1] == round(N * epoch["test_top5_accuracy"]) == round(N * result["test_top5_accuracy"]), f"{right} {epoch} {result}")
         check(right[0] < right[1] < N, f"{right} says little")
-        told = dtrain("eval", "--checkpoint", checkpoint).stderr
+        told = dtrain("eval", checkpoint).stderr
         check(told.splitlines()[-1] == f"test top-5 accuracy {100 * right[1] / N:.2f} %", told)
 
 
@@ -51,7 +51,7 @@ def test_validation():
         check(abs(n_best - round(n_best)) < 1e-6 and epoch["validation_accuracy"] < epoch["validation_top5_accuracy"] < 1, f"{epoch}")
         check("test_top5_accuracy" not in epoch, f"{epoch}")
         check(abs(result["validation_top5_accuracy"] - epoch["validation_top5_accuracy"]) < 1e-6, f"{epoch} {result}")
-        told = dtrain("eval", "--checkpoint", folder).stderr
+        told = dtrain("eval", folder).stderr
         check(told.splitlines()[-1] == f"test top-5 accuracy {100 * result['test_top5_accuracy']:.2f} %", f"{told} {result}")
 
 
@@ -59,8 +59,8 @@ def test_shown():
     """The page has a curve of it and of the average's results; report, watch and the comparison tell the last ones."""
     _, result = train("shown", 20, 1, *sets("data.validation=0.3", "train.ema=0.9"))
     told = dtrain("report", "shown").stdout
-    watched = dtrain("watch", "shown").stdout
-    compared = dtrain("compare", "shown", "few").stdout
+    watched = dtrain("report", "--follow", "shown").stdout
+    compared = dtrain("report", "shown", "few").stdout
     percent = {name: f"{100 * value:.2f} %" for name, value in result.items() if name.endswith("accuracy")}
     for text in (f"top 5 {percent['test_top5_accuracy']}", f"accuracy {percent['validation_accuracy']}, top 5 "
                  f"{percent['validation_top5_accuracy']}", f"EMA test accuracy {percent['ema_test_accuracy']}, loss "

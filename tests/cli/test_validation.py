@@ -94,7 +94,7 @@ def near(a, b):
 
 def evaluate(checkpoint, *arguments):
     """(loss with four digits, correct ones of all)"""
-    done = dtrain("eval", "--checkpoint", checkpoint, *arguments)
+    done = dtrain("eval", checkpoint, *arguments)
     return re.search(r"test loss (\S+)", done.stderr)[1], re.search(r"\((\d+/\d+)\)", done.stdout)[1]
 
 

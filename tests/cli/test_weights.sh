@@ -16,13 +16,13 @@ saved=$(newest_checkpoint first)
 torch=(--config config.json --weights files/torch.safetensors)
 
 # Used as they are: the same results as with the checkpoint that they are from.
-works 1 eval --checkpoint "$saved"
+works 1 eval "$saved"
 mv out expected
 for file in files/torch.safetensors files/bare.safetensors "$saved"; do
   works 2 eval --config config.json --weights "$file"
   check "eval of $file differs" cmp -s out expected
 done
-works 1 predict --checkpoint "$saved" "$tests/corpus/png/grey"
+works 1 predict "$saved" "$tests/corpus/png/grey"
 mv out expected
 works 1 predict "${torch[@]}" "$tests/corpus/png/grey"
 check 'predict differs' cmp -s out expected
@@ -32,7 +32,7 @@ check '--set has no effect on eval' grep -q '/50)' out
 # A state of PyTorch's BatchNorm2d has the number of its batches, too, as integers.
 sed 's/, {"type": "flatten"}/, {"type": "batch_norm", "name": "norm"}&/' config.json >norm.json
 works 1 --config norm.json --run norm
-works 1 export --checkpoint norm --safetensors norm.safetensors
+works 1 export norm norm.safetensors
 python3 - <<'PY'
 import struct
 from checkpoint import write
@@ -42,7 +42,7 @@ tensors = read("norm.safetensors")
 write("counted.safetensors", safetensors({**tensors, "norm.num_batches_tracked": ("I64", [], struct.pack("<q", 20))}))
 write("negative.safetensors", safetensors(changed(tensors, "norm.running_var", first=-1)))
 PY
-works 1 eval --checkpoint norm
+works 1 eval norm
 mv out normed
 works 1 eval --config norm.json --weights counted.safetensors
 check 'eval with a counter differs' cmp -s out normed
@@ -86,9 +86,9 @@ open("flipped.safetensors", "wb").write(content)' "$saved"
 refused 65 'flipped.safetensors: damaged (tensor ' eval --config config.json --weights flipped.safetensors
 
 refused 64 'eval: --weights FILE needs --config FILE' eval --weights files/torch.safetensors
-refused 64 '--checkpoint and --weights are both given' eval "${torch[@]}" --checkpoint "$saved"
-refused 64 '--config and --set go with --weights' eval --checkpoint "$saved" --config config.json
-refused 64 '--config and --set go with --weights' predict --checkpoint "$saved" --set threads=1 "$tests/corpus/png/grey"
+refused 64 'is one word too many (dtrain eval --config FILE --weights FILE)' eval "${torch[@]}" "$saved"
+refused 64 '--config and --set go with --weights' eval "$saved" --config config.json
+refused 64 '--config and --set go with --weights' predict "$saved" --set threads=1 "$tests/corpus/png/grey"
 refused 64 '--resume=FILE and --weights' "${torch[@]}" --resume="$saved"
 refused 64 '--weights does not belong to plan' plan "${torch[@]}"
 finish

@@ -160,11 +160,11 @@ for command in eval predict; do
   if [[ $command == predict ]]; then
     images=("$tests/corpus/png/grey" "$tests/corpus/png/grey-alpha")
   fi
-  gpus "$ranks" $command --checkpoint "$saved" "${images[@]}"
+  gpus "$ranks" $command "$saved" "${images[@]}"
   is "$command" '0 0' "$got $(grep -c 'device:' err)"
   check "$command: kept" cp out "$command.gpu"
   cp err "$command.err"
-  gpus -1 $command --checkpoint "$saved" "${images[@]}"
+  gpus -1 $command "$saved" "${images[@]}"
   is "$command without a GPU" '0 1' "$got $(grep -c 'device: cpu, because there is no NVIDIA driver' err)"
   n_checks=$((n_checks + 1))
   cmp -s out "$command.gpu" || fail "$command: the same result" out "$command.gpu" "$command.err" err

@@ -34,11 +34,11 @@ def train(name, channels, borders):
     write_json(f"{name}.json", {"data": {"format": "images", "dir": name}, "report": False, "train": {"epochs": 1, "batch": {"global": 8}},
                                 "model": {"input": [channels, SIDE, SIDE], "layers": [{"type": "flatten"}, {"type": "dense", "units": 2}]}})
     dtrain("--config", f"{name}.json", "--run", f"run-{name}")
-    dtrain("export", "--checkpoint", f"run-{name}", "--safetensors", f"{name}.safetensors")
+    dtrain("export", f"run-{name}", f"{name}.safetensors")
 
 
 def says(model, image, expected, *options, weights=False):
-    source = ("--config", f"{model}.json", "--weights", f"{model}.safetensors") if weights else ("--checkpoint", f"run-{model}")
+    source = ("--config", f"{model}.json", "--weights", f"{model}.safetensors") if weights else (f"run-{model}",)
     done = dtrain("predict", *source, *options, image)
     found = re.search(r"class \d, probability [\d.]+ %(.*)", done.stdout)
     check(found and found[1] == expected, f"{model}, {image}, {options}, weights {weights}: {found and found[1]!r}, not {expected!r}")

@@ -63,32 +63,32 @@ def test_other_names():
         shown = "', '".join(sorted(there))
         text = (f"class {number} was '{before}', now it is '{after}'; trained with the classes 'cat', 'dog', 'eel', the data have "
                 f"'{shown}' {OTHER}")
-        refused(65, text, "eval", "--checkpoint", "run-pets", "--data", "others")
+        refused(65, text, "eval", "run-pets", "--data", "others")
         done = dtrain(*resume("pets", "others"), ranks=2, code=65)
         check(text in done.stderr, f"--resume: {done.stderr}")
     done = dtrain("report", "run-pets", "--data", "others", code=65)
     check("class 0 was 'cat', now it is 'Cat'" in done.stderr, f"report: {done.stderr}")
     turned = changed("pets", lambda metadata: metadata.update(class_names="dog/cat/eel"), "turned.safetensors")
-    refused(65, "class 0 was 'dog', now it is 'cat'", "eval", "--checkpoint", turned)
+    refused(65, "class 0 was 'dog', now it is 'cat'", "eval", turned)
 
 
 def test_same_names():
     """In another folder, without a class among the test images, with samples held out, as bare weights, and where no names are known."""
     write_classes("moved", ["cat", "dog", "eel"])
     shutil.rmtree("moved/test/dog")
-    check("/8)" in (done := dtrain("eval", "--checkpoint", "run-pets", "--data", "moved").stdout), done)
+    check("/8)" in (done := dtrain("eval", "run-pets", "--data", "moved").stdout), done)
     dtrain(*resume("pets", "moved"), ranks=2)
     older = changed("pets", lambda metadata: metadata.pop("class_names"), "older.safetensors")
-    for arguments in (["--checkpoint", older], ["--config", "pets.json", "--weights", newest("pets")]):
+    for arguments in ([older], ["--config", "pets.json", "--weights", newest("pets")]):
         dtrain("eval", *arguments, "--data", "moved")
     shutil.rmtree("others")
     write_classes("others", ["bee", "cow", "fox"])
-    dtrain("eval", "--checkpoint", older, "--data", "others")
+    dtrain("eval", older, "--data", "others")
     dtrain("eval", "--config", "pets.json", "--weights", newest("pets"), "--data", "others", ranks=2)
     dtrain("--config", "pets.json", "--data", "others", "--weights", newest("pets"), "--run", "run-more")
     trained("held", ["cat", "dog", "eel"], validation=0.25)
     check(checkpoint.split(checkpoint.read(newest("held")))[0]["__metadata__"]["class_names"] == "cat/dog/eel", "samples are held out")
-    refused(65, "class 0 was 'cat', now it is 'bee'", "eval", "--checkpoint", "run-held", "--data", "others")
+    refused(65, "class 0 was 'cat', now it is 'bee'", "eval", "run-held", "--data", "others")
 
 
 def test_many_names():
@@ -98,14 +98,14 @@ def test_many_names():
     shutil.rmtree("others")
     write_classes("others", names[:-1] + ["zoo"])
     refused(65, "class 79 was '079 of a long list of classes', now it is 'zoo'; trained with the classes '000 of a long list of classes', "
-            "'001 of a long list of classes', '002 of a long list of classes' and 77 more, the data have '000", "eval", "--checkpoint", "run-many", "--data", "others")
+            "'001 of a long list of classes', '002 of a long list of classes' and 77 more, the data have '000", "eval", "run-many", "--data", "others")
 
 
 def test_any_bytes():
     """Names of folders are any bytes; a checkpoint has them as text that a terminal shows."""
     names = ["\x1b[2J", "a\"b\\c", "line\nline", "\udcff\udcfe", "é"]
     trained("bytes", names)
-    dtrain("eval", "--checkpoint", "run-bytes", ranks=2)
+    dtrain("eval", "run-bytes", ranks=2)
     found = checkpoint.split(checkpoint.read(newest("bytes")))[0]["__metadata__"]["class_names"]
     check(found == "\\x1b[2J/a\"b\\c/line\\x0aline/é/\\xff\\xfe", repr(found))
 
@@ -116,7 +116,7 @@ def test_hostile_names():
                         ("", "it names 1 classes"), ("/" * 5000, "it names 5001 classes"), ("x" * (128 << 10) + "/y/z", "more than 131072 bytes"),
                         ("\x1b]0;owned\x07/\u202e/" + "e" * 300, "class 0 was '\\x1b]0;owned\\x07', now it is 'cat'")):
         path = changed("pets", lambda metadata, value=value: metadata.update(class_names=value), "hostile.safetensors")
-        refused(65, text, "eval", "--checkpoint", path)
+        refused(65, text, "eval", path)
 
 
 # ---- the fingerprint of the training samples

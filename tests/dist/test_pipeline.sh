@@ -74,9 +74,9 @@ check 'plan: the stages' grep -qE '^  stage 1, rank 1: conv2 fc1 fc2, [0-9,]+ fl
 
 got=0
 # shellcheck disable=SC2046
-"$MPIEXEC" -n 2 "$DTRAIN" bench blocks --config config.json $(pipeline gpipe 4) >bench.out 2>bench.err </dev/null || got=$?
-check "bench blocks: exit code $got" test "$got" -eq 78
-check 'bench blocks: the words' grep -q '^dtrain: bench blocks: no rank of a pipeline runs all blocks' bench.err
+"$MPIEXEC" -n 2 "$DTRAIN" bench model --config config.json $(pipeline gpipe 4) >bench.out 2>bench.err </dev/null || got=$?
+check "bench model: exit code $got" test "$got" -eq 78
+check 'bench model: the words' grep -q '^dtrain: bench model: no rank of a pipeline runs all blocks' bench.err
 
 # A stage that dies, that hangs, and a job that is told to stop.
 # shellcheck disable=SC2046

@@ -54,6 +54,6 @@ kind() { echo --set "distributed.compression.type=$1"; }
   check 'an older file: not reported' grep -q 'older.safetensors: has no residuals of compression (an older dtrain saved it; the run continues from 0)' older.err
   python3 change.py "$saved" hostile.safetensors reshape
   refused 65 2 "hostile.safetensors: tensor 'compression.residuals' has shape [1, " $(kind topk) --resume=hostile.safetensors
-  check 'eval of a checkpoint with residuals' "$DTRAIN" eval --checkpoint "$saved" >/dev/null 2>&1
+  check 'eval of a checkpoint with residuals' "$DTRAIN" eval "$saved" >/dev/null 2>&1
 }
 finish

@@ -100,7 +100,7 @@ refused 64 "--ranks: expected a whole number 2..8, got '1'" 0 pipeline --ranks 1
 # The course has every lesson, and what its last table names is there.
 course=$(cd "$tests/.." && pwd)/docs/lessons.md
 "$DTRAIN" help >help
-"$DTRAIN" --help-config >keys
+"$DTRAIN" help config >keys
 for name in $(sed -nE 's/^ +lab ([a-z-]+) .*/\1/p' help); do
   check "lessons.md: no lab $name" grep -qE "dtrain lab $name\b" "$course"
 done

@@ -209,8 +209,8 @@ def wrong():
 
     # Other programs on the CPUs: a comment above the measurements.
     config = f"{SOURCE}/configs/synthetic.json"
-    for command in (["bench", "allreduce", "-b", "8", "-e", "8", "-n", "1"], ["bench", "blocks", "--config", config],
-                    ["scale", "--config", config]):
+    for command in (["bench", "allreduce", "-b", "8", "-e", "8", "-n", "1"], ["bench", "model", "--config", config],
+                    ["bench", "scaling", "--config", config]):
         done = run(WRONG, *command, "--set", "device=cpu", ranks=2, env={"WRONG": "busy"})
         check(re.match(r"# load 15\.2 on 4 CPUs of .*: others use them\n", done.stdout), f"{command}: the load: {done.stdout[:100]}")
 

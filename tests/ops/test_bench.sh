@@ -200,7 +200,7 @@ cat >config.json <<'JSON'
 }
 JSON
 cat >blocks.py <<'PY'
-"""usage: blocks.py RANKS DEVICE: the tables of `bench blocks` in out and blocks.json are alike, and what they should be."""
+"""usage: blocks.py RANKS DEVICE: the tables of `bench model` in out and blocks.json are alike, and what they should be."""
 import json, re, sys
 ranks, device = int(sys.argv[1]), sys.argv[2]
 dense = {"conv1": 2 * 64 * 4 * 9, "conv2": 2 * 4 * 8 * 36, "block3": 0, "fc1": 2 * 8 * 6, "fc2": 2 * 6 * 4}  # flop of a sample

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# `dtrain scale` as people run it: the table, JSON, CSV and the page beside it, and what is refused. No check depends on times.
+# `dtrain bench scaling` as people run it: the table, JSON, CSV and the page beside it, and what is refused. No check depends on times.
 # usage: DTRAIN=... MPIEXEC=... test_scale.sh
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: python3 reads the tables, and is not installed'; exit 77; }
 
-scale() { run "$1" "$2" scale "${@:3}"; } # scale CODE RANKS ARGUMENT...
-refused() { refuses "$1" "$3" "=$2" scale --config scale.json "${@:4}"; } # refused CODE TEXT RANKS ARGUMENT...
+scale() { run "$1" "$2" bench scaling "${@:3}"; } # scale CODE RANKS ARGUMENT...
+refused() { refuses "$1" "$3" "=$2" bench scaling --config scale.json "${@:4}"; } # refused CODE TEXT RANKS ARGUMENT...
 
 cat >scale.json <<'JSON'
 { "data": { "format": "synthetic", "train_samples": 400, "test_samples": 20 },
@@ -114,7 +114,7 @@ scale 78 3 --config scale.json --set train.batch.per_rank=300 # two ranks have t
 check "scale: $(cat err)" grep -qx 'dtrain: rank 0 .*: train.batch: 600 samples a step, but the training set has 400 (use a smaller batch)' err
 
 # ---- a rank that stands still: one measures alone, and the others have nothing to do ----
-"$MPIEXEC" -n 3 env DTRAIN_TIMEOUT=2 "$DTRAIN" scale --config scale.json --set train.batch.per_rank=100 \
+"$MPIEXEC" -n 3 env DTRAIN_TIMEOUT=2 "$DTRAIN" bench scaling --config scale.json --set train.batch.per_rank=100 \
   --set 'model.layers=[{"type":"flatten"},{"type":"dense","units":60000},{"type":"dense","units":4}]' --json "$work/idle" >out 2>err </dev/null &
 job=$!
 has_worked() { # rank 0 has, for 0.3 s: it measures by then, or is about to

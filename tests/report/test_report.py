@@ -172,11 +172,11 @@ def test_at_end():
 
 def test_compare():
     runs = ["ended", "again"]
-    done = dtrain("compare", *runs)
+    done = dtrain("report", *runs)
     check(done.stderr == "", f"compare: {done.stderr}")
     for text in (r"A +done +\d+\.\d\d ± ", r"B +killed ", r'\n  distributed\.allreduce +"ring" \| "auto"\n'):
         check(re.search(text, done.stdout), f"compare without {text}: {done.stdout}")
-    done = dtrain("compare", runs[0], runs[0])
+    done = dtrain("report", runs[0], runs[0])
     check(done.stdout.endswith("\n\nthe configurations are equal\n"), f"equal: {done.stdout}")
     _, err = report(*runs, "--html", "both.html")
     page = read("both.html")
@@ -196,7 +196,7 @@ def test_layers_differ():
     layers[at]["units"] = 7
     layers.append({"type": "relu"})
     write_json(f"{runs[1]}/config.json", config)
-    out = dtrain("compare", *runs).stdout
+    out = dtrain("report", *runs).stdout
     lines = out[out.index("where the configurations differ"):].splitlines()[1:]
     check([" ".join(line.split()) for line in lines] == [f"model.layers.{at}.units {units} | 7",
                                                          f'model.layers.{len(layers) - 1} - | {{"type": "relu"}}'], f"layers: {lines}")
@@ -238,7 +238,7 @@ def test_starts():
     took(run, 100.5)
     train(run, 2, resume=True)
     check(fact(run, "progress") == "60 of 60 steps, 15 an epoch", "two numbers of ranks: " + fact(run, "progress"))
-    watched = dtrain("watch", run).stdout
+    watched = dtrain("report", "--follow", run).stdout
     check(re.search(r"^epoch 3/3  step 60 of 60  \S+ 100 %$", watched, re.M), f"watch: {watched}")
     took(run, 20)
     train(run, 1, "train.epochs=2", resume=True)
@@ -250,7 +250,7 @@ def test_starts():
     # A start that was killed before its first record.
     append(run, {"type": "run", "step": 60, "started": 9e9, "seconds_before": 126.6, "last_step": 60})
     check(fact(run, "time") == "2:07, over 4 starts", "four starts: " + fact(run, "time"))
-    compared = dtrain("compare", run, run).stdout
+    compared = dtrain("report", run, run).stdout
     check(re.search(r"^A +killed .* 60 +\d+ +2:07 ", compared, re.M), f"compare: {compared}")
 
 
@@ -370,7 +370,6 @@ def test_refused():
     os.makedirs("none")
     for name, text in (("broken", '{"data": '), ("other", '{"data": 3}'), ("nul", "\0")):
         write(f"{name}/config.json", text)
-    refused(64, "report: a page of several runs needs a name (add --html FILE)", "a", "b")
     refused(64, "9 runs, at most 8 fit beside each other (name fewer)", *"abcdefghi", "--html", "x.html")
     refused(64, "--run does not belong to report (see dtrain report --help)", "a", "--run", "b")
     refused(66, "missing: no such folder (name the folder of a run)", "missing")

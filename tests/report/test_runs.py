@@ -69,11 +69,11 @@ def test_listing(first):
 def test_newest():
     done = dtrain("report")
     check(done.stdout.startswith("run           runs/line\n") and done.stderr == "wrote runs/line/report.html\n", f"report: {done}")
-    done = dtrain("watch")
+    done = dtrain("report", "--follow")
     check("done: ran to completion" in done.stdout and done.stderr == "run  runs/line\n", f"watch: {done}")
     set_time("runs/named", 2000000000)
     check(dtrain("report").stdout.startswith("run           runs/named\n"), "another is the newest now")
-    check(dtrain("watch", "runs/line").stderr == "", "one that is being watched need not be")
+    check(dtrain("report", "--follow", "runs/line").stderr == "", "one that is being watched need not be")
 
 
 def test_refused():
@@ -84,13 +84,13 @@ def test_refused():
             os.symlink(os.path.abspath(below), f"{folder}/{i}")
     refused(64, "runs: many/c/", "runs", "many/c")
     refused(64, "runs: one folder at a time", "runs", "a", "b")
-    refused(64, "watch: one run at a time", "watch", "a", "b")
+    refused(64, "report: --follow shows one run", "report", "--follow", "a", "b")
     refused(66, "nowhere: no such folder", "runs", "nowhere/")
     refused(66, "runs/nothing: no runs in this folder", "runs", "runs/nothing")
     refused(73, "nowhere/", "runs", "--json", "nowhere/a.json")
     os.rename("runs", "gone")
-    for command in ("runs", "report", "watch"):
-        refused(66, "runs: no such folder (train first, or name", command)
+    for command in (["runs"], ["report"], ["report", "--follow"]):
+        refused(66, "runs: no such folder (train first, or name", *command)
     os.symlink("gone", "runs")
     check(len(listed()) == 7, "a link to the folder")
 

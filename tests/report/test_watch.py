@@ -1,4 +1,4 @@
-"""`dtrain watch`: what a screen says is what the run's files say, at any size; it follows, and leaves the terminal as it was.
+"""`dtrain report --follow`: what a screen says is what the run's files say, at any size; it follows, and leaves the terminal as it was.
 
 usage: DTRAIN=... MPIEXEC=... test_watch.py"""
 import fcntl
@@ -16,7 +16,7 @@ from tiny import train
 
 def watch(*arguments, locale="C.UTF-8"):
     """Its screen, and nothing on stderr."""
-    done = dtrain("watch", *arguments, env={"LC_ALL": locale})
+    done = dtrain("report", "--follow", *arguments, env={"LC_ALL": locale})
     check(done.stderr == "", f"watch {arguments}: {done.stderr}")
     return done.stdout
 
@@ -78,7 +78,7 @@ def going(run):
 
 def test_follows(run):
     lock = going(run)
-    terminal = Terminal(DTRAIN, "watch", run)
+    terminal = Terminal(DTRAIN, "report", "--follow", run)
     check(terminal.wait_for(r"step 45 of 1,500"), "no first screen")
     add_step(run, 1000)
     check(terminal.wait_for(r"step 1,000 of 1,500.* 67 %  33:20 left"), "it does not follow")
@@ -95,12 +95,12 @@ def test_follows(run):
     shown = terminal.text
     check(shown.index("\x1b[?1049h") < shown.rindex("\x1b[J") < shown.rindex("\x1b[?1049l"), "the screen is not given back")
     check("step 1,000" in shown[shown.rindex("\x1b[?1049l"):], "the last screen does not stay")
-    terminal = Terminal(DTRAIN, "watch", run)
+    terminal = Terminal(DTRAIN, "report", "--follow", run)
     terminal.wait_for(r"step 1,000")
     terminal.process.send_signal(signal.SIGINT)
     code = terminal.end()
     check(code == 0 and terminal.same, f"SIGINT: {code}, the terminal is {'as it was' if terminal.same else 'changed'}")
-    terminal = Terminal(DTRAIN, "watch", run)
+    terminal = Terminal(DTRAIN, "report", "--follow", run)
     terminal.wait_for(r"running")
     lock.close()
     code = terminal.end()
@@ -114,9 +114,9 @@ def test_hostile(run):
                                "test_samples": -1, "ranks": [3, None] + [{"host": evil, "device": evil, "threads": -1e300}] * 500}) + "\n")
     out = watch(run)
     check(not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", out) and max(map(len, out.splitlines())) <= 79, f"hostile: {out!r}")
-    for arguments, status, text in (((run, run), 64, "watch: one run at a time"),
-                                    ((f"{run}/none",), 66, f"{run}/none: no such folder"), ((run, "--html", "x"), 64, "--html does not belong to watch")):
-        checks.refused(status, "dtrain: " + text, "watch", *arguments)
+    for arguments, status, text in (((run, run), 64, "report: --follow shows one run"),
+                                    ((f"{run}/none",), 66, f"{run}/none: no such folder"), ((run, "--html", "x"), 64, "report: --follow shows one run")):
+        checks.refused(status, "dtrain: " + text, "report", "--follow", *arguments)
 
 
 new_folder()

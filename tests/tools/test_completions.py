@@ -18,9 +18,9 @@ COMPLETIONS, PROGRAM = map(os.path.abspath, sys.argv[1:])
 LIMIT = 120  # seconds until a shell that says nothing counts as stuck
 CASES = (  # what is typed, and the arguments that dtrain then has
     ("tr\t", ["train"]),
-    ("comp\tru\t", ["compare", "runs/"]),
-    ("bench bl\t", ["bench", "blocks"]),
-    ("scale --ht\t", ["scale", "--html"]),
+    ("exp\tru\t", ["export", "runs/"]),
+    ("bench mo\t", ["bench", "model"]),
+    ("accept --ht\t", ["accept", "--html"]),
     ("help lab pip\t", ["help", "lab", "pipeline"]),
     ("--con\tconf\t", ["--config", "conf one.json"]),
     ("--data fol\t", ["--data", "folder/"]),

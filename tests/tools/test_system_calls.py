@@ -98,8 +98,8 @@ TRAIN = ["train", "--config", CONFIG, "--run", RUN, *sets(*WORK)]
 rows = [examine(2, [RUN], *TRAIN),
         examine(2, [RUN], *TRAIN, *sets("train.epochs=2"), "--resume"),
         examine(1, [RUN], "report", RUN),
-        examine(1, [], "compare", RUN, RUN),
-        examine(1, [], "eval", "--checkpoint", RUN),
+        examine(1, [], "report", RUN, RUN),
+        examine(1, [], "eval", RUN),
         examine(1, [PAGES], "lab", "allreduce", "--html", "pages/page.html")]
 check(0 not in rows[0], "the traces are not understood: nothing changes a file, or MPI listens nowhere")
 check(sorted(os.listdir(".")) == ["pages", "run"], f"files in the working folder: {os.listdir('.')}")

@@ -59,7 +59,7 @@ enum dt_status dt_run_dir_check_file(const char *dir, const char *name);
 enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags,
                                     int *out);
 
-/* Rank 0 writes into run.lock that so many steps are done, for `dtrain watch`. A failure is not
+/* Rank 0 writes into run.lock that so many steps are done, for `report --follow`. A failure is not
  * reported. */
 void dt_run_dir_note_step(const struct dt_run_dir *run, uint64_t step);
 

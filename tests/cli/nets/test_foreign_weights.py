@@ -25,7 +25,7 @@ def test_kinds():
     configure()
     for name, (content, kind, cure) in KINDS.items():
         write(name, content)
-        for arguments in (("--config", "c.json", "--weights", name), ("--checkpoint", name)):
+        for arguments in (("--config", "c.json", "--weights", name), (name,)):
             for text in (kind, cure):
                 refused(65, text, "eval", *arguments)
 
@@ -56,7 +56,7 @@ def test_plan():
         check(f"{shown}, max_pool2d 2 stride 1" in plan and "avg_pool2d 2\n" in plan.replace(",", "\n"), f"{layer}: {plan}")
         run = f"run-{layer['kernel']}"
         dtrain("--config", "c.json", "--run", run)
-        for text in (plan, dtrain("export", "--safetensors", f"{run}.st", "--checkpoint", run).stdout):
+        for text in (plan, dtrain("export", run, f"{run}.safetensors").stdout):
             check(("ZeroPad2d" in text) == bool(pad) and pad in text, f"{layer}: {text}")
 
 

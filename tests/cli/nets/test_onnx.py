@@ -1,4 +1,4 @@
-"""`dtrain export --onnx`: ONNX's checker takes the file, and another runtime answers to test samples as dtrain does.
+"""`dtrain export RUN FILE.onnx`: ONNX's checker takes the file, and another runtime answers to test samples as dtrain does.
 
 usage: DTRAIN=... MPIEXEC=... test_onnx.py PRINT_LOGITS NO_PROTOBUF; models are those of configs/ and one with all that these have not"""
 import os
@@ -55,7 +55,7 @@ def compare(name, checkpoint, *from_weights):
     import onnx
     import onnxruntime
     path = f"{name}.onnx"
-    done = dtrain("export", "--onnx", path, *(from_weights or ("--checkpoint", checkpoint)))
+    done = dtrain("export", *(from_weights or (checkpoint,)), path)
     check(done.stdout.startswith(path), f"{name}: {done}")
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -91,15 +91,15 @@ def test_models():
 
 def test_errors():
     checkpoint = checkpoint_of("pool", 8)
-    refused(66, "nowhere.safetensors", "export", "--onnx", "a.onnx", "--checkpoint", "nowhere.safetensors")
-    refused(73, "nowhere/: No such file", "export", "--onnx", "nowhere/a.onnx", "--checkpoint", checkpoint)
-    refused(65, "fc1", "export", "--onnx", "a.onnx", "--config", "layers.json", "--weights", checkpoint)
+    refused(66, "nowhere.safetensors", "export", "nowhere.safetensors", "a.onnx")
+    refused(73, "nowhere/: No such file", "export", checkpoint, "nowhere/a.onnx")
+    refused(65, "fc1", "export", "a.onnx", "--config", "layers.json", "--weights", checkpoint)
     check(not os.path.exists("a.onnx"), "something was written all the same")
 
 
 def test_no_protobuf():
     """A build that has not got it."""
-    refused(69, "export --onnx: this dtrain was built without libprotobuf-c (install", "export", "--onnx", "a.onnx", "--checkpoint", "c",
+    refused(69, "export to ONNX: this dtrain was built without libprotobuf-c (install", "export", "c", "a.onnx",
             program=NO_PROTOBUF)
     check("protobuf  none" in run(NO_PROTOBUF, "--version").stdout, "--version names it")
 

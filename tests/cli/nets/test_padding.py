@@ -51,7 +51,7 @@ def test_plan():
         check(text in out, f"plan does not say {text}: {out}")
     check("conv3 pads" not in out and "conv4 pads" not in out, f"even padding is called uneven: {out}")
     dtrain("--config", wide, "--run", "wide", code=0)
-    out = dtrain("export", "--safetensors", "wide.safetensors", "--checkpoint", "wide", code=0).stdout
+    out = dtrain("export", "wide", "wide.safetensors", code=0).stdout
     check(out.count("nn.ZeroPad2d(") == 2, f"export: {out}")
 
 

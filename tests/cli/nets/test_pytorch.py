@@ -1,4 +1,4 @@
-"""`dtrain export --safetensors`: the file has the weights of the checkpoint and nothing else, and PyTorch loads it, strictly, into the
+"""`dtrain export RUN FILE.safetensors`: the file has the weights of the checkpoint and nothing else, and PyTorch loads it, strictly, into the
 module of the README and into one with the obvious members, which then answer as dtrain does.
 
 usage: DTRAIN=... MPIEXEC=... test_pytorch.py PRINT_LOGITS"""
@@ -86,7 +86,7 @@ def n_right(name, *weights):
 
 def test_file(name, checkpoint):
     """The same tensors, byte for byte, without the optimizer's, and eval answers alike from both."""
-    done = dtrain("export", "--safetensors", f"{name}.safetensors", "--checkpoint", name)
+    done = dtrain("export", name, f"{name}.safetensors")
     check(done.stdout.startswith(f"{name}.safetensors: "), f"{name}: {done}")
     header, data = checkpoints.split(checkpoints.read(f"{name}.safetensors"))
     before, data_before = checkpoints.split(checkpoints.read(checkpoint))
@@ -95,7 +95,7 @@ def test_file(name, checkpoint):
     for key, entry in header.items():
         check(entry["shape"] == before[key]["shape"], f"{name}: the shape of {key}")
         check(data[slice(*entry["data_offsets"])] == data_before[slice(*before[key]["data_offsets"])], f"{name}: the values of {key}")
-    ours = n_right(name, "--checkpoint", checkpoint)
+    ours = n_right(name, checkpoint)
     check(n_right(name, "--config", f"{name}.json", "--weights", f"{name}.safetensors") == ours, f"{name}: eval from the weights alone")
     return ours
 
@@ -117,10 +117,10 @@ def test_torch(name, checkpoint, program, shape, ours):
 
 
 def test_errors(checkpoint):
-    refused(64, "--onnx FILE or --safetensors FILE is required", "export", "--checkpoint", checkpoint)
-    refused(66, "nowhere.safetensors", "export", "--safetensors", "a.safetensors", "--checkpoint", "nowhere.safetensors")
-    refused(73, "nowhere/: No such file", "export", "--safetensors", "nowhere/a.safetensors", "--checkpoint", checkpoint)
-    refused(65, "fc3.weight", "export", "--safetensors", "a.safetensors", "--config", "small.json", "--weights", checkpoint,
+    refused(64, "export: FILE.onnx is required", "export", checkpoint)
+    refused(66, "nowhere.safetensors", "export", "nowhere.safetensors", "a.safetensors")
+    refused(73, "nowhere/: No such file", "export", checkpoint, "nowhere/a.safetensors")
+    refused(65, "fc3.weight", "export", "a.safetensors", "--config", "small.json", "--weights", checkpoint,
             "--set", 'model.layers=[{"type":"flatten"},{"type":"dense","units":1},{"type":"dense","units":1},{"type":"dense","units":5}]')
     check(not os.path.exists("a.safetensors"), "something was written all the same")
 

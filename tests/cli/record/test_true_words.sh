@@ -16,7 +16,7 @@ is 'a run' 'done 3/3' "$(listed run)"
 is 'no resume: said to start afresh' 0 "$(grep -c "$starts" run.err)"
 train run 1 --resume --set train.epochs=1
 is 'fewer epochs than are done' 'done 3/3' "$(listed run)"
-check 'fewer epochs: watch' grep -q 'epoch 3/3' <("$DTRAIN" watch run)
+check 'fewer epochs: watch' grep -q 'epoch 3/3' <("$DTRAIN" report --follow run)
 train other 1 --resume=run
 is 'nothing to do in a new folder' 'done 3/3' "$(listed other)"
 train longer 1 --resume=run --set train.epochs=5

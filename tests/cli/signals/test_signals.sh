@@ -116,7 +116,7 @@ ends_at_once() { # ends_at_once NAME CODE SIGNAL COMMAND...
   check "$name: a temporary file is left" test -z "$(find . -maxdepth 2 -name '.tmp-*')"
 }
 slow=(--set train.epochs=1 --set data.train_samples=20000000) # generating them would take long
-ends_at_once blocks 130 INT "$DTRAIN" bench blocks --config config.json "${slow[@]}" --json "$work/blocks"
+ends_at_once blocks 130 INT "$DTRAIN" bench model --config config.json "${slow[@]}" --json "$work/blocks"
 ends_at_once lesson 143 TERM "$MPIEXEC" -n 4 "$DTRAIN" lab stragglers --html "$work/lesson" # 4 s, most of them asleep
 printf '#!/bin/sh\nexec sleep 10\n' >sbatch && chmod +x sbatch
 ends_at_once slurm 130 INT env PATH="$work:$PATH" "$DTRAIN" slurm --config config.json --script "$work/slurm"

@@ -1,4 +1,4 @@
-/* The list of keys: ranges, names and defaults of each; the ready configs; and --help-config. */
+/* The list of keys: ranges, names and defaults of each; the ready configs; and `help config`. */
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -208,7 +208,7 @@ static void unwrap(char *text)
 static void test_help(void)
 {
     const struct dt_key_list list = dt_config_keys();
-    dt_config_help(print_begin());
+    dt_config_help(print_begin(), "config");
     char *text = print_end();
     unwrap(text);
     for (int i = 0; i < list.n; i++) {

@@ -20,6 +20,7 @@ static const struct {
     {{"train.batch={`global`:384}"}, ""},
     {{"train.batch.per_rank=64", "train.batch={`global`:384}"}, ""},
     {{"model.layers.1.units=16"}, ""},
+    {{"model.layers[1].units=16"}, ""},
     {{"model.layers.0={`type`:`dense`,`units`:4}"}, ""},
     {{"data.dir=a=b"}, ""},
     {{"data.dir=`5`"}, ""},
@@ -44,16 +45,22 @@ static const struct {
      "--set: model.layers[1].unit: unknown key (did you mean 'model.layers[1].units'?)"},
     {{"model.layers.1.units=0"},
      "--set: model.layers[1].units: expected an integer 1..65536, got 0"},
-    {{"model.layers.2.units=1"},
-     "--set: model.layers: '2' is no number of an entry (the list has 0..1)"},
-    {{"model.layers.00.type={}"},
-     "--set: model.layers: '00' is no number of an entry (the list has 0..1)"},
+    {{"model.layers.2.units=1"}, "--set: model.layers: index 2 is out of range (0 to 1)"},
+    {{"model.layers[2].units=1"}, "--set: model.layers: index 2 is out of range (0 to 1)"},
+    {{"model.layers.00.type={}"}, "--set: model.layers: expected an index from 0 to 1, got '00'"},
+    {{"model.layers[1].units=0"},
+     "--set: model.layers[1].units: expected an integer 1..65536, got 0"},
+    {{"model.layers[1.units=1"}, "is no key path"},
+    {{"model.layers[].units=1"}, "is no key path"},
+    {{"model.layers[1]x.units=1"}, "is no key path"},
     {{"model.layers.0.type={}"}, "--set: model.layers[0].type: expected"},
-    {{"model.layers.-1.units=1"}, "'-1' is no number of an entry"},
-    {{"model.layers.x.units=1"}, "'x' is no number of an entry"},
-    {{"model.layers.99999999999999999999=1"}, "is no number of an entry"},
+    {{"model.layers.-1.units=1"}, "index from 0 to 1, got '-1'"},
+    {{"model.layers.x.units=1"}, "index from 0 to 1, got 'x'"},
+    {{"model.layers.99999999999999999999=1"}, "index 99999999999999999999 is out of range"},
     {{"data.format.x=1"}, "--set: data.format is string `idx` and has no key 'x'"},
-    {{"train.batch.global=4", "train.batch.per_rank=4"},
+    {{"train.batch.global=4"}, ""},
+    {{"train.batch.global=4", "train.batch.per_rank=4"}, ""},
+    {{"train.batch={`global`:4,`per_rank`:4}"},
      "--set: train.batch: both per_rank and global are given"},
     {{"train.optimizer.momentum=0.9"},
      "--set: train.optimizer.momentum: has a meaning only with train.optimizer.type=sgd"},
@@ -92,16 +99,11 @@ static void test_sets(void)
 
 static void test_set_values(void)
 {
-    const char *sets[] = {"train.epochs=3",
-                          "train.epochs=5",
-                          "model.layers.1.units=16",
-                          "data.dir=a b=c",
-                          quoted("train.batch={`global`:384}"),
-                          "device=ref",
-                          "train.optimizer.lr=0.25",
-                          "distributed.average=false"};
+    const char *sets[] = {"train.epochs=3", "train.epochs=5",          "model.layers[1].units=16",
+                          "data.dir=a b=c", "train.batch.per_rank=32", "train.batch.global=384",
+                          "device=ref",     "train.optimizer.lr=0.25", "distributed.average=false"};
     struct dt_config config;
-    CHECK_OK(parse(GOOD, sets, 8, &config));
+    CHECK_OK(parse(GOOD, sets, sizeof sets / sizeof sets[0], &config));
     CHECK_INT(config.epochs, 5);
     CHECK_INT(config.model.layers[1].size, 16);
     CHECK_TEXT(config.data.dir, "a b=c");

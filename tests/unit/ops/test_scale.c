@@ -1,4 +1,4 @@
-/* The predictor of `dtrain scale`: by hand where a formula exists, and Horovod's published
+/* The predictor of `dtrain bench scaling`: by hand where a formula exists, and Horovod's published
  * efficiencies at 512 GPUs from public figures (docs/scaling.md has every source). Exact: no clock.
  */
 #include "ops/scale/predict.h"
