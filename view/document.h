@@ -164,7 +164,8 @@ void dt_doc_box(struct dt_part *lanes, int lane, double begin, double end, int k
 enum dt_grid {
     DT_GRID_COUNTS, /* numbers over a shade: a confusion matrix */
     DT_GRID_MAP,    /* a shade, numbers up to 16 columns: bandwidths between ranks */
-    DT_GRID_PIXELS, /* a picture of greys, 0 to 255; in a page alone, several beside each other */
+    DT_GRID_PIXELS, /* a picture of greys, 0 to 255; in a page alone, with a paragraph right before
+                       it; several stand beside each other */
     DT_GRID_COLORS  /* likewise, of colours: 0xRRGGBB */
 };
 struct dt_part *dt_doc_grid(struct dt_doc *doc, const char *title, enum dt_grid kind, size_t rows,

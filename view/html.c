@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "view/chart.h"
 #include "view/image.h"
@@ -67,6 +68,7 @@ static void put_badge(FILE *out, enum dt_verdict verdict)
 static void put_hint(FILE *out, const struct dt_row *row)
 {
     if (row->hint != NULL && row->hint[0] != '\0') {
+        fputc(' ', out);
         put_element(out, "small", "", row->hint);
     }
 }
@@ -241,7 +243,9 @@ static void put_pixels(FILE *out, const struct dt_part *p)
         pixels[i] =
             colors ? (uint8_t)((uint32_t)value >> (16 - 8 * (i % 3))) : (uint8_t)fmin(255, value);
     }
-    if (pixels != NULL && n > 0) {
+    if (pixels == NULL) {
+        (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
+    } else if (n > 0) {
         dt_image_put(out, (int)p->n_columns, (int)p->n_rows, (int)channels, pixels);
     }
     free(pixels);

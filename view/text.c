@@ -181,11 +181,34 @@ static void put_hint(const struct text *t, const struct dt_row *row, int indent)
 
 /* ---- figures and tables */
 
+static bool has_hint(const struct dt_row *row)
+{
+    return row->hint != NULL && row->hint[0] != '\0';
+}
+
+/* "1.5 ms (at most 2)", "98.31 % (± 0.25 %)": the hint of a figure without a verdict stands beside
+ * the figure. */
+static void figure_text(const struct dt_row *row, char text[DT_LINE_SIZE])
+{
+    char value[DT_CELL_SIZE], bound[DT_CELL_SIZE] = "";
+    const bool beside = row->verdict == DT_NO_VERDICT && has_hint(row);
+    const char *bound_text =
+        row->bounded ? dt_cell_text(&row->column, &(struct dt_cell){.number = row->bound}, bound)
+                     : "";
+    snprintf(text, DT_LINE_SIZE, "%s%s%s%s%s%s%s%s%s",
+             dt_cell_text(&row->column, &row->cells[0], value),
+             row->column.unit[0] != '\0' ? " " : "", row->column.unit,
+             !row->bounded  ? ""
+             : row->at_most ? " (at most "
+                            : " (at least ",
+             bound_text, row->bounded ? ")" : "", beside ? " (" : "", beside ? row->hint : "",
+             beside ? ")" : "");
+}
+
 static void put_figures(const struct text *t, const struct dt_part *p)
 {
     const int verdicts = verdict_width(p);
     int names = 0;
-    char buffer[DT_CELL_SIZE];
     for (size_t i = 0; i < p->rows.n; i++) {
         const int n = width_of(t, p->rows.items[i].column.name);
         names = n > names ? n : names;
@@ -193,24 +216,17 @@ static void put_figures(const struct text *t, const struct dt_part *p)
     for (size_t i = 0; i < p->rows.n; i++) {
         const struct dt_row *row = &p->rows.items[i];
         const int indent = verdicts + names + 2;
-        char value[DT_LINE_SIZE];
-        int n =
-            snprintf(value, sizeof value, "%s", dt_cell_text(&row->column, &row->cells[0], buffer));
-        if (row->column.unit[0] != '\0' && n < DT_LINE_SIZE) {
-            n += snprintf(value + n, sizeof value - (size_t)n, " %s", row->column.unit);
-        }
-        if (row->bounded && n < DT_LINE_SIZE) {
-            snprintf(value + n, sizeof value - (size_t)n, " (at %s %s)",
-                     row->at_most ? "most" : "least",
-                     dt_cell_text(&row->column, &(struct dt_cell){.number = row->bound}, buffer));
-        }
+        char text[DT_LINE_SIZE];
+        figure_text(row, text);
         if (verdicts > 0) {
             put_verdict(t, row->verdict, verdicts);
         }
         put(t, row->column.name);
         pad(t, names + 2 - width_of(t, row->column.name));
-        wrap(t, value, indent, indent, room(t));
-        put_hint(t, row, indent);
+        wrap(t, text, indent, indent, room(t));
+        if (row->verdict != DT_NO_VERDICT) {
+            put_hint(t, row, indent);
+        }
     }
 }
 
@@ -566,9 +582,17 @@ static void put_part(const struct text *t, const struct dt_part *p)
     }
 }
 
-static bool shows(const struct dt_part *p)
+static bool is_picture(const struct dt_part *p)
 {
-    return !p->detail && !(p->kind == DT_PART_GRID && p->grid >= DT_GRID_PIXELS);
+    return p->kind == DT_PART_GRID && p->grid >= DT_GRID_PIXELS;
+}
+
+/* No pictures, and no paragraph that belongs to the picture behind it. */
+static bool shows(const struct dt_doc *doc, size_t i)
+{
+    const struct dt_part *p = doc->parts.items[i];
+    const bool before = i + 1 < doc->parts.n && is_picture(doc->parts.items[i + 1]);
+    return !p->detail && !is_picture(p) && !(p->kind == DT_PART_TEXT && before);
 }
 
 static bool begins_step(const struct dt_doc *doc, size_t i)
@@ -617,7 +641,7 @@ void dt_view_text(FILE *out, const struct dt_doc *doc, struct dt_text_view view)
         const struct dt_part *p = doc->parts.items[i];
         begins = begins_step(doc, i);
         shown = begins ? put_step(&t, doc, i) : shown || p->step == NULL;
-        if (shown && shows(p)) {
+        if (shown && shows(doc, i)) {
             fputs(begins ? "" : "\n", out);
             put_part(&t, p);
         }

@@ -3,9 +3,9 @@
  * made here, by libpng's writer. */
 #include <zlib.h>
 
-#include "cli/image.h"
 #include "tests/lib/folder.h"
 #include "tests/unit/cli/png_sample.h"
+#include "view/image.h"
 
 /* Scaling */
 
