@@ -32,8 +32,8 @@ const char *dt_record_text(const cJSON *object, const char *key)
 
 /* ---- tables */
 
-static enum dt_status add_row(struct dt_record_table *table, const cJSON *record,
-                              const struct dt_field *fields)
+/* The cells of a new row. */
+static enum dt_status new_row(struct dt_record_table *table, double **out)
 {
     if (table->n == table->room) {
         const size_t room = table->room > 0 ? 2 * table->room : 256;
@@ -44,10 +44,18 @@ static enum dt_status add_row(struct dt_record_table *table, const cJSON *record
         table->cells = cells;
         table->room = room;
     }
+    *out = table->cells + table->n++ * table->n_columns;
+    return DT_OK;
+}
+
+static enum dt_status add_row(struct dt_record_table *table, const cJSON *record,
+                              const struct dt_field *fields)
+{
+    double *cells = NULL;
+    DT_TRY(new_row(table, &cells));
     for (size_t c = 0; c < table->n_columns; c++) {
-        table->cells[table->n * table->n_columns + c] = dt_record_number(record, fields[c].name);
+        cells[c] = dt_record_number(record, fields[c].name);
     }
-    table->n++;
     return DT_OK;
 }
 
@@ -109,19 +117,20 @@ enum dt_status dt_record_read(const char *folder, const char *name, size_t most,
 
 /* ---- metrics.jsonl */
 
-/* Keeps it, and the steps that a run before had done. */
+/* Keeps it, and what a start before it had done. */
 static enum dt_status take_start(struct dt_record *r, cJSON **line)
 {
-    static const struct dt_field step = {.name = "step"};
-    enum dt_status s = DT_OK;
     r->started = r->n_starts++ == 0 ? dt_record_number(*line, "started") : r->started;
     if (r->start != NULL && goes_on(&r->restarts, *line)) {
-        s = add_row(&r->restarts, *line, &step);
+        double *cells = NULL;
+        DT_TRY(new_row(&r->restarts, &cells));
+        cells[DT_RESTART_STEP] = dt_record_number(*line, "step");
+        cells[DT_RESTART_BATCH] = dt_record_number(r->start, "global_batch");
     }
     cJSON_Delete(r->start);
     r->start = *line;
     *line = NULL;
-    return s;
+    return DT_OK;
 }
 
 static enum dt_status take_epoch(struct dt_record *r, cJSON **line)
@@ -288,7 +297,7 @@ static const struct dt_record no_record = {
     .noted_step = (double)NAN,
     .steps = {.n_columns = DT_N_STEP_FIELDS, .step = DT_STEP_STEP},
     .epochs = {.n_columns = DT_N_EPOCH_FIELDS, .step = DT_EPOCH_STEP},
-    .restarts = {.n_columns = 1}};
+    .restarts = {.n_columns = DT_N_RESTART_COLUMNS}};
 
 enum dt_status dt_record_open(const char *folder, struct dt_record *out)
 {
@@ -326,13 +335,6 @@ const char *dt_run_state_word(enum dt_run_state state)
 {
     static const char *const words[] = {DT_RUN_STATE_LIST(DT_ENUM_NAME)};
     return words[state];
-}
-
-const char *dt_run_state_meaning(enum dt_run_state state)
-{
-#define MEANING(constant, word, meaning) meaning,
-    static const char *const meanings[] = {DT_RUN_STATE_LIST(MEANING)};
-    return meanings[state];
 }
 
 const char *dt_record_name(const struct dt_record *r)

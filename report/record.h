@@ -19,13 +19,16 @@ struct dt_record_table {
     size_t room; /* private: rows */
 };
 
-/* X(constant, word, meaning): how it stands with the run. */
-#define DT_RUN_STATE_LIST(X)                                               \
-    X(DT_RUN_DONE, "done", "ran to completion")                            \
-    X(DT_RUN_STOPPED, "stopped", "stopped by a signal, with a checkpoint") \
-    X(DT_RUN_FAILED, "failed", "it ended with an error")                   \
-    X(DT_RUN_GOING, "running", "a process holds its folder")               \
-    X(DT_RUN_KILLED, "killed", "no end was recorded, and no process holds its folder")
+/* Steps that were done when the run was started again, and the global batch of the start before. */
+enum dt_restart { DT_RESTART_STEP, DT_RESTART_BATCH, DT_N_RESTART_COLUMNS };
+
+/* X(constant, word) */
+#define DT_RUN_STATE_LIST(X)                                          \
+    X(DT_RUN_DONE, "done")                                            \
+    X(DT_RUN_STOPPED, "stopped") /* by a signal, with a checkpoint */ \
+    X(DT_RUN_FAILED, "failed")   /* it ended with an error */         \
+    X(DT_RUN_GOING, "running")   /* a process holds its folder */     \
+    X(DT_RUN_KILLED, "killed")   /* no result, and no process holds its folder */
 enum dt_run_state { DT_RUN_STATE_LIST(DT_NAMED_ENUM) };
 
 /* A larger file, in a folder that may be anybody's, counts as missing, as a longer line of
@@ -42,8 +45,7 @@ struct dt_record {
     cJSON *last_epoch; /* its last record of an epoch, or NULL */
     cJSON *summary;    /* summary.json of that run, else status.json, or NULL */
     struct dt_record_table steps, epochs;
-    struct dt_record_table
-        restarts; /* a column: the steps that were done when the run was started again */
+    struct dt_record_table restarts; /* enum dt_restart; of all starts but the first */
     size_t n_starts;
     double started;   /* for the first time, since 1970; NaN: unknown */
     size_t n_strange; /* whole lines that are no records */
@@ -72,7 +74,6 @@ double dt_record_number(const cJSON *object, const char *key);
 const char *dt_record_text(const cJSON *object, const char *key);
 
 const char *dt_run_state_word(enum dt_run_state state);
-const char *dt_run_state_meaning(enum dt_run_state state);
 const char *dt_record_name(const struct dt_record *record); /* of the configuration */
 
 /* The last result on a set of samples: of the summary, else of the last epoch. */

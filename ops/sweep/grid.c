@@ -62,7 +62,7 @@ static enum dt_status read_axis(const char *set, struct dt_axis *out)
     }
 }
 
-static enum dt_status read_axes(const char *const *sets, int n_sets, struct dt_grid *out)
+static enum dt_status read_axes(const char *const *sets, int n_sets, struct dt_sweep_grid *out)
 {
     out->n_runs = 1;
     for (int i = 0; i < n_sets; i++) {
@@ -83,9 +83,9 @@ static enum dt_status read_axes(const char *const *sets, int n_sets, struct dt_g
     return DT_OK;
 }
 
-enum dt_status dt_grid_open(const char *const *sets, int n_sets, struct dt_grid *out)
+enum dt_status dt_grid_open(const char *const *sets, int n_sets, struct dt_sweep_grid *out)
 {
-    *out = (struct dt_grid){.axes = calloc((size_t)n_sets + 1, sizeof *out->axes)};
+    *out = (struct dt_sweep_grid){.axes = calloc((size_t)n_sets + 1, sizeof *out->axes)};
     const enum dt_status s = out->axes != NULL
                                  ? read_axes(sets, n_sets, out)
                                  : dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
@@ -95,7 +95,7 @@ enum dt_status dt_grid_open(const char *const *sets, int n_sets, struct dt_grid 
     return s;
 }
 
-void dt_grid_close(struct dt_grid *grid)
+void dt_grid_close(struct dt_sweep_grid *grid)
 {
     for (int a = 0; a < grid->n_axes; a++) {
         for (int i = 0; i < grid->axes[a].n; i++) {
@@ -104,10 +104,10 @@ void dt_grid_close(struct dt_grid *grid)
         free(grid->axes[a].texts);
     }
     free(grid->axes);
-    *grid = (struct dt_grid){0};
+    *grid = (struct dt_sweep_grid){0};
 }
 
-int dt_grid_value(const struct dt_grid *grid, int run, int axis)
+int dt_grid_value(const struct dt_sweep_grid *grid, int run, int axis)
 {
     for (int a = grid->n_axes - 1; a > axis; a--) {
         run /= grid->axes[a].n;
@@ -115,7 +115,7 @@ int dt_grid_value(const struct dt_grid *grid, int run, int axis)
     return run % grid->axes[axis].n;
 }
 
-void dt_grid_sets(const struct dt_grid *grid, int run, const char **sets)
+void dt_grid_sets(const struct dt_sweep_grid *grid, int run, const char **sets)
 {
     for (int a = 0; a < grid->n_axes; a++) {
         sets[a] = grid->axes[a].texts[dt_grid_value(grid, run, a)];

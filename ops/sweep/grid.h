@@ -13,7 +13,7 @@ struct dt_axis {
     char **texts; /* "key=value", as for one run's --set; owned */
 };
 
-struct dt_grid {
+struct dt_sweep_grid {
     int n_axes;
     struct dt_axis *axes; /* owned */
     int n_runs;           /* the product of the axes' n: 1 without any */
@@ -22,13 +22,13 @@ struct dt_grid {
 /* Parses texts like "train.optimizer.lr=0.1,0.01": commas outside of JSON's brackets and strings
  * separate the values. DT_USAGE: no equals sign, an empty value, a key twice, more runs than
  * DT_SWEEP_MAX_RUNS. DT_NO_MEMORY. A failed open owes nothing. */
-enum dt_status dt_grid_open(const char *const *sets, int n_sets, struct dt_grid *out);
-void dt_grid_close(struct dt_grid *grid);
+enum dt_status dt_grid_open(const char *const *sets, int n_sets, struct dt_sweep_grid *out);
+void dt_grid_close(struct dt_sweep_grid *grid);
 
 /* Index of an axis's value in run `run`: the last axis changes fastest. */
-int dt_grid_value(const struct dt_grid *grid, int run, int axis);
+int dt_grid_value(const struct dt_sweep_grid *grid, int run, int axis);
 
 /* The n_axes texts of a run, owned by the grid. */
-void dt_grid_sets(const struct dt_grid *grid, int run, const char **sets);
+void dt_grid_sets(const struct dt_sweep_grid *grid, int run, const char **sets);
 
 #endif

@@ -21,7 +21,8 @@
 #define DIVERGED_FACTOR 10 /* times the loss of the first steps */
 #define GAP 2              /* columns between those of the table */
 
-void dt_sweep_folder(const char *dir, const struct dt_grid *grid, int run, char path[DT_PATH_SIZE])
+void dt_sweep_folder(const char *dir, const struct dt_sweep_grid *grid, int run,
+                     char path[DT_PATH_SIZE])
 {
     snprintf(path, DT_PATH_SIZE, "%.*s/%0*d", DT_PATH_SIZE - 8, dir,
              dt_digits((unsigned long long)grid->n_runs), run + 1);
@@ -38,8 +39,8 @@ static bool has_diverged(const struct dt_record *record)
            loss > DIVERGED_FACTOR * first;
 }
 
-enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended,
-                                 struct dt_sweep_row *out)
+enum dt_status dt_sweep_row_read(const char *dir, const struct dt_sweep_grid *grid, int run,
+                                 bool ended, struct dt_sweep_row *out)
 {
     char path[DT_PATH_SIZE];
     struct dt_record record;
@@ -73,14 +74,14 @@ enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, in
 
 /* ---- as text */
 
-static const char *value_text(const struct dt_grid *grid, int run, int axis)
+static const char *value_text(const struct dt_sweep_grid *grid, int run, int axis)
 {
     return grid->axes[axis].texts[dt_grid_value(grid, run, axis)] + strlen(grid->axes[axis].key) +
            1;
 }
 
 /* The last part of the key if it is unambiguous: "lr" of train.optimizer.lr. */
-static const char *short_key(const struct dt_grid *grid, int axis)
+static const char *short_key(const struct dt_sweep_grid *grid, int axis)
 {
     const char *key = grid->axes[axis].key, *dot = strrchr(key, '.');
     const char *last = dot != NULL ? dot + 1 : key;
@@ -120,7 +121,8 @@ static void result_text(const struct dt_sweep_row *row, char *text, size_t n_tex
     }
 }
 
-void dt_sweep_row_print(const struct dt_grid *grid, const struct dt_sweep_row *row, int n_done)
+void dt_sweep_row_print(const struct dt_sweep_grid *grid, const struct dt_sweep_row *row,
+                        int n_done)
 {
     char line[DT_LINE_SIZE], result[96];
     size_t n = 0;
@@ -164,7 +166,7 @@ static const struct {
 static const char verdict_name[] = "  verdict";
 
 struct table {
-    const struct dt_grid *grid;
+    const struct dt_sweep_grid *grid;
     const struct dt_sweep_row *rows;
 };
 
@@ -186,7 +188,7 @@ static double value_of(const struct dt_sweep_row *row, size_t column)
 }
 
 /* The width of its name or its widest value. */
-static int axis_width(const struct dt_grid *grid, int axis)
+static int axis_width(const struct dt_sweep_grid *grid, int axis)
 {
     size_t width = strlen(short_key(grid, axis));
     for (int i = 0; i < grid->axes[axis].n; i++) {
@@ -197,7 +199,7 @@ static int axis_width(const struct dt_grid *grid, int axis)
 }
 
 /* The number of the run and the values of the axes; NULL: their names. */
-static void print_axes(const struct dt_grid *grid, const struct dt_sweep_row *row)
+static void print_axes(const struct dt_sweep_grid *grid, const struct dt_sweep_row *row)
 {
     char text[CELL_SIZE] = "run";
     if (row != NULL) {
@@ -266,7 +268,7 @@ static void put_csv_text(FILE *out, const char *text)
 /* A dt_file_put_fn. */
 static void put_csv(FILE *out, const void *context)
 {
-    const struct dt_grid *grid = ((const struct table *)context)->grid;
+    const struct dt_sweep_grid *grid = ((const struct table *)context)->grid;
     const struct dt_sweep_row *rows = ((const struct table *)context)->rows;
     fputs("run", out);
     for (int a = 0; a < grid->n_axes; a++) {
@@ -293,7 +295,7 @@ static void put_csv(FILE *out, const void *context)
     }
 }
 
-static enum dt_status write_csv(const char *dir, const struct dt_grid *grid,
+static enum dt_status write_csv(const char *dir, const struct dt_sweep_grid *grid,
                                 const struct dt_sweep_row *rows)
 {
     char *text = NULL;
@@ -309,11 +311,12 @@ static enum dt_status write_csv(const char *dir, const struct dt_grid *grid,
 }
 
 /* About the best runs, as many as fit side by side. */
-static enum dt_status write_page(const char *dir, const struct dt_grid *grid,
+static enum dt_status write_page(const char *dir, const struct dt_sweep_grid *grid,
                                  const struct dt_sweep_row *rows)
 {
     char path[DT_PATH_SIZE + 32];
     struct dt_record *records = calloc(DT_REPORT_MAX_RUNS, sizeof *records);
+    struct dt_doc *doc = NULL;
     int n = 0;
     enum dt_status s =
         records != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the page of a sweep");
@@ -325,7 +328,9 @@ static enum dt_status write_page(const char *dir, const struct dt_grid *grid,
         }
     }
     if (s == DT_OK && n > 0) {
-        s = dt_run_page_write(NULL, dir, records, n, NULL);
+        s = dt_runs_document(records, n, &doc);
+        s = s == DT_OK ? dt_run_page_write(dir, doc) : s;
+        dt_doc_close(doc);
     }
     for (int i = 0; i < n; i++) {
         dt_record_close(&records[i]);
@@ -337,7 +342,7 @@ static enum dt_status write_page(const char *dir, const struct dt_grid *grid,
     return s;
 }
 
-enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid, int run,
+enum dt_status dt_sweep_config_read(const char *dir, const struct dt_sweep_grid *grid, int run,
                                     char **out)
 {
     char folder[DT_PATH_SIZE], path[DT_PATH_SIZE + 16];
@@ -379,7 +384,8 @@ enum dt_status dt_sweep_results_try(const char *dir)
     return dt_dir_try(dir);
 }
 
-enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, const double *ended)
+enum dt_status dt_sweep_results(const char *dir, const struct dt_sweep_grid *grid,
+                                const double *ended)
 {
     struct dt_sweep_row *rows = calloc((size_t)grid->n_runs, sizeof *rows);
     if (rows == NULL) {

@@ -33,7 +33,7 @@ enum { SUM_FINISHED, SUM_STOP, SUM_STEPS, SUM_RUNS }; /* from SUM_RUNS on: 1 for
 struct sweep {
     struct dt_world *world, alone;
     const struct dt_args *args;
-    struct dt_grid grid;
+    struct dt_sweep_grid grid;
     char dir[DT_PATH_SIZE];
     int n_threads;                 /* per rank, if the configuration does not set it */
     const char **sets;             /* room for those of one run */

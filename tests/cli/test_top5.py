@@ -5,6 +5,7 @@ import os
 import sys
 
 from checks import check, dtrain, finish, new_folder, read, records, run, sets, summary, write_json
+from document import Report
 
 PRINT_LOGITS = os.path.abspath(sys.argv[1])
 N = 150  # test samples
@@ -56,23 +57,15 @@ def test_validation():
 
 
 def test_shown():
-    """The page has a curve of it and of the average's results; report, watch and the comparison tell the last ones."""
+    """The page has a curve of it and of the average's results; a report, also of two, has the last ones."""
     _, result = train("shown", 20, 1, *sets("data.validation=0.3", "train.ema=0.9"))
-    told = dtrain("report", "shown").stdout
-    watched = dtrain("report", "--follow", "shown").stdout
-    compared = dtrain("report", "shown", "few").stdout
-    percent = {name: f"{100 * value:.2f} %" for name, value in result.items() if name.endswith("accuracy")}
-    for text in (f"top 5 {percent['test_top5_accuracy']}", f"accuracy {percent['validation_accuracy']}, top 5 "
-                 f"{percent['validation_top5_accuracy']}", f"EMA test accuracy {percent['ema_test_accuracy']}, loss "
-                 f"{result['ema_test_loss']:.6g}; validation accuracy {percent['ema_validation_accuracy']}, loss "
-                 f"{result['ema_validation_loss']:.6g}"):
-        check(text in " ".join(told.split()), f"report: {text} is not in {told}")
-    for name in ("test", "validation"):
-        lines = watched[watched.index(f"\n{name} "):].splitlines()[2:4]
-        check(lines[0].split() == ["top", "5", *percent[name + "_top5_accuracy"].split()], f"watch: {lines}")
-        check(lines[1].startswith("  EMA ") and f"accuracy {percent['ema_' + name + '_accuracy']}," in lines[1], f"watch: {lines}")
-    columns = compared.splitlines()[3].split()
-    check(columns[:8] == ["verdict", "test", "accuracy", "top", "5", "test", "loss", "EMA"], f"{columns}")
+    report = Report("shown")
+    for which in ("test", "validation"):
+        wanted = {"accuracy": f"{which}_accuracy", "top 5": f"{which}_top5_accuracy", "accuracy, EMA": f"ema_{which}_accuracy", "loss, EMA": f"ema_{which}_loss"}
+        shown = {name: report.figure("Result", f"{which} {name}") for name in wanted}
+        check(shown == {name: result[key] for name, key in wanted.items()}, f"report: {shown}")
+    row = Report("shown", "few").rows("Results")[0]
+    check((row["top 5"], row["EMA"]) == (result["test_top5_accuracy"], result["ema_test_accuracy"]), f"compared: {row}")
     page = read("shown/report.html")
     for text in ("validation, EMA of the weights, after an epoch", "validation, top 5, after an epoch"):
         check(text in page, f"the page has no curve '{text}'")

@@ -10,6 +10,7 @@ import re
 
 import checks
 from checks import check, dtrain, finish, new_folder, read, read_json, records, sets, summary, write_json
+from document import Report
 from samples import write_idx
 
 N_TRAIN, N_TEST, N_HELD, SIDE, SEED = 330, 90, 66, 8, 5
@@ -181,16 +182,15 @@ def check_last():
 
 
 def check_pages():
-    out = dtrain("report", "held", "--html", "page.html").stdout
-    check(re.search(r"^test accuracy .*, by the weights of epoch \d+$", out, re.M) and
-          re.search(rf"^validation +accuracy \S+ %, loss \S+, of {N_HELD} samples$", out, re.M), "report: facts", out)
-    check("val. loss" in out and "test loss  test acc" not in out, "report: table", out)
-    check("validation, after an epoch" in read("page.html"), "report: page")
-    out = dtrain("report", "held", "last", "--html", "two.html").stdout
-    check(re.search(r"test loss +validation ", out), "compare", out)
-    check("Loss on the validation samples" in read("two.html"), "compare: page")
-    out = dtrain("report", "beforehand").stdout
-    check("validation" not in out, "report without", out)
+    report, result = Report("held", "--html", "page.html"), summary("held")
+    figures = report.parts["Result"]["figures"]
+    check(figures["test accuracy"]["hint"].endswith(f", by the weights of epoch {result['tested_epoch']}"), f"report: {figures}")
+    check(figures["validation loss"]["value"] == result["validation_loss"] and f" {N_HELD} samples" in figures["validation accuracy"]["hint"], f"report: {figures}")
+    check([row["val. loss"] for row in report.rows("Epochs")] == [record["validation_loss"] for record in records("held", "epoch")], "report: table")
+    check("validation, after an epoch" in report.lines("Loss") and "validation, after an epoch" in read("page.html"), "report: curves")
+    report = Report("held", "last")
+    check(report.rows("Results")[0]["val. loss"] == result["validation_loss"] and "Loss on the validation samples" in report.parts, "report of two")
+    check("validation" not in dtrain("report", "beforehand").stdout, "report without")
     out = dtrain("plan", "--config", "config.json", *sets(*HELD)).stdout
     check(f"data: {N_TRAIN - N_HELD} training samples, {N_HELD} validation samples, {N_TEST} test samples" in out, "plan", out)
     train("board", *HELD, "train.epochs=2", "tensorboard=true")

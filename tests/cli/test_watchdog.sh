@@ -33,8 +33,8 @@ PY
 }
 reported() { # reported RUN WORDS: the report has the verdict, who was behind, and the last steps of each rank
   check "$1: no report" "$DTRAIN" report "$1" >"$1.report" 2>&1
-  grep -qE "$2" "$1.report" || fail "$1: the report has no '$2'" "$1.report"
-  grep -qE 'verdict +failed \(exit code 76\): .*rank [0-9]' "$1.report" || fail "$1: the report's verdict" "$1.report"
+  tr '\n' ' ' <"$1.report" | grep -qE "$2" || fail "$1: the report has no '$2'" "$1.report"
+  grep -qE '^state +failed \(exit code 76\): .*rank [0-9]' "$1.report" || fail "$1: the report's state" "$1.report"
   check "$1: the page has no last events" grep -q 'The last events of each rank' "$1/report.html"
 }
 silent='has shown no sign of life for 2 s: it hangs in'
@@ -43,14 +43,14 @@ silent='has shown no sign of life for 2 s: it hangs in'
 try alone 1 --inject stall:step=7
 named alone "rank 0 \([^)]+\) $silent 'training', step 7, last event 'step'"
 kept alone 1
-reported alone 'last events: rank 0 \([^)]+\) was behind: in step 7 .* no sign of life for [0-9.]+ s$'
+reported alone 'Rank 0 \([^)]+\) was behind: in step 7 .* no sign of life for [0-9.]+ s\.'
 try all 3 --inject stall:step=7
 named all "rank [012] \([^)]+\) $silent 'training', step 7, .*; rank [012] .* was last seen [0-9]+ s ago in 'training'"
 kept all 3
 try one 3 --inject stall:rank=1,step=7
 named one ".* stalled for 2 s: rank 1 has not arrived; it was last seen [0-9]+ s ago in 'training'"
 kept one 3
-reported one 'last events: rank 1 \([^)]+\) was behind: in step 7 it had begun'
+reported one 'Rank 1 \([^)]+\) was behind: in step 7 it had begun'
 check 'one: not the last event of rank 1' grep -qE '^ +7 +1  \+[0-9.]+ step$' one.report
 check 'one: not those of rank 0' grep -qE "^ +7 +0  \+[0-9.]+ step, \+[0-9.]+ allreduce of gradient bucket 0 \([0-9]+ bytes\), .*results \(32 bytes\)$" one.report
 

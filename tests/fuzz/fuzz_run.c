@@ -1,5 +1,5 @@
-/* Any bytes as the files of a run's folder, for everything that `report`, `compare` and `watch`
- * make of them: an error with a text or their text; never a crash, a leak or a read out of bounds,
+/* Any bytes as the files of a run's folder, for the documents that `report` makes of one run and of
+ * two: an error with a text or their text and page; never a crash, a leak or a read out of bounds,
  * no text of a file unescaped in the page, and no control character on a terminal.
  *
  * An input is pieces that begin with a line "@NAME", such as "@metrics.jsonl"; without a
@@ -11,10 +11,10 @@
 
 #include "base/file.h"
 #include "dist/strategy/strategies.h"
-#include "report/page/page.h"
 #include "report/run.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/base/file_calls.h"
+#include "view/render.h"
 
 #define MOST_FILES 8
 #define DESCRIPTORS 2000 /* from here on */
@@ -117,32 +117,14 @@ static void take_files(const char *text, size_t n)
     }
 }
 
-/* Calls that would be too slow are left to other inputs: with a configuration, those that show its
- * keys.
- */
-static void draw_page(FILE *out, const struct dt_record *records)
+static void draw_page(FILE *out, const struct dt_doc *doc)
 {
-    static struct dt_facts facts; /* large for a stack */
-    if (n_files > 1 && strcmp(files[1].name, "config.json") == 0) {
-        dt_run_model_draw(out, records);
-        dt_run_config_draw(out, records);
-        dt_run_compare_draw(out, records, 2);
-        return;
-    }
-    dt_facts_find(records, &facts);
-    for (int i = 0; i < DT_N_FACTS; i++) {
-        dt_page_text(out, facts.texts[i]);
-    }
-    dt_run_curves_draw(out, records, NULL, 1);
-    dt_run_time_draw(out, records);
-    dt_run_timeline_draw(out, records);
-    dt_run_flight_draw(out, records);
+    dt_view_html(out, doc);
 }
 
-static void draw_screen(FILE *out, const struct dt_record *records)
+static void draw_text(FILE *out, const struct dt_doc *doc)
 {
-    dt_run_screen_draw(out, records, (struct dt_screen){.width = 80, .height = 24, .utf8 = true});
-    dt_run_flight_print(out, records);
+    dt_view_text(out, doc, (struct dt_text_view){.width = 80, .utf8 = true});
 }
 
 /* The seeds' texts have elements, as dtrain itself never writes them. */
@@ -152,20 +134,20 @@ static bool is_right_page(char c, const char *text)
     return strncmp(text, "<q>", 3) != 0;
 }
 
-static bool is_right_screen(char c, const char *text)
+static bool is_right_text(char c, const char *text)
 {
     (void)text;
     return (c >= ' ' || c == '\n' || (unsigned char)c >= 0x80) && c != 0x7f;
 }
 
-static void check_text(void (*draw)(FILE *out, const struct dt_record *records),
-                       bool (*is_right)(char c, const char *text), const struct dt_record *records)
+static void check_text(void (*draw)(FILE *out, const struct dt_doc *doc),
+                       bool (*is_right)(char c, const char *text), const struct dt_doc *doc)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
     require(out != NULL);
-    draw(out, records);
+    draw(out, doc);
     require(fclose(out) == 0);
     for (size_t i = 0; i < n; i++) {
         require(is_right(text[i], text + i));
@@ -173,17 +155,28 @@ static void check_text(void (*draw)(FILE *out, const struct dt_record *records),
     free(text);
 }
 
+static void check_document(enum dt_status s, struct dt_doc *doc)
+{
+    require(s == DT_OK);
+    check_text(draw_text, is_right_text, doc);
+    check_text(draw_page, is_right_page, doc);
+    dt_doc_close(doc);
+}
+
 static void report(void)
 {
     struct dt_record records[2];
+    struct dt_doc *doc;
     dt_error_clear();
     if (dt_record_open(folder, &records[0]) != DT_OK) {
         require(dt_error_text()[0] != 0);
         return;
     }
     records[1] = records[0];
-    check_text(draw_screen, is_right_screen, records);
-    check_text(draw_page, is_right_page, records);
+    enum dt_status s = dt_run_document(records, NULL, &doc);
+    check_document(s, doc);
+    s = dt_runs_document(records, 2, &doc);
+    check_document(s, doc);
     dt_record_close(&records[0]);
 }
 

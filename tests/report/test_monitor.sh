@@ -73,7 +73,7 @@ train alone 1 --resume
 check 'ended early, resumed: continues' grep -qx 'nothing to do: the run had ended' alone.err
 check 'ended early, resumed: another reason' grep -q '^stopped early: test loss has not improved for 4 epochs' alone.err
 "$DTRAIN" report alone > report.txt 2> report.err
-check 'the verdict does not say why' grep -q '^verdict  *done: stopped early, test loss has not improved' report.txt
+check 'the state does not say why' grep -q '^state  *done: stopped early, test loss has not improved' report.txt
 train alone 1 --resume --set train.early_stopping.patience=6
 check 'more patience: the old reason' grep -q '^stopped early: test loss has not improved for 6 epochs' alone.err
 

@@ -10,6 +10,7 @@ import struct
 import zlib
 
 from checks import DTRAIN, check, checkpoint_of, dtrain, finish, new_folder, read, read_json, run, summary, write, write_json
+from document import Report
 from tiny import CONFIG, train
 
 MEMORY_KIB, SECONDS = 400000, 20  # of address space, of which the program itself takes half; of a processor
@@ -19,6 +20,12 @@ NUMBERS = "[" + "1," * (8 * MIB) + "1]"  # 16 MiB, of which cJSON would make 512
 
 def limited(*arguments, code=0):
     return run("bash", "-c", 'ulimit -v "$0" -t "$1" && shift && exec "$@"', MEMORY_KIB, SECONDS, DTRAIN, *arguments, code=code)
+
+
+def listed():
+    """What `dtrain runs` says of each run."""
+    document = json.loads(limited("runs", "runs", "--json", "-").stdout)
+    return {row["run"]: row for part in document["parts"] if part["type"] == "table" for row in part["rows"]}
 
 
 # ---- files that cost many times their size
@@ -72,11 +79,11 @@ COSTLY = {
     "a line of numbers": (add_line('{"type":"audit","x":' + NUMBERS + "}"), "done", "1 line of metrics.jsonl is no record"),
     "a line of objects": (add_line('{"type":"step","step":9e9,"x":[' + '{"a":[]},' * (3 * MIB) + "0]}"), "done", "1 line of metrics.jsonl is no record"),
     "a line of text": (add_line('{"type":"run","step":9e9,"command":"' + "x" * 2 * MIB + '"}'), "done", "1 line of metrics.jsonl is no record"),
-    "the summary": (replace("summary.json", '{"exit_code":0,"x":' + NUMBERS + "}"), "killed", "killed"),
+    "the summary": (replace("summary.json", '{"exit_code":0,"x":' + NUMBERS + "}"), "killed", "killed (no result was written)"),
     "the status": (replace("status.json", '{"exit_code":0,"error":"x","x":' + NUMBERS + "}"), "done", "done"),
     "the trace": (replace("trace.json", '{"traceEvents":' + NUMBERS + "}"), "done", "done"),
-    "the flight records": (add_flights, "failed", "no rank was behind"),
-    "links to a flight record": (link_flights, "failed", "no rank was behind"),
+    "the flight records": (add_flights, "failed", "No rank was behind"),
+    "links to a flight record": (link_flights, "failed", "No rank was behind"),
     "a flight record": (one_large_flight, "failed", "failed"),
     "the configuration": (replace("config.json", '{"model": ' + NUMBERS + "}"), "damaged", None),
 }
@@ -87,15 +94,14 @@ def test_costly_files():
         folder = "runs/" + name.replace(" ", "-")
         shutil.copytree("mine", folder)
         spoil(folder)
-        out = limited("runs", "runs").stdout
-        rows = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:]}
-        check(rows == {"runs/good": "done", folder: state}, f"{name}: {out}")
+        rows = listed()
+        check({run: row["state"] for run, row in rows.items()} == {"runs/good": "done", folder: state}, f"{name}: {rows}")
         done = limited("report", folder, code=0 if text else 65)
         check((text or "too large: ") in done.stdout + done.stderr, f"{name}: no {text}: {done}")
         page = read(f"{folder}/report.html") if text else ""
         check(("trace.json is larger than 8 MiB" in page) == (name == "the trace"), f"{name}: what the page says of a trace")
         check(text is None or ("event 0" in page) == (name in ("the flight records", "links to a flight record")), f"{name}: events of rank 0")
-        check("links" not in name or "<td>5<td>0<td>" in page and "<td>5<td>1<td>" not in page, f"{name}: a link is followed")
+        check("links" not in name or "event 0" in page and "event 1" not in page, f"{name}: a link is followed")
         shutil.rmtree(folder)
 
 
@@ -103,8 +109,8 @@ def test_no_memory():
     """A run that takes more memory than there is."""
     shutil.copytree("mine", "runs/much")
     os.truncate("runs/much/metrics.jsonl", MEMORY_KIB << 10)
-    out = limited("runs", "runs").stdout
-    check(re.search(r"^runs/much +damaged ", out, re.M) and re.search(r"^runs/good +done +3/3 ", out, re.M), f"no memory: {out}")
+    rows = listed()
+    check(rows["runs/much"]["state"] == "damaged" and (rows["runs/good"]["state"], rows["runs/good"]["epochs"]) == ("done", 3), f"no memory: {rows}")
     shutil.rmtree("runs/much")
 
 
@@ -122,9 +128,9 @@ def test_flights():
     fail("flights", 30)
     for rank in range(30):
         write(f"flights/flight-{rank}.json", flight(rank, "ab"[rank % 2], collectives=8 if rank == 25 else 9, step=4 if rank == 25 else 5))
-    out = dtrain("report", "flights").stdout
-    check("last events: rank 25 (b) was behind: in step 4 it had begun 8 collectives" in out, f"flights: {out}")
-    rows = {tuple(map(int, row[:2])): row[2] for row in re.findall(r"^ +(\d) +(\d+)  (.*)$", out[out.index("last events"):], re.M)}
+    report = Report("flights")
+    report.has("Rank 25 (b) was behind: in step 4 it had begun 8 collectives")
+    rows = {(row["step"], row["rank"]): row["events"] for row in report.rows("Last events")}
     check(set(rows) == {(step, rank) for step in (3, 4, 5) for rank in [*range(16), 25]}, f"flights: {sorted(rows)}")
     for rank, last in ((0, 28), (1, 29)):  # of the host, by the numbers of the ranks
         check(rows[5, rank] == f"+{last - rank}.000 event {rank} (7 bytes)", f"flights: {rows[5, rank]}")
@@ -162,7 +168,7 @@ def test_generated():
         change_config("generated", n_samples, size)
         done = limited("report", "generated")
         page = read("generated/report.html")
-        check(("<table class=\"confusion\">" in page) == shown, f"{name}: {done}")
+        check(("Confusion" in done.stdout) == shown, f"{name}: {done}")
         for text in (page, done.stderr):
             check((f"generates {n_samples} test samples of " in text and "a report at most 100000" in text) != shown, f"{name}: {done}")
         shutil.rmtree("generated")
@@ -182,10 +188,13 @@ def test_whose_data():
     for split in ("train", "test"):
         for name in range(10):
             for i in range(4):
-                write(f"private/{split}/{name}/{i}.png", picture(20 * name + i))
+                write(f"private/{split}/kind{name}/{i}.png", picture(20 * name + i))
     train("theirs", 1, 'data={"format": "images", "dir": "private"}', "train.batch.per_rank=10", "report=false")
-    done = dtrain("report", "theirs")
-    check("data:image/png" in read("theirs/report.html") and done.stderr == "wrote theirs/report.html\n", f"one's own run: {done}")
+    report = Report("theirs")
+    check("data:image/png" in read("theirs/report.html") and report.stderr == "wrote theirs/report.html\n", f"one's own run: {report.stderr}")
+    names = [f"kind{name}" for name in range(10)]
+    check(report.parts["Confusion"]["rows"] == names == [row["class"] for row in report.rows("Classes")]
+          and {row["true class"] for row in report.rows("Worst test samples")} <= set(names), "no names of classes")
     if os.geteuid() != 0:
         print("not root: no run of another user is tried")
         return
@@ -202,7 +211,7 @@ def test_whose_data():
         os.chown(other, 0, 0)
     os.chown("pooled", 54321, 54321)
     done = dtrain("report", "pooled")
-    check("confusion" in read("pooled/report.html") and "not shown" not in done.stderr, f"generated data are nobody's: {done}")
+    check("Confusion" in done.stdout and "not shown" not in done.stderr, f"generated data are nobody's: {done}")
 
 
 new_folder()

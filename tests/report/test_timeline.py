@@ -3,7 +3,8 @@ import json
 import os
 import re
 
-from checks import SOURCE, check, dtrain, finish, new_folder, read, read_json, sets, write, write_json
+from checks import SOURCE, check, dtrain, finish, new_folder, read_json, sets, write, write_json
+from document import Report
 
 PARAMETER_SERVER = "distributed.strategy=parameter_server"
 
@@ -125,29 +126,26 @@ def hidden_share(trace):
     return 100 * hidden / sent
 
 
-def page_of(folder):
-    dtrain("report", folder, "--html", "page.html")
-    return read("page.html")
-
-
-def test_page():
-    trace, page = Trace("ring"), page_of("ring")
-    check("Who did what when" in page and "Steps 4 to 5" in page, "the page has no lanes")
-    before, _, lanes = page.partition("Who did what when")
-    bars = re.findall(r'class="key phase (\w+)">(\w+)<', before)
-    lanes = re.findall(r'<span class="key phase (\w+)">(\w+)', lanes.partition("<svg")[0])
-    check(len(bars) == 5 and len(lanes) == 6 and all(one == name for one, name in bars + lanes), f"other colours: {bars} {lanes}")
-    check(all(page.count(f".{name} {{ --own:") == 1 for name, _ in bars + lanes), "a part of a step has no colour of its own")
-    said = re.search(r"(\d+) % was hidden", page)
-    check(said is not None and abs(int(said[1]) - hidden_share(trace)) <= 0.6, f"hidden: {said} and {hidden_share(trace)}")
-    rows = re.findall(r"<tr><td>(\d+)<td>([\d.]+)<td>rank (\d)<td>", page)
-    check([int(row[0]) for row in rows] == [4, 5, 6], f"rows {rows}")
-    for step, seconds, last in rows:
-        spans = [span for span in trace.spans if span["args"]["step"] == int(step)]
+def test_report():
+    trace, report = Trace("ring"), Report("ring")
+    lanes = report.parts["Timeline of some steps"]
+    check(lanes["caption"] == "Steps 4 to 5.", f"the lanes: {lanes['caption']}")
+    n_buckets = len({span["name"] for span in trace.spans if span["cat"] == "bucket"})
+    check(lanes["lanes"] == [name for rank in range(3) for name in (f"rank {rank}", "wait", *(f"bucket {i}" for i in range(n_buckets)))], f"{lanes['lanes']}")
+    of_time = report.parts["Time of a step"]["kinds"]
+    check([kind.split(":")[0] for kind in lanes["kinds"][:5]] == of_time, f"other colours than of the phases: {lanes['kinds']}, {of_time}")
+    shown = [span for span in trace.spans if span["args"]["step"] in (4, 5)]
+    check(len(shown) / 2 < len(lanes["boxes"]) <= len(shown), f"{len(lanes['boxes'])} boxes of {len(shown)} spans")
+    said = re.search(r"(\d+) % of communication overlapped with computation", report.prose)
+    check(said is not None and abs(int(said[1]) - hidden_share(trace)) <= 0.6, f"overlap: {said} and {hidden_share(trace)}")
+    rows = report.rows("Timeline, step by step")
+    check([row["step"] for row in rows] == [4, 5, 6], f"rows {rows}")
+    for row in rows:
+        spans = [span for span in trace.spans if span["args"]["step"] == row["step"]]
         took = (max(map(end, spans)) - min(span["ts"] for span in spans)) / 1e3
-        check(abs(took - float(seconds)) < 0.002, f"step {step}: {seconds} ms, and {took}")
+        check(abs(took - row["all ranks"]) < 0.002, f"{row}: took {took}")
         final = max((span for span in spans if span["cat"] in ("forward", "loss", "recompute", "backward")), key=end)
-        check(final["pid"] == int(last), f"step {step}: rank {last} is last, and {final}")
+        check(final["pid"] == row["last rank"], f"{row}: the last is {final}")
 
 
 def test_hidden():
@@ -157,9 +155,9 @@ def test_hidden():
         for name, kind, begin, last in (("fc1 backward", "backward", 0, 100), ("bucket 0", "bucket", 50, 80), ("bucket 1", "bucket", 70, 150)):
             spans.append({"name": name, "cat": kind, "ph": "X", "ts": begin, "dur": last - begin, "pid": rank, "tid": 0, "args": {"step": 1}})
     write_json("none/trace.json", {"traceEvents": spans})
-    page = page_of("none")
-    check("50 % was hidden" in page, f"hidden: {re.findall('[0-9]+ % was hidden', page)}, not 50 %")
-    check("<tr><td>1<td>0.150<td>rank 0<td>0.000<td>0.100<td>0.050" in page, "the row of the step")
+    report = Report("none")
+    report.has(" 50 % of communication overlapped")
+    check([round(value, 6) for value in report.rows("Timeline, step by step")[0].values()] == [1, 0.15, 0, 0, 0.1, 0.05], "the row of the step")
 
 
 def test_bad_traces():
@@ -172,9 +170,9 @@ def test_bad_traces():
     bad.append(json.dumps({"traceEvents": far}))
     for text in bad:
         write("none/trace.json", text)
-        check("Who did what when" not in page_of("none"), f"lanes of {text[:100]}")
+        check("Timeline of some steps" not in Report("none").parts, f"lanes of {text[:100]}")
     write_json("none/trace.json", {"traceEvents": [{**span, "name": "<script>"}, {**span, "ts": 1, "name": "b"}]})
-    check("&lt;script&gt;, rank 0, step 1" in page_of("none"), "a strange name")
+    check([box["label"] for box in Report("none").parts["Timeline of some steps"]["boxes"]] == ["<script>", "b"], "a strange name")
 
 
 def test_bad_windows():
@@ -188,7 +186,7 @@ test_window()
 test_every_strategy()
 test_ends()
 test_bound()
-test_page()
+test_report()
 test_hidden()
 test_bad_traces()
 test_bad_windows()

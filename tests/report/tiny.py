@@ -1,4 +1,4 @@
-"""A small run, for the tests of what `dtrain report`, `runs` and `watch` make of one."""
+"""A small run, for the tests of what `dtrain report` and `runs` make of one."""
 from checks import dtrain, sets, write_json
 
 CONFIG = {"data": {"format": "synthetic", "train_samples": 600, "test_samples": 100},

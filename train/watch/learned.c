@@ -247,6 +247,10 @@ enum dt_status dt_learned_open(struct dt_evaluator *e, struct dt_learned *out)
     if (shows_images(samples)) {
         out->images = allocate(n_image_words(out), sizeof(uint64_t), &complete);
     }
+    if (e->set.data.class_names != NULL) {
+        out->class_names = strdup(e->set.data.class_names);
+        complete = complete && out->class_names != NULL;
+    }
     if (find_filters(model, out)) {
         out->filters = allocate(n_filter_elems(out), sizeof *out->filters, &complete);
     }
@@ -257,6 +261,7 @@ enum dt_status dt_learned_open(struct dt_evaluator *e, struct dt_learned *out)
 
 void dt_learned_close(struct dt_learned *l)
 {
+    free(l->class_names);
     free(l->confusion);
     free(l->images);
     free(l->filters);

@@ -24,6 +24,7 @@ struct dt_learned {
     struct dt_answers answers;        /* first: the evaluator's */
     char why_not[DT_ERROR_TEXT_SIZE]; /* there is nothing more to show; or "" */
     int n_classes;
+    char *class_names; /* as a data set has them (data/dataset.h), or NULL */
     double *confusion; /* (n_classes, n_classes): [label][predicted]; NULL: too many classes for a
                           table */
     double n_top5; /* samples with fewer than five classes before their own, by the logit and, where

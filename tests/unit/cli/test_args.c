@@ -347,7 +347,7 @@ static void test_meanings(void)
         {"eval", "needs --config", "load weights from"},
         {"train", "load weights from", "needs --config"},
         {"lab reduce", "write the result as a page", "report.html"},
-        {"report", "default report.html", "pictures"},
+        {"report", "what the model learned", "in place of data.dir"},
         {"lab allreduce", "at most 64", "at most 8"},
         {"lab shards", "at most 8", "at most 64"},
         {"bench", "bench scaling: ", "Commands"},

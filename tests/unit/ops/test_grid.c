@@ -14,7 +14,7 @@ static void test_combinations(void)
                                                {"a=2", "b.c=x", "d=[1,2]"},
                                                {"a=2", "b.c=x", "d={\"e\":\"},]\\\",\"}"},
                                                {"a=2", "b.c=x", "d=\"f,g\""}};
-    struct dt_grid grid;
+    struct dt_sweep_grid grid;
     CHECK_OK(dt_grid_open(sets, 3, &grid));
     CHECK_INT(grid.n_runs, 6);
     for (int run = 0; run < 6; run++) {
@@ -29,7 +29,7 @@ static void test_combinations(void)
 
 static void test_nothing(void)
 {
-    struct dt_grid grid;
+    struct dt_sweep_grid grid;
     CHECK_OK(dt_grid_open(NULL, 0, &grid));
     CHECK_INT(grid.n_runs, 1);
     dt_grid_close(&grid);
@@ -37,7 +37,7 @@ static void test_nothing(void)
 
 static void refuse(const char *set, const char *text)
 {
-    struct dt_grid grid;
+    struct dt_sweep_grid grid;
     CHECK_INT(dt_grid_open(&set, 1, &grid), DT_USAGE);
     CHECK(strstr(dt_error_text(), text) != NULL);
     dt_error_clear();

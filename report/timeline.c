@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "model/backend.h"
-#include "report/page/drawing.h"
 
 #define MAX_MS 1e9
 #define MAX_BUCKETS 64
@@ -15,8 +14,8 @@
 
 #define SHOWN_STEPS 2
 #define SHOWN_RANKS 16
-#define SHOWN_SPANS 20000
-#define LEAST_MS 1e-6 /* of a picture: the last digit of the times in trace.json */
+#define SHOWN_SPANS 5000
+#define TABLE_STEPS 24
 #define MERGED \
     4e-4 /* share of a picture: what is narrower is drawn with its neighbour of the same kind */
 
@@ -229,108 +228,85 @@ static enum dt_status read_steps(struct trace *out)
     return DT_OK;
 }
 
-/* Rows of a rank from the top: what it does, what it waits for, and each bucket. */
-enum { ROW_WORK, ROW_WAIT, ROW_BUCKETS };
+/* ---- lanes */
 
+/* Lanes of a rank from the top: what it does, what it waits for, and each bucket. */
+enum { LANE_WORK, LANE_WAIT, LANE_BUCKETS };
+
+/* Kinds of boxes, which share the colours of the time's phases. */
+static const struct {
+    int kind;
+    const char *name; /* NULL: as another's */
+} kinds[] = {[DT_SPAN_GATHER] = {DT_PHASE_DATA, "data"},
+             [DT_SPAN_FORWARD] = {DT_PHASE_FORWARD, "forward"},
+             [DT_SPAN_LOSS] = {DT_N_PHASES, "loss"},
+             [DT_SPAN_RECOMPUTE] = {DT_PHASE_FORWARD, NULL},
+             [DT_SPAN_BACKWARD] = {DT_PHASE_BACKWARD, "backward"},
+             [DT_SPAN_UPDATE] = {DT_PHASE_UPDATE, "update"},
+             [DT_SPAN_BUCKET] = {DT_PHASE_COMMUNICATION, "communication: a bucket of gradients is "
+                                                         "sent, or waited for"},
+             [DT_SPAN_WAIT] = {DT_PHASE_COMMUNICATION, NULL},
+             [DT_SPAN_GPU] = {DT_PHASE_ON_GPU, "gpu"}};
+
+/* Which part of a trace is shown. */
 struct picture {
-    struct dt_lanes lanes;
+    struct dt_part *lanes;
     const struct trace *trace;
     int first_step, last_step, n_ranks;
-    double begin_ms;
+    double begin_ms, end_ms;
 };
 
-/* A row is left free between ranks. */
-static int row_of(const struct picture *p, int rank, int row)
-{
-    return rank * (ROW_BUCKETS + p->trace->n_buckets + 1) + row;
-}
-
-static int row_of_span(const struct picture *p, const struct span *span)
-{
-    return row_of(p, span->rank,
-                  span->kind == DT_SPAN_BUCKET ? ROW_BUCKETS + span->bucket
-                  : span->kind == DT_SPAN_WAIT ? ROW_WAIT
-                                               : ROW_WORK);
-}
-
-/* ---- which part */
-
-/* Two steps in the middle of the window: what comes first and last is less like the others. */
-static struct picture picture_of(FILE *out, const struct trace *trace)
+/* Two steps in the middle of the window: the first and the last ones are less like the others. */
+static struct picture picture_of(const struct trace *trace)
 {
     const int n_steps = trace->last_step - trace->first_step + 1;
     const int first = trace->first_step + (n_steps > SHOWN_STEPS ? (n_steps - SHOWN_STEPS) / 2 : 0);
-    double end_ms = -INFINITY;
     struct picture p = {.trace = trace,
                         .first_step = first,
                         .last_step =
                             n_steps > SHOWN_STEPS ? first + SHOWN_STEPS - 1 : trace->last_step,
                         .n_ranks = trace->n_ranks < SHOWN_RANKS ? trace->n_ranks : SHOWN_RANKS,
-                        .begin_ms = INFINITY};
+                        .begin_ms = INFINITY,
+                        .end_ms = -INFINITY};
     for (int rank = 0; rank < p.n_ranks; rank++) {
         for (int step = p.first_step; step <= p.last_step; step++) {
             const struct step s = *step_at(trace, rank, step);
             p.begin_ms = fmin(p.begin_ms, s.begin_ms);
-            end_ms = fmax(end_ms, s.end_ms);
+            p.end_ms = fmax(p.end_ms, s.end_ms);
         }
     }
-    p.lanes = (struct dt_lanes){.out = out,
-                                .label = "what each rank did",
-                                .class = "lanes",
-                                .unit = "ms",
-                                .n_rows = row_of(&p, p.n_ranks, 0) - 1,
-                                .width = 1020,
-                                .left = 82,
-                                .right = 20,
-                                .row = 15,
-                                .end = fmax(end_ms - p.begin_ms, LEAST_MS)};
     return p;
 }
 
-/* ---- lanes */
-
-/* The colour of each kind: its phase's (report/page/page.h). */
-static const char *const phases[] = {[DT_SPAN_GATHER] = "data",
-                                     [DT_SPAN_FORWARD] = "forward",
-                                     [DT_SPAN_LOSS] = "loss",
-                                     [DT_SPAN_RECOMPUTE] = "forward",
-                                     [DT_SPAN_BACKWARD] = "backward",
-                                     [DT_SPAN_UPDATE] = "update",
-                                     [DT_SPAN_BUCKET] = "communication",
-                                     [DT_SPAN_WAIT] = "communication",
-                                     [DT_SPAN_GPU] = "gpu"};
-
-static void draw_names(const struct picture *p)
+static void add_names(const struct picture *p)
 {
-    char name[32];
     for (int rank = 0; rank < p->n_ranks; rank++) {
-        snprintf(name, sizeof name, "rank %d", rank);
-        dt_lanes_name(&p->lanes, row_of(p, rank, ROW_WORK), name);
-        dt_lanes_name(&p->lanes, row_of(p, rank, ROW_WAIT), "wait");
+        dt_doc_lane(p->lanes, "rank %d", rank);
+        dt_doc_lane(p->lanes, "wait");
         for (int b = 0; b < p->trace->n_buckets; b++) {
-            snprintf(name, sizeof name, "bucket %d", b);
-            dt_lanes_name(&p->lanes, row_of(p, rank, ROW_BUCKETS + b), name);
+            dt_doc_lane(p->lanes, "bucket %d", b);
         }
     }
 }
 
-static void draw_span(const struct picture *p, const struct span *s, double end_ms)
+static void add_span(const struct picture *p, const struct span *s, double end_ms)
 {
-    char class[32], hint[192];
-    const bool named = s->kind != DT_SPAN_BUCKET && s->kind != DT_SPAN_WAIT;
-    snprintf(class, sizeof class, "phase %s", phases[s->kind]);
-    snprintf(hint, sizeof hint, "%.96s, rank %d, step %d: %.3f ms", s->name, s->rank, s->step,
-             end_ms - s->begin_ms);
-    dt_lanes_box(&p->lanes, row_of_span(p, s),
-                 &(struct dt_box){class, s->begin_ms - p->begin_ms, end_ms - p->begin_ms,
-                                  named ? s->name : NULL, hint});
+    const int lane = s->kind == DT_SPAN_BUCKET ? LANE_BUCKETS + s->bucket
+                     : s->kind == DT_SPAN_WAIT ? LANE_WAIT
+                                               : LANE_WORK;
+    if (kinds[s->kind].name != NULL) {
+        dt_doc_kind(p->lanes, kinds[s->kind].kind, kinds[s->kind].name);
+    }
+    dt_doc_box(p->lanes, s->rank * (LANE_BUCKETS + p->trace->n_buckets) + lane,
+               s->begin_ms - p->begin_ms, end_ms - p->begin_ms, kinds[s->kind].kind, "%s", s->name);
 }
 
 /* Many short parts of one kind, one after the other, are one. Returns how many there was no room
  * for. */
-static int draw_spans(const struct picture *p)
+static int add_spans(const struct picture *p)
 {
     const struct span *spans = p->trace->spans;
+    const double least_ms = MERGED * (p->end_ms - p->begin_ms);
     int n_shown = 0;
     for (int i = 0; i < p->trace->n; i++) {
         double end_ms = spans[i].end_ms;
@@ -338,52 +314,17 @@ static int draw_spans(const struct picture *p)
         while (last + 1 < p->trace->n && spans[last + 1].rank == spans[i].rank &&
                spans[last + 1].step == spans[i].step && spans[last + 1].kind == spans[i].kind &&
                spans[i].kind != DT_SPAN_BUCKET &&
-               spans[last + 1].end_ms - spans[i].begin_ms < MERGED * p->lanes.end) {
+               spans[last + 1].end_ms - spans[i].begin_ms < least_ms) {
             end_ms = spans[++last].end_ms;
         }
         const bool shown = spans[i].rank < p->n_ranks && spans[i].step >= p->first_step &&
                            spans[i].step <= p->last_step;
         if (shown && n_shown++ < SHOWN_SPANS) {
-            draw_span(p, &spans[i], end_ms);
+            add_span(p, &spans[i], end_ms);
         }
         i = last;
     }
     return n_shown > SHOWN_SPANS ? n_shown - SHOWN_SPANS : 0;
-}
-
-static void draw_legend(FILE *out)
-{
-    static const struct {
-        enum dt_span_kind kind;
-        const char *text;
-    } rows[] = {
-        {DT_SPAN_GATHER, "data"},
-        {DT_SPAN_FORWARD, "forward"},
-        {DT_SPAN_LOSS, "loss"},
-        {DT_SPAN_BACKWARD, "backward"},
-        {DT_SPAN_UPDATE, "update"},
-        {DT_SPAN_BUCKET, "communication: a bucket of gradients on its way, or waiting for it"}};
-    fputs("<p class=\"legend\">", out);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        fprintf(out, "<span class=\"key phase %s\">%s</span> ", phases[rows[i].kind], rows[i].text);
-    }
-    fputs("</p>\n", out);
-}
-
-static void draw_lanes(const struct picture *p)
-{
-    FILE *out = p->lanes.out;
-    draw_legend(out);
-    fputs("<div class=\"wide\">", out);
-    dt_lanes_begin(&p->lanes);
-    draw_names(p);
-    const int n_left = draw_spans(p);
-    dt_lanes_end(&p->lanes);
-    fputs("</div>\n", out);
-    if (n_left > 0) {
-        fprintf(out, "<p>The first %d spans are shown, %d more are not.</p>\n", SHOWN_SPANS,
-                n_left);
-    }
 }
 
 /* ---- in numbers */
@@ -413,33 +354,26 @@ static struct whole whole_of(const struct trace *trace, int step)
     return w;
 }
 
-static void put_step(FILE *out, const struct trace *trace, int step)
+static void add_table(struct dt_doc *doc, const struct trace *trace)
 {
-    const struct whole w = whole_of(trace, step);
-    if (w.last >= 0) {
-        fprintf(out, "<tr><td>%d<td>%.3f<td>rank %d<td>%.3f<td>%.3f<td>%.3f\n", step,
-                w.end_ms - w.begin_ms, w.last, w.spread_ms, w.sent_ms / trace->n_ranks,
-                w.hidden_ms / trace->n_ranks);
+    struct dt_part *table =
+        dt_doc_table(doc, "Timeline, step by step",
+                     "step::+|all ranks:ms:3|last rank::+|behind the first:ms:3|"
+                     "communication:ms:3|of it overlapped:ms:3");
+    for (int i = 0; i < TABLE_STEPS && trace->first_step + i <= trace->last_step; i++) {
+        const struct whole w = whole_of(trace, trace->first_step + i);
+        if (w.last >= 0) {
+            dt_doc_row(table, dt_n(trace->first_step + i), dt_n(w.end_ms - w.begin_ms),
+                       dt_n(w.last), dt_n(w.spread_ms), dt_n(w.sent_ms / trace->n_ranks),
+                       dt_n(w.hidden_ms / trace->n_ranks));
+        }
     }
+    dt_doc_detail(table);
 }
 
-static void put_table(FILE *out, const struct trace *trace)
-{
-    const int n = trace->last_step - trace->first_step + 1,
-              last = n <= 24 ? trace->last_step : trace->first_step + 23;
-    fputs("<details><summary>Step by step</summary><div "
-          "class=\"wide\"><table><thead><tr><th>step<th>ms, all ranks<th>last to end its "
-          "passes<th>ms after the first<th>ms buckets travel<th>ms of them hidden</thead>\n",
-          out);
-    for (int step = trace->first_step; step <= last; step++) {
-        put_step(out, trace, step);
-    }
-    fputs("</table></div></details>\n", out);
-}
-
-/* Names the rank that held the others up most often, and the share of sending that computing
+/* Names the rank that held the others up most often, and the share of communication that computing
  * hid. */
-static void put_sentence(FILE *out, const struct trace *trace)
+static void tell_overlap(struct dt_doc *doc, const struct trace *trace)
 {
     int counts[MAX_RANKS] = {0}, slowest = 0, n_steps = 0;
     double sent_ms = 0, hidden_ms = 0, spread_ms = 0;
@@ -455,40 +389,45 @@ static void put_sentence(FILE *out, const struct trace *trace)
         }
     }
     if (trace->n_ranks > 1 && n_steps > 0) {
-        fprintf(out,
-                "<p>Rank %d was the last to end its passes in %d of %d steps; the last came %.3f "
-                "ms after the first on average.",
-                slowest, counts[slowest], n_steps, spread_ms / n_steps);
-        if (sent_ms > 0) {
-            fprintf(out,
-                    " Of the time that gradients travelled, %.0f %% was hidden behind computing.",
-                    100 * hidden_ms / sent_ms);
-        }
-        fprintf(out, " Rank clocks are aligned to within %.1f µs.</p>\n", trace->clock_error_us);
+        const char *overlap =
+            sent_ms > 0
+                ? dt_doc_print(doc, " %.0f %% of communication overlapped with computation.",
+                               100 * hidden_ms / sent_ms)
+                : "";
+        dt_doc_text(doc,
+                    "Rank %d was the last to end its passes in %d of %d steps; the last came %.3f "
+                    "ms after the first on average.%s Rank clocks are aligned to within %.1f µs.",
+                    slowest, counts[slowest], n_steps, spread_ms / n_steps, overlap,
+                    trace->clock_error_us);
     }
 }
 
-static void draw_all(FILE *out, const struct trace *trace)
+static void add_all(struct dt_doc *doc, const struct trace *trace)
 {
-    const struct picture p = picture_of(out, trace);
-    fprintf(out,
-            "<h2 class=\"part\">Who did what when</h2>\n<figure class=\"card\"><figcaption>Steps "
-            "%d to %d%s</figcaption>\n",
-            p.first_step, p.last_step, p.n_ranks < trace->n_ranks ? ", the first 16 ranks" : "");
-    draw_lanes(&p);
-    put_sentence(out, trace);
-    put_table(out, trace);
-    fputs("</figure>\n", out);
+    struct picture p = picture_of(trace);
+    dt_doc_section(doc, "Timeline");
+    p.lanes = dt_doc_lanes(doc, "Timeline of some steps", "time, ms");
+    add_names(&p);
+    const int n_left = add_spans(&p);
+    const char *left = n_left > 0
+                           ? dt_doc_print(doc, " The first %d spans are shown, %d more are not.",
+                                          SHOWN_SPANS, n_left)
+                           : "";
+    dt_doc_caption(p.lanes, "Steps %d to %d%s.%s", p.first_step, p.last_step,
+                   p.n_ranks < trace->n_ranks ? ", the first 16 ranks" : "", left);
+    tell_overlap(doc, trace);
+    add_table(doc, trace);
 }
 
-void dt_run_timeline_draw(FILE *out, const struct dt_record *record)
+enum dt_status dt_run_timeline_add(struct dt_doc *doc, const struct dt_record *record)
 {
     struct trace trace = {0};
-    const bool whole =
-        read_spans(record->path, &trace) == DT_OK && read_steps(&trace) == DT_OK; /* or no page */
-    if (whole && trace.n > 0) {
-        draw_all(out, &trace);
+    enum dt_status s = read_spans(record->path, &trace);
+    s = s == DT_OK ? read_steps(&trace) : s;
+    if (s == DT_OK && trace.n > 0) {
+        add_all(doc, &trace);
     }
     free(trace.spans);
     free(trace.steps);
+    return s;
 }

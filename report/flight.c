@@ -8,16 +8,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/text.h"
 #include "dist/ranks/liveness/flight.h"
-#include "report/page/page.h"
 
 #define MAX_RANKS 4096
 #define SHOWN_STEPS 3
 #define SHOWN_RANKS 16 /* of a step */
 #define SILENT_MS 1000
+#define CELL_SIZE 2048
 
-/* Of a folder that may be anybody's: of ranks that are not shown, the events are not kept. */
+/* The folder may be anybody's: the events of ranks that are not shown are not kept. */
 struct rank {
     bool there;  /* it has left a record */
     cJSON *json; /* of a rank that is shown */
@@ -31,9 +30,7 @@ struct flight {
     struct rank *ranks;
     double last_step;
     bool any;
-    int behind; /* the rank that the others are before, or -1 */
-    FILE *out;
-    bool page; /* for HTML; else for a terminal */
+    int behind; /* the rank that lags, or -1 */
 };
 
 static const cJSON *first_event(const cJSON *rank)
@@ -64,19 +61,17 @@ static void find_behind(struct flight *f)
                     : -1;
 }
 
-/* NULL: there is none, or no memory for it, which is an error. Many links could lead to one file.
- */
-static cJSON *read_rank(const struct dt_record *r, int rank)
+/* NULL: there is none. Links are not followed: many could lead to one file. */
+static enum dt_status read_rank(const struct dt_record *r, int rank, cJSON **out)
 {
     char name[32], path[DT_PATH_SIZE + 32];
     struct stat info;
-    cJSON *json = NULL;
+    *out = NULL;
     snprintf(name, sizeof name, "flight-%d.json", rank);
     snprintf(path, sizeof path, "%s/%s", r->path, name);
-    if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode)) {
-        (void)dt_record_read(r->path, name, DT_FLIGHT_TEXT_SIZE, &json);
-    }
-    return json;
+    return lstat(path, &info) != 0 || S_ISLNK(info.st_mode)
+               ? DT_OK
+               : dt_record_read(r->path, name, DT_FLIGHT_TEXT_SIZE, out);
 }
 
 static void note_rank(const cJSON *json, struct rank *out)
@@ -103,35 +98,31 @@ static void close_flight(struct flight *f)
     free(f->ranks);
 }
 
-/* False: there is none, or no memory for it, which is an error. */
-static bool open_flight(const struct dt_record *r, struct flight *f)
+/* Also after a failure the caller closes it. */
+static enum dt_status open_flight(const struct dt_record *r, struct flight *f)
 {
     const double n = dt_record_number(r->start, "world_size");
+    const int n_ranks = n >= 1 && n <= MAX_RANKS && r->state != DT_RUN_GOING ? (int)n : 0;
     int n_shown = 0;
-    f->n_ranks = n >= 1 && n <= MAX_RANKS && r->state != DT_RUN_GOING ? (int)n : 0;
-    f->ranks = calloc((size_t)f->n_ranks + 1, sizeof *f->ranks);
+    *f = (struct flight){.ranks = calloc((size_t)n_ranks + 1, sizeof *f->ranks)};
     if (f->ranks == NULL) {
-        f->n_ranks = 0;
-        dt_error(DT_NO_MEMORY, "no memory for the flight record");
+        return dt_error(DT_NO_MEMORY, "no memory for the flight record");
     }
-    for (int i = 0; i < f->n_ranks; i++) {
-        cJSON *json = read_rank(r, i);
+    f->n_ranks = n_ranks;
+    for (int i = 0; i < n_ranks; i++) {
+        cJSON *json;
+        DT_TRY(read_rank(r, i, &json));
         note_rank(json, &f->ranks[i]);
         cJSON_Delete(json);
     }
     find_behind(f);
-    for (int i = 0; i < f->n_ranks; i++) {
+    for (int i = 0; i < n_ranks; i++) {
         if (f->ranks[i].there && (n_shown++ < SHOWN_RANKS || i == f->behind)) {
-            f->ranks[i].json = read_rank(r, i);
+            DT_TRY(read_rank(r, i, &f->ranks[i].json));
         }
     }
-    if (!f->any) {
-        close_flight(f);
-    }
-    return f->any;
+    return DT_OK;
 }
-
-/* ---- a step: a row for each rank */
 
 /* When the first rank of this host entered the step. */
 static double begin_of(const struct flight *f, const char *host, double step)
@@ -146,99 +137,68 @@ static double begin_of(const struct flight *f, const char *host, double step)
     return begin;
 }
 
-static void put_text(const struct flight *f, const char *text)
-{
-    char shown[DT_LINE_SIZE];
-    if (f->page) {
-        dt_page_text(f->out, text);
-    } else {
-        fputs(dt_text_escape(text, shown, sizeof shown), f->out);
-    }
-}
-
 /* "+0.012 allreduce of gradient bucket 0 (3712 bytes)" */
-static void put_events(const struct flight *f, const struct rank *rank, double step)
+static void events_text(const struct flight *f, const struct rank *rank, double step,
+                        char text[CELL_SIZE])
 {
     const double begin_ns = begin_of(f, rank->host, step);
-    const char *between = "";
-    for (const cJSON *event = first_event(rank->json); event != NULL; event = event->next) {
+    size_t n = 0;
+    snprintf(text, CELL_SIZE, "has not entered it");
+    for (const cJSON *event = first_event(rank->json); event != NULL && n < CELL_SIZE;
+         event = event->next) {
         const double n_bytes = dt_record_number(event, "bytes");
-        if (dt_record_number(event, "step") != step) {
-            continue;
-        }
-        fprintf(f->out, "%s+%.3f ", between, (dt_record_number(event, "ns") - begin_ns) * 1e-6);
-        put_text(f, dt_record_text(event, "name"));
-        if (n_bytes > 0) {
-            fprintf(f->out, " (%.0f bytes)", n_bytes);
-        }
-        between = ", ";
-    }
-    fputs(between[0] == '\0' ? "has not entered it" : "", f->out);
-}
-
-static void put_step(const struct flight *f, double step)
-{
-    for (int r = 0; r < f->n_ranks; r++) {
-        if (f->ranks[r].json != NULL) {
-            fprintf(f->out, f->page ? "<tr><td>%.0f<td>%d<td>" : "%6.0f%6d  ", step, r);
-            put_events(f, &f->ranks[r], step);
-            fputc('\n', f->out);
+        if (dt_record_number(event, "step") == step) {
+            n += (size_t)snprintf(text + n, CELL_SIZE - n, "%s+%.3f %.100s", n > 0 ? ", " : "",
+                                  (dt_record_number(event, "ns") - begin_ns) * 1e-6,
+                                  dt_record_text(event, "name"));
+            n += n_bytes > 0 && n < CELL_SIZE
+                     ? (size_t)snprintf(text + n, CELL_SIZE - n, " (%.0f bytes)", n_bytes)
+                     : 0;
         }
     }
 }
 
-static void put_behind(const struct flight *f)
+static void tell_behind(struct dt_doc *doc, const struct flight *f)
 {
     const cJSON *rank = f->behind < 0 ? NULL : f->ranks[f->behind].json;
     if (rank == NULL) {
-        fputs("no rank was behind the others", f->out);
+        dt_doc_text(doc, "No rank was behind the others.");
         return;
     }
-    fprintf(f->out, "rank %d (", f->behind);
-    put_text(f, dt_record_text(rank, "host"));
-    fprintf(
-        f->out,
-        ") was behind: in step %.0f it had begun %.0f collectives, of which %.0f had ended, and "
-        "gave no sign of life for %.1f s",
-        dt_record_number(rank, "step"), dt_record_number(rank, "collectives_begun"),
-        dt_record_number(rank, "collectives_ended"), dt_record_number(rank, "silent_ms") * 1e-3);
+    dt_doc_text(doc,
+                "Rank %d (%s) was behind: in step %.0f it had begun %.0f collectives, of which "
+                "%.0f had ended, and gave no sign of life for %.1f s.",
+                f->behind, dt_record_text(rank, "host"), dt_record_number(rank, "step"),
+                dt_record_number(rank, "collectives_begun"),
+                dt_record_number(rank, "collectives_ended"),
+                dt_record_number(rank, "silent_ms") * 1e-3);
 }
 
-static void put_steps(const struct flight *f)
+static void add_flight(struct dt_doc *doc, const struct flight *f)
 {
+    char text[CELL_SIZE];
+    dt_doc_section(doc, "The last events of each rank");
+    tell_behind(doc, f);
+    struct dt_part *table = dt_doc_table(doc, "Last events", "step::+|rank::+|events");
+    dt_doc_caption(table, "Times in ms since the first rank of the host entered the step.");
     for (int i = SHOWN_STEPS - 1; i >= 0; i--) {
-        if (f->last_step - i >= 0) {
-            put_step(f, f->last_step - i);
+        const double step = f->last_step - i;
+        for (int r = 0; r < f->n_ranks && step >= 0; r++) {
+            if (f->ranks[r].json != NULL) {
+                events_text(f, &f->ranks[r], step, text);
+                dt_doc_row(table, dt_n(step), dt_n(r), dt_t(text));
+            }
         }
     }
 }
 
-void dt_run_flight_print(FILE *out, const struct dt_record *r)
+enum dt_status dt_run_flight_add(struct dt_doc *doc, const struct dt_record *r)
 {
-    struct flight f = {.out = out};
-    if (!open_flight(r, &f)) {
-        return;
+    struct flight f;
+    const enum dt_status s = open_flight(r, &f);
+    if (s == DT_OK && f.any) {
+        add_flight(doc, &f);
     }
-    fputs("\nlast events: ", out);
-    put_behind(&f);
-    fprintf(out, "\n%6s%6s  events, in ms since the first rank of the host entered the step\n",
-            "step", "rank");
-    put_steps(&f);
     close_flight(&f);
-}
-
-void dt_run_flight_draw(FILE *out, const struct dt_record *r)
-{
-    struct flight f = {.out = out, .page = true};
-    if (!open_flight(r, &f)) {
-        return;
-    }
-    fputs("<h2 class=\"part\">The last events of each rank</h2>\n<p>Before the end, ", out);
-    put_behind(&f);
-    fputs(".</p>\n<table><thead><tr><th>step<th>rank<th>events, in ms since the first rank of the "
-          "host entered the step</thead><tbody>\n",
-          out);
-    put_steps(&f);
-    fputs("</tbody></table>\n", out);
-    close_flight(&f);
+    return s;
 }

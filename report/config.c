@@ -1,0 +1,253 @@
+/* The configuration of a run, and where those of several differ. */
+#include "report/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/schema.h"
+
+#define VALUE_SIZE 4096
+
+/* ---- the configuration of a run */
+
+/* A key of the configuration, or of its layer number `layer`; key NULL: the whole layer. */
+struct leaf {
+    const struct dt_key *key;
+    int layer; /* -1: none */
+};
+
+/* Its value as JSON in a line; "": it has none here. */
+static enum dt_status leaf_text(struct leaf leaf, const struct dt_config *config,
+                                char text[VALUE_SIZE])
+{
+    const struct dt_model_spec *model = &config->model;
+    const void *base = config;
+    bool shown = leaf.layer < model->n_layers;
+    if (leaf.layer >= 0) {
+        base = &model->layers[leaf.layer];
+    } else {
+        shown = dt_key_is_shown(leaf.key, config);
+    }
+    memset(text, 0, VALUE_SIZE);
+    if (!shown) {
+        return DT_OK;
+    }
+    FILE *out = fmemopen(text, VALUE_SIZE - 1, "w");
+    if (out == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the keys of a configuration");
+    }
+    if (leaf.key != NULL) {
+        dt_key_print(out, leaf.key, base);
+    } else {
+        fputc('{', out);
+        dt_layer_print(out, base);
+        fputc('}', out);
+    }
+    fclose(out);
+    return DT_OK;
+}
+
+static bool is_default(const struct dt_key *key, const char *text)
+{
+    const size_t n = strlen(key->default_text);
+    if (key->kind == DT_KEY_INT || key->kind == DT_KEY_REAL) {
+        const bool batch = key->offset == offsetof(struct dt_config, batch_per_rank);
+        const double usual = batch   ? DT_DEFAULT_BATCH
+                             : n > 0 ? strtod(key->default_text, NULL)
+                                     : (double)NAN;
+        return strtod(text, NULL) == usual;
+    }
+    return dt_key_is_word(key)
+               ? strlen(text) == n + 2 && strncmp(text + 1, key->default_text, n) == 0
+               : strcmp(text, key->default_text) == 0;
+}
+
+static void put_key(struct dt_part *table, const struct dt_key *key, const char *text)
+{
+    const char *usual =
+        key->default_text != NULL && key->default_text[0] != '\0' ? key->default_text : "absent";
+    dt_doc_row(table, dt_t(key->path), dt_t(text), dt_t(usual));
+}
+
+enum dt_status dt_run_config_add(struct dt_doc *doc, const struct dt_record *r)
+{
+    char text[VALUE_SIZE];
+    const struct dt_key_list list = dt_config_keys();
+    struct dt_part *changed = dt_doc_table(doc, "Configuration", "key|value|default"),
+                   *all = dt_doc_table(doc, "All keys of the configuration", "key|value|default");
+    dt_doc_caption(changed, "Keys that differ from their defaults; the layers are in the table of "
+                            "the model.");
+    dt_doc_detail(all);
+    for (int i = 0; i < list.n; i++) {
+        const struct dt_key *key = &list.keys[i];
+        DT_TRY(leaf_text((struct leaf){key, -1}, &r->config, text));
+        if (text[0] == '\0' || key->kind == DT_KEY_LAYERS) {
+            continue;
+        }
+        put_key(all, key, text);
+        if (key->default_text != NULL && !is_default(key, text)) {
+            put_key(changed, key, text);
+        }
+    }
+    return DT_OK;
+}
+
+/* ---- where several differ */
+
+/* `add` gets each key whose values differ: its path, and the value in each run, "" without one. */
+struct comparison {
+    const struct dt_record *records;
+    int n, n_found; /* runs; differences so far */
+    void (*add)(struct comparison *c, const char *path, const char *const *values);
+    struct dt_part *table;
+    char (*names)[DT_RUN_NAME_SIZE];
+    char texts[DT_REPORT_MAX_RUNS][VALUE_SIZE];
+};
+
+static enum dt_status compare(struct comparison *c, struct leaf leaf)
+{
+    const char *values[DT_REPORT_MAX_RUNS];
+    char path[96];
+    bool same = true;
+    for (int i = 0; i < c->n; i++) {
+        DT_TRY(leaf_text(leaf, &c->records[i].config, c->texts[i]));
+        values[i] = c->texts[i];
+        same = same && strcmp(c->texts[i], c->texts[0]) == 0;
+    }
+    snprintf(path, sizeof path, "model.layers.%d%s%s", leaf.layer, leaf.key != NULL ? "." : "",
+             leaf.key != NULL ? leaf.key->path : "");
+    if (!same) {
+        c->n_found++;
+        c->add(c, leaf.layer >= 0 ? path : leaf.key->path, values);
+    }
+    return DT_OK;
+}
+
+static enum dt_status compare_layer(struct comparison *c, int layer)
+{
+    const struct dt_model_spec *first = &c->records[0].config.model;
+    bool alike = true;
+    for (int i = 0; i < c->n; i++) {
+        const struct dt_model_spec *model = &c->records[i].config.model;
+        alike = alike && layer < model->n_layers && layer < first->n_layers &&
+                model->layers[layer].type == first->layers[layer].type;
+    }
+    if (!alike) {
+        return compare(c, (struct leaf){NULL, layer});
+    }
+    const struct dt_key_list list = dt_layer_keys(first->layers[layer].type);
+    for (int k = 0; k < list.n; k++) {
+        DT_TRY(compare(c, (struct leaf){&list.keys[k], layer}));
+    }
+    return DT_OK;
+}
+
+static enum dt_status compare_all(const struct comparison *what, int *n_found)
+{
+    const struct dt_key_list list = dt_config_keys();
+    struct comparison *c = malloc(sizeof *c);
+    enum dt_status s =
+        c != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory to compare configurations");
+    if (c != NULL) {
+        *c = *what;
+    }
+    for (int k = 0; k < list.n && s == DT_OK; k++) {
+        const bool layers = list.keys[k].kind == DT_KEY_LAYERS;
+        s = layers ? DT_OK : compare(c, (struct leaf){&list.keys[k], -1});
+        for (int layer = 0; layers && layer < DT_MAX_LAYERS && s == DT_OK; layer++) {
+            s = compare_layer(c, layer);
+        }
+    }
+    *n_found = s == DT_OK ? c->n_found : 0;
+    free(c);
+    return s;
+}
+
+static void add_row(struct comparison *c, const char *path, const char *const *values)
+{
+    struct dt_cell cells[DT_REPORT_MAX_RUNS + 1] = {dt_t(path)};
+    for (int i = 0; i < c->n; i++) {
+        cells[i + 1] = values[i][0] != '\0' ? dt_t(values[i]) : dt_n((double)NAN);
+    }
+    dt_doc_add_row(c->table, (size_t)c->n + 1, cells);
+}
+
+enum dt_status dt_run_differences_add(struct dt_doc *doc, const struct dt_record *records, int n)
+{
+    char columns[] = "key|A|B|C|D|E|F|G|H";
+    int n_found;
+    _Static_assert(sizeof columns == 4 + 2 * DT_REPORT_MAX_RUNS, "a letter for each run");
+    columns[3 + 2 * n] = '\0';
+    struct comparison c = {.records = records, .n = n, .add = add_row};
+    c.table = dt_doc_table(doc, "Where the configurations differ", columns);
+    DT_TRY(compare_all(&c, &n_found));
+    if (n_found == 0) {
+        dt_doc_caption(c.table, "The configurations are equal.");
+    }
+    return DT_OK;
+}
+
+/* ---- names of several */
+
+/* How much of their paths all runs have in common: whole folders. */
+static size_t common_folders(const struct dt_record *records, int n)
+{
+    size_t common = 0;
+    for (size_t at = 0; records[0].path[at] != '\0'; at++) {
+        for (int i = 1; i < n; i++) {
+            if (records[i].path[at] != records[0].path[at]) {
+                return common;
+            }
+        }
+        common = records[0].path[at] == '/' ? at + 1 : common;
+    }
+    return common;
+}
+
+/* The folder; a long path is cut at its beginning. */
+static void name_by_folder(const char *path, int i, char name[DT_RUN_NAME_SIZE])
+{
+    const size_t length = strlen(path), most = DT_RUN_NAME_SIZE - 6;
+    if (length > most) {
+        path += length - most;
+        while (((unsigned char)*path & 0xC0) == 0x80) { /* within a character */
+            path++;
+        }
+    }
+    snprintf(name, DT_RUN_NAME_SIZE, "%c %s%.*s", 'A' + i, length > most ? "..." : "", (int)most,
+             path);
+}
+
+/* " lr=0.01" behind the names, which become as long as DT_RUN_NAME_SIZE where there is no room. */
+static void add_value(struct comparison *c, const char *path, const char *const *values)
+{
+    const char *dot = strrchr(path, '.');
+    for (int i = 0; i < c->n; i++) {
+        const size_t used = strlen(c->names[i]);
+        const bool text = values[i][0] == '"'; /* shown without its quotes */
+        snprintf(c->names[i] + used, DT_RUN_NAME_SIZE - used, " %s=%.*s",
+                 dot != NULL ? dot + 1 : path,
+                 (int)(text ? strlen(values[i]) - 2 : DT_RUN_NAME_SIZE),
+                 values[i][0] != '\0' ? values[i] + text : "-");
+    }
+}
+
+enum dt_status dt_run_names(const struct dt_record *records, int n,
+                            char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE])
+{
+    const struct comparison c = {.records = records, .n = n, .add = add_value, .names = names};
+    bool fit = true;
+    int n_found;
+    for (int i = 0; i < n; i++) {
+        snprintf(names[i], DT_RUN_NAME_SIZE, "%c", 'A' + i);
+    }
+    DT_TRY(compare_all(&c, &n_found));
+    for (int i = 0; i < n; i++) {
+        fit = fit && strlen(names[i]) < DT_RUN_NAME_SIZE - 1;
+    }
+    for (int i = 0; i < n && (!fit || n_found == 0); i++) {
+        name_by_folder(records[i].path + common_folders(records, n), i, names[i]);
+    }
+    return DT_OK;
+}
