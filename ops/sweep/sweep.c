@@ -1,16 +1,18 @@
 /* `dtrain sweep`: a training for each combination of values, one after another, or one on each rank
  * at a time: different models in parallel, where `train` has one model on all ranks. */
+#include <cjson/cJSON.h>
+#include <math.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "base/text.h"
-#include "cli/args.h"
 #include "cli/commands/load.h"
-#include "cli/config/config.h"
+#include "cli/config/read.h"
+#include "cli/output.h"
+#include "cli/result.h"
 #include "cli/sinks/sinks.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -18,94 +20,512 @@
 #include "dist/ranks/launch/stop.h"
 #include "dist/ranks/liveness/heartbeat.h"
 #include "dist/ranks/liveness/start_watch.h"
-#include "ops/sweep/grid.h"
-#include "ops/sweep/results.h"
+#include "report/run.h"
 #include "train/ranks.h"
 #include "train/save/saver.h"
 #include "train/trainer.h"
 #include "train/watch/watch.h"
+#include "view/render.h"
 
-#define PROGRESS_INTERVAL_S 0.1
+#define TABLE "sweep.csv"
+#define MAX_RUNS 1000
+#define MAX_SWEPT 10     /* keys with several values: 2 to the power of 10 is more than MAX_RUNS */
+#define MAX_FOLDERS 2000 /* that --resume looks into */
+#define MAX_CONFIG_BYTES ((size_t)1 << 20)
+#define DIVERGED_FACTOR 10 /* times the loss of the first steps */
 
-/* A rank's contribution to a heartbeat; every rank receives the sum. */
-enum { SUM_FINISHED, SUM_STOP, SUM_STEPS, SUM_RUNS }; /* from SUM_RUNS on: 1 for each ended run */
+/* A key, and the values that its --set lists. */
+struct axis {
+    char key[128];
+    const char *name; /* the last part of the key where no other key ends alike, such as "lr" */
+    int n;
+    char **texts; /* "key=value", as for the --set of one run; owned */
+};
+
+/* One run, as its folder says. Numbers are NaN where they are unknown. */
+struct row {
+    int run;
+    bool known; /* it has a folder */
+    const char *state;
+    struct dt_record_result test, validation;
+    double steps, seconds;
+};
+
+/* A rank's contribution to a heartbeat; every rank receives the sum. From SUM_RUNS on: 1 for each
+ * run that has ended. */
+enum { SUM_FINISHED, SUM_STOP, SUM_STEPS, SUM_RUNS };
 
 struct sweep {
     struct dt_world *world, alone;
     const struct dt_args *args;
-    struct dt_sweep_grid grid;
-    char dir[DT_PATH_SIZE];
+    int n_axes, n_runs;
+    struct axis *axes;             /* owned, as all that follow */
+    const char **sets;             /* those of one run */
+    int *numbers;                  /* of each run's folder */
+    double *sums;                  /* of the heartbeat */
+    struct dt_run_dir folder;      /* of all runs; its path alone */
     int n_threads;                 /* per rank, if the configuration does not set it */
-    const char **sets;             /* room for those of one run */
     struct dt_config config;       /* of the current run */
     struct dt_sinks sinks;         /* of the current run */
     enum dt_status run_failure;    /* of this rank's first run that failed without diverging */
-    struct dt_heartbeat heartbeat; /* carries the numbers above */
-    double *printed;               /* the sums that rank 0 has printed */
-    double drawn_s;                /* when rank 0 last drew its line; 0: no line is shown */
+    struct dt_heartbeat heartbeat; /* carries the sums */
 };
 
-/* ---- rank 0's output */
-
-/* Clears rank 0's line, also where another rank is about to print. */
-static void clear_line(struct sweep *w)
+static enum dt_status no_memory(void)
 {
-    if (w->drawn_s > 0 || (w->world->rank > 0 && dt_terminal_width(STDERR_FILENO) > 0)) {
-        fputs("\r\033[K", stderr);
-        w->drawn_s = 0;
-    }
+    return dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
 }
 
-static int n_ended(const struct sweep *w)
-{
-    double n = 0;
-    for (int i = 0; i < w->grid.n_runs; i++) {
-        n += w->printed[SUM_RUNS + i];
-    }
-    return (int)n;
-}
+/* ---- the grid */
 
-static void draw_line(struct sweep *w)
+/* The end of a value: a comma outside of JSON's brackets and strings, or the end of the text. */
+static const char *value_end(const char *text)
 {
-    char steps[32], line[96];
-    const int width = dt_terminal_width(STDERR_FILENO);
-    if (width == 0 || dt_clock_s() - w->drawn_s < PROGRESS_INTERVAL_S) {
-        return;
-    }
-    snprintf(line, sizeof line, "%d of %d runs, %s steps", n_ended(w), w->grid.n_runs,
-             dt_count_text(w->printed[SUM_STEPS], steps, sizeof steps));
-    fprintf(stderr, "\r\033[K%.*s", width - 1, line);
-    fflush(stderr);
-    w->drawn_s = dt_clock_s();
-}
-
-/* Prints the runs that have ended since the last call, and everyone's progress. */
-static void print_ended(struct sweep *w, const double *sum)
-{
-    if (w->world->rank != 0) {
-        return;
-    }
-    w->printed[SUM_STEPS] = sum[SUM_STEPS];
-    for (int i = 0; i < w->grid.n_runs; i++) {
-        if (sum[SUM_RUNS + i] > 0 && w->printed[SUM_RUNS + i] == 0) {
-            struct dt_sweep_row row;
-            w->printed[SUM_RUNS + i] = 1;
-            clear_line(w);
-            if (dt_sweep_row_read(w->dir, &w->grid, i, true, &row) == DT_OK) {
-                dt_sweep_row_print(&w->grid, &row, n_ended(w));
-            } else {
-                dt_error_clear(); /* out of memory: the table at the end has it, or reports it */
-            }
+    int depth = 0;
+    bool in_string = false;
+    for (; *text != '\0' && (*text != ',' || depth > 0 || in_string); text++) {
+        if (in_string && *text == '\\' && text[1] != '\0') {
+            text++;
+        } else if (*text == '"') {
+            in_string = !in_string;
+        } else if (!in_string) {
+            depth += *text == '[' || *text == '{';
+            depth -= (*text == ']' || *text == '}') && depth > 0;
         }
     }
-    draw_line(w);
+    return text;
+}
+
+static enum dt_status read_axis(const char *set, struct axis *out)
+{
+    const size_t n_key = strcspn(set, "=");
+    if (n_key == 0 || set[n_key] == '\0' || n_key >= sizeof out->key) {
+        return dt_error(DT_USAGE, "--set %.200s: not of the form KEY=VALUE,VALUE...", set);
+    }
+    memcpy(out->key, set, n_key);
+    out->name = strrchr(out->key, '.') != NULL ? strrchr(out->key, '.') + 1 : out->key;
+    out->texts = calloc(strlen(set), sizeof *out->texts);
+    for (const char *value = set + n_key + 1, *end;; value = end + 1) {
+        end = value_end(value);
+        if (end == value) {
+            return dt_error(DT_USAGE, "--set %.200s: an empty value (write KEY=VALUE,VALUE...)",
+                            set);
+        }
+        char *text = out->texts != NULL ? strndup(set, (size_t)(end - set)) : NULL;
+        if (text == NULL) {
+            return no_memory();
+        }
+        memmove(text + n_key + 1, text + (value - set), (size_t)(end - value) + 1);
+        out->texts[out->n++] = text;
+        if (*end == '\0') {
+            return DT_OK;
+        }
+    }
+}
+
+static enum dt_status read_axes(struct sweep *w)
+{
+    const struct dt_values *sets = &w->args->values[DT_OPTION_SET];
+    w->axes = calloc((size_t)sets->n + 1, sizeof *w->axes);
+    w->sets = calloc((size_t)sets->n + 1, sizeof *w->sets);
+    w->n_runs = 1;
+    for (int i = 0; i < sets->n && w->axes != NULL && w->sets != NULL; i++) {
+        struct axis *axis = &w->axes[w->n_axes++];
+        DT_TRY(read_axis(sets->texts[i], axis));
+        for (int k = 0; k < i; k++) {
+            struct axis *other = &w->axes[k];
+            if (strcmp(other->key, axis->key) == 0) {
+                return dt_error(DT_USAGE,
+                                "--set %s is given twice (list its values in one: %s=A,B)",
+                                axis->key, axis->key);
+            }
+            if (strcmp(other->name, axis->name) == 0) {
+                other->name = other->key;
+                axis->name = axis->key;
+            }
+        }
+        if (axis->n > MAX_RUNS / w->n_runs) {
+            return dt_error(DT_USAGE, "more than %d runs (list fewer values)", MAX_RUNS);
+        }
+        w->n_runs *= axis->n;
+    }
+    return w->axes == NULL || w->sets == NULL ? no_memory()
+           : w->n_runs == 1
+               ? dt_error(DT_USAGE, "nothing to sweep (list the values of a key: --set KEY=A,B)")
+               : DT_OK;
+}
+
+/* The text of an axis in run `run`: the last axis changes fastest. */
+static const char *set_of(const struct sweep *w, int run, int axis)
+{
+    for (int a = w->n_axes - 1; a > axis; a--) {
+        run /= w->axes[a].n;
+    }
+    return w->axes[axis].texts[run % w->axes[axis].n];
+}
+
+static const char *value_of(const struct sweep *w, int run, int axis)
+{
+    return set_of(w, run, axis) + strlen(w->axes[axis].key) + 1;
+}
+
+static enum dt_status load(struct sweep *w, int run)
+{
+    for (int a = 0; a < w->n_axes; a++) {
+        w->sets[a] = set_of(w, run, a);
+    }
+    DT_TRY(dt_config_load(dt_args_text(w->args, DT_OPTION_CONFIG), w->sets, w->n_axes, &w->config));
+    w->config.threads = w->config.threads == 0 ? w->n_threads : w->config.threads;
+    return dt_load_data_dir(&w->config.data, dt_args_text(w->args, DT_OPTION_DATA));
+}
+
+/* ---- folders */
+
+static void folder_of(const struct sweep *w, int number, char path[DT_PATH_SIZE])
+{
+    snprintf(path, DT_PATH_SIZE, "%.*s/%d", DT_PATH_SIZE - 8, w->folder.path, number);
+}
+
+/* The caller deletes it. */
+static enum dt_status tree_of(const struct dt_config *config, cJSON **out)
+{
+    char *text = dt_config_to_json(config);
+    *out = text != NULL ? cJSON_Parse(text) : NULL;
+    free(text);
+    return *out != NULL ? DT_OK : no_memory();
+}
+
+/* The configuration of the run in a folder; NULL: there is none that can be read. */
+static enum dt_status read_config(struct sweep *w, const char *folder, cJSON **out)
+{
+    char path[DT_PATH_SIZE + 16];
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    enum dt_status s = dt_file_read(path, MAX_CONFIG_BYTES, &bytes, &n);
+    s = s == DT_OK ? dt_config_json.read(path, (const char *)bytes, &w->config) : s;
+    free(bytes);
+    *out = NULL;
+    if (s == DT_OK) {
+        return tree_of(&w->config, out);
+    }
+    dt_error_clear();
+    return DT_OK;
+}
+
+/* Whether two runs have the same values of all keys that affect a result, and of those swept. */
+static bool are_same(const struct sweep *w, const cJSON *a, const cJSON *b)
+{
+    static const char *const parts[] = {"train",
+                                        "model",
+                                        "precision",
+                                        "data.format",
+                                        "data.sharding",
+                                        "data.train_samples",
+                                        "data.test_samples",
+                                        "data.validation",
+                                        "data.seed",
+                                        "data.noise"};
+    const int n_parts = (int)(sizeof parts / sizeof parts[0]);
+    bool same = true;
+    for (int i = 0; i < n_parts + w->n_axes && same; i++) {
+        const char *part = i < n_parts ? parts[i] : w->axes[i - n_parts].key;
+        const cJSON *x = dt_json_at(a, part), *y = dt_json_at(b, part);
+        same = (i >= n_parts && w->axes[i - n_parts].n == 1) || x == y || cJSON_Compare(x, y, true);
+    }
+    return same;
+}
+
+/* Gives the runs that have a folder its number, and new numbers to the others. */
+static enum dt_status recognize(struct sweep *w, cJSON **before, int n_before)
+{
+    int last = n_before;
+    for (int run = 0; run < w->n_runs; run++) {
+        cJSON *now = NULL;
+        DT_TRY(load(w, run));
+        DT_TRY(tree_of(&w->config, &now));
+        int number = 1;
+        while (number <= n_before &&
+               (before[number] == NULL || !are_same(w, before[number], now))) {
+            number++;
+        }
+        cJSON_Delete(now);
+        if (number <= n_before) {
+            cJSON_Delete(before[number]); /* of one run */
+            before[number] = NULL;
+        }
+        w->numbers[run] = number <= n_before ? number : ++last;
+    }
+    return DT_OK;
+}
+
+static enum dt_status number_folders(struct sweep *w)
+{
+    cJSON *before[MAX_FOLDERS + 1] = {0};
+    char path[DT_PATH_SIZE];
+    struct stat info;
+    int n = 0;
+    enum dt_status s = DT_OK;
+    for (int number = 1; number <= MAX_FOLDERS && s == DT_OK; number++) {
+        folder_of(w, number, path);
+        if (lstat(path, &info) != 0) {
+            continue;
+        }
+        n = number;
+        s = S_ISLNK(info.st_mode)
+                ? dt_error(DT_CANT_CREATE,
+                           "%s: is a symbolic link (remove it, or choose another --run)", path)
+                : read_config(w, path, &before[n]);
+    }
+    s = s == DT_OK ? recognize(w, before, n) : s;
+    for (int i = 1; i <= n; i++) {
+        cJSON_Delete(before[i]);
+    }
+    return s;
+}
+
+static bool is_result(const char *name)
+{
+    return strcmp(name, TABLE) == 0 || strcmp(name, DT_RUN_PAGE) == 0;
+}
+
+/* Rank 0 makes the sweep's folder. */
+static enum dt_status choose_folder(struct sweep *w)
+{
+    char name[DT_PATH_SIZE];
+    const char *wanted = dt_args_text(w->args, DT_OPTION_RUN);
+    if (wanted == NULL) {
+        snprintf(name, sizeof name, "sweep-%.200s", w->config.name);
+        DT_TRY(dt_run_dir_default(name, w->folder.path));
+    } else {
+        DT_TRY(dt_run_dir_check(wanted));
+        snprintf(w->folder.path, sizeof w->folder.path, "%s", wanted);
+    }
+    if (wanted != NULL && !dt_args_has(w->args, DT_OPTION_RESUME) &&
+        access(w->folder.path, F_OK) == 0) {
+        return dt_error(DT_CANT_CREATE,
+                        "%s: is already there (add --resume, or choose another --run)",
+                        w->folder.path);
+    }
+    DT_TRY(number_folders(w));
+    DT_TRY(dt_dir_create(w->folder.path));
+    DT_TRY(dt_run_dir_check_file(w->folder.path, TABLE));
+    DT_TRY(dt_run_dir_check_file(w->folder.path, DT_RUN_PAGE));
+    dt_dir_sweep(w->folder.path, is_result);
+    return dt_dir_try(w->folder.path);
+}
+
+/* ---- results */
+
+/* Whether the run's error says so, or its loss is far beyond that of the untrained weights. */
+static bool has_diverged(const struct dt_record *record)
+{
+    const double first =
+        record->steps.n > 0 ? dt_record_cell(&record->steps, 0, DT_STEP_LOSS) : (double)NAN;
+    return dt_record_number(record->summary, "exit_code") == DT_NON_FINITE ||
+           dt_record_result(record).loss > DIVERGED_FACTOR * first;
+}
+
+/* `ended`: the run has been tried, so without a folder it failed. DT_NO_MEMORY. */
+static enum dt_status read_row(const struct sweep *w, int run, bool ended, struct row *out)
+{
+    const struct dt_record_result none = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    char path[DT_PATH_SIZE];
+    struct dt_record record;
+    *out = (struct row){.run = run,
+                        .state = ended ? "failed" : "not begun",
+                        .test = none,
+                        .validation = none,
+                        .steps = NAN,
+                        .seconds = NAN};
+    folder_of(w, w->numbers[run], path);
+    const enum dt_status s = dt_record_open(path, &record);
+    if (s == DT_OK) {
+        *out = (struct row){.run = run,
+                            .known = true,
+                            .state = has_diverged(&record) ? "diverged"
+                                                           : dt_run_state_word(record.state),
+                            .test = dt_record_result(&record),
+                            .validation = dt_record_validation(&record),
+                            .steps = dt_record_progress(&record).step,
+                            .seconds = dt_record_seconds(&record)};
+        dt_record_close(&record);
+    } else if (s != DT_NO_MEMORY) {
+        dt_error_clear();
+        return DT_OK;
+    }
+    return s;
+}
+
+static bool validates(const struct row *row)
+{
+    return isfinite(row->validation.loss);
+}
+
+static double worth(const struct row *row)
+{
+    const struct dt_record_result *result = validates(row) ? &row->validation : &row->test;
+    const double worth = isfinite(result->accuracy) ? result->accuracy : -result->loss;
+    return row->known && strcmp(row->state, "diverged") != 0 && isfinite(worth) ? worth : -1e300;
+}
+
+/* For qsort: the best first, those without a result last. */
+static int compare(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    const double first = worth(x), second = worth(y);
+    return first != second ? (first < second) - (first > second) : x->run - y->run;
+}
+
+static struct dt_doc *document_of(const struct sweep *w, const struct row *rows)
+{
+    struct dt_doc *doc = dt_doc_open("sweep", "%d runs in %s", w->n_runs, w->folder.path);
+    const char *columns = "run::+";
+    bool validated = false;
+    for (int a = 0; a < w->n_axes; a++) {
+        columns = w->axes[a].n > 1 ? dt_doc_print(doc, "%s|%s", columns, w->axes[a].name) : columns;
+    }
+    for (int i = 0; i < w->n_runs; i++) {
+        validated = validated || validates(&rows[i]);
+    }
+    columns = dt_doc_print(doc, "%s|state%s|test accuracy::%%|test loss::g|steps::0|time::d",
+                           columns, validated ? "|validation accuracy::%|validation loss::g" : "");
+    struct dt_part *table = dt_doc_table(doc, "Runs", columns);
+    for (const struct row *row = rows; row < rows + w->n_runs; row++) {
+        struct dt_cell cells[MAX_SWEPT + 8];
+        size_t n = 0;
+        cells[n++] = dt_n(w->numbers[row->run]);
+        for (int a = 0; a < w->n_axes; a++) {
+            if (w->axes[a].n > 1) {
+                cells[n++] = dt_t(value_of(w, row->run, a));
+            }
+        }
+        cells[n++] = dt_t(row->state);
+        if (validated) {
+            cells[n++] = dt_n(row->validation.accuracy);
+            cells[n++] = dt_n(row->validation.loss);
+        }
+        cells[n++] = dt_n(row->test.accuracy);
+        cells[n++] = dt_n(row->test.loss);
+        cells[n++] = dt_n(row->steps);
+        cells[n++] = dt_n(row->seconds);
+        dt_doc_add_row(table, n, cells);
+    }
+    if (!validated) {
+        dt_doc_text(doc, "Warning: the test samples choose the run whose result they measure (hold "
+                         "samples out with data.validation, such as 0.1).");
+    }
+    return doc;
+}
+
+/* A dt_file_put_fn. */
+static void put_csv(FILE *out, const void *doc)
+{
+    dt_view_csv(out, doc);
+}
+
+/* A page about the best runs, as many as fit side by side. */
+static enum dt_status write_page(const struct sweep *w, const struct row *rows)
+{
+    char path[DT_PATH_SIZE];
+    struct dt_record *records = calloc(DT_REPORT_MAX_RUNS, sizeof *records);
+    struct dt_doc *doc = NULL;
+    int n = 0;
+    enum dt_status s = records != NULL ? DT_OK : no_memory();
+    for (int i = 0; i < w->n_runs && n < DT_REPORT_MAX_RUNS && s == DT_OK; i++) {
+        if (rows[i].known) {
+            folder_of(w, w->numbers[rows[i].run], path);
+            s = dt_record_open(path, &records[n]);
+            n += s == DT_OK;
+        }
+    }
+    if (s == DT_OK && n > 0) {
+        s = dt_runs_document(records, n, &doc);
+        s = s == DT_OK ? dt_run_page_write(w->folder.path, doc) : s;
+        dt_doc_close(doc);
+    }
+    if (s == DT_OK && n > 0) {
+        dt_text_print(stderr, "wrote %s/" DT_RUN_PAGE " about the best %d", w->folder.path, n);
+    }
+    while (n > 0) {
+        dt_record_close(&records[--n]);
+    }
+    free(records);
+    return s;
+}
+
+/* Shows the result, and writes it into the sweep's folder. Every file is tried; the first error
+ * counts. */
+static enum dt_status show(const struct sweep *w)
+{
+    struct row *rows = calloc((size_t)w->n_runs, sizeof *rows);
+    enum dt_status s = rows != NULL ? DT_OK : no_memory();
+    for (int i = 0; i < w->n_runs && s == DT_OK; i++) {
+        s = read_row(w, i, w->heartbeat.sum[SUM_RUNS + i] > 0, &rows[i]);
+    }
+    if (s == DT_OK) {
+        qsort(rows, (size_t)w->n_runs, sizeof *rows, compare);
+        struct dt_doc *doc = document_of(w, rows);
+        const bool no_table = dt_output_failed(dt_output_write(&w->folder, TABLE, put_csv, doc));
+        const bool no_result = dt_output_failed(dt_result_show(w->args, doc));
+        fflush(stdout);
+        dt_doc_close(doc);
+        s = write_page(w, rows);
+        if (s == DT_OK && (no_table || no_result)) {
+            s = dt_error(DT_IO, "%s: the table was not written (see the message above)",
+                         w->folder.path);
+        }
+    }
+    free(rows);
+    return s;
+}
+
+/* ---- progress on stderr */
+
+/* Takes rank 0's line away, also where another rank is about to print. */
+static void clear_line(const struct sweep *w)
+{
+    if (w->world->rank == 0) {
+        dt_terminal_live(NULL);
+    } else if (dt_terminal_width(STDERR_FILENO) > 0) {
+        fputs("\r\033[K", stderr);
+    }
+}
+
+/* By the rank that has trained it. */
+static void print_row(const struct sweep *w, int run)
+{
+    char line[DT_LINE_SIZE] = "";
+    struct row row;
+    if (read_row(w, run, true, &row) != DT_OK) {
+        dt_error_clear(); /* out of memory: the table at the end has it, or reports it */
+        return;
+    }
+    const struct dt_record_result *result = validates(&row) ? &row.validation : &row.test;
+    for (int a = 0; a < w->n_axes; a++) {
+        const size_t n = strlen(line);
+        if (w->axes[a].n > 1) {
+            snprintf(line + n, sizeof line - n, " %s=%s", w->axes[a].name, value_of(w, run, a));
+        }
+    }
+    const bool classifies = isfinite(result->accuracy);
+    dt_text_print(stderr, "run %d%s: %s, %s %s %.4g", w->numbers[run], line, row.state,
+                  validates(&row) ? "validation" : "test", classifies ? "accuracy" : "loss",
+                  classifies ? result->accuracy : result->loss);
 }
 
 /* A dt_heartbeat.take. Passes on a stop signal that reached only another rank. */
 static void take_sums(void *context)
 {
     struct sweep *w = context;
-    print_ended(w, w->heartbeat.sum);
+    double n_ended = 0;
+    for (int i = 0; i < w->n_runs; i++) {
+        n_ended += w->heartbeat.sum[SUM_RUNS + i];
+    }
+    if (w->world->rank == 0) {
+        dt_terminal_live("%.0f of %d runs, %.0f steps", n_ended, w->n_runs,
+                         w->heartbeat.sum[SUM_STEPS]);
+    }
     if (w->heartbeat.sum[SUM_STOP] > 0 && !dt_stop_requested()) {
         raise(SIGTERM);
     }
@@ -125,25 +545,6 @@ static enum dt_status on_event(void *context, struct dt_event *event)
     return dt_sinks_emit(&w->sinks, event);
 }
 
-static enum dt_status load(struct sweep *w, int run)
-{
-    dt_grid_sets(&w->grid, run, w->sets);
-    DT_TRY(dt_config_load(dt_args_text(w->args, DT_OPTION_CONFIG), w->sets, w->grid.n_axes,
-                          &w->config));
-    w->config.threads = w->config.threads == 0 ? w->n_threads : w->config.threads;
-    return dt_load_data_dir(&w->config.data, dt_args_text(w->args, DT_OPTION_DATA));
-}
-
-/* Reports a failed run, which becomes a row of the table. */
-static void note_failure(struct sweep *w, int run, enum dt_status s)
-{
-    dt_text_print(stderr, "dtrain: run %d: %s", run + 1, dt_error_text());
-    dt_error_clear();
-    if (w->run_failure == DT_OK && s != DT_NON_FINITE) {
-        w->run_failure = s;
-    }
-}
-
 /* A run that stops calls its error agreed; of the sweep's ranks only this one has it. */
 static enum dt_status stall_of_this_rank(void)
 {
@@ -153,10 +554,11 @@ static enum dt_status stall_of_this_rank(void)
     return dt_error(DT_STALLED, "%s", text);
 }
 
+/* A run that fails becomes a row of the table. */
 static enum dt_status train(struct sweep *w, int run)
 {
     char path[DT_PATH_SIZE];
-    dt_sweep_folder(w->dir, &w->grid, run, path);
+    folder_of(w, w->numbers[run], path);
     w->sinks = (struct dt_sinks){
         .command = w->args->line, .silent = true, .reader = w->args->program->reader};
     struct dt_folder_saver saver = {.saver = {.ops = &dt_folder_saver_ops},
@@ -177,9 +579,13 @@ static enum dt_status train(struct sweep *w, int run)
     if (s == DT_STOPPED || s == DT_STALLED) {
         return s;
     }
-    if (s != DT_OK) {
-        clear_line(w);
-        note_failure(w, run, s);
+    clear_line(w);
+    if (s == DT_OK) {
+        print_row(w, run);
+    } else {
+        dt_text_print(stderr, "dtrain: run %d: %s", w->numbers[run], dt_error_text());
+        dt_error_clear();
+        w->run_failure = w->run_failure == DT_OK && s != DT_NON_FINITE ? s : w->run_failure;
     }
     w->heartbeat.mine[SUM_RUNS + run] = 1;
     return dt_heartbeat_look(&w->heartbeat);
@@ -188,7 +594,7 @@ static enum dt_status train(struct sweep *w, int run)
 static enum dt_status train_mine(struct sweep *w)
 {
     enum dt_status s = DT_OK;
-    for (int run = w->world->rank; run < w->grid.n_runs && s == DT_OK && !dt_stop_requested();
+    for (int run = w->world->rank; run < w->n_runs && s == DT_OK && !dt_stop_requested();
          run += w->world->size) {
         dt_comm_phase(w->world->comm, "a run of a sweep");
         s = train(w, run);
@@ -201,100 +607,24 @@ static enum dt_status train_mine(struct sweep *w)
 /* Checks every configuration before the first run. */
 static enum dt_status check_all(struct sweep *w)
 {
-    DT_TRY(dt_grid_open(w->args->values[DT_OPTION_SET].texts, w->args->values[DT_OPTION_SET].n,
-                        &w->grid));
-    const size_t n = SUM_RUNS + (size_t)w->grid.n_runs;
-    double *numbers = calloc(3 * n, sizeof *numbers);
-    w->printed = numbers; /* owns them */
-    w->sets = calloc((size_t)w->grid.n_axes + 1, sizeof *w->sets);
-    if (w->sets == NULL || numbers == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
+    DT_TRY(read_axes(w));
+    const size_t n = SUM_RUNS + (size_t)w->n_runs;
+    w->sums = calloc(2 * n, sizeof *w->sums);
+    w->numbers = calloc(n, sizeof *w->numbers);
+    if (w->sums == NULL || w->numbers == NULL) {
+        return no_memory();
     }
     w->heartbeat = (struct dt_heartbeat){.comm = w->world->comm,
                                          .name = "a sign of life of the sweep",
                                          .n = n,
-                                         .mine = numbers + n,
-                                         .sum = numbers + 2 * n,
+                                         .mine = w->sums,
+                                         .sum = w->sums + n,
                                          .take = take_sums,
                                          .context = w};
-    for (int run = 0; run < w->grid.n_runs; run++) {
+    for (int run = 0; run < w->n_runs; run++) {
         DT_TRY(load(w, run));
     }
     return DT_OK;
-}
-
-/* For a run whose folder exists: its results must belong to its configuration. Keys that do not
- * affect them may differ. */
-static enum dt_status check_folder(struct sweep *w, int run)
-{
-    static const char *const parts[] = {"model",
-                                        "train",
-                                        "precision",
-                                        "data.format",
-                                        "data.sharding",
-                                        "data.train_samples",
-                                        "data.test_samples",
-                                        "data.validation",
-                                        "data.seed",
-                                        "data.noise"};
-    const int n_parts = (int)(sizeof parts / sizeof parts[0]);
-    char difference[256] = "";
-    char *before = NULL, *now = NULL;
-    enum dt_status s = dt_sweep_config_read(w->dir, &w->grid, run, &before);
-    if (s == DT_OK && before != NULL) {
-        DT_TRY_GOTO(s, load(w, run), done);
-        now = dt_config_to_json(&w->config);
-        s = now != NULL ? DT_OK
-                        : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
-        for (int i = 0; i < n_parts + w->grid.n_axes && s == DT_OK && difference[0] == '\0'; i++) {
-            const char *part = i < n_parts ? parts[i] : w->grid.axes[i - n_parts].key;
-            if (i < n_parts || w->grid.axes[i - n_parts].n > 1) {
-                s = dt_config_compare(before, now, part, difference, sizeof difference);
-            }
-        }
-    }
-done:
-    free(before);
-    free(now);
-    if (s == DT_OK && difference[0] != '\0') {
-        return dt_error(
-            DT_CONFIG, "%s: run %d: %s (resume with the values of before, or choose another --run)",
-            w->dir, run + 1, difference);
-    }
-    return s;
-}
-
-static enum dt_status check_folders(struct sweep *w)
-{
-    char path[DT_PATH_SIZE];
-    struct stat info;
-    for (int run = 0; run < w->grid.n_runs; run++) {
-        dt_sweep_folder(w->dir, &w->grid, run, path);
-        if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) {
-            return dt_error(DT_CANT_CREATE,
-                            "%s: is a symbolic link (remove it, or choose another --run)", path);
-        }
-        DT_TRY(check_folder(w, run));
-    }
-    return DT_OK;
-}
-
-static enum dt_status choose_folder(struct sweep *w)
-{
-    char name[DT_PATH_SIZE];
-    if (dt_args_text(w->args, DT_OPTION_RUN) == NULL) {
-        snprintf(name, sizeof name, "sweep-%.200s", w->config.name);
-        DT_TRY(dt_run_dir_default(name, w->dir));
-        return dt_sweep_results_try(w->dir);
-    }
-    DT_TRY(dt_run_dir_check(dt_args_text(w->args, DT_OPTION_RUN)));
-    snprintf(w->dir, sizeof w->dir, "%s", dt_args_text(w->args, DT_OPTION_RUN));
-    if (!dt_args_has(w->args, DT_OPTION_RESUME) && access(w->dir, F_OK) == 0) {
-        return dt_error(DT_CANT_CREATE,
-                        "%s: is already there (add --resume, or choose another --run)", w->dir);
-    }
-    DT_TRY(dt_args_has(w->args, DT_OPTION_RESUME) ? check_folders(w) : DT_OK);
-    return dt_sweep_results_try(w->dir);
 }
 
 static enum dt_status prepare(struct sweep *w)
@@ -306,10 +636,12 @@ static enum dt_status prepare(struct sweep *w)
     DT_TRY(dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s)));
     DT_TRY(dt_ranks_threads(world, 0, &w->n_threads));
     DT_TRY(dt_world_agree(world, world->rank == 0 ? choose_folder(w) : DT_OK));
-    DT_TRY(dt_comm_broadcast(world->comm, w->dir, sizeof w->dir, 0, "name of the sweep's folder"));
+    DT_TRY(dt_comm_broadcast(world->comm, w->folder.path, sizeof w->folder.path, 0,
+                             "name of the sweep's folder"));
+    DT_TRY(dt_comm_broadcast(world->comm, w->numbers, (size_t)w->n_runs * sizeof *w->numbers, 0,
+                             "numbers of the runs"));
     if (world->rank == 0) {
-        dt_text_print(stderr, "%d run%s in %s, %s", w->grid.n_runs, w->grid.n_runs == 1 ? "" : "s",
-                      w->dir,
+        dt_text_print(stderr, "%d runs in %s, %s", w->n_runs, w->folder.path,
                       world->size == 1 ? "one after another" : "one on each rank at a time");
     }
     return dt_world_agree(world, dt_world_open_alone(world, &w->alone));
@@ -317,43 +649,30 @@ static enum dt_status prepare(struct sweep *w)
 
 static enum dt_status run_all(struct sweep *w)
 {
-    enum dt_status s = DT_OK;
     w->alone.comm->meanwhile = dt_heartbeat_show;
     w->alone.comm->meanwhile_context = &w->heartbeat;
     DT_TRY(dt_heartbeat_start(&w->heartbeat));
     DT_TRY(train_mine(w)); /* a rank that fails here leaves alone, and the others stop with it */
     dt_comm_phase(w->world->comm, "the end of a sweep");
     DT_TRY(dt_heartbeat_finish(&w->heartbeat));
-    if (w->world->rank == 0) {
-        clear_line(w);
-        s = dt_sweep_results(w->dir, &w->grid, w->printed + SUM_RUNS);
-    }
-    DT_TRY(dt_world_agree(w->world, s));
+    clear_line(w);
+    DT_TRY(dt_world_agree(w->world, w->world->rank == 0 ? show(w) : DT_OK));
     if (dt_stop_requested()) {
         return dt_error_agreed(DT_STOPPED);
     }
     if (w->run_failure != DT_OK) {
-        dt_error(w->run_failure, "a run of the sweep failed (see its summary.json)");
+        dt_error(w->run_failure,
+                 "a run of the sweep failed (mend what its error says, and add --resume)");
     }
     return dt_world_agree(w->world, w->run_failure);
 }
 
-static void close_sweep(struct sweep *w)
-{
-    dt_world_close_first(&w->alone);
-    dt_grid_close(&w->grid);
-    free(w->sets);
-    free(w->printed);
-    free(w);
-}
-
 /* Every rank calls it. Rank r trains runs r, r + size, ..., each in its own world and its own
- * folder within the sweep's, which ends with a table on stdout, sweep.csv, and a page about the
- * best runs. A failed run is a row of the table, and the others continue; then the first failure's
- * status is returned, except for a diverged training: that is a result. DT_USAGE, errors of loading
- * a configuration; DT_CANT_CREATE: the folder exists and --resume is missing; DT_CONFIG: a run of
- * the folder has other values; DT_STOPPED: after a signal, with checkpoints; DT_STALLED: a rank
- * gives no sign of life. */
+ * folder within the sweep's. A run that fails is a row of the table, and the others continue; then
+ * the first failure's status is returned, except for a diverged training: that is a result.
+ * DT_USAGE, errors of loading a configuration; DT_CANT_CREATE: the folder exists and --resume is
+ * missing; DT_STOPPED: after a signal, with checkpoints; DT_STALLED: a rank gives no sign of life.
+ */
 static enum dt_status sweep(struct dt_world *world, const struct dt_args *args)
 {
     struct sweep *w;
@@ -362,7 +681,18 @@ static enum dt_status sweep(struct dt_world *world, const struct dt_args *args)
     w->args = args;
     enum dt_status s = prepare(w);
     s = s == DT_OK ? run_all(w) : s;
-    close_sweep(w);
+    dt_world_close_first(&w->alone);
+    for (int a = 0; a < w->n_axes; a++) {
+        for (int i = 0; i < w->axes[a].n; i++) {
+            free(w->axes[a].texts[i]);
+        }
+        free(w->axes[a].texts);
+    }
+    free(w->axes);
+    free(w->sets);
+    free(w->numbers);
+    free(w->sums);
+    free(w);
     return s;
 }
 
@@ -381,24 +711,25 @@ const struct dt_command dt_command_sweep = {
     .meaning = "a training for each combination of values",
     .usage = "mpirun -np 4 dtrain sweep --config FILE [--data DIR] [--run DIR] [--resume]\n"
              "      [--epochs N,N...] [--batch N,N...] [--lr X,X...]\n"
-             "      --set KEY.PATH=VALUE,VALUE... [--set ...]",
+             "      [--set KEY.PATH=VALUE,VALUE...]... [--html FILE] [--json FILE] [--csv FILE]",
     .examples = "  mpirun -np 2 dtrain sweep --config configs/mnist-mlp.json \\\n"
                 "      --set train.optimizer.lr=0.01,0.001 --set model.layers.1.units=64,256\n",
     .more = "Commas separate the values of a key, outside of JSON's brackets and strings. Each "
             "run has a numbered folder in the sweep's (default runs/sweep-<config name>/<UTC "
             "time>); under `mpirun` each rank trains every n-th run alone, with its share of the "
             "cores and its GPU. A failed run is a row of the table, and the others continue; a "
-            "diverged one is a result. `--resume` resumes stopped runs.",
-    .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
-                [DT_OPTION_DATA] = {DT_TAKEN},
-                [DT_OPTION_RUN] =
-                    {DT_TAKEN, "folder for all runs; default runs/sweep-<config name>/<UTC time>"},
-                [DT_OPTION_RESUME] = {DT_TAKEN, "resume the unfinished runs in --run; no value"},
-                [DT_OPTION_EPOCHS] = {DT_TAKEN},
-                [DT_OPTION_BATCH] = {DT_TAKEN},
-                [DT_OPTION_LR] = {DT_TAKEN},
-                [DT_OPTION_SET] = {DT_TAKEN, "values of a key, combined with those of the others; "
-                                             "may be given many times"}},
+            "diverged one is a result. `--resume` takes up the runs that the folder has, which it "
+            "knows by their values, and trains those that are new. The folder gets the table as "
+            "`sweep.csv`, and `report.html` about the best runs.",
+    .options =
+        {DT_RESULT_OPTIONS, [DT_OPTION_CONFIG] = {DT_REQUIRED}, [DT_OPTION_DATA] = {DT_TAKEN},
+         [DT_OPTION_RUN] = {DT_TAKEN,
+                            "folder for all runs; default runs/sweep-<config name>/<UTC time>"},
+         [DT_OPTION_RESUME] = {DT_TAKEN, "resume the unfinished runs in --run; no value"},
+         [DT_OPTION_EPOCHS] = {DT_TAKEN}, [DT_OPTION_BATCH] = {DT_TAKEN},
+         [DT_OPTION_LR] = {DT_TAKEN},
+         [DT_OPTION_SET] = {DT_TAKEN, "values of a key, combined with those of the others; "
+                                      "may be given many times"}},
     .ending = DT_SAVES,
     .check = check,
     .together = sweep,

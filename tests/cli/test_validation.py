@@ -9,7 +9,7 @@ import random
 import re
 
 import checks
-from checks import check, dtrain, finish, new_folder, read, read_json, records, sets, summary, write_json
+from checks import check, document, dtrain, finish, new_folder, parts, read, read_json, records, sets, summary, write_json
 from document import Report
 from samples import write_idx
 
@@ -201,12 +201,11 @@ def check_pages():
 
 def check_sweep():
     sweep = ["sweep", "--config", "config.json", "--run", "many", *sets(*HELD, "train.epochs=2")]
-    out = dtrain(*sweep, *sets("train.optimizer.lr=1e-6,0.01,1e-4"), ranks=2).stdout
-    rows = [line.split() for line in out.splitlines()]
-    check("validation accuracy  validation loss  test accuracy  test loss" in out, "sweep: no columns", out)
-    check(rows[1][0] == "2" and float(rows[1][3]) >= float(rows[2][3]) >= float(rows[3][3]), "sweep: not by validation", out)
-    check(read("many/sweep.csv").split("\n")[0].endswith(",verdict,validation_accuracy,validation_loss,test_accuracy,test_loss,steps,seconds"),
-          "sweep: table")
+    result = document(*sweep, *sets("train.optimizer.lr=1e-6,0.01,1e-4"), ranks=2)
+    rows = parts(result, "table")[0]["rows"]
+    accuracies = [row["validation accuracy"] for row in rows]
+    check(rows[0]["run"] == 2 and accuracies == sorted(accuracies, reverse=True), "sweep: not by validation", rows)
+    check(all(row["test accuracy"] is not None for row in rows) and not parts(result, "text"), "sweep: no test results, or warned", result)
 
 
 def check_refusals():
