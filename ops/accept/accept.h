@@ -35,7 +35,7 @@ enum dt_accept_number { DT_ACCEPT_LIST(DT_ACCEPT_NUMBER) DT_N_ACCEPT };
 #undef DT_ACCEPT_NUMBER
 
 /* Figures that a later run is compared with. X(constant, check, name, unit, digits, key in files of
- * dtrain 0.1, less is better) */
+ * the older shape, less is better) */
 #define DT_ACCEPT_FIGURE_LIST(X)                                                  \
     X(LINK_BANDWIDTH, links, "link bandwidth", "GB/s", 2, "bandwidth_gbs", false) \
     X(LINK_LATENCY, links, "link latency", "us", 2, "latency_us", true)           \
@@ -164,7 +164,7 @@ void dt_accept_leave_out(struct dt_finding *row, const char *what, const char *h
 
 /* ---- an earlier result (baseline.c) */
 
-/* Reads a file of --json, or of the same option of dtrain 0.1, into a->baseline. Errors of
+/* Reads a file of --json, also in its older shape, into a->baseline. Errors of
  * dt_file_read; DT_BAD_DATA: another kind of file, no figures, or another device or number of ranks
  * per host. */
 enum dt_status dt_accept_baseline_read(struct dt_acceptance *a, const char *path);

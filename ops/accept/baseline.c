@@ -112,7 +112,7 @@ enum dt_status dt_accept_baseline_read(struct dt_acceptance *a, const char *path
 {
     cJSON *json;
     DT_TRY(parse(path, &json));
-    const bool old = is_text(member(json, "kind"), "accept"), /* of dtrain 0.1 */
+    const bool old = is_text(member(json, "kind"), "accept"), /* the older shape */
         new = is_text(member(json, "command"), "accept") && member(json, "parts") != NULL;
     enum dt_status s =
         old ? check_place(a, path, member(json, "device"), member(json, "ranks_per_host"))

@@ -364,6 +364,12 @@ void dt_checks_run(const struct dt_rank_facts *ranks, int n,
 void dt_findings_show(struct dt_doc *doc, const struct dt_finding *findings, int n, bool timed,
                       int n_warnings)
 {
+    static const struct {
+        enum dt_verdict verdict;
+        const char *what;
+    } others[] = {{DT_VERDICT_MEASURED, "not compared"},
+                  {DT_VERDICT_SKIPPED, "skipped"},
+                  {DT_VERDICT_WARN, "warning"}};
     struct dt_part *table =
         dt_doc_table(doc, "Checks", timed ? "check|time:s:1|result" : "check|result");
     int counts[DT_N_VERDICTS] = {0};
@@ -371,24 +377,17 @@ void dt_findings_show(struct dt_doc *doc, const struct dt_finding *findings, int
     dt_doc_main(table);
     for (int i = 0; i < n; i++) {
         const struct dt_finding *f = &findings[i];
-        const struct dt_cell cells[] = {dt_t(f->name), dt_n(f->seconds), dt_t(f->text)};
-        counts[f->verdict]++;
         if (timed) {
-            dt_doc_add_row(table, 3, cells);
+            dt_doc_row(table, dt_t(f->name), dt_n(f->seconds), dt_t(f->text));
         } else {
-            dt_doc_row(table, cells[0], cells[2]);
+            dt_doc_row(table, dt_t(f->name), dt_t(f->text));
         }
         dt_doc_judge(table, f->verdict, "%s", f->hint);
+        counts[f->verdict]++;
     }
     const int n_failed = counts[DT_VERDICT_FAIL],
               n_passed = counts[DT_VERDICT_PASS] + counts[DT_VERDICT_WARN];
     counts[DT_VERDICT_WARN] = n_warnings >= 0 ? n_warnings : counts[DT_VERDICT_WARN];
-    static const struct {
-        enum dt_verdict verdict;
-        const char *what;
-    } others[] = {{DT_VERDICT_MEASURED, "not compared"},
-                  {DT_VERDICT_SKIPPED, "skipped"},
-                  {DT_VERDICT_WARN, "warning"}};
     for (size_t i = 0, at = 0; i < sizeof others / sizeof others[0]; i++) {
         const int count = counts[others[i].verdict];
         if (count > 0) {
@@ -396,7 +395,9 @@ void dt_findings_show(struct dt_doc *doc, const struct dt_finding *findings, int
                                    others[i].verdict == DT_VERDICT_WARN && count > 1 ? "s" : "");
         }
     }
-    dt_doc_verdict(doc, n_failed > 0 ? DT_VERDICT_FAIL : DT_VERDICT_PASS,
-                   "%s: %d of %d checks %s%s", n_failed > 0 ? "FAIL" : "PASS",
-                   n_failed > 0 ? n_failed : n_passed, n, n_failed > 0 ? "failed" : "passed", more);
+    if (n_failed > 0) {
+        dt_doc_verdict(doc, DT_VERDICT_FAIL, "FAIL: %d of %d checks failed%s", n_failed, n, more);
+    } else {
+        dt_doc_verdict(doc, DT_VERDICT_PASS, "PASS: %d of %d checks passed%s", n_passed, n, more);
+    }
 }

@@ -57,10 +57,10 @@ struct dt_rank_facts {
     int n_host_cpus;  /* of the host */
     char cpu[64];     /* "AMD EPYC 9654 96-Core Processor", or "" */
     char kernel[64];  /* "Linux 6.1.0-18-amd64" */
-    double memory_free;                        /* bytes, within the limit of its control group */
-    double shared_free;                        /* of /dev/shm */
-    double max_threads, max_files, max_locked; /* limits; infinite: none */
-    char huge_pages[16];                       /* "always", "madvise", "never", or "" */
+    double memory_free;           /* bytes, within the limit of its control group */
+    double shared_free;           /* of /dev/shm */
+    double max_files, max_locked; /* limits; infinite: none */
+    char huge_pages[16];          /* "always", "madvise", "never", or "" */
 
     struct dt_clock_offset clock; /* relative to rank 0's */
     double time_of_day_s;         /* wall-clock time when rank 0's clock was 0 */
@@ -104,8 +104,6 @@ enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_sp
 /* The kernel's name for this machine's processor; "" if it has none. */
 void dt_facts_cpu(char *text, size_t size);
 
-/* For facts.c: counts cores and NUMA nodes of the process's CPUs, by hwloc; zeros without it. */
-void dt_topology_count(int *n_cores, int *n_numa_nodes);
 const char *dt_topology_library(void); /* "hwloc, API 2.8", or "none"; static */
 
 /* ---- findings: what a check says, here and in `dtrain accept` */

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <ifaddrs.h>
+#include <libgen.h>
 #include <math.h>
 #include <net/if.h>
 #include <stdlib.h>
@@ -13,6 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
+#ifdef DTRAIN_HWLOC
+#include <hwloc.h>
+#endif
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -178,6 +182,50 @@ static void find_load(struct dt_rank_facts *f)
     }
 }
 
+/* Cores and NUMA nodes of the process's CPUs, by hwloc (Broquedis et al. 2010, "hwloc: A generic
+ * framework for managing hardware affinities"); zeros without it. */
+#ifdef DTRAIN_HWLOC
+const char *dt_topology_library(void)
+{
+    static char text[32];
+    const unsigned version = hwloc_get_api_version();
+    snprintf(text, sizeof text, "hwloc, API %u.%u", version >> 16, version >> 8 & 0xFF);
+    return text;
+}
+
+static void count_cores(int *n_cores, int *n_numa_nodes)
+{
+    hwloc_topology_t topology;
+    *n_cores = *n_numa_nodes = 0;
+    if (hwloc_topology_init(&topology) != 0) {
+        return;
+    }
+    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+    if (cpus != NULL && hwloc_topology_load(topology) == 0 &&
+        hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_PROCESS) == 0) {
+        const int cores = hwloc_get_nbobjs_inside_cpuset_by_type(topology, cpus, HWLOC_OBJ_CORE);
+        hwloc_bitmap_t nodes = hwloc_bitmap_alloc();
+        if (nodes != NULL && hwloc_cpuset_to_nodeset(topology, cpus, nodes) == 0) {
+            *n_numa_nodes = hwloc_bitmap_weight(nodes);
+        }
+        *n_cores = cores > 0 ? cores : 0;
+        hwloc_bitmap_free(nodes);
+    }
+    hwloc_bitmap_free(cpus);
+    hwloc_topology_destroy(topology);
+}
+#else
+const char *dt_topology_library(void)
+{
+    return "none";
+}
+
+static void count_cores(int *n_cores, int *n_numa_nodes)
+{
+    *n_cores = *n_numa_nodes = 0;
+}
+#endif
+
 static void find_machine(struct dt_rank_facts *f)
 {
     struct statvfs shm;
@@ -186,11 +234,10 @@ static void find_machine(struct dt_rank_facts *f)
     if (uname(&system) == 0) {
         snprintf(f->kernel, sizeof f->kernel, "%.15s %.47s", system.sysname, system.release);
     }
-    dt_topology_count(&f->n_cores, &f->n_numa_nodes);
+    count_cores(&f->n_cores, &f->n_numa_nodes);
     f->memory_free = fmin(available_bytes(), allowed_bytes());
     f->shared_free =
         statvfs("/dev/shm", &shm) == 0 ? (double)shm.f_bavail * (double)shm.f_frsize : 0;
-    f->max_threads = limit_of(RLIMIT_NPROC);
     f->max_files = limit_of(RLIMIT_NOFILE);
     f->max_locked = limit_of(RLIMIT_MEMLOCK);
     find_huge_pages(f->huge_pages);
@@ -252,78 +299,58 @@ static void find_infiniband(struct dt_rank_facts *f)
 
 /* ---- folders */
 
-static enum dt_status count_samples(const struct dt_config *config, double *out)
+static void find_data(const struct dt_config *config, struct dt_rank_facts *f)
 {
     struct dt_config c = *config;
     struct dt_model model;
-    size_t n;
-    DT_TRY(dt_model_lower(&c.model, &model));
-    dt_data_spec_fit(&c.data, &model);
-    DT_TRY(dt_dataset_count(&c.data, DT_SPLIT_TRAIN, &n));
-    *out = (double)n;
-    return DT_OK;
-}
-
-static void find_data(const struct dt_doctor_spec *spec, struct dt_rank_facts *f)
-{
-    f->asked_for_data = spec->config != NULL;
-    if (!f->asked_for_data) {
-        return;
+    size_t n = 0;
+    enum dt_status s = dt_model_lower(&c.model, &model);
+    if (s == DT_OK) {
+        dt_data_spec_fit(&c.data, &model);
+        s = dt_dataset_count(&c.data, DT_SPLIT_TRAIN, &n);
     }
-    f->sees_data = count_samples(spec->config, &f->n_samples) == DT_OK;
+    f->asked_for_data = true;
+    f->sees_data = s == DT_OK;
+    f->n_samples = (double)n;
     if (!f->sees_data) {
         snprintf(f->why_no_data, sizeof f->why_no_data, "%s", dt_error_text());
         dt_error_clear();
     }
 }
 
-/* The folder of runs, or its nearest existing parent. */
-static void existing_part(const char *wanted, char out[DT_PATH_SIZE])
+#define MARK_SIZE (DT_PATH_SIZE + 32)
+
+/* Creates a file in the folder of runs, or in its nearest existing parent; path "": it cannot. */
+static void leave_mark(const char *wanted, struct dt_rank_facts *f, char path[MARK_SIZE])
 {
-    snprintf(out, DT_PATH_SIZE, "%s", wanted);
-    while (access(out, F_OK) != 0) {
-        char *slash = strrchr(out, '/');
-        if (slash == NULL || slash == out) {
-            snprintf(out, DT_PATH_SIZE, "%s", slash == NULL ? "." : "/");
-            return;
-        }
-        *slash = '\0';
+    char text[DT_PATH_SIZE], *folder = text;
+    snprintf(text, sizeof text, "%s", wanted);
+    while (access(folder, F_OK) != 0 && strcmp(folder, ".") != 0 && strcmp(folder, "/") != 0) {
+        folder = dirname(folder);
     }
-}
-
-struct mark {
-    char path[DT_PATH_SIZE + 32]; /* "": none */
-    char folder[DT_PATH_SIZE];
-};
-
-static void leave_mark(struct dt_rank_facts *f, struct mark *mark)
-{
-    snprintf(mark->path, sizeof mark->path, "%s/" DT_FILE_TEMPORARY "doctor-XXXXXX", mark->folder);
-    const int fd = mkstemp(mark->path);
+    snprintf(path, MARK_SIZE, "%s/" DT_FILE_TEMPORARY "doctor-XXXXXX", folder);
+    const int fd = mkstemp(path);
     if (fd >= 0) {
         close(fd);
         return;
     }
-    snprintf(f->why_no_run, sizeof f->why_no_run, "%.100s: no file can be created there",
-             mark->folder);
-    mark->path[0] = '\0';
+    snprintf(f->why_no_run, sizeof f->why_no_run, "%.100s: no file can be created there", folder);
+    path[0] = '\0';
 }
 
 /* Rank 0 writes a file, and each rank checks that it sees it. */
-static enum dt_status find_run(struct dt_world *world, const struct dt_doctor_spec *spec,
-                               struct dt_rank_facts *f)
+static enum dt_status find_run(struct dt_world *world, const char *folder, struct dt_rank_facts *f)
 {
-    struct mark mark = {.path = ""};
+    char path[MARK_SIZE] = "";
     if (world->rank == 0) {
-        existing_part(spec->run != NULL ? spec->run : "runs", mark.folder);
-        leave_mark(f, &mark);
+        leave_mark(folder != NULL ? folder : "runs", f, path);
     }
-    enum dt_status s = dt_comm_broadcast(world->comm, mark.path, sizeof mark.path, 0,
+    enum dt_status s = dt_comm_broadcast(world->comm, path, sizeof path, 0,
                                          "name of a file in the folder of runs");
-    f->sees_run = mark.path[0] != '\0' && access(mark.path, F_OK) == 0;
+    f->sees_run = path[0] != '\0' && access(path, F_OK) == 0;
     s = s == DT_OK ? dt_comm_barrier(world->comm, "look into the folder of runs") : s;
-    if (world->rank == 0 && mark.path[0] != '\0') {
-        unlink(mark.path);
+    if (world->rank == 0 && path[0] != '\0') {
+        unlink(path);
     }
     return s;
 }
@@ -352,8 +379,10 @@ enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_sp
         find_gpu(&mine);
         find_network(&mine);
         find_infiniband(&mine);
-        find_data(spec, &mine);
-        DT_TRY(find_run(world, spec, &mine));
+        if (spec->config != NULL) {
+            find_data(spec->config, &mine);
+        }
+        DT_TRY(find_run(world, spec->run, &mine));
         DT_TRY(find_clock(world, &mine));
     }
     return dt_comm_allgather(world->comm, &mine, *out, sizeof mine, "exchange of what ranks see");

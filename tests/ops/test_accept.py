@@ -94,7 +94,7 @@ def fine():
 
 
 def baselines():
-    """2.json, where what was measured is changed so far that no busy machine comes near; and a file of dtrain 0.1, written by hand."""
+    """2.json, where what was measured is changed so far that no busy machine comes near; and a file of the older shape, written by hand."""
     def changed(file, change):
         result = read_json("2.json")
         change(figures(result, "Figures"), figures(result, "Record"), result)

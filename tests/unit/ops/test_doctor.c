@@ -23,7 +23,6 @@ static void make_fine(struct dt_rank_facts ranks[N_RANKS])
                                     .n_host_cpus = 4,
                                     .memory_free = 8e9,
                                     .shared_free = 4e9,
-                                    .max_threads = INFINITY,
                                     .max_files = 1024,
                                     .max_locked = INFINITY,
                                     .huge_pages = "madvise",
