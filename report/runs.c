@@ -169,7 +169,7 @@ static enum dt_status list_runs(const struct dt_args *args)
     if (s == DT_OK) {
         struct dt_doc *doc = dt_doc_open("runs", "Runs in %s", folder);
         struct dt_part *table =
-            dt_doc_table(doc, NULL,
+            dt_doc_table(doc, "Runs",
                          "run|state|epochs::0|planned::0|test loss::g|test accuracy::%|"
                          "written (UTC)|config|note");
         for (size_t i = 0; i < list.n; i++) {

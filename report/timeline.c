@@ -1,433 +1,145 @@
-/* Lanes of what the ranks did when: a run's trace.json, read back. The file may be anything; what
- * is not a span of ours is left out. */
-#include "report/run.h"
-
+/* The timeline of a run, read back from trace.json: lanes of two steps, and the share of
+ * communication that overlapped with computation. The file may be anybody's; an event that is no
+ * span of ours is left out. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "model/backend.h"
+#include "report/run.h"
 
-#define MAX_MS 1e9
 #define MAX_BUCKETS 64
-#define MAX_STEPS (1 << 20) /* of all ranks together */
-
-#define SHOWN_STEPS 2
 #define SHOWN_RANKS 16
-#define SHOWN_SPANS 5000
-#define TABLE_STEPS 24
-#define MERGED \
-    4e-4 /* share of a picture: what is narrower is drawn with its neighbour of the same kind */
+#define SHOWN_BOXES 20000
 
-#define MAX_RANKS 1024
+/* Spans have the colour of their phase; the loss has a colour of its own. */
+static const struct {
+    const char *span, *name;
+    int color;
+} kinds[DT_N_SPANS] = {[DT_SPAN_GATHER] = {"gather", "data", DT_PHASE_DATA},
+                       [DT_SPAN_FORWARD] = {"forward", "forward", DT_PHASE_FORWARD},
+                       [DT_SPAN_LOSS] = {"loss", "loss", DT_N_PHASES},
+                       [DT_SPAN_RECOMPUTE] = {"recompute", "forward", DT_PHASE_FORWARD},
+                       [DT_SPAN_BACKWARD] = {"backward", "backward", DT_PHASE_BACKWARD},
+                       [DT_SPAN_UPDATE] = {"update", "update", DT_PHASE_UPDATE},
+                       [DT_SPAN_BUCKET] = {"bucket", "communication", DT_PHASE_COMMUNICATION},
+                       [DT_SPAN_WAIT] = {"wait", "communication", DT_PHASE_COMMUNICATION},
+                       [DT_SPAN_GPU] = {"gpu", "gpu", DT_PHASE_ON_GPU}};
 
 struct span {
-    enum dt_span_kind kind;
-    int rank, step;
-    int bucket;              /* of DT_SPAN_BUCKET, else -1 */
-    double begin_ms, end_ms; /* since the first, on rank 0's clock */
-    char name[40];
+    int kind, rank, step, bucket;
+    double begin_ms, end_ms; /* since the first span, on rank 0's clock */
+    const char *name;
 };
-
-/* A step on a rank; NaN where it did nothing of the kind. */
-struct step {
-    double begin_ms, end_ms; /* of all that it did */
-    double compute_end_ms;   /* of its passes */
-    double sent_ms,
-        hidden_ms; /* that some bucket was on its way, and meanwhile the rank computed */
-};
-
-struct trace {
-    int n, n_ranks, n_buckets;
-    int first_step, last_step, n_steps;
-    double clock_error_us; /* the largest of the ranks' */
-    struct span *spans;    /* by rank, and then by their begin */
-    struct step *steps;    /* rank by rank */
-};
-
-static const char *const kind_names[] = {DT_SPAN_LIST(DT_ENUM_NAME)};
-
-static bool span_computes(enum dt_span_kind kind)
-{
-    return kind == DT_SPAN_FORWARD || kind == DT_SPAN_LOSS || kind == DT_SPAN_RECOMPUTE ||
-           kind == DT_SPAN_BACKWARD;
-}
-
-/* ---- reading */
-
-static double number_of(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= 1e3 * MAX_MS ? item->valuedouble
-                                                                           : (double)NAN;
-}
-
-static int kind_of(const char *name)
-{
-    int kind = DT_N_SPANS - 1;
-    while (kind >= 0 && strcmp(kind_names[kind], name) != 0) {
-        kind--;
-    }
-    return kind;
-}
 
 static bool read_span(const cJSON *event, struct span *out)
 {
-    const double ts = number_of(event, "ts"), dur = number_of(event, "dur"),
-                 rank = number_of(event, "pid");
-    const double step = number_of(cJSON_GetObjectItemCaseSensitive(event, "args"), "step");
-    const int kind = kind_of(dt_record_text(event, "cat"));
-    if (strcmp(dt_record_text(event, "ph"), "X") != 0 || kind < 0 || !(ts >= 0) || !(dur >= 0) ||
-        !(rank >= 0 && rank < MAX_RANKS) || !(step >= 1 && step < 1e9)) {
+    const double begin = dt_record_number(event, "ts"), length = dt_record_number(event, "dur"),
+                 rank = dt_record_number(event, "pid"),
+                 step = dt_record_number(cJSON_GetObjectItem(event, "args"), "step");
+    const char *name = dt_record_text(event, "name"), *kind = dt_record_text(event, "cat");
+    *out = (struct span){
+        .bucket = -1, .begin_ms = 1e-3 * begin, .end_ms = 1e-3 * (begin + length), .name = name};
+    while (out->kind < DT_N_SPANS && strcmp(kinds[out->kind].span, kind) != 0) {
+        out->kind++;
+    }
+    if (strcmp(dt_record_text(event, "ph"), "X") != 0 || out->kind == DT_N_SPANS ||
+        !(begin >= 0 && length >= 0 && rank >= 0 && rank < 1e6 && step >= 1 && step < 1e9)) {
         return false;
     }
-    *out = (struct span){.kind = kind,
-                         .rank = (int)rank,
-                         .step = (int)step,
-                         .bucket = -1,
-                         .begin_ms = 1e-3 * ts,
-                         .end_ms = 1e-3 * (ts + dur)};
-    snprintf(out->name, sizeof out->name, "%s", dt_record_text(event, "name"));
-    return kind != DT_SPAN_BUCKET || (sscanf(out->name, "bucket %2d", &out->bucket) == 1 &&
-                                      out->bucket >= 0 && out->bucket < MAX_BUCKETS);
+    out->rank = (int)rank;
+    out->step = (int)step;
+    return out->kind != DT_SPAN_BUCKET || (sscanf(name, "bucket %2d", &out->bucket) == 1 &&
+                                           out->bucket >= 0 && out->bucket < MAX_BUCKETS);
 }
 
-static void take_span(struct trace *trace, const struct span *span)
-{
-    trace->first_step =
-        trace->n == 0 || span->step < trace->first_step ? span->step : trace->first_step;
-    trace->last_step =
-        trace->n == 0 || span->step > trace->last_step ? span->step : trace->last_step;
-    trace->n_ranks = span->rank >= trace->n_ranks ? span->rank + 1 : trace->n_ranks;
-    trace->n_buckets = span->bucket >= trace->n_buckets ? span->bucket + 1 : trace->n_buckets;
-    trace->spans[trace->n++] = *span;
-}
-
-static int by_rank_and_begin(const void *a, const void *b)
+/* For qsort: by rank, and then by their begin. */
+static int compare(const void *a, const void *b)
 {
     const struct span *x = a, *y = b;
-    const int ranks = (x->rank > y->rank) - (x->rank < y->rank);
-    return ranks != 0 ? ranks : (x->begin_ms > y->begin_ms) - (x->begin_ms < y->begin_ms);
+    return x->rank != y->rank ? x->rank - y->rank
+                              : (x->begin_ms > y->begin_ms) - (x->begin_ms < y->begin_ms);
 }
 
-static void read_clocks(const cJSON *root, struct trace *trace)
+/* Of the time in which a rank sends gradients, the share in which it computes, too. NaN: no rank
+ * sends. */
+static double overlap_of(const struct span *spans, size_t n)
 {
-    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(
-                    cJSON_GetObjectItemCaseSensitive(root, "otherData"), "ranks"),
-                *rank;
-    cJSON_ArrayForEach(rank, ranks)
-    {
-        const double error = number_of(rank, "error_us");
-        trace->clock_error_us = error > trace->clock_error_us ? error : trace->clock_error_us;
-    }
-}
-
-static enum dt_status read_spans(const char *folder, struct trace *out)
-{
-    cJSON *root;
-    DT_TRY(dt_record_read(folder, "trace.json", DT_RECORD_FILE_BYTES, &root));
-    const cJSON *events = cJSON_GetObjectItemCaseSensitive(root, "traceEvents");
-    out->spans = calloc((size_t)cJSON_GetArraySize(events) + 1, sizeof *out->spans);
-    const cJSON *event = out->spans != NULL ? cJSON_GetArrayItem(events, 0) : NULL;
-    for (; event != NULL; event = event->next) {
-        struct span span;
-        if (read_span(event, &span)) {
-            take_span(out, &span);
-        }
-    }
-    read_clocks(root, out);
-    cJSON_Delete(root);
-    if (out->spans == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for the spans of a trace");
-    }
-    qsort(out->spans, (size_t)out->n, sizeof *out->spans, by_rank_and_begin);
-    return DT_OK;
-}
-
-/* ---- what it says */
-
-static struct step *step_at(const struct trace *trace, int rank, int step)
-{
-    return &trace
-                ->steps[(size_t)rank * (size_t)trace->n_steps + (size_t)(step - trace->first_step)];
-}
-
-static void extend(struct step *step, const struct span *s)
-{
-    step->begin_ms = fmin(step->begin_ms, s->begin_ms);
-    step->end_ms = fmax(step->end_ms, s->end_ms);
-    step->compute_end_ms =
-        span_computes(s->kind) ? fmax(step->compute_end_ms, s->end_ms) : step->compute_end_ms;
-}
-
-/* A rank's computing time, from its first span on. */
-struct computed {
-    int next, last;        /* spans: the first that does not count yet, and the end of the rank's */
-    double sum_ms, end_ms; /* of those that count: a time that several of them have counts once */
-};
-
-/* How long it computed before `until_ms`, which does not go back from call to call. */
-static double computed_until(struct computed *c, const struct span *spans, double until_ms)
-{
-    for (; c->next < c->last && spans[c->next].begin_ms < until_ms; c->next++) {
-        const struct span *s = &spans[c->next];
-        if (span_computes(s->kind) && s->end_ms > c->end_ms) {
-            c->sum_ms += s->end_ms - fmax(s->begin_ms, c->end_ms);
-            c->end_ms = s->end_ms;
-        }
-    }
-    return c->sum_ms - fmax(0, c->end_ms - until_ms);
-}
-
-/* Spans [first, last) are those of a rank. A time in which several buckets travel counts once. */
-static void measure_rank(struct trace *trace, int first, int last)
-{
-    double covered_ms = -INFINITY;
-    struct computed computed = {.next = first, .last = last, .end_ms = -INFINITY};
-    for (int i = first; i < last; i++) {
-        const struct span *s = &trace->spans[i];
-        struct step *step = step_at(trace, s->rank, s->step);
-        extend(step, s);
-        if (s->kind == DT_SPAN_BUCKET && s->end_ms > covered_ms) {
-            const double begin_ms = fmax(s->begin_ms, covered_ms);
-            step->sent_ms += s->end_ms - begin_ms;
-            step->hidden_ms -= computed_until(&computed, trace->spans, begin_ms);
-            step->hidden_ms += computed_until(&computed, trace->spans, s->end_ms);
-            covered_ms = s->end_ms;
-        }
-    }
-}
-
-static void measure(struct trace *trace)
-{
-    const size_t n = (size_t)trace->n_ranks * (size_t)trace->n_steps;
+    double sent_ms = 0, both_ms = 0, sends_until = 0, computes_until = 0;
     for (size_t i = 0; i < n; i++) {
-        trace->steps[i] = (struct step){.begin_ms = NAN, .end_ms = NAN, .compute_end_ms = NAN};
-    }
-    for (int first = 0, last = 0; first < trace->n; first = last) {
-        while (last < trace->n && trace->spans[last].rank == trace->spans[first].rank) {
-            last++;
+        const struct span *s = &spans[i];
+        const bool last = i + 1 == n || spans[i + 1].rank != s->rank;
+        const double next_ms = last ? (double)INFINITY : spans[i + 1].begin_ms;
+        if (s->kind == DT_SPAN_BUCKET) {
+            sends_until = fmax(sends_until, s->end_ms);
+        } else if (s->kind >= DT_SPAN_FORWARD && s->kind <= DT_SPAN_BACKWARD) {
+            computes_until = fmax(computes_until, s->end_ms);
         }
-        measure_rank(trace, first, last);
+        sent_ms += fmax(0, fmin(sends_until, next_ms) - s->begin_ms);
+        both_ms += fmax(0, fmin(fmin(sends_until, computes_until), next_ms) - s->begin_ms);
+        sends_until = last ? 0 : sends_until;
+        computes_until = last ? 0 : computes_until;
     }
+    return both_ms / sent_ms;
 }
 
-static enum dt_status read_steps(struct trace *out)
+/* Two steps from the middle: the first and the last ones are less like the others. */
+static void add_lanes(struct dt_doc *doc, const struct span *spans, size_t n)
 {
-    const double n_steps = out->n > 0 ? (double)out->last_step - out->first_step + 1 : 0;
-    if (n_steps * out->n_ranks > MAX_STEPS) {
-        out->n = 0;
-        return DT_OK;
+    struct dt_part *lanes = dt_doc_lanes(doc, "Timeline of some steps", "time, ms");
+    const int n_all = spans[n - 1].rank + 1, n_ranks = dt_min(n_all, SHOWN_RANKS);
+    const int step = spans[n / (2 * (size_t)n_all)].step;
+    int n_buckets = 0, n_boxes = 0, last = step;
+    double begin_ms = INFINITY;
+    for (const struct span *s = spans; s < spans + n; s++) {
+        begin_ms = s->step == step ? fmin(begin_ms, s->begin_ms) : begin_ms;
+        n_buckets = dt_max(n_buckets, s->bucket + 1);
+        last = s->step == step + 1 ? s->step : last;
     }
-    out->n_steps = (int)n_steps;
-    out->steps = calloc((size_t)out->n_ranks * (size_t)out->n_steps + 1, sizeof *out->steps);
-    if (out->steps == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for the spans of a trace");
-    }
-    measure(out);
-    return DT_OK;
-}
-
-/* ---- lanes */
-
-/* Lanes of a rank from the top: what it does, what it waits for, and each bucket. */
-enum { LANE_WORK, LANE_WAIT, LANE_BUCKETS };
-
-/* Kinds of boxes, which share the colours of the time's phases. */
-static const struct {
-    int kind;
-    const char *name; /* NULL: as another's */
-} kinds[] = {[DT_SPAN_GATHER] = {DT_PHASE_DATA, "data"},
-             [DT_SPAN_FORWARD] = {DT_PHASE_FORWARD, "forward"},
-             [DT_SPAN_LOSS] = {DT_N_PHASES, "loss"},
-             [DT_SPAN_RECOMPUTE] = {DT_PHASE_FORWARD, NULL},
-             [DT_SPAN_BACKWARD] = {DT_PHASE_BACKWARD, "backward"},
-             [DT_SPAN_UPDATE] = {DT_PHASE_UPDATE, "update"},
-             [DT_SPAN_BUCKET] = {DT_PHASE_COMMUNICATION, "communication: a bucket of gradients is "
-                                                         "sent, or waited for"},
-             [DT_SPAN_WAIT] = {DT_PHASE_COMMUNICATION, NULL},
-             [DT_SPAN_GPU] = {DT_PHASE_ON_GPU, "gpu"}};
-
-/* Which part of a trace is shown. */
-struct picture {
-    struct dt_part *lanes;
-    const struct trace *trace;
-    int first_step, last_step, n_ranks;
-    double begin_ms, end_ms;
-};
-
-/* Two steps in the middle of the window: the first and the last ones are less like the others. */
-static struct picture picture_of(const struct trace *trace)
-{
-    const int n_steps = trace->last_step - trace->first_step + 1;
-    const int first = trace->first_step + (n_steps > SHOWN_STEPS ? (n_steps - SHOWN_STEPS) / 2 : 0);
-    struct picture p = {.trace = trace,
-                        .first_step = first,
-                        .last_step =
-                            n_steps > SHOWN_STEPS ? first + SHOWN_STEPS - 1 : trace->last_step,
-                        .n_ranks = trace->n_ranks < SHOWN_RANKS ? trace->n_ranks : SHOWN_RANKS,
-                        .begin_ms = INFINITY,
-                        .end_ms = -INFINITY};
-    for (int rank = 0; rank < p.n_ranks; rank++) {
-        for (int step = p.first_step; step <= p.last_step; step++) {
-            const struct step s = *step_at(trace, rank, step);
-            p.begin_ms = fmin(p.begin_ms, s.begin_ms);
-            p.end_ms = fmax(p.end_ms, s.end_ms);
+    for (int rank = 0; rank < n_ranks; rank++) {
+        dt_doc_lane(lanes, "rank %d", rank);
+        dt_doc_lane(lanes, "wait");
+        for (int b = 0; b < n_buckets; b++) {
+            dt_doc_lane(lanes, "bucket %d", b);
         }
     }
-    return p;
-}
-
-static void add_names(const struct picture *p)
-{
-    for (int rank = 0; rank < p->n_ranks; rank++) {
-        dt_doc_lane(p->lanes, "rank %d", rank);
-        dt_doc_lane(p->lanes, "wait");
-        for (int b = 0; b < p->trace->n_buckets; b++) {
-            dt_doc_lane(p->lanes, "bucket %d", b);
+    for (const struct span *s = spans; s < spans + n && s->rank < n_ranks; s++) {
+        const int color = kinds[s->kind].color,
+                  lane = s->kind == DT_SPAN_BUCKET ? 2 + s->bucket : s->kind == DT_SPAN_WAIT;
+        if ((s->step == step || s->step == last) && n_boxes++ < SHOWN_BOXES) {
+            dt_doc_kind(lanes, color, kinds[s->kind].name);
+            dt_doc_box(lanes, s->rank * (2 + n_buckets) + lane, s->begin_ms - begin_ms,
+                       s->end_ms - begin_ms, color, "%s", s->name);
         }
     }
-}
-
-static void add_span(const struct picture *p, const struct span *s, double end_ms)
-{
-    const int lane = s->kind == DT_SPAN_BUCKET ? LANE_BUCKETS + s->bucket
-                     : s->kind == DT_SPAN_WAIT ? LANE_WAIT
-                                               : LANE_WORK;
-    if (kinds[s->kind].name != NULL) {
-        dt_doc_kind(p->lanes, kinds[s->kind].kind, kinds[s->kind].name);
-    }
-    dt_doc_box(p->lanes, s->rank * (LANE_BUCKETS + p->trace->n_buckets) + lane,
-               s->begin_ms - p->begin_ms, end_ms - p->begin_ms, kinds[s->kind].kind, "%s", s->name);
-}
-
-/* Many short parts of one kind, one after the other, are one. Returns how many there was no room
- * for. */
-static int add_spans(const struct picture *p)
-{
-    const struct span *spans = p->trace->spans;
-    const double least_ms = MERGED * (p->end_ms - p->begin_ms);
-    int n_shown = 0;
-    for (int i = 0; i < p->trace->n; i++) {
-        double end_ms = spans[i].end_ms;
-        int last = i;
-        while (last + 1 < p->trace->n && spans[last + 1].rank == spans[i].rank &&
-               spans[last + 1].step == spans[i].step && spans[last + 1].kind == spans[i].kind &&
-               spans[i].kind != DT_SPAN_BUCKET &&
-               spans[last + 1].end_ms - spans[i].begin_ms < least_ms) {
-            end_ms = spans[++last].end_ms;
-        }
-        const bool shown = spans[i].rank < p->n_ranks && spans[i].step >= p->first_step &&
-                           spans[i].step <= p->last_step;
-        if (shown && n_shown++ < SHOWN_SPANS) {
-            add_span(p, &spans[i], end_ms);
-        }
-        i = last;
-    }
-    return n_shown > SHOWN_SPANS ? n_shown - SHOWN_SPANS : 0;
-}
-
-/* ---- in numbers */
-
-/* A step of all ranks together. */
-struct whole {
-    double begin_ms, end_ms, sent_ms, hidden_ms;
-    double spread_ms; /* from the first to the last rank that ended its passes */
-    int last;         /* that rank; -1: there was none */
-};
-
-static struct whole whole_of(const struct trace *trace, int step)
-{
-    struct whole w = {.begin_ms = INFINITY, .end_ms = -INFINITY, .last = -1};
-    double least = INFINITY, most = -INFINITY;
-    for (int rank = 0; rank < trace->n_ranks; rank++) {
-        const struct step *s = step_at(trace, rank, step);
-        w.begin_ms = fmin(w.begin_ms, s->begin_ms);
-        w.end_ms = fmax(w.end_ms, s->end_ms);
-        w.sent_ms += s->sent_ms;
-        w.hidden_ms += s->hidden_ms;
-        w.last = s->compute_end_ms > most ? rank : w.last;
-        least = fmin(least, s->compute_end_ms);
-        most = fmax(most, s->compute_end_ms);
-    }
-    w.spread_ms = w.last >= 0 ? most - least : 0;
-    return w;
-}
-
-static void add_table(struct dt_doc *doc, const struct trace *trace)
-{
-    struct dt_part *table =
-        dt_doc_table(doc, "Timeline, step by step",
-                     "step::+|all ranks:ms:3|last rank::+|behind the first:ms:3|"
-                     "communication:ms:3|of it overlapped:ms:3");
-    for (int i = 0; i < TABLE_STEPS && trace->first_step + i <= trace->last_step; i++) {
-        const struct whole w = whole_of(trace, trace->first_step + i);
-        if (w.last >= 0) {
-            dt_doc_row(table, dt_n(trace->first_step + i), dt_n(w.end_ms - w.begin_ms),
-                       dt_n(w.last), dt_n(w.spread_ms), dt_n(w.sent_ms / trace->n_ranks),
-                       dt_n(w.hidden_ms / trace->n_ranks));
-        }
-    }
-    dt_doc_detail(table);
-}
-
-/* Names the rank that held the others up most often, and the share of communication that computing
- * hid. */
-static void tell_overlap(struct dt_doc *doc, const struct trace *trace)
-{
-    int counts[MAX_RANKS] = {0}, slowest = 0, n_steps = 0;
-    double sent_ms = 0, hidden_ms = 0, spread_ms = 0;
-    for (int step = trace->first_step; step <= trace->last_step; step++) {
-        const struct whole w = whole_of(trace, step);
-        sent_ms += w.sent_ms;
-        hidden_ms += w.hidden_ms;
-        if (w.last >= 0) {
-            n_steps++;
-            counts[w.last]++;
-            spread_ms += w.spread_ms;
-            slowest = counts[w.last] > counts[slowest] ? w.last : slowest;
-        }
-    }
-    if (trace->n_ranks > 1 && n_steps > 0) {
-        const char *overlap =
-            sent_ms > 0
-                ? dt_doc_print(doc, " %.0f %% of communication overlapped with computation.",
-                               100 * hidden_ms / sent_ms)
-                : "";
-        dt_doc_text(doc,
-                    "Rank %d was the last to end its passes in %d of %d steps; the last came %.3f "
-                    "ms after the first on average.%s Rank clocks are aligned to within %.1f µs.",
-                    slowest, counts[slowest], n_steps, spread_ms / n_steps, overlap,
-                    trace->clock_error_us);
-    }
-}
-
-static void add_all(struct dt_doc *doc, const struct trace *trace)
-{
-    struct picture p = picture_of(trace);
-    dt_doc_section(doc, "Timeline");
-    p.lanes = dt_doc_lanes(doc, "Timeline of some steps", "time, ms");
-    add_names(&p);
-    const int n_left = add_spans(&p);
-    const char *left = n_left > 0
-                           ? dt_doc_print(doc, " The first %d spans are shown, %d more are not.",
-                                          SHOWN_SPANS, n_left)
-                           : "";
-    dt_doc_caption(p.lanes, "Steps %d to %d%s.%s", p.first_step, p.last_step,
-                   p.n_ranks < trace->n_ranks ? ", the first 16 ranks" : "", left);
-    tell_overlap(doc, trace);
-    add_table(doc, trace);
+    dt_doc_caption(lanes, "Steps %d to %d%s.", step, last,
+                   n_ranks < n_all ? ", the first 16 ranks" : "");
 }
 
 enum dt_status dt_run_timeline_add(struct dt_doc *doc, const struct dt_record *record)
 {
-    struct trace trace = {0};
-    enum dt_status s = read_spans(record->path, &trace);
-    s = s == DT_OK ? read_steps(&trace) : s;
-    if (s == DT_OK && trace.n > 0) {
-        add_all(doc, &trace);
+    cJSON *root = NULL;
+    const cJSON *event;
+    size_t n = 0;
+    DT_TRY(dt_record_read(record->path, "trace.json", DT_RECORD_FILE_BYTES, &root));
+    const cJSON *events = cJSON_GetObjectItem(root, "traceEvents");
+    struct span *spans = calloc((size_t)cJSON_GetArraySize(events) + 1, sizeof *spans);
+    cJSON_ArrayForEach(event, events)
+    {
+        n += spans != NULL && read_span(event, &spans[n]);
     }
-    free(trace.spans);
-    free(trace.steps);
-    return s;
+    if (n > 0) {
+        dt_doc_section(doc, "Timeline");
+        qsort(spans, n, sizeof *spans, compare);
+        const double overlap = overlap_of(spans, n);
+        add_lanes(doc, spans, n);
+        if (isfinite(overlap)) {
+            dt_doc_text(doc, "%.0f %% of communication overlapped with computation.",
+                        100 * overlap);
+        }
+    }
+    cJSON_Delete(root);
+    free(spans);
+    return spans != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the timeline");
 }

@@ -9,8 +9,8 @@ import random
 import re
 
 import checks
-from checks import check, document, dtrain, finish, new_folder, parts, read, read_json, records, sets, summary, write_json
-from document import Report
+from checks import check, dtrain, finish, new_folder, read, read_json, records, sets, summary, write_json
+from document import Document, Report
 from samples import write_idx
 
 N_TRAIN, N_TEST, N_HELD, SIDE, SEED = 330, 90, 66, 8, 5
@@ -201,11 +201,11 @@ def check_pages():
 
 def check_sweep():
     sweep = ["sweep", "--config", "config.json", "--run", "many", *sets(*HELD, "train.epochs=2")]
-    result = document(*sweep, *sets("train.optimizer.lr=1e-6,0.01,1e-4"), ranks=2)
-    rows = parts(result, "table")[0]["rows"]
+    result = Document(*sweep, *sets("train.optimizer.lr=1e-6,0.01,1e-4"), ranks=2)
+    rows = result.rows("Runs")
     accuracies = [row["validation accuracy"] for row in rows]
     check(rows[0]["run"] == 2 and accuracies == sorted(accuracies, reverse=True), "sweep: not by validation", rows)
-    check(all(row["test accuracy"] is not None for row in rows) and not parts(result, "text"), "sweep: no test results, or warned", result)
+    check(all(row["test accuracy"] is not None for row in rows) and not result.prose, "sweep: no test results, or warned", rows)
 
 
 def check_refusals():

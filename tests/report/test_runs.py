@@ -7,7 +7,8 @@ import os
 import shutil
 
 import checks
-from checks import check, document, dtrain, finish, new_folder, parts, records, summary, write, write_json
+from checks import check, dtrain, finish, new_folder, records, summary, write, write_json
+from document import Document
 from tiny import train
 
 
@@ -29,7 +30,7 @@ def copy(source, run, seconds, *without):
 
 def listed(*arguments):
     """{run: its row}, in the order of the rows."""
-    return {row["run"]: row for row in parts(document("runs", *arguments), "table")[0]["rows"]}
+    return {row["run"]: row for row in Document("runs", *arguments).rows("Runs")}
 
 
 def test_listing(first):
@@ -60,7 +61,7 @@ def test_listing(first):
     check(damaged["state"] == "damaged" and damaged["test loss"] is None and "config.json: data: " in damaged["note"], f"damaged: {damaged}")
     check(rows["runs/other"]["state"] == "done" and rows["runs/other"]["test accuracy"] is None, f"a line has no accuracy: {rows}")
     text = dtrain("runs").stdout
-    check("runs/going\\x1b[2J" in text and "\x1b" not in text and len(text.splitlines()) == 10, f"the text: {text}")
+    check("runs/going\\x1b[2J" in text and "\x1b" not in text and len(text.splitlines()) == 11, f"the text: {text}")
     check(list(listed("runs/sweep-x/")) == ["runs/sweep-x/t/1", "runs/sweep-x/t/2/deeper"], "another folder")
     check(list(listed("runs/other")) == ["runs/other"], "a run's own folder")
     os.close(lock)

@@ -129,23 +129,19 @@ def hidden_share(trace):
 def test_report():
     trace, report = Trace("ring"), Report("ring")
     lanes = report.parts["Timeline of some steps"]
-    check(lanes["caption"] == "Steps 4 to 5.", f"the lanes: {lanes['caption']}")
+    check(lanes["caption"] == "Steps 5 to 6.", f"the lanes: {lanes['caption']}")
     n_buckets = len({span["name"] for span in trace.spans if span["cat"] == "bucket"})
     check(lanes["lanes"] == [name for rank in range(3) for name in (f"rank {rank}", "wait", *(f"bucket {i}" for i in range(n_buckets)))], f"{lanes['lanes']}")
     of_time = report.parts["Time of a step"]["kinds"]
-    check([kind.split(":")[0] for kind in lanes["kinds"][:5]] == of_time, f"other colours than of the phases: {lanes['kinds']}, {of_time}")
-    shown = [span for span in trace.spans if span["args"]["step"] in (4, 5)]
-    check(len(shown) / 2 < len(lanes["boxes"]) <= len(shown), f"{len(lanes['boxes'])} boxes of {len(shown)} spans")
+    check(lanes["kinds"][:5] == of_time, f"other colours than of the phases: {lanes['kinds']}, {of_time}")
+    shown = [span for span in trace.spans if span["args"]["step"] in (5, 6)]
+    first = min(span["ts"] for span in shown)
+    boxes = sorted((round(box["begin"], 3), round(box["end"], 3), box["label"]) for box in lanes["boxes"])
+    expected = sorted((round((span["ts"] - first) / 1e3, 3), round((end(span) - first) / 1e3, 3), span["name"]) for span in shown)
+    check(len(boxes) == len(expected) and all(abs(a[0] - b[0]) < 0.002 and abs(a[1] - b[1]) < 0.002 for a, b in zip(boxes, expected)),
+          f"{len(boxes)} boxes of {len(shown)} spans")
     said = re.search(r"(\d+) % of communication overlapped with computation", report.prose)
     check(said is not None and abs(int(said[1]) - hidden_share(trace)) <= 0.6, f"overlap: {said} and {hidden_share(trace)}")
-    rows = report.rows("Timeline, step by step")
-    check([row["step"] for row in rows] == [4, 5, 6], f"rows {rows}")
-    for row in rows:
-        spans = [span for span in trace.spans if span["args"]["step"] == row["step"]]
-        took = (max(map(end, spans)) - min(span["ts"] for span in spans)) / 1e3
-        check(abs(took - row["all ranks"]) < 0.002, f"{row}: took {took}")
-        final = max((span for span in spans if span["cat"] in ("forward", "loss", "recompute", "backward")), key=end)
-        check(final["pid"] == row["last rank"], f"{row}: the last is {final}")
 
 
 def test_hidden():
@@ -155,9 +151,7 @@ def test_hidden():
         for name, kind, begin, last in (("fc1 backward", "backward", 0, 100), ("bucket 0", "bucket", 50, 80), ("bucket 1", "bucket", 70, 150)):
             spans.append({"name": name, "cat": kind, "ph": "X", "ts": begin, "dur": last - begin, "pid": rank, "tid": 0, "args": {"step": 1}})
     write_json("none/trace.json", {"traceEvents": spans})
-    report = Report("none")
-    report.has(" 50 % of communication overlapped")
-    check([round(value, 6) for value in report.rows("Timeline, step by step")[0].values()] == [1, 0.15, 0, 0, 0.1, 0.05], "the row of the step")
+    Report("none").has("50 % of communication overlapped")
 
 
 def test_bad_traces():
@@ -166,11 +160,11 @@ def test_bad_traces():
     for change in ({"ts": -1}, {"ts": 1e300}, {"dur": "x"}, {"pid": 1e6}, {"pid": -1}, {"cat": "<b>"}, {"args": {"step": 0}}, {"args": 1},
                    {"cat": "bucket", "name": "bucket 999"}, {"cat": "bucket", "name": "bucket -1"}):
         bad.append(json.dumps({"traceEvents": [{**span, **change}]}))
-    far = [{**span, "args": {"step": step}, "pid": rank} for step in (1, 999999999) for rank in (0, 1000)]
-    bad.append(json.dumps({"traceEvents": far}))
     for text in bad:
         write("none/trace.json", text)
         check("Timeline of some steps" not in Report("none").parts, f"lanes of {text[:100]}")
+    write_json("none/trace.json", {"traceEvents": [{**span, "args": {"step": step}, "pid": rank} for step in (1, 999999999) for rank in (0, 100000)]})
+    check(len(Report("none").parts["Timeline of some steps"]["boxes"]) == 1, "steps and ranks far apart")
     write_json("none/trace.json", {"traceEvents": [{**span, "name": "<script>"}, {**span, "ts": 1, "name": "b"}]})
     check([box["label"] for box in Report("none").parts["Timeline of some steps"]["boxes"]] == ["<script>", "b"], "a strange name")
 

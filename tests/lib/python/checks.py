@@ -91,11 +91,6 @@ def refused(code, text, *arguments, program=DTRAIN, **options):
           f"{arguments}: {text!r} is not all of {done}")
 
 
-def document(*arguments, **options):
-    """The result of a command as its --json says it."""
-    return json.loads(dtrain(*arguments, "--json", "-", **options).stdout)
-
-
 def parts(result, kind, title=None):
     """Those of a document of this type and title, in their order; of a table, its rows are in "rows"."""
     return [part for part in result["parts"] if part["type"] == kind and (title is None or part.get("title") == title)]
