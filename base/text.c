@@ -102,6 +102,26 @@ bool dt_text_close(FILE *out, char **text)
     return *text != NULL;
 }
 
+int (*dt_text_width)(FILE *out);
+
+/* Breaks a line at its spaces, so that no piece is wider than the terminal where words allow it. */
+static void break_line(char *line, int width)
+{
+    char *space = NULL;
+    int column = 0;
+    for (char *at = line + strspn(line, " "); *at != '\0' && width > 0; at++) {
+        column += ((unsigned char)*at & 0xC0) != 0x80; /* a character's first byte */
+        if (column > width && space != NULL) {
+            *space = '\n';
+            at = space;
+            space = NULL;
+            column = 0;
+        } else if (*at == ' ') {
+            space = at;
+        }
+    }
+}
+
 void dt_text_print(FILE *out, const char *format, ...)
 {
     char line[DT_LINE_SIZE];
@@ -109,6 +129,7 @@ void dt_text_print(FILE *out, const char *format, ...)
     va_start(args, format);
     dt_text_format(line, sizeof line - 1, format, args);
     va_end(args);
+    break_line(line, dt_text_width != NULL ? dt_text_width(out) : 0);
     const size_t n = strlen(line);
     memcpy(line + n, "\n", 2);
     fputs(line, out);

@@ -46,6 +46,10 @@ void dt_text_put_word(FILE *out, const char *word);
  * which is NULL then. */
 bool dt_text_close(FILE *out, char **text);
 
+/* Columns of a terminal that shows the stream, or 0: set by a program whose long lines shall break
+ * at spaces. */
+extern int (*dt_text_width)(FILE *out);
+
 /* Prints one line, escaped, and ends it, all at once. */
 void dt_text_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -12,6 +12,7 @@
 #include "cli/args.h"
 #include "cli/output.h"
 #include "cli/result.h"
+#include "cli/terminal.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
@@ -88,11 +89,17 @@ static enum dt_status run_together(struct dt_world *world, const struct dt_args 
     return dt_world_agree(world, dt_output_check());
 }
 
+static int width_of(FILE *out)
+{
+    return dt_terminal_width(fileno(out));
+}
+
 int main(int argc, char **argv)
 {
     struct dt_args args = {0};
     struct dt_world world = {0};
     dt_error_format = dt_text_format;
+    dt_text_width = width_of;
     signal(SIGXFSZ, SIG_IGN); /* a file size limit and a closed pipe become errors of write() */
     signal(SIGPIPE, SIG_IGN);
     dt_stop_block();

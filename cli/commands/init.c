@@ -27,6 +27,11 @@ static enum dt_status find(const char *name, const struct start **out)
         }
         dt_suggest_offer(&s, starts[i].name);
     }
+    const char *suffix = strstr(name, ".json");
+    if (suffix != NULL && suffix[5] == '\0') {
+        return dt_error(DT_USAGE, "init: '%.60s' is the file's name (write dtrain init %s %.60s)",
+                        name, starts[0].name, name);
+    }
     return dt_error(
         DT_USAGE, "init: expected one of " DT_START_LIST(START_NAME) "got '%.60s' (%s%s)", name,
         s.best != NULL ? "take " : "see dtrain init --help", s.best != NULL ? s.best : "");

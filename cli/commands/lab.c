@@ -13,8 +13,8 @@ static enum dt_status list_lessons(const struct dt_args *args)
     for (const struct dt_command *const *c = args->program->commands; *c != NULL; c++) {
         if ((*c)->minutes > 0) { /* the usage without what may be left out */
             const int n = (int)(strstr((*c)->usage, " [") - (*c)->usage);
-            dt_doc_row(table, dt_t(dt_doc_print(doc, "%.*s", n, (*c)->usage)),
-                       dt_n((*c)->minutes), dt_t((*c)->meaning));
+            dt_doc_row(table, dt_t(dt_doc_print(doc, "%.*s", n, (*c)->usage)), dt_n((*c)->minutes),
+                       dt_t((*c)->meaning));
             minutes += (*c)->minutes;
         }
     }

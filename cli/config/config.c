@@ -293,11 +293,12 @@ static enum dt_status check_validation(const struct dt_config_source *source,
                                        const struct dt_config *c)
 {
     const double validation = c->data.validation;
-    return validation < 1 || validation == floor(validation)
+    return validation < 1 || (validation > 1 && validation == floor(validation))
                ? DT_OK
-               : dt_config_error(source, "data.validation",
-                                 "%g is neither a share below 1 nor a whole number of samples",
-                                 validation);
+               : dt_config_error(
+                     source, "data.validation",
+                     "%g is neither a share below 1 nor a whole number of samples from 2 on",
+                     validation);
 }
 
 enum dt_status dt_config_build(const struct dt_config_source *source, cJSON *root,

@@ -23,6 +23,12 @@ static enum dt_status check_text(const char *name, char *text, size_t n_bytes, b
         dt_json_check(text, n_bytes, &fault)) {
         return DT_OK;
     }
+    const char *suffix = strrchr(name, '.');
+    if (suffix != NULL && (strcmp(suffix, ".yaml") == 0 || strcmp(suffix, ".yml") == 0 ||
+                           strcmp(suffix, ".toml") == 0)) {
+        return dt_error(DT_CONFIG, "%s: a configuration is JSON, not %s (dtrain init writes one)",
+                        name, suffix[1] == 't' ? "TOML" : "YAML");
+    }
     return dt_error(DT_CONFIG, "%s:%zu:%zu: %s", name, fault.line, fault.column, fault.problem);
 }
 
@@ -230,10 +236,15 @@ static enum dt_status suggest_file(const char *path, enum dt_status status)
 static enum dt_status check_model(const char *path, const struct dt_config *config)
 {
     struct dt_model model;
-    char before[DT_PATH_SIZE];
+    const struct dt_shape in = config->model.input;
+    char before[DT_PATH_SIZE], after[120] = "";
     snprintf(before, sizeof before, "%s: ", path);
+    if (in.c == in.h && in.w <= 3) { /* as TensorFlow writes it */
+        snprintf(after, sizeof after, "; model.input is [channels, height, width]: [%d, %d, %d]?",
+                 in.w, in.c, in.h);
+    }
     const enum dt_status s = dt_model_lower(&config->model, &model);
-    return s == DT_OK ? DT_OK : dt_error_around(s, before, "");
+    return s == DT_OK ? DT_OK : dt_error_around(s, before, after);
 }
 
 /* That the file is none of those before. */

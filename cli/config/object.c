@@ -166,12 +166,18 @@ static const struct dt_key *key_at(const struct dt_config_object *o, const char 
 static enum dt_status no_group(const struct dt_config_object *o, const char *path,
                                const cJSON *item)
 {
-    char cure[DT_CONFIG_PATH_SIZE + 80];
+    char cure[DT_CONFIG_PATH_SIZE + 80], name[DT_NAME_SIZE] = "validation_loss";
     char *value = cJSON_PrintUnformatted(item);
-    snprintf(cure, sizeof cure, " (say %s=%.40s, or write it in braces)", key_at(o, path)->path,
-             cJSON_IsString(item) ? item->valuestring
-             : value != NULL      ? value
-                                  : "VALUE");
+    const struct dt_key *key = key_at(o, path);
+    const bool is_name = key->kind == DT_KEY_ENUM && !cJSON_IsString(item);
+    if (is_name && dt_names_find(key->values, name) < 0) {
+        dt_names_get(key->values, 1, name); /* the first is often none */
+    }
+    snprintf(cure, sizeof cure, " (say %s=%.40s, or write it in braces)", key->path,
+             is_name                ? name
+             : cJSON_IsString(item) ? item->valuestring
+             : value != NULL        ? value
+                                    : "VALUE");
     cJSON_free(value);
     return dt_config_unexpected(&o->source, path, "an object", item, cure);
 }

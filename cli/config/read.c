@@ -22,6 +22,40 @@ static enum dt_status wrong_element(const struct dt_config_object *o, const stru
     return dt_config_unexpected(&o->source, path, expected, item, cure);
 }
 
+/* Names that other trainers have, or that sound right. In parentheses: no name, but what to do. */
+static const struct {
+    const char *key, *said, *meant;
+} other_names[] = {
+    {"device", "gpu", "cuda"},
+    {"format", "mnist", "idx"},
+    {"format", "fashion", "idx"},
+    {"format", "kmnist", "idx"},
+    {"format", "cifar10", "cifar"},
+    {"format", "imagefolder", "images"},
+    {"format", "png", "images"},
+    {"format", "npz", "npy"},
+    {"format", "csv", " (CSV is not read: write an .npz file with numpy.savez)"},
+    {"metric", "val_loss", "validation_loss"},
+    {"metric", "val_accuracy", "validation_accuracy"},
+    {"metric", "val_acc", "validation_accuracy"},
+    {"best", "val_loss", "validation_loss"},
+    {"best", "val_accuracy", "validation_accuracy"},
+    {"type", "softmax", " (leave it out: the loss softmax_cross_entropy has it)"},
+    {"activation", "softmax", " (leave it out: the loss softmax_cross_entropy has it)"},
+};
+
+/* NULL: the word is none of them. */
+static const char *find_other_name(const char *path, const char *word)
+{
+    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++) {
+        if (strcmp(other_names[i].key, dt_key_name(path)) == 0 &&
+            strcasecmp(other_names[i].said, word) == 0) {
+            return other_names[i].meant;
+        }
+    }
+    return NULL;
+}
+
 static enum dt_status wrong_name(const struct dt_config_object *o, const char *path,
                                  const char *names, const cJSON *item)
 {
@@ -31,14 +65,11 @@ static enum dt_status wrong_name(const struct dt_config_object *o, const char *p
     for (int i = 0; i < 16 && dt_names_get(names, i, candidates[i]); i++) {
         dt_suggest_offer(&s, candidates[i]);
     }
-    if (strcmp(path, "device") == 0 &&
-        strcasecmp(s.word, "gpu") == 0) { /* which is as near to "cpu" as can be */
-        s.best = "cuda";
-    }
-    if (strcasecmp(s.word, "softmax") == 0 && o->owner != NULL) {
-        snprintf(cure, sizeof cure, " (leave it out: the loss softmax_cross_entropy has it)");
-    } else if (s.best != NULL) {
-        snprintf(cure, sizeof cure, " (did you mean \"%s\"?)", s.best);
+    const char *other = find_other_name(path, s.word);
+    if (other != NULL && other[0] == ' ') {
+        snprintf(cure, sizeof cure, "%s", other);
+    } else if (other != NULL || s.best != NULL) {
+        snprintf(cure, sizeof cure, " (did you mean \"%s\"?)", other != NULL ? other : s.best);
     }
     dt_key_expected(&key, expected);
     return dt_config_unexpected(&o->source, path, expected, item, cure);

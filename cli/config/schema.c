@@ -169,7 +169,11 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
                  range.low_open ? ">" : ">=", range.low, range.high_open ? "<" : "<=", range.high);
         break;
     case DT_KEY_TEXT:
-        snprintf(out, DT_EXPECTED_SIZE, "a text of 1..%zu bytes", key->n_bytes - 1);
+        if (key->values[0] != '\0') {
+            snprintf(out, DT_EXPECTED_SIZE, "%s", key->values);
+        } else {
+            snprintf(out, DT_EXPECTED_SIZE, "a text of 1..%zu bytes", key->n_bytes - 1);
+        }
         break;
     case DT_KEY_ENUM:
         expected_names("one of ", key->values, out);

@@ -226,7 +226,7 @@
       "per run; 0: none")                                                                          \
     X("log.audit", BOOL, log_audit, "", "false", "",                                               \
       "write an \"audit\" record of every step to metrics.jsonl: the samples that all ranks used") \
-    X("trace.steps", TEXT, trace_steps, "", "", "",                                                \
+    X("trace.steps", TEXT, trace_steps, "FIRST:LAST, such as 10:30", "", "",                       \
       "FIRST:LAST, such as 10:30: steps whose timeline of all ranks is written to trace.json")     \
     X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                             \
       "cpu: vector kernels; ref: plain loops, slow, for comparison; cuda: a GPU; auto: a GPU if "  \

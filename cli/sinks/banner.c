@@ -77,6 +77,20 @@ static void print_device(const struct dt_config *c, const struct dt_run_event *r
     }
 }
 
+/* Ranks of this host that compute on its CPU, where they are more than its cores. */
+static void print_shared_cores(const struct dt_folder_event *folder, const struct dt_run_event *run)
+{
+    const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = 0;
+    for (int r = 0; r < folder->world_size && !run->gpu; r++) {
+        n += strcmp(run->ranks[r].host, run->ranks[0].host) == 0;
+    }
+    if (n > n_cores) {
+        fprintf(stderr, "  %d ranks share %ld core%s: expect no speed-up\n", n, n_cores,
+                n_cores == 1 ? "" : "s");
+    }
+}
+
 static void print_averaging(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
     const struct dt_strategy_facts *a = &run->averaging;
@@ -93,6 +107,10 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
             fprintf(stderr, "%s%s", i == 0 ? ", cut at " : ", ", dist->cut.names[i]);
         }
         fputc('\n', stderr);
+        if (dist->allreduce != DT_ALLREDUCE_AUTO) {
+            fprintf(stderr,
+                    "  distributed.allreduce has no effect: a pipeline adds no gradients\n");
+        }
         return;
     }
     if (a->n_servers > 0) {
@@ -186,9 +204,9 @@ static void print_origin(const struct dt_folder_event *folder, const struct dt_r
         dt_text_print(stderr, "  %s has no checkpoint: training starts at step 0",
                       folder->dir->path);
     } else if (run->resumed_from[0] != '\0') {
-        dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done",
-                      run->resumed_from, (unsigned long long)run->n_epochs,
-                      run->n_epochs == 1 ? "" : "s", (unsigned long long)run->step);
+        dt_text_print(stderr, "  resumed at step %llu (%llu epoch%s done), from %s",
+                      (unsigned long long)run->step, (unsigned long long)run->n_epochs,
+                      run->n_epochs == 1 ? "" : "s", run->resumed_from);
         if (run->changes[0] != '\0') {
             dt_text_print(stderr, "  changed since then: %s", run->changes);
         }
@@ -205,6 +223,7 @@ void dt_banner_print(const struct dt_folder_event *folder, const struct dt_run_e
                   optimizer_names[c->optimizer.type], n, n == 1 ? "" : "s");
     dt_roster_print(stderr, folder, run, dt_terminal_width(STDERR_FILENO));
     print_device(c, run);
+    print_shared_cores(folder, run);
     print_arithmetic(folder, run);
     print_schedule(c, run);
     print_validation(run);

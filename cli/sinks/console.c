@@ -210,10 +210,23 @@ static void print_test(const struct dt_sinks *sinks, const struct dt_end_event *
     print_average(sinks, "test", &end->averaged);
 }
 
+/* Of a run that went to its end and learned nothing. */
+static void print_chance(const struct dt_sinks *sinks, const struct dt_end_event *end)
+{
+    const struct dt_model_spec *model = &sinks->folder.config->model;
+    const int n = model->layers[model->n_layers - 1].size;
+    if (dt_sinks_classify(sinks) && n > 2 && end->signal == 0 && end->epochs > 0 &&
+        end->test.n_samples > 0 && dt_metrics_accuracy(&end->test) < 2.0 / n) {
+        fprintf(stderr, "accuracy is near chance (%.3g %%): try a lower train.optimizer.lr\n",
+                100.0 / n);
+    }
+}
+
 static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
     print_monitored(end);
     print_test(sinks, end);
+    print_chance(sinks, end);
     if (end->signal == 0) {
         dt_text_print(
             stderr, end->checkpoint[0] != '\0' ? "saved %s" : "nothing to do: the run had ended%s",

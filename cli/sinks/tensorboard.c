@@ -8,11 +8,11 @@
 #include <time.h>
 
 #include "base/text.h"
-#include "view/image.h"
 #include "cli/sinks/fields.h"
 #include "cli/sinks/protobuf.h"
 #include "tensorboard.pb-c.h"
 #include "train/watch/inspect.h"
+#include "view/image.h"
 
 #define N_BUCKETS 30
 #define SMALL 2048 /* bytes, of an event that needs no memory */

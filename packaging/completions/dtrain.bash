@@ -19,3 +19,16 @@ _dtrain() {
   esac
 }
 complete -F _dtrain dtrain
+# Behind a launcher: from the program's name on.
+_dtrain_launched() {
+  local i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    if [[ ${COMP_WORDS[i]} == dtrain || ${COMP_WORDS[i]} == */dtrain ]]; then
+      COMP_WORDS=("${COMP_WORDS[@]:i}")
+      COMP_CWORD=$((COMP_CWORD - i))
+      _dtrain "${COMP_WORDS[0]}" "$2" "$3"
+      return
+    fi
+  done
+}
+complete -o bashdefault -o default -F _dtrain_launched mpirun mpiexec srun

@@ -4,7 +4,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/bad_input.sh"
 
 # ---- the command line ----
-row no-config 64 '--config FILE is required'
+row no-config 64 '--config FILE is required' --run never
 ranks=$most row typo 64 "unknown option '--confg' (did you mean '--config'?)" --confg good.json
 row control-characters 64 "unknown option '--a\\x0ab\\x1b[2J'" $'--a\nb\033[2J'
 row data-for-generated 64 '--data' --config "$configs/synthetic.json" --data data/good
@@ -15,6 +15,9 @@ row config-missing 66 'nowhere.json: No such file or directory' --config nowhere
 ranks=0 row config-typo 66 "goood.json: No such file or directory (did you mean 'good.json'?)" --config goood.json
 ranks=0 row config-typo-in-folder 66 "(did you mean 'bad/../good.json'?)" --config bad/../god.json
 row config-folder 66 'bad: is a directory' --config bad
+printf 'data:\n' >c.yaml && printf '[data]\n' >c.toml
+ranks=0 row config-yaml 78 'c.yaml: a configuration is JSON, not YAML (dtrain init writes one)' --config c.yaml
+ranks=0 row config-toml 78 'c.toml: a configuration is JSON, not TOML (dtrain init writes one)' --config c.toml
 mkfifo pipe.json
 ranks=0 row config-pipe 66 'pipe.json: not a regular file' --config pipe.json
 ranks=0 row config-device 66 '/dev/zero: not a regular file' --config /dev/zero
@@ -32,6 +35,7 @@ got=$two judge differ 78 'has another configuration than rank 0, whose train.epo
 
 # ---- the model ----
 ranks=$most config kernel 78 'kernel.json: model.layers[0] conv2d: ' '"kernel": 3' '"kernel": 9'
+ranks=0 config input-order 78 '; model.input is [channels, height, width]: [1, 8, 8]?' '[1, 8, 8]' '[8, 8, 1]'
 ranks=0 config loss 78 'data.format: labelled images need a model with 2 or more classes' '"dense", "units": 4 }
     ]' '"dense", "units": 1 }
     ], "loss": "mean_squared_error"'

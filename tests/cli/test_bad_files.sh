@@ -50,7 +50,7 @@ ranks=$most row resume-missing 66 'nowhere.safetensors: No such file or director
 # The folder of a run stands for its checkpoint: the best where one is kept, or the newest; --resume takes the newest.
 train -n 2 "$DTRAIN" eval run/
 train -n 1 "$DTRAIN" --config good.json --run from_run --resume=run
-check 'resumed from another file' grep -q "resumed from $saved: 1 epoch" err
+check 'resumed from another file' grep -q "resumed at step .* (1 epoch done), from $saved" err
 cp -r run kept && cp checkpoints/flipped-data.safetensors kept/checkpoints/best.safetensors
 ranks=0 row eval-best 65 'kept/checkpoints/best.safetensors: damaged' eval kept
 train -n 1 "$DTRAIN" --config good.json --run from_kept --resume=kept
@@ -64,9 +64,9 @@ ranks=$most row resume-best 65 'kept/checkpoints/best.safetensors: damaged' --co
 rm -rf resumed
 cp "$saved" kept/checkpoints/best.safetensors
 train -n 1 "$DTRAIN" --config good.json --run from_best --resume=kept:best
-check 'resumed from another file than the best' grep -q 'resumed from kept/checkpoints/best.safetensors: 1 epoch' err
+check 'resumed from another file than the best' grep -q '(1 epoch done), from kept/checkpoints/best.safetensors' err
 train -n 1 "$DTRAIN" --config good.json --run from_last --resume=kept:last
-check 'resumed from another file than the newest' grep -q "resumed from kept/checkpoints/$(basename "$saved"): 1 epoch" err
+check 'resumed from another file than the newest' grep -q "(1 epoch done), from kept/checkpoints/$(basename "$saved")" err
 cp "$saved" file:best
 train -n 1 "$DTRAIN" eval file:best
 ranks=0 row eval-folder 66 'checkpoints: is a directory' eval checkpoints
@@ -103,7 +103,7 @@ cp checkpoints/steps.safetensors damaged/checkpoints/step-000000000003.safetenso
 train -n 2 "$DTRAIN" --config good.json --run damaged --resume
 check 'the damaged checkpoint is named' grep -q '^dtrain: warning: .*step-000000000002.safetensors: damaged' err
 check 'false counters are damage' grep -q 'step-000000000003.safetensors: its counters contradict each other: .*; passing it over$' err
-check 'the older one is used' grep -q 'resumed from .*step-000000000001' err
+check 'the older one is used' grep -q 'resumed at step .*step-000000000001' err
 
 # ---- ranks that differ ----
 differ() { # differ NAME CODE TEXT MPIEXEC-ARGUMENT...: programs started with colons between them

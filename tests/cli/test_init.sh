@@ -40,6 +40,14 @@ for name in data_batch_{1..5} test_batch; do
 done
 run 0 2 --config mine.json --data cifar --run run --set train.max_steps=2 --set train.batch.global=16 --set report=false
 
+# Each key that a comment offers works, all of them together.
+for name in mnist mlp cifar; do
+  "$DTRAIN" init "$name" "$name-all.json" >/dev/null
+  sed -i '/"extends"/!s#^\( *\)// \("[a-z_]*":\)#\1\2#' "$name-all.json"
+  run 0 0 --print-config --config "$name-all.json"
+  check "$name: validation" grep -q '"validation": 0.1' out
+done
+
 # A child of a file that was written: fewer epochs, the rest as it is.
 mkdir below && printf '{ "extends": "../mnist.json", // mine\n  "train": { "epochs": 3 } }\n' >below/short.json
 check 'extends: another configuration' cmp <("$DTRAIN" --print-config --config below/short.json) \
@@ -54,6 +62,7 @@ is 'a file that was there' mine "$(cat kept.json)"
 ln -s nowhere.json link.json
 refused 64 "init: expected one of mnist, mlp, cifar, got 'mnsit' (take mnist)" mnsit
 refused 64 "init: expected one of mnist, mlp, cifar, got 'images' (see dtrain init --help)" images
+refused 64 "init: 'mine.json' is the file's name (write dtrain init mnist mine.json)" mine.json
 refused 64 'init: expected a name and a file (dtrain init mnist FILE)' mnist a.json b.json
 refused 73 'nowhere/: No such file or directory' mnist nowhere/a.json
 finish

@@ -62,7 +62,7 @@ for way in 'ring 2 --set distributed.allreduce=ring' 'server 3 --set distributed
   told "kill-$name" kill:rank=1,step=13
   try "kill-$name" "$n" $arguments --resume
   ends "kill-$name" 0
-  check "kill-$name: not resumed" grep -q 'resumed from .* 10 steps done$' "kill-$name.err"
+  check "kill-$name: not resumed" grep -q 'resumed at step 10 ' "kill-$name.err"
   check "kill-$name: other losses" diff <(losses plain) <(losses "kill-$name")
 
   inject "stop-$name" stop:rank=1,step=7

@@ -30,6 +30,10 @@ printf '%s\n' "$(cat out)" >first
 check 'no memory of a rank' grep -Eqx 'peak memory per rank: [0-9.]+ MB' err
 check 'no roster of three ranks' test "$(grep -Ec '^ +[012]  .* of 320 samples$' err)" -eq 3
 check 'no arithmetic of the batch' grep -Fq 'batch 16 × 3 = 48, lr 0.001 × 3 = 0.003' err
+n_cores=$(getconf _NPROCESSORS_ONLN)
+is 'three ranks on fewer cores' "$((n_cores < 3))" "$(grep -c "^  3 ranks share $n_cores cores*: expect no speed-up$" err)"
+run 0 0 --config config.json --run chance --lr 1e-9 --epochs 1
+check 'learned nothing: no hint' grep -Fqx 'accuracy is near chance (25 %): try a lower train.optimizer.lr' err
 check 'the files are not as documented' python3 - <<'PY'
 import csv, json, math
 folder = "run3"
@@ -92,6 +96,8 @@ for option in --help help --version "help config"; do
   run 0 2 $option
   check "$option: printed once for each rank" cmp -s out alone
 done
+run 64 2
+is 'nothing at all: how to begin' 1 "$(grep -c 'dtrain init ' out)"
 run 0 2 --print-config --config config.json
 check '--print-config differs from what a run resolves' diff -q <(python3 -m json.tool out) <(python3 -m json.tool run3/config.json)
 for locale in C C.UTF-8; do
@@ -175,7 +181,7 @@ for action in 'run  ' 'saved'; do
   check "hostile names: stderr is not plain" plain err
   check "hostile names: no line '$action'" grep -Fq "$action $shown" err
 done
-check 'hostile names: not resumed from there' grep -Fq "resumed from $shown/checkpoints/" err
+check 'hostile names: not resumed from there' grep -Fq ", from $shown/checkpoints/" err
 run 0 0 plan --config "$hostile.json"
 check "hostile names: plan's stdout is not plain" plain out
 check 'hostile names: no name in the plan' test "$(head -n 1 out)" = 'odd_[2J\u009b\u202eü'
@@ -314,7 +320,7 @@ check 'no room: not one line of error' test "$(grep -c '^dtrain: ' <(grep -v war
 check 'no room: the old checkpoint is gone' test "$(newest_checkpoint large)" = "$old"
 check 'no room: temporary files are left' test -z "$(find large -name '.tmp-*')"
 run 0 0 "${large[@]}" --resume
-check 'no room: does not resume later' grep -q 'resumed from .*step-0*20.safetensors' err
+check 'no room: does not resume later' grep -q 'resumed at step 20 .*step-0*20.safetensors' err
 
 # ---- no room for records: said once, the run continues and has its result, and 74 at the end ----
 run 0 0 --config config.json --run records --set train.epochs=1

@@ -232,8 +232,8 @@ def check_refusals():
     _, err = train("three", "checkpoint.best=test_loss", "train.early_stopping.metric=test_loss", "train.schedule.type=plateau", "train.epochs=1", ranks=2)
     lines = [line for line in err.splitlines() if "warning" in line]
     check(len(lines) == 1 and ": train.early_stopping, train.schedule, checkpoint.best: the test" in lines[0], "three keys: not one line", lines)
-    _, err = train("single", "data.validation=1", "train.epochs=1")
-    check("  1 validation sample held out; the test set" in err, "one sample", err)
+    _, err = train("single", "data.validation=2", "train.epochs=1")
+    check("  2 validation samples held out; the test set" in err, "a number of samples", err)
 
 
 new_folder()

@@ -49,7 +49,7 @@ for n in 1 2 3 4; do
     killed "$run" "$n" 6
     is "$run: steps that the first start has told" 5 "$(grep -c '"type":"audit"' "$run/metrics.jsonl")"
     train "$run" "$m" --resume
-    check "$run: not resumed at the last checkpoint" grep -q ': 0 epochs and 4 steps done$' "$run.err"
+    check "$run: not resumed at the last checkpoint" grep -q 'resumed at step 4 (0 epochs done)' "$run.err"
     once "$run" "$n, $m"
     is "$run: hash of the weights" "$(hash_of whole.err)" "$(hash_of "$run.err")"
     check "$run: another order" diff <(grep '"type":"audit"' whole/metrics.jsonl | sed 's/"world_size":.,//') \

@@ -135,6 +135,6 @@ job=$timed
 ended_as time 400 COMPLETED 0:0
 tells time '^stopped by SIGUSR1 at step [0-9]+; saved '
 tells time "^stopped with a checkpoint: putting job $timed back into the queue \(restart 1 of at most 50\)$"
-tells time 'resumed from .*step-'
+tells time 'resumed at .*step-'
 check "time: other weights: $(tail -n 3 time.log)" test "$(grep '^hash of the weights' time.log)" == "$(grep '^hash of the weights' whole.err)"
 finish

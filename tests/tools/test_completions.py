@@ -32,13 +32,14 @@ CASES = (  # what is typed, and the arguments that dtrain then has
     ("slurm --partition halving\t", ["slurm", "--partition", "halving"]),  # a name, but not of an algorithm
     ("lab allreduce --algorithm halving\t", ["lab", "allreduce", "--algorithm", "halving_doubling"]),
 )
+LAUNCHED = ("mpirun -np 4 dtrain tr\t", ["train"])  # in bash alone
 PROMPT = "ready> "
 SHELLS = {  # how it starts, and what makes it ready
     "bash": (["bash", "--norc", "--noprofile", "-i"], "bind 'set enable-bracketed-paste off'; . '%s/dtrain.bash'" % COMPLETIONS),
     "zsh": (["zsh", "-f", "-i"], "fpath=('%s' $fpath); autoload -Uz compinit; compinit -u -D; unsetopt zle_bracketed_paste 2>/dev/null; "
                                  "unset zle_bracketed_paste; unsetopt prompt_sp" % COMPLETIONS),
 }
-DTRAIN = "dtrain() { if [ \"$1\" = __complete ]; then '%s' \"$@\"; else printf '<%%s>' \"$@\"; echo; fi; }" % PROGRAM
+DTRAIN = "mpirun() { shift 2; \"$@\"; }; dtrain() { if [ \"$1\" = __complete ]; then '%s' \"$@\"; else printf '<%%s>' \"$@\"; echo; fi; }" % PROGRAM
 
 
 class Terminal:
@@ -69,6 +70,10 @@ class Terminal:
         os.close(self.fd)
 
 
+def cases(shell):
+    return (*CASES, LAUNCHED) if shell == "bash" else CASES
+
+
 def typed(shell, folder):
     """The arguments that dtrain has in each case."""
     command, setup = SHELLS[shell]
@@ -79,8 +84,8 @@ def typed(shell, folder):
             terminal.type("%s; echo se''t\n" % line)
             terminal.until("set\r\n")
             terminal.until(PROMPT)
-        for line, _ in CASES:
-            terminal.type("dtrain " + line + "\n")
+        for line, _ in cases(shell):
+            terminal.type(("" if line.startswith("mpirun") else "dtrain ") + line + "\n")
             terminal.until("<")
             words = "<" + terminal.until("\r\n")
             yield words.strip("<>").split("><")
@@ -119,7 +124,7 @@ for name in ("conf one.json", "fold"):
     write(name, "")
 SHELLS_HERE = [shell for shell in ("bash", "zsh", "fish") if shutil.which(shell)]
 for shell in SHELLS_HERE:
-    for (line, wanted), got in zip(CASES, asked(os.getcwd()) if shell == "fish" else typed(shell, os.getcwd())):
+    for (line, wanted), got in zip(cases(shell), asked(os.getcwd()) if shell == "fish" else typed(shell, os.getcwd())):
         check(plain(got) == plain(wanted), f"{shell}: {line!r} became {got!r} instead of {wanted!r}")
 if not SHELLS_HERE:
     skip("neither bash nor zsh nor fish is installed")
