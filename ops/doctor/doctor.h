@@ -104,8 +104,6 @@ enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_sp
 /* The kernel's name for this machine's processor; "" if it has none. */
 void dt_facts_cpu(char *text, size_t size);
 
-const char *dt_topology_library(void); /* "hwloc, API 2.8", or "none"; static */
-
 /* ---- findings: what a check says, here and in `dtrain accept` */
 
 struct dt_finding {

@@ -185,14 +185,6 @@ static void find_load(struct dt_rank_facts *f)
 /* Cores and NUMA nodes of the process's CPUs, by hwloc (Broquedis et al. 2010, "hwloc: A generic
  * framework for managing hardware affinities"); zeros without it. */
 #ifdef DTRAIN_HWLOC
-const char *dt_topology_library(void)
-{
-    static char text[32];
-    const unsigned version = hwloc_get_api_version();
-    snprintf(text, sizeof text, "hwloc, API %u.%u", version >> 16, version >> 8 & 0xFF);
-    return text;
-}
-
 static void count_cores(int *n_cores, int *n_numa_nodes)
 {
     hwloc_topology_t topology;
@@ -215,11 +207,6 @@ static void count_cores(int *n_cores, int *n_numa_nodes)
     hwloc_topology_destroy(topology);
 }
 #else
-const char *dt_topology_library(void)
-{
-    return "none";
-}
-
 static void count_cores(int *n_cores, int *n_numa_nodes)
 {
     *n_cores = *n_numa_nodes = 0;
