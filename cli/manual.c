@@ -199,11 +199,8 @@ static void put_fields(struct dt_json *j, const char *name, const struct dt_fiel
 static void put_records(struct dt_json *j)
 {
     dt_json_begin(j, "records", '{');
-    put_fields(j, "run", &dt_run_fields);
     put_fields(j, "step", &dt_step_fields);
-    put_fields(j, "audit", &dt_audit_fields);
     put_fields(j, "epoch", &dt_epoch_fields);
-    put_fields(j, "summary", &dt_end_fields);
     dt_json_end(j, '{');
 }
 

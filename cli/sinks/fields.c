@@ -71,22 +71,267 @@ void dt_staleness_print(FILE *out, const struct dt_staleness *s)
     }
 }
 
-/* ---- values, as the rows name them */
+static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics *m)
+{
+    return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : nan("");
+}
 
-#define NONE ((struct dt_field_value){.text = NULL})
-#define when(condition, value) ((condition) ? (value) : NONE)
-#define number(x) ((struct dt_field_value){.is_number = true, .number = (double)(x)})
-#define above_0(x) when((x) > 0, number(x))
+static void put_text_if(struct dt_json *j, const char *name, const char *text)
+{
+    if (text != NULL && text[0] != '\0') {
+        dt_json_text(j, name, text);
+    }
+}
+
+static void put_integer(struct dt_json *j, const char *name, uint64_t value)
+{
+    dt_json_number(j, name, 0, (double)value);
+}
+
+static void put_phases(struct dt_json *j, const char *name, int digits,
+                       const struct dt_phase_times *times, uint64_t n_steps)
+{
+    dt_json_begin(j, name, '{');
+    for (int p = 0; p < DT_N_PHASES; p++) {
+        if (times->s[p] > 0) {
+            dt_json_number(j, dt_phase_names[p], digits, 1e3 * times->s[p] / (double)n_steps);
+        }
+    }
+    dt_json_end(j, '{');
+}
+
+/* ---- a start */
+
+static void put_ranks(struct dt_json *j, const struct dt_rank_info *ranks, int n)
+{
+    dt_json_begin(j, "ranks", '[');
+    for (int i = 0; i < n; i++) {
+        dt_json_begin(j, NULL, '{');
+        dt_json_text(j, "host", ranks[i].host);
+        dt_json_number(j, "local_rank", 0, ranks[i].local_rank);
+        dt_json_text(j, "device", ranks[i].device);
+        dt_json_number(j, "threads", 0, ranks[i].n_threads);
+        dt_json_number(j, "samples", 0, (double)ranks[i].n_samples);
+        dt_json_end(j, '{');
+    }
+    dt_json_end(j, '[');
+}
+
+static void put_faults(struct dt_json *j, const struct dt_faults *faults)
+{
+    dt_json_begin(j, "injected", '[');
+    for (int i = 0; i < faults->n; i++) {
+        dt_json_text(j, NULL, faults->faults[i].text);
+    }
+    dt_json_end(j, '[');
+}
+
+static void put_predicted(struct dt_json *j, const struct dt_step_traffic *t)
+{
+    const double unknown = t->known ? 0 : (double)NAN;
+    dt_json_number(j, "messages", 9, t->messages + unknown);
+    dt_json_number(j, "bytes_sent", 9, t->bytes + unknown);
+    dt_json_number(j, "messages_between_hosts", 9, t->messages_between + unknown);
+    dt_json_number(j, "bytes_between_hosts", 9, t->bytes_between + unknown);
+}
+
+void dt_run_put(struct dt_json *j, const struct dt_sinks *sinks, const struct dt_event *event)
+{
+    const struct dt_run_event *r = event->run;
+    put_integer(j, "step", r->step);
+    put_integer(j, "last_step", r->last_step);
+    dt_json_number(j, "seconds_before", 0, sinks->seconds_before);
+    dt_json_text(j, "config", sinks->folder.config->name);
+    dt_json_number(j, "world_size", 0, sinks->folder.world_size);
+    put_integer(j, "global_batch", r->global_batch);
+    put_integer(j, "parameters", r->n_parameters);
+    dt_json_text(j, "version", dt_version);
+    dt_json_text(j, "commit", dt_commit);
+    dt_json_number(j, "started", 0, sinks->started_s);
+    put_text_if(j, "command", sinks->command);
+    put_text_if(j, "resumed_from", r->resumed_from);
+    put_text_if(j, "changes", r->changes);
+    dt_json_number(j, "workers", 0, r->n_workers);
+    put_integer(j, "steps_per_epoch", r->steps_per_epoch);
+    put_integer(j, "train_samples", r->n_train);
+    if (r->n_validation > 0) {
+        put_integer(j, "validation_samples", r->n_validation);
+    }
+    put_integer(j, "test_samples", r->n_test);
+    dt_json_number(j, "lr", 0, r->lr);
+    dt_json_number(j, "lr_scale", 0, r->lr_scale);
+    if (r->ranks != NULL) {
+        put_ranks(j, r->ranks, sinks->folder.world_size);
+    }
+    if (r->faults != NULL) {
+        put_faults(j, r->faults);
+    }
+    dt_json_text(j, "allreduce", r->averaging.allreduce);
+    put_predicted(j, &r->averaging.traffic);
+}
+
+/* ---- a step, and what its samples were */
+
+static struct dt_field_value number(double x)
+{
+    return (struct dt_field_value){.is_number = true, .number = x};
+}
 
 static struct dt_field_value real(double x)
 {
     return (struct dt_field_value){.is_number = true, .digits = 9, .number = x};
 }
 
-static struct dt_field_value text(const char *text)
+static struct dt_field_value seconds(const struct dt_sinks *sinks)
 {
-    return (struct dt_field_value){.text = text};
+    return (struct dt_field_value){
+        .is_number = true, .digits = -3, .number = dt_clock_s() - sinks->clock_s};
 }
+
+/* The loss of some samples, and in the next field their accuracy. */
+static void read_metrics(const struct dt_sinks *sinks, const struct dt_metrics *m,
+                         struct dt_field_value *v)
+{
+    v[0] = real(dt_metrics_loss(m));
+    v[1] = real(accuracy_of(sinks, m));
+}
+
+static void read_step(const struct dt_sinks *sinks, const struct dt_event *event,
+                      struct dt_field_value v[DT_MAX_FIELDS])
+{
+    const struct dt_step_event *r = event->step;
+    v[DT_STEP_STEP] = number((double)r->step);
+    v[DT_STEP_EPOCH] = number((double)r->epoch);
+    read_metrics(sinks, &r->train, v + DT_STEP_LOSS);
+    v[DT_STEP_LR] = real(r->lr);
+    v[DT_STEP_GRAD_NORM] = real(r->grad_norm);
+    v[DT_STEP_IMAGES] = real(r->images_per_s);
+    v[DT_STEP_SECONDS] = seconds(sinks);
+}
+
+void dt_audit_put(struct dt_json *j, const struct dt_sinks *sinks, const struct dt_event *event)
+{
+    const struct dt_audit_event *r = event->audit;
+    char hash[17]; /* as text: a number of JSON may lose bits */
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)r->hash);
+    put_integer(j, "step", r->step);
+    put_integer(j, "epoch", r->epoch);
+    dt_json_number(j, "world_size", 0, sinks->folder.world_size);
+    put_integer(j, "samples", r->n_samples);
+    dt_json_text(j, "hash", hash);
+}
+
+/* ---- an epoch */
+
+static void put_staleness(struct dt_json *j, const char *name, const struct dt_event *event)
+{
+    const struct dt_staleness *s = &event->epoch->staleness;
+    dt_json_begin(j, name, '[');
+    for (int i = 0; i < dt_staleness_n_bins(s); i++) {
+        dt_json_number(j, NULL, 0, (double)s->counts[i]);
+    }
+    dt_json_end(j, '[');
+}
+
+static bool has_phases(const struct dt_epoch_event *r)
+{
+    double all = 0;
+    for (int p = 0; p < DT_N_PHASES; p++) {
+        all += fmax(0, r->rank0.s[p]);
+    }
+    return r->n_timed_steps > 0 && all > 0;
+}
+
+static void put_epoch_phases(struct dt_json *j, const char *name, const struct dt_event *event)
+{
+    put_phases(j, name, 6, &event->epoch->rank0, event->epoch->n_timed_steps);
+}
+
+/* Counted, or unknown. */
+static void read_traffic(const struct dt_step_traffic *t, struct dt_field_value *v)
+{
+    const double unknown = t->known ? 0 : (double)NAN;
+    v[DT_EPOCH_MESSAGES] = real(t->messages + unknown);
+    v[DT_EPOCH_BYTES_SENT] = real(t->bytes + unknown);
+    v[DT_EPOCH_MESSAGES_BETWEEN] = real(t->messages_between + unknown);
+    v[DT_EPOCH_BYTES_BETWEEN] = real(t->bytes_between + unknown);
+}
+
+static void read_epoch(const struct dt_sinks *sinks, const struct dt_event *event,
+                       struct dt_field_value v[DT_MAX_FIELDS])
+{
+    const struct dt_epoch_event *r = event->epoch;
+    const bool validated = r->validation.n_samples > 0;
+    const struct dt_metrics *m = validated ? &r->validation : &r->test;
+    v[DT_EPOCH_EPOCH] = number((double)r->epoch);
+    v[DT_EPOCH_STEP] = number((double)r->step);
+    read_metrics(sinks, &r->train, v + DT_EPOCH_TRAIN_LOSS);
+    read_metrics(sinks, m, v + (validated ? DT_EPOCH_VALIDATION_LOSS : DT_EPOCH_TEST_LOSS));
+    if (dt_learned_has_top5(r->learned)) {
+        v[validated ? DT_EPOCH_VALIDATION_TOP5 : DT_EPOCH_TEST_TOP5] =
+            real(r->learned->n_top5 / m->n_samples);
+    }
+    if (r->averaged.n_samples > 0) {
+        read_metrics(sinks, &r->averaged,
+                     v + (validated ? DT_EPOCH_EMA_VALIDATION_LOSS : DT_EPOCH_EMA_TEST_LOSS));
+    }
+    v[DT_EPOCH_IMAGES] = real(r->images_per_s);
+    v[DT_EPOCH_LR] = real(r->lr);
+    v[DT_EPOCH_WORLD_SIZE] = number(sinks->folder.world_size);
+    v[DT_EPOCH_ALLREDUCE] = (struct dt_field_value){.text = r->allreduce};
+    read_traffic(&r->traffic, v);
+    v[DT_EPOCH_STALENESS].put = dt_staleness_n_bins(&r->staleness) > 0 ? put_staleness : NULL;
+    v[DT_EPOCH_PHASES].put = has_phases(r) ? put_epoch_phases : NULL;
+    v[DT_EPOCH_SECONDS] = seconds(sinks);
+}
+
+/* ---- the tables of steps and epochs */
+
+#define NO DT_CSV_NO
+#define YES DT_CSV_YES
+#define TESTED DT_CSV_TESTED
+#define VALIDATED DT_CSV_VALIDATED
+#define ROW(constant, name, unit, csv, tag, meaning) {name, unit, tag, meaning, csv},
+static const struct dt_field step_rows[] = {DT_STEP_FIELD_LIST(ROW)};
+static const struct dt_field epoch_rows[] = {DT_EPOCH_FIELD_LIST(ROW)};
+const struct dt_fields dt_step_fields = {step_rows, DT_N_STEP_FIELDS, read_step};
+const struct dt_fields dt_epoch_fields = {epoch_rows, DT_N_EPOCH_FIELDS, read_epoch};
+
+void dt_fields_read(const struct dt_fields *fields, const struct dt_sinks *sinks,
+                    const struct dt_event *event, struct dt_field_value values[DT_MAX_FIELDS])
+{
+    memset(values, 0, DT_MAX_FIELDS * sizeof *values);
+    fields->read(sinks, event, values);
+}
+
+static void put_fields(struct dt_json *j, const struct dt_fields *fields,
+                       const struct dt_sinks *sinks, const struct dt_event *event)
+{
+    struct dt_field_value values[DT_MAX_FIELDS];
+    dt_fields_read(fields, sinks, event, values);
+    for (int i = 0; i < fields->n; i++) {
+        const struct dt_field_value *v = &values[i];
+        if (v->is_number) {
+            dt_json_number(j, fields->rows[i].name, v->digits, v->number);
+        } else if (v->text != NULL) {
+            dt_json_text(j, fields->rows[i].name, v->text);
+        } else if (v->put != NULL) {
+            v->put(j, fields->rows[i].name, event);
+        }
+    }
+}
+
+void dt_step_put(struct dt_json *j, const struct dt_sinks *sinks, const struct dt_event *event)
+{
+    put_fields(j, &dt_step_fields, sinks, event);
+}
+
+void dt_epoch_put(struct dt_json *j, const struct dt_sinks *sinks, const struct dt_event *event)
+{
+    put_fields(j, &dt_epoch_fields, sinks, event);
+}
+
+/* ---- the end */
 
 static const char *status_meaning(enum dt_status status)
 {
@@ -99,196 +344,132 @@ static const char *status_meaning(enum dt_status status)
     return "unknown status";
 }
 
-static struct dt_field_value text_if(const char *text)
+/* Without samples there is neither loss nor accuracy, and without classes no accuracy. */
+static void put_metrics(struct dt_json *j, const struct dt_sinks *sinks, const char *const names[2],
+                        const struct dt_metrics *m)
 {
-    return (struct dt_field_value){.text = text != NULL && text[0] != '\0' ? text : NULL};
-}
-
-static struct dt_field_value list(int n, dt_field_part_fn put)
-{
-    return (struct dt_field_value){.put = put, .is_list = true, .n = n};
-}
-
-static struct dt_field_value object(dt_field_part_fn put)
-{
-    return (struct dt_field_value){.put = put};
-}
-
-static struct dt_field_value seconds(const struct dt_sinks *sinks)
-{
-    return (struct dt_field_value){
-        .is_number = true, .digits = -3, .number = dt_clock_s() - sinks->clock_s};
-}
-
-static struct dt_field_value sent(const struct dt_step_traffic *traffic, double amount)
-{
-    return real(traffic->known ? amount : (double)NAN);
-}
-
-static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics *m)
-{
-    return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : nan("");
-}
-
-static bool is_validated(const struct dt_epoch_event *r)
-{
-    return r->validation.n_samples > 0;
-}
-
-static bool is_tested(const struct dt_end_event *r)
-{
-    return r->signal == 0 && r->test.n_samples > 0;
-}
-
-static bool was_validated(const struct dt_end_event *r)
-{
-    return r->signal == 0 && r->validation.n_samples > 0;
-}
-
-static bool is_averaged(const struct dt_metrics *m)
-{
-    return m->n_samples > 0;
-}
-
-static const char *stopping_text(const struct dt_end_event *r)
-{
-    static char why[128];
-    return dt_stopping_text(&r->stopping, why, sizeof why);
-}
-
-/* As text: a number of JSON may lose bits. */
-static struct dt_field_value hash(uint64_t hash)
-{
-    static char digits[17];
-    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
-    return text(digits);
-}
-
-/* ---- objects, and members of lists */
-
-static void put_rank(struct dt_json *json, const char *key, const void *r, int i)
-{
-    const struct dt_rank_info *rank = &((const struct dt_run_event *)r)->ranks[i];
-    dt_json_begin(json, key, '{');
-    dt_json_text(json, "host", rank->host);
-    dt_json_number(json, "local_rank", 0, rank->local_rank);
-    dt_json_text(json, "device", rank->device);
-    dt_json_number(json, "threads", 0, rank->n_threads);
-    dt_json_number(json, "samples", 0, (double)rank->n_samples);
-    dt_json_end(json, '{');
-}
-
-static void put_fault(struct dt_json *json, const char *key, const void *r, int i)
-{
-    dt_json_text(json, key, ((const struct dt_run_event *)r)->faults->faults[i].text);
-}
-
-static void put_staleness(struct dt_json *json, const char *key, const void *r, int i)
-{
-    const struct dt_epoch_event *epoch = r;
-    dt_json_number(json, key, 0, (double)epoch->staleness.counts[i]);
-}
-
-static void put_phases(struct dt_json *json, const char *key, int digits,
-                       const struct dt_phase_times *times, uint64_t n_steps)
-{
-    dt_json_begin(json, key, '{');
-    for (int p = 0; p < DT_N_PHASES; p++) {
-        if (times->s[p] > 0) {
-            dt_json_number(json, dt_phase_names[p], digits, 1e3 * times->s[p] / (double)n_steps);
+    if (m->n_samples > 0) {
+        dt_json_number(j, names[0], 0, dt_metrics_loss(m));
+        if (dt_sinks_classify(sinks)) {
+            dt_json_number(j, names[1], 0, dt_metrics_accuracy(m));
         }
     }
-    dt_json_end(json, '{');
 }
 
-static bool has_phases(const struct dt_epoch_event *r)
+static void put_fits(struct dt_json *j, const struct dt_fit *fits, int n)
 {
-    double all = 0;
-    for (int p = 0; p < DT_N_PHASES; p++) {
-        all += fmax(0, r->rank0.s[p]);
+    dt_json_begin(j, "lines", '[');
+    for (int i = 0; i < n; i++) {
+        dt_json_begin(j, NULL, '{');
+        dt_json_number(j, "slope", 0, (double)fits[i].slope);
+        dt_json_number(j, "intercept", 0, (double)fits[i].intercept);
+        dt_json_end(j, '{');
     }
-    return r->n_timed_steps > 0 && all > 0;
+    dt_json_end(j, '[');
 }
 
-static void put_epoch_phases(struct dt_json *json, const char *key, const void *r, int i)
+/* A run that was stopped has no result, but perhaps that of the average of its weights. */
+static void put_results(struct dt_json *j, const struct dt_sinks *sinks,
+                        const struct dt_end_event *r)
 {
-    (void)i;
-    const struct dt_epoch_event *epoch = r;
-    put_phases(json, key, 6, &epoch->rank0, epoch->n_timed_steps);
+    static const struct dt_metrics none;
+    const struct dt_metrics *test = r->signal == 0 ? &r->test : &none,
+                            *validation = r->signal == 0 ? &r->validation : &none;
+    put_metrics(j, sinks, (const char *const[]){"test_loss", "test_accuracy"}, test);
+    if (r->tested_epoch > 0) {
+        put_integer(j, "tested_epoch", r->tested_epoch);
+    }
+    put_metrics(j, sinks, (const char *const[]){"validation_loss", "validation_accuracy"},
+                validation);
+    if (dt_learned_has_top5(r->learned) && validation->n_samples > 0) {
+        dt_json_number(j, "validation_top5_accuracy", 0,
+                       r->validation_top5 / validation->n_samples);
+    }
+    if (dt_learned_has_top5(r->learned) && test->n_samples > 0) {
+        dt_json_number(j, "test_top5_accuracy", 0, r->learned->n_top5 / test->n_samples);
+    }
+    put_metrics(j, sinks, (const char *const[]){"ema_validation_loss", "ema_validation_accuracy"},
+                &r->averaged_validation);
+    put_metrics(j, sinks, (const char *const[]){"ema_test_loss", "ema_test_accuracy"},
+                &r->averaged);
 }
 
-static void put_end_phases(struct dt_json *json, const char *key, const void *r, int i)
+static void put_monitored(struct dt_json *j, const struct dt_end_event *r)
 {
-    (void)i;
-    const struct dt_end_event *end = r;
-    put_phases(json, key, 0, &end->rank0, end->n_timed_steps);
+    char why[128];
+    if (r->stopped_early) {
+        dt_json_text(j, "stopped_early", dt_stopping_text(&r->stopping, why, sizeof why));
+    }
+    if (r->best.epoch > 0) {
+        dt_json_text(j, "best_checkpoint", r->best_checkpoint);
+        dt_json_text(j, "best_metric", dt_metric_name(r->best.metric));
+        dt_json_number(j, "best_value", 0, r->best.best);
+        put_integer(j, "best_epoch", r->best.epoch);
+    }
 }
 
-static void put_rank_phases(struct dt_json *json, const char *key, const void *r, int i)
+static void put_times(struct dt_json *j, const struct dt_end_event *r, int n_ranks)
 {
-    const struct dt_end_event *end = r;
-    put_phases(json, key, 0, &end->ranks[i], end->n_timed_steps);
-}
-
-static void put_fitted(struct dt_json *json, const char *key, const void *r, int i)
-{
-    const struct dt_fit *line = &((const struct dt_end_event *)r)->lines[i];
-    dt_json_begin(json, key, '{');
-    dt_json_number(json, "slope", 0, (double)line->slope);
-    dt_json_number(json, "intercept", 0, (double)line->intercept);
-    dt_json_end(json, '{');
-}
-
-/* ---- the tables */
-
-#define NO DT_CSV_NO
-#define YES DT_CSV_YES
-#define TESTED DT_CSV_TESTED
-#define VALIDATED DT_CSV_VALIDATED
-#define ROW(name, value, unit, meaning) {name, unit, "", meaning, NO},
-#define VALUE(name, value, unit, meaning) value,
-#define TOLD_ROW(constant, name, value, unit, csv, tag, meaning) {name, unit, tag, meaning, csv},
-#define TOLD_VALUE(constant, name, value, unit, csv, tag, meaning) value,
-
-/* Defines dt_<kind>_fields. */
-#define TABLE(kind, type, LIST, ROW, VALUE)                                                      \
-    static const struct dt_field kind##_rows[] = {LIST(ROW)};                                    \
-    _Static_assert(sizeof kind##_rows / sizeof kind##_rows[0] <= DT_MAX_FIELDS, "room for all"); \
-    static void read_##kind(const struct dt_sinks *sinks, const struct dt_event *event,          \
-                            struct dt_field_value values[DT_MAX_FIELDS])                         \
-    {                                                                                            \
-        const type *r = event->kind;                                                             \
-        const struct dt_field_value all[] = {LIST(VALUE)};                                       \
-        memcpy(values, all, sizeof all);                                                         \
-    }                                                                                            \
-    const struct dt_fields dt_##kind##_fields = {                                                \
-        kind##_rows, (int)(sizeof kind##_rows / sizeof kind##_rows[0]), read_##kind};
-
-TABLE(run, struct dt_run_event, DT_RUN_FIELD_LIST, ROW, VALUE)
-TABLE(step, struct dt_step_event, DT_STEP_FIELD_LIST, TOLD_ROW, TOLD_VALUE)
-TABLE(audit, struct dt_audit_event, DT_AUDIT_FIELD_LIST, ROW, VALUE)
-TABLE(epoch, struct dt_epoch_event, DT_EPOCH_FIELD_LIST, TOLD_ROW, TOLD_VALUE)
-TABLE(end, struct dt_end_event, DT_END_FIELD_LIST, ROW, VALUE)
-
-void dt_fields_put(struct dt_json *json, const struct dt_fields *fields,
-                   const struct dt_sinks *sinks, const struct dt_event *event)
-{
-    struct dt_field_value values[DT_MAX_FIELDS];
-    fields->read(sinks, event, values);
-    for (int i = 0; i < fields->n; i++) {
-        const struct dt_field_value *v = &values[i];
-        if (v->is_number) {
-            dt_json_number(json, fields->rows[i].name, v->digits, v->number);
-        } else if (v->text != NULL) {
-            dt_json_text(json, fields->rows[i].name, v->text);
-        } else if (v->is_list) {
-            dt_json_begin(json, fields->rows[i].name, '[');
-            for (int k = 0; k < v->n; k++) {
-                v->put(json, NULL, event->run, k);
-            }
-            dt_json_end(json, '[');
-        } else if (v->put != NULL) {
-            v->put(json, fields->rows[i].name, event->run, 0);
+    if (r->n_timed_steps == 0) {
+        return;
+    }
+    put_phases(j, "rank0_ms_per_step", 0, &r->rank0, r->n_timed_steps);
+    if (r->ranks != NULL) {
+        dt_json_begin(j, "ranks_ms_per_step", '[');
+        for (int i = 0; i < n_ranks; i++) {
+            put_phases(j, NULL, 0, &r->ranks[i], r->n_timed_steps);
         }
+        dt_json_end(j, '[');
     }
+}
+
+static void put_cost(struct dt_json *j, const struct dt_end_event *r)
+{
+    const int n_bins = dt_staleness_n_bins(&r->staleness);
+    if (r->traffic.known) {
+        dt_json_number(j, "messages_per_step", 0, r->traffic.messages);
+        dt_json_number(j, "bytes_sent_per_step", 0, r->traffic.bytes);
+        dt_json_number(j, "messages_between_hosts_per_step", 0, r->traffic.messages_between);
+        dt_json_number(j, "bytes_between_hosts_per_step", 0, r->traffic.bytes_between);
+    }
+    dt_json_text(j, "allreduce", r->allreduce);
+    if (n_bins > 0) {
+        dt_json_number(j, "staleness_mean", 0, dt_staleness_mean(&r->staleness));
+        dt_json_number(j, "staleness_most", 0, n_bins - 1);
+    }
+    if (r->memory.host_peak > 0) {
+        dt_json_number(j, "host_memory_peak_bytes", 0, r->memory.host_peak);
+    }
+    if (r->memory.gpu_all > 0) {
+        dt_json_number(j, "gpu_memory_peak_bytes", 0, r->memory.gpu_peak);
+        dt_json_number(j, "gpu_memory_free_bytes", 0, r->memory.gpu_free);
+        dt_json_number(j, "gpu_memory_bytes", 0, r->memory.gpu_all);
+    }
+}
+
+void dt_end_put(struct dt_json *j, const struct dt_sinks *sinks, const struct dt_event *event)
+{
+    const struct dt_end_event *r = event->end;
+    const int n_ranks = sinks->folder.world_size;
+    dt_json_number(j, "exit_code", 0, event->status);
+    dt_json_text(j, "outcome", status_meaning(event->status));
+    put_text_if(j, "error", dt_error_text());
+    put_integer(j, "epochs", r->epochs);
+    put_integer(j, "steps", r->steps);
+    if (r->signal != 0) {
+        dt_json_number(j, "signal", 0, r->signal);
+    }
+    put_results(j, sinks, r);
+    if (r->lines != NULL) {
+        put_fits(j, r->lines, n_ranks);
+    }
+    put_text_if(j, "weights_xxh3", r->weights);
+    put_monitored(j, r);
+    dt_json_number(j, "world_size", 0, n_ranks);
+    dt_json_number(j, "seconds", 0, r->seconds);
+    put_times(j, r, n_ranks);
+    put_cost(j, r);
+    dt_json_text(j, "checkpoint", r->checkpoint);
+    dt_json_number(j, "started", 0, sinks->started_s);
+    dt_json_text(j, "version", dt_version);
 }

@@ -151,13 +151,13 @@ static void flush(struct dt_metrics_files *files, FILE *file, const char *name)
 }
 
 /* A line of metrics.jsonl. */
-static void put_line(struct dt_sinks *sinks, const char *type, const struct dt_fields *fields,
+static void put_line(struct dt_sinks *sinks, const char *type, dt_record_put_fn put,
                      const struct dt_event *event)
 {
     struct dt_json json = {.out = sinks->files.jsonl};
     dt_json_begin(&json, NULL, '{');
     dt_json_text(&json, "type", type);
-    dt_fields_put(&json, fields, sinks, event);
+    put(&json, sinks, event);
     dt_json_end(&json, '{');
     fputc('\n', json.out);
     flush(&sinks->files, json.out, "metrics.jsonl");
@@ -193,19 +193,19 @@ enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_eve
         return open_records(sinks, "metrics.jsonl", keep_jsonl, &sinks->files.jsonl);
     }
     if (event->kind == DT_EVENT_RUN) {
-        put_line(sinks, "run", &dt_run_fields, event);
+        put_line(sinks, "run", dt_run_put, event);
     }
     if (event->kind == DT_EVENT_END) {
         return check_records(sinks, event->status);
     }
     if (event->kind == DT_EVENT_STEP && event->step->recorded) {
-        put_line(sinks, "step", &dt_step_fields, event);
+        put_line(sinks, "step", dt_step_put, event);
     }
     if (event->kind == DT_EVENT_AUDIT) {
-        put_line(sinks, "audit", &dt_audit_fields, event);
+        put_line(sinks, "audit", dt_audit_put, event);
     }
     if (event->kind == DT_EVENT_EPOCH) {
-        put_line(sinks, "epoch", &dt_epoch_fields, event);
+        put_line(sinks, "epoch", dt_epoch_put, event);
     }
     return DT_OK;
 }
@@ -245,7 +245,7 @@ static void put_row(struct dt_sinks *sinks, const struct dt_event *event)
 {
     struct dt_field_value values[DT_MAX_FIELDS];
     const char *separator = "";
-    dt_epoch_fields.read(sinks, event, values);
+    dt_fields_read(&dt_epoch_fields, sinks, event, values);
     for (int i = 0; i < dt_epoch_fields.n; i++) {
         if (is_column(sinks, i)) {
             fputs(separator, sinks->files.csv);
@@ -280,7 +280,7 @@ static void put_summary(FILE *out, const void *context)
     const struct summary *summary = context;
     struct dt_json json = {.out = out, .in_lines = true};
     dt_json_begin(&json, NULL, '{');
-    dt_fields_put(&json, &dt_end_fields, summary->sinks, summary->event);
+    dt_end_put(&json, summary->sinks, summary->event);
     dt_json_end(&json, '{');
 }
 

@@ -12,6 +12,7 @@
 #include "cli/sinks/protobuf.h"
 #include "tensorboard.pb-c.h"
 #include "train/watch/inspect.h"
+#include "train/watch/learned.h"
 #include "view/image.h"
 
 #define N_BUCKETS 30
@@ -94,7 +95,7 @@ static void put_scalars(struct dt_sinks *sinks, const struct dt_fields *fields,
 {
     struct dt_field_value values[DT_MAX_FIELDS];
     struct scalars s = {0};
-    fields->read(sinks, event, values);
+    dt_fields_read(fields, sinks, event, values);
     for (int i = 0; i < fields->n; i++) {
         if (fields->rows[i].tag[0] != '\0' && values[i].is_number) {
             add_scalar(&s, fields->rows[i].tag, values[i].number);
@@ -193,109 +194,42 @@ static void put_histograms(struct dt_sinks *sinks, const char *what, const struc
 
 /* ---- confusion */
 
-#define CELL_W 46 /* pixels: six digits */
-#define CELL_H 22
-#define DIGIT_W 3 /* of a digit's dots, which are DOT pixels wide and high */
-#define DIGIT_H 5
-#define DOT 2
+#define CELL 24 /* pixels */
 
-/* Rows from the top, three dots each, the left one the highest bit. */
-static const uint16_t digits[10] = {075557, 026227, 071747, 071717, 055711,
-                                    074717, 074757, 071111, 075757, 075717};
-
-struct color {
-    uint8_t r, g, b;
-};
-static const struct color black = {20, 20, 20}, white = {255, 255, 255}, grey = {225, 225, 225},
-                          line = {205, 205, 205};
-static const struct color right = {31, 97, 165}, wrong = {196, 60, 40};
-
-struct canvas {
-    int width, height;
-    struct color *pixels;
-};
-
-static void fill(struct canvas *c, int x, int y, int width, int height, struct color color)
+/* From white to the color of right, or of wrong answers. A share of the label's samples shows by
+ * its square root: rare mistakes are what one looks for. */
+static void shade(uint8_t pixel[3], double share, bool right)
 {
-    for (int row = y; row < y + height; row++) {
-        for (int column = x; column < x + width; column++) {
-            c->pixels[(size_t)row * (size_t)c->width + (size_t)column] = color;
-        }
+    static const uint8_t colors[2][3] = {{196, 60, 40}, {31, 97, 165}};
+    for (int k = 0; k < 3; k++) {
+        pixel[k] = (uint8_t)(255 - (255 - colors[right][k]) * sqrt(share) + 0.5);
     }
 }
 
-static void draw_digit(struct canvas *c, int x, int y, int digit, struct color color)
-{
-    for (int dot = 0; dot < DIGIT_W * DIGIT_H; dot++) {
-        if ((digits[digit] >> (DIGIT_W * DIGIT_H - 1 - dot) & 1) != 0) {
-            fill(c, x + dot % DIGIT_W * DOT, y + dot / DIGIT_W * DOT, DOT, DOT, color);
-        }
-    }
-}
-
-/* In the middle of a cell. */
-static void draw_number(struct canvas *c, int row, int column, double number, struct color color)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%.0f", fmin(number, 999999));
-    const int n = (int)strlen(text), step = (DIGIT_W + 1) * DOT;
-    int x = column * CELL_W + (CELL_W - n * step + DOT) / 2;
-    for (int i = 0; i < n; i++, x += step) {
-        draw_digit(c, x, row * CELL_H + (CELL_H - DIGIT_H * DOT) / 2, text[i] - '0', color);
-    }
-}
-
-/* From white to `full`. */
-static struct color shade(struct color full, double share)
-{
-    const double rest = 1 - share;
-    return (struct color){(uint8_t)(full.r * share + 255 * rest),
-                          (uint8_t)(full.g * share + 255 * rest),
-                          (uint8_t)(full.b * share + 255 * rest)};
-}
-
-static void draw_cell(struct canvas *c, int row, int column, double count, struct color color,
-                      bool dark)
-{
-    fill(c, column * CELL_W, row * CELL_H, CELL_W - 1, CELL_H - 1, color);
-    if (count >= 0) {
-        draw_number(c, row, column, count, dark ? white : black);
-    }
-}
-
-/* A share of the label's samples shows by its square root: rare mistakes are what one looks for. */
-static void draw_label(struct canvas *c, int n, int label, const double *counts)
+static double sum_of(const double *counts, int n)
 {
     double sum = 0;
-    for (int said = 0; said < n; said++) {
-        sum += counts[said];
+    for (int i = 0; i < n; i++) {
+        sum += counts[i];
     }
-    draw_cell(c, label + 1, 0, label, grey, false);
-    for (int said = 0; said < n; said++) {
-        const double share = counts[said] > 0 ? sqrt(counts[said] / sum) : 0;
-        draw_cell(c, label + 1, said + 1, counts[said] > 0 ? counts[said] : -1,
-                  shade(said == label ? right : wrong, share), share > 0.6);
-    }
+    return sum;
 }
 
-/* A picture of a confusion matrix: a row per label, a column per prediction. `counts`: (n, n)
- * [label][predicted], at most 999,999 each are legible. The caller frees out->bytes. False: no
- * memory. */
+/* A picture of a confusion matrix: a row of cells per label, a column per prediction. `counts`: (n,
+ * n) [label][predicted]. The caller frees out->bytes. False: no memory. */
 static bool draw_confusion(int n, const double *counts, struct dt_png *out)
 {
-    struct canvas c = {.width = (n + 1) * CELL_W, .height = (n + 1) * CELL_H};
-    c.pixels = calloc((size_t)c.width * (size_t)c.height, sizeof *c.pixels);
-    if (c.pixels == NULL) {
-        return false;
+    const size_t width = (size_t)n * CELL;
+    uint8_t(*pixels)[3] = calloc(width * width, sizeof *pixels);
+    for (size_t y = 0; y < width && pixels != NULL; y++) {
+        const double *label = counts + y / CELL * (size_t)n;
+        const double sum = fmax(1, sum_of(label, n));
+        for (size_t x = 0; x < width; x++) {
+            shade(pixels[y * width + x], label[x / CELL] / sum, x / CELL == y / CELL);
+        }
     }
-    fill(&c, 0, 0, c.width, c.height, line);
-    draw_cell(&c, 0, 0, -1, grey, false);
-    for (int k = 0; k < n; k++) {
-        draw_cell(&c, 0, k + 1, k, grey, false);
-        draw_label(&c, n, k, counts + (size_t)k * (size_t)n);
-    }
-    const bool made = dt_png_make(c.width, c.height, 3, &c.pixels[0].r, out);
-    free(c.pixels);
+    const bool made = pixels != NULL && dt_png_make((int)width, (int)width, 3, pixels[0], out);
+    free(pixels);
     return made;
 }
 
@@ -367,33 +301,29 @@ static void put_epoch(struct dt_sinks *sinks, const struct dt_event *event)
     }
 }
 
-/* Of an epoch's field of that name; NULL: there is none, or it is not of the test samples. */
-static const char *tag_of_test(const char *name)
+static void add_metrics(struct scalars *s, const struct dt_sinks *sinks, int loss,
+                        const struct dt_metrics *m)
 {
-    for (int i = 0; i < dt_epoch_fields.n; i++) {
-        if (strcmp(dt_epoch_fields.rows[i].name, name) == 0 && strstr(name, "test_") != NULL) {
-            return dt_epoch_fields.rows[i].tag;
-        }
+    add_scalar(s, dt_epoch_fields.rows[loss].tag, dt_metrics_loss(m));
+    if (dt_sinks_classify(sinks)) {
+        add_scalar(s, dt_epoch_fields.rows[loss + 1].tag, dt_metrics_accuracy(m));
     }
-    return NULL;
 }
 
 /* Of a run with a validation set, which is tested but once; under the tags of other runs. */
-static void put_test(struct dt_sinks *sinks, const struct dt_event *event)
+static void put_test(struct dt_sinks *sinks, const struct dt_end_event *end)
 {
-    const struct dt_end_event *end = event->end;
-    struct dt_field_value values[DT_MAX_FIELDS];
     struct scalars s = {0};
-    if (sinks->events == NULL || end->validation.n_samples == 0 || end->test.n_samples == 0) {
+    if (sinks->events == NULL || end->validation.n_samples == 0 || end->test.n_samples == 0 ||
+        end->signal != 0) {
         return;
     }
-    dt_end_fields.read(sinks, event, values);
-    for (int i = 0; i < dt_end_fields.n; i++) {
-        const char *tag = tag_of_test(dt_end_fields.rows[i].name);
-        if (tag != NULL && values[i].is_number) {
-            add_scalar(&s, tag, values[i].number);
-        }
+    add_metrics(&s, sinks, DT_EPOCH_TEST_LOSS, &end->test);
+    if (dt_learned_has_top5(end->learned)) {
+        add_scalar(&s, dt_epoch_fields.rows[DT_EPOCH_TEST_TOP5].tag,
+                   end->learned->n_top5 / end->test.n_samples);
     }
+    add_metrics(&s, sinks, DT_EPOCH_EMA_TEST_LOSS, &end->averaged); /* of none: no numbers */
     put_values(sinks, s.list, s.n, end->steps);
 }
 
@@ -414,7 +344,7 @@ enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event
         return begin(sinks, event);
     }
     if (event->kind == DT_EVENT_END) {
-        put_test(sinks, event);
+        put_test(sinks, event->end);
         return check_events(sinks, event->status);
     }
     if (event->kind == DT_EVENT_STEP && sinks->events != NULL && event->step->recorded) {
