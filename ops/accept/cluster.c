@@ -266,17 +266,13 @@ struct freeze {
 /* The message's; static because it may arrive when no rank waits for it any more. */
 static char thaw_byte;
 
-/* Sleeps until thawed, or long enough for the others to notice. It does not use a request of the
- * communicator: those show signs of life. */
-static enum dt_status freeze(struct freeze *f)
+/* Waits without a request of the communicator: those show signs of life. Not for ever. */
+static enum dt_status wait_quietly(struct freeze *f, struct dt_wire_request *request)
 {
-    struct dt_wire_request thaw;
-    bool arrived = false;
-    const double end_s = dt_clock_s() + FREEZE_MOST_S;
-    DT_TRY(dt_wire_receive(f->wire, f->first, TAG, &thaw_byte, 1, &thaw));
-    while (!arrived && dt_clock_s() < end_s) {
+    bool done = false;
+    for (const double end_s = dt_clock_s() + FREEZE_MOST_S; !done && dt_clock_s() < end_s;) {
         dt_sleep_ms(5);
-        DT_TRY(dt_wire_test(f->wire, &thaw, &arrived));
+        DT_TRY(dt_wire_test(f->wire, request, &done));
     }
     return DT_OK;
 }
@@ -301,31 +297,25 @@ static enum dt_status watch(struct freeze *f, struct dt_request *request, struct
     return DT_OK;
 }
 
-static enum dt_status thaw(struct freeze *f)
-{
-    struct dt_wire_request sent;
-    bool done = false;
-    DT_TRY(dt_wire_send(f->wire, f->last, TAG, &thaw_byte, 1, &sent));
-    for (const double end_s = dt_clock_s() + FREEZE_MOST_S; !done && dt_clock_s() < end_s;) {
-        DT_TRY(dt_wire_test(f->wire, &sent, &done));
-    }
-    return DT_OK;
-}
-
 static enum dt_status take_part(struct freeze *f, struct witness *out)
 {
     struct dt_request request;
+    struct dt_wire_request thaw;
     int32_t nothing = 0;
     const int rank = f->comm->rank;
     const bool alone = f->first == f->last;
     dt_comm_phase(f->comm, "doing nothing, to be named");
-    DT_TRY(rank == f->last && !alone ? freeze(f) : DT_OK);
+    if (rank == f->last && !alone) {
+        DT_TRY(dt_wire_receive(f->wire, f->first, TAG, &thaw_byte, 1, &thaw));
+        DT_TRY(wait_quietly(f, &thaw));
+    }
     DT_TRY(dt_comm_allreduce_start(f->comm, &nothing, 1, DT_TYPE_I32, DT_REDUCE_SUM,
                                    "wait for a frozen rank", &request));
     if (rank == f->first && !alone) {
         *out = (struct witness){.asked = true, .frozen = f->last};
         DT_TRY(watch(f, &request, out));
-        DT_TRY(thaw(f));
+        DT_TRY(dt_wire_send(f->wire, f->last, TAG, &thaw_byte, 1, &thaw));
+        DT_TRY(wait_quietly(f, &thaw));
     }
     return dt_comm_wait(f->comm, &request);
 }
