@@ -86,8 +86,23 @@ enum dt_status dt_result_try(const struct dt_args *args)
     return DT_OK;
 }
 
+static bool has_colors(void)
+{
+    const char *off = getenv("NO_COLOR"), *term = getenv("TERM");
+    return dt_terminal_width(STDOUT_FILENO) > 0 && (off == NULL || off[0] == '\0') &&
+           (term == NULL || strcmp(term, "dumb") != 0);
+}
+
+void dt_result_print(FILE *out, const struct dt_doc *doc)
+{
+    const struct dt_text_view view = {.width = dt_terminal_width(STDOUT_FILENO),
+                                      .color = has_colors(),
+                                      .utf8 = dt_terminal_screen(STDOUT_FILENO).utf8};
+    dt_view_text(out, doc, view);
+}
+
 struct rendering {
-    const struct form *form;
+    const struct form *form; /* NULL: text */
     const struct dt_doc *doc;
 };
 
@@ -95,7 +110,11 @@ struct rendering {
 static void put_form(FILE *out, const void *context)
 {
     const struct rendering *rendering = context;
-    rendering->form->render(out, rendering->doc);
+    if (rendering->form != NULL) {
+        rendering->form->render(out, rendering->doc);
+    } else {
+        dt_result_print(out, rendering->doc);
+    }
 }
 
 static enum dt_status write_form(const struct dt_args *args, const struct form *form,
@@ -119,19 +138,16 @@ static enum dt_status write_form(const struct dt_args *args, const struct form *
     return s;
 }
 
-static bool has_colors(void)
+/* In one piece: standard output may be a stream without a buffer. */
+static enum dt_status print_form(const struct form *form, const struct dt_doc *doc)
 {
-    const char *off = getenv("NO_COLOR"), *term = getenv("TERM");
-    return dt_terminal_width(STDOUT_FILENO) > 0 && (off == NULL || off[0] == '\0') &&
-           (term == NULL || strcmp(term, "dumb") != 0);
-}
-
-void dt_result_print(FILE *out, const struct dt_doc *doc)
-{
-    const struct dt_text_view view = {.width = dt_terminal_width(STDOUT_FILENO),
-                                      .color = has_colors(),
-                                      .utf8 = dt_terminal_screen(STDOUT_FILENO).utf8};
-    dt_view_text(out, doc, view);
+    const struct rendering rendering = {form, doc};
+    char *text = NULL;
+    size_t n = 0;
+    DT_TRY(dt_file_collect("standard output", put_form, &rendering, &text, &n));
+    fwrite(text, 1, n, stdout);
+    free(text);
+    return DT_OK;
 }
 
 enum dt_status dt_result_show(const struct dt_args *args, const struct dt_doc *doc)
@@ -143,11 +159,7 @@ enum dt_status dt_result_show(const struct dt_args *args, const struct dt_doc *d
         const char *path = dt_args_text(args, forms[i].option);
         to_stdout = is_stdout(path) ? &forms[i] : to_stdout;
     }
-    if (to_stdout != NULL) {
-        to_stdout->render(stdout, doc);
-    } else {
-        dt_result_print(stdout, doc);
-    }
+    DT_TRY(print_form(to_stdout, doc));
     for (int i = 0; i < N_FORMS; i++) {
         const char *path = dt_args_text(args, forms[i].option);
         if (path == NULL || is_stdout(path)) {
