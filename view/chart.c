@@ -197,7 +197,7 @@ static void put_named_tick(const struct chart *c, size_t i)
 
 static void put_ticks(const struct chart *c, const struct axis *axis, bool vertical)
 {
-    const double factor = axis->high / axis->low > 200 ? 10 : 2,
+    const double factor = axis->high / axis->low > (vertical ? 200 : 1100) ? 10 : 2,
                  step = axis->log ? 0 : dt_chart_step(axis->high - axis->low);
     const double first = axis->log ? pow(factor, ceil(log(axis->low) / log(factor) - 1e-9))
                                    : ceil(axis->low / step - 1e-9) * step;

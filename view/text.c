@@ -12,6 +12,7 @@
 #define MAX_COLUMNS 32
 #define MAX_STEPS 16 /* of a longer sequence only the ends are shown */
 #define END_STEPS 3
+#define LEAST_PROSE 16 /* columns in which a last cell of text wraps */
 
 struct text {
     FILE *out;
@@ -237,6 +238,21 @@ struct table {
     size_t n;     /* columns shown */
 };
 
+/* Leaves out the last columns that a terminal has no room for; a last column of texts wraps. */
+static void leave_out(const struct text *t, struct table *table)
+{
+    int width = INDENT + table->verdicts;
+    for (size_t c = 0; c < table->n; c++) {
+        const bool wraps =
+            c + 1 == table->part->columns.n && dt_column_is_text(&table->part->columns.items[c]);
+        width += wraps && table->widths[c] > LEAST_PROSE ? LEAST_PROSE : table->widths[c];
+        if (c > 0 && width > room(t)) {
+            table->n = c;
+        }
+        width += 2;
+    }
+}
+
 static void measure(const struct text *t, struct table *table)
 {
     const struct dt_part *p = table->part;
@@ -252,6 +268,7 @@ static void measure(const struct text *t, struct table *table)
             *width = n > *width ? n : *width;
         }
     }
+    leave_out(t, table);
 }
 
 static bool is_empty(const struct dt_cell *cell)
@@ -302,6 +319,11 @@ static void put_table(const struct text *t, const struct dt_part *p)
     put_line(t, &table, NULL);
     for (size_t r = 0; r < p->rows.n; r++) {
         put_line(t, &table, &p->rows.items[r]);
+    }
+    if (table.n < p->columns.n) {
+        pad(t, INDENT);
+        fprintf(t->out, "and %zu columns more in a wider terminal, or with --csv\n",
+                p->columns.n - table.n);
     }
 }
 
