@@ -318,7 +318,7 @@ const struct dt_command *dt_command_find(const struct dt_program *program, const
     return *c;
 }
 
-/* "bench": with what follows one command, "bench blocks". */
+/* "bench": with what follows one command, "bench model". */
 static bool is_first_word(const struct dt_program *program, const char *word)
 {
     const size_t n = strlen(word);

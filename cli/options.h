@@ -88,11 +88,11 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_OF_KEY, DT_COMMON };
     X(DT_OPTION_CHECK, "check", 'c', "N", DT_TAKES_VALUE, DT_ONCE,                                 \
       "allreduces of each size whose values are checked, default 1", "")                           \
     X(DT_OPTION_LATENCY, "latency", 0, "US", DT_TAKES_VALUE, DT_ONCE,                              \
-      "as if each message took so many microseconds; algorithms alone",                            \
+      "simulate this latency per message (algorithms only)",                                       \
       "It comes on top of what a message takes here. With `hierarchical`, only messages between "  \
       "hosts are slow.")                                                                           \
     X(DT_OPTION_BANDWIDTH, "bandwidth", 0, "GBS", DT_TAKES_VALUE, DT_ONCE,                         \
-      "as if a rank's link carried so many GB/s; algorithms alone",                                \
+      "simulate links of so many GB/s (algorithms only)",                                          \
       "Messages take turns on the links of their two ranks. It concerns the algorithms, whose "    \
       "messages dtrain sends itself; the other ways are left out.")                                \
     X(DT_OPTION_ALGORITHM, "algorithm", 0, "NAME", DT_TAKES_VALUE, DT_ONCE,                        \

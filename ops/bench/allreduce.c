@@ -1,27 +1,49 @@
-/* Sums of floats over all ranks by size, for each available allreduce implementation, in the
- * columns of nccl-tests: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md has
- * their definitions. */
+/* Allreduces of floats by size, for each available implementation. nccl-tests defines algbw and
+ * busbw: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "cli/config/config.h"
 #include "cli/output.h"
+#include "cli/result.h"
+#include "cli/terminal.h"
 #include "dist/allreduce/formula.h"
 #include "dist/allreduce/types.h"
 #include "dist/ranks/launch/stop.h"
 #include "dist/ranks/liveness/start_watch.h"
 #include "dist/strategy/strategies.h"
-#include "ops/bench/allreduce.h"
+#include "ops/bench/bench.h"
+#include "ops/measure.h"
 #include "train/device.h"
 #include "train/ranks.h"
 
 #define PEAK_MS 20
+#define MAX_SIZES 32
+
+/* Allreduces of one size. Counts are of one allreduce, for the rank that sends most; only if
+ * `counted` by the wire. */
+struct point {
+    size_t n_bytes, n_elems, n_wrong;
+    double mean_s;                 /* of an allreduce, on the slowest rank */
+    double min_s, median_s, max_s; /* of single ones: the shortest and the longest on any rank; the
+                                      slowest rank's median */
+    bool counted, as_predicted;    /* as_predicted: messages match the formula, or there is none */
+    struct dt_wire_count most, between_hosts; /* between_hosts: of all ranks together */
+};
 
 /* An implementation, and its results. */
+struct row {
+    int n_points; /* 0: not measured */
+    struct point points[MAX_SIZES];
+    struct dt_bench_fit fit;
+    char why_not[192]; /* it was asked for, and is not available; or "" */
+};
+
 struct impl {
     struct dt_measure_sum sum;
-    struct dt_sum_row *row; /* borrowed */
+    struct row *row; /* borrowed */
 };
 
 struct bench {
@@ -29,14 +51,15 @@ struct bench {
     struct dt_bench_options options;
     struct dt_config config;
     struct dt_device_choice device;
-    struct dt_sum_row rows[DT_N_ALLREDUCE_TYPES];
-    double *times_s; /* of the n_iters sums of a size */
+    struct dt_finding load;
+    struct row rows[DT_N_ALLREDUCE_TYPES];
+    double *times_s; /* of the n_iters allreduces of a size */
     float *host;     /* max_bytes: source and destination of device copies */
     char name[80];
-    unsigned n_rounds;             /* number of checks */
-    size_t n_wrong;                /* in all */
-    size_t n_unlike;               /* rows whose messages do not match the formula */
-    enum dt_allreduce_type chosen; /* by `auto` */
+    unsigned n_rounds;                /* number of checks */
+    size_t n_wrong;                   /* in all */
+    size_t n_unlike;                  /* rows whose messages do not match the formula */
+    enum dt_allreduce_type chosen[2]; /* by `auto`: in host memory, in that of GPUs */
     double peak_flops;
 };
 
@@ -62,7 +85,7 @@ static enum dt_status clear(const struct dt_measure_sum *sum, size_t n_elems)
 
 /* Counts the messages of one sum: the rank that sends most, and whether all ranks together send
  * what the formula predicts. */
-static enum dt_status count_messages(struct bench *b, struct impl *impl, struct dt_sum_point *p)
+static enum dt_status count_messages(struct bench *b, struct impl *impl, struct point *p)
 {
     struct dt_wire_sent before, after;
     p->counted = dt_allreduce_sent(impl->sum.allreduce, &before);
@@ -89,7 +112,7 @@ static enum dt_status count_messages(struct bench *b, struct impl *impl, struct 
     return DT_OK;
 }
 
-static enum dt_status time_sums(struct bench *b, struct impl *impl, struct dt_sum_point *p)
+static enum dt_status time_sums(struct bench *b, struct impl *impl, struct point *p)
 {
     DT_TRY(clear(&impl->sum, p->n_elems));
     DT_TRY(count_messages(b, impl, p));
@@ -111,7 +134,7 @@ static enum dt_status time_sums(struct bench *b, struct impl *impl, struct dt_su
 
 /* Combines all ranks' results of a size: the slowest's time, the wrong elements of all, and whether
  * one got a signal to stop. */
-static enum dt_status combine(struct bench *b, struct dt_sum_point *p)
+static enum dt_status combine(struct bench *b, struct point *p)
 {
     const int n = (int)b->options.n_iters;
     const double median_s = dt_measure_median(b->times_s, n);
@@ -133,45 +156,30 @@ static enum dt_status combine(struct bench *b, struct dt_sum_point *p)
 
 static enum dt_status measure_sizes(struct bench *b, struct impl *impl)
 {
-    double n_bytes[DT_SUM_MAX_SIZES], seconds[DT_SUM_MAX_SIZES];
-    struct dt_sum_row *row = impl->row;
+    double n_bytes[MAX_SIZES], seconds[MAX_SIZES];
+    struct row *row = impl->row;
     for (size_t size = b->options.min_bytes; size <= b->options.max_bytes;
          size *= b->options.factor) {
-        struct dt_sum_point *p = &row->points[row->n_points];
+        struct point *p = &row->points[row->n_points];
         p->n_elems = size / sizeof(float);
         p->n_bytes = p->n_elems * sizeof(float);
         p->as_predicted = true;
         snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes,
                  dt_allreduce_names[impl->sum.allreduce->type]);
         dt_comm_phase(b->world->comm, "bench allreduce");
+        if (b->world->rank == 0) {
+            dt_terminal_live("%s", b->name);
+        }
         for (size_t i = 0; i < b->options.n_checks; i++) {
             DT_TRY(
                 dt_measure_sum_check(&impl->sum, p->n_elems, ++b->n_rounds, b->name, &p->n_wrong));
         }
         DT_TRY(time_sums(b, impl, p));
         DT_TRY(combine(b, p));
-        if (b->world->rank == 0) {
-            dt_sum_print_point(b->world->size, b->options.n_checks > 0, p);
-        }
         n_bytes[row->n_points] = (double)p->n_bytes;
         seconds[row->n_points++] = p->mean_s;
     }
     row->fit = dt_bench_fit(n_bytes, seconds, row->n_points, b->world->size);
-    return DT_OK;
-}
-
-/* The implementation's buffer and result must be ready. */
-static enum dt_status measure(struct bench *b, struct impl *impl)
-{
-    const enum dt_allreduce_type type = impl->sum.allreduce->type;
-    if (b->world->rank == 0) {
-        dt_sum_print_head(b->world, &b->options, type);
-    }
-    DT_TRY(measure_sizes(b, impl));
-    if (b->world->rank == 0) {
-        dt_sum_print_between(b->world->comm->n_hosts, impl->row);
-        printf("\n");
-    }
     return DT_OK;
 }
 
@@ -203,13 +211,9 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
     const char *why_not = impl.sum.allreduce->type != type ? impl.sum.allreduce->why
                           : b->options.delayed && impl.sum.allreduce->algorithm == NULL
                               ? "dtrain can slow down its own messages alone"
-                              : NULL;
-    enum dt_status s = DT_OK;
-    if (why_not == NULL) {
-        s = measure(b, &impl);
-    } else if (b->world->rank == 0) {
-        printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], why_not);
-    }
+                              : "";
+    snprintf(impl.row->why_not, sizeof impl.row->why_not, "%s", why_not);
+    const enum dt_status s = why_not[0] == '\0' ? measure_sizes(b, &impl) : DT_OK;
     if (s != DT_STALLED) { /* other ranks may still use it */
         dt_allreduce_close(impl.sum.allreduce);
     }
@@ -226,8 +230,12 @@ static enum dt_status by_gpus(struct bench *b)
     const struct dt_backend_options options = {.n_threads = 1, .local_rank = b->world->local_rank};
     struct dt_backend *backend = NULL;
     DT_TRY(dt_world_agree(b->world, b->device.backend->open(&options, &backend)));
-    const bool nccl = b->device.allreduce_open != NULL && is_asked_for(b, DT_ALLREDUCE_NCCL);
-    enum dt_status s = nccl ? by_type(b, DT_ALLREDUCE_NCCL, backend) : DT_OK;
+    enum dt_status s = DT_OK;
+    if (b->device.allreduce_open == NULL) {
+        strcpy(b->rows[DT_ALLREDUCE_NCCL].why_not, "it needs a GPU for each rank");
+    } else if (is_asked_for(b, DT_ALLREDUCE_NCCL)) {
+        s = by_type(b, DT_ALLREDUCE_NCCL, backend);
+    }
     if (s == DT_OK && is_asked_for(b, DT_ALLREDUCE_STAGED) && b->world->size > 1) {
         s = by_type(b, DT_ALLREDUCE_STAGED, backend);
     }
@@ -235,18 +243,41 @@ static enum dt_status by_gpus(struct bench *b)
     return s;
 }
 
+/* DT_UNAVAILABLE: what was asked for is not available here. */
+static enum dt_status check_measured(const struct bench *b)
+{
+    int missing = -1;
+    for (int type = DT_N_ALLREDUCE_TYPES - 1; type > DT_ALLREDUCE_AUTO; type--) {
+        if (b->rows[type].n_points > 0) {
+            return DT_OK;
+        }
+        missing = is_asked_for(b, type) ? type : missing;
+    }
+    return dt_error_agreed(dt_error(DT_UNAVAILABLE,
+                                    "%s is not available here: %s (leave out "
+                                    "--algorithms to measure what is)",
+                                    dt_allreduce_names[missing], b->rows[missing].why_not));
+}
+
 /* In host memory, and then in that of GPUs. With one rank there is nothing to add: one
  * implementation stands for all. */
 static enum dt_status measure_all(struct bench *b)
 {
-    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
-        const bool worth = b->world->size > 1 || type == DT_ALLREDUCE_MPI;
-        if (type != DT_ALLREDUCE_AUTO && worth && is_asked_for(b, type) &&
-            !dt_allreduce_is_for_gpus(type)) {
+    for (int type = DT_ALLREDUCE_AUTO + 1; type < DT_N_ALLREDUCE_TYPES; type++) {
+        const bool on_gpus = dt_allreduce_is_for_gpus(type);
+        if (!is_asked_for(b, type)) {
+            continue;
+        }
+        if (b->world->size == 1 && type != DT_ALLREDUCE_MPI && type != DT_ALLREDUCE_NCCL) {
+            strcpy(b->rows[type].why_not, "one rank adds nothing");
+        } else if (!on_gpus) {
             DT_TRY(by_type(b, type, NULL));
+        } else if (b->device.module == NULL) {
+            strcpy(b->rows[type].why_not, "no GPU");
         }
     }
-    return b->device.module != NULL ? by_gpus(b) : DT_OK;
+    DT_TRY(b->device.module != NULL ? by_gpus(b) : DT_OK);
+    return check_measured(b);
 }
 
 /* Asks `auto` for its choice in host memory. */
@@ -265,21 +296,153 @@ static enum dt_status find_auto(struct bench *b, enum dt_allreduce_type *out)
     return DT_OK;
 }
 
-static enum dt_status compare_all(struct bench *b)
+/* ---- the document */
+
+/* Implementations on the same memory. */
+static bool is_in(const struct bench *b, int type, bool on_gpus)
 {
-    struct dt_sum_group host = {.rows = b->rows};
-    const struct dt_sum_group gpus = {
-        .rows = b->rows,
-        .on_gpus = true,
-        .chosen = b->device.allreduce_open != NULL ? DT_ALLREDUCE_NCCL : DT_ALLREDUCE_STAGED};
-    DT_TRY(find_auto(b, &host.chosen));
-    if (b->world->rank == 0) {
-        dt_sum_print_fits(b->world->size, b->rows);
-        dt_sum_print_fastest(&host);
-        dt_sum_print_fastest(&gpus);
+    return b->rows[type].n_points > 0 && dt_allreduce_is_for_gpus(type) == on_gpus;
+}
+
+/* Whether none on the same memory adds size i in less time. */
+static bool is_fastest(const struct bench *b, int type, int i)
+{
+    bool fastest = true;
+    for (int other = 0; other < DT_N_ALLREDUCE_TYPES; other++) {
+        fastest = fastest && !(is_in(b, other, dt_allreduce_is_for_gpus(type)) &&
+                               b->rows[other].points[i].mean_s < b->rows[type].points[i].mean_s);
     }
-    b->chosen = b->device.module != NULL ? gpus.chosen : host.chosen;
-    return DT_OK;
+    return fastest;
+}
+
+static double algbw(const struct point *p)
+{
+    return 1e-9 * (double)p->n_bytes / p->mean_s;
+}
+
+static void add_row(const struct bench *b, struct dt_part *table, int type, const struct point *p)
+{
+    const double none = (double)NAN;
+    dt_doc_row(table, dt_n((double)p->n_bytes), dt_t(dt_allreduce_names[type]),
+               dt_n(1e6 * p->mean_s), dt_n(algbw(p)),
+               dt_n(algbw(p) * dt_bench_bus_factor(b->world->size)),
+               dt_n(b->options.n_checks > 0 ? (double)p->n_wrong : none),
+               dt_n(p->counted ? (double)p->most.messages : none),
+               dt_n(p->counted ? (double)p->most.bytes : none), dt_n((double)p->n_elems),
+               dt_t("float"), dt_t("sum"), dt_n(1e6 * p->min_s), dt_n(1e6 * p->median_s),
+               dt_n(1e6 * p->max_s), dt_n(p->counted ? (double)p->between_hosts.messages : none),
+               dt_n(p->counted ? (double)p->between_hosts.bytes : none));
+    if (p->n_wrong > 0 || !p->as_predicted) {
+        dt_doc_judge(table, DT_VERDICT_FAIL, "%s",
+                     p->n_wrong > 0 ? "" : "the formula predicts other messages");
+    }
+}
+
+/* By size, so that implementations stand beside each other; in nccl-tests' words. */
+static void add_rows(const struct bench *b, struct dt_doc *doc)
+{
+    struct dt_part *p = dt_doc_table(
+        doc, "Allreduces",
+        "size:B:+|algorithm|time:us:1|algbw:GB/s:3|busbw:GB/s:3|#wrong::+|messages::+|sent:B:+|"
+        "count::+|type|redop|shortest:us:1|median:us:1|longest:us:1|messages between hosts::+|"
+        "sent between hosts:B:+");
+    dt_doc_caption(p,
+                   "time: the mean of %zu on the slowest rank. messages, sent: of the rank that "
+                   "sends most. marked: the fastest of its size%s.",
+                   b->options.n_iters,
+                   b->device.module != NULL ? ", in host memory and in that of GPUs" : "");
+    for (int i = 0; i < MAX_SIZES; i++) {
+        for (int k = 0; k < 2 * DT_N_ALLREDUCE_TYPES; k++) { /* those of GPUs last */
+            const int type = k % DT_N_ALLREDUCE_TYPES;
+            if (is_in(b, type, k >= DT_N_ALLREDUCE_TYPES) && i < b->rows[type].n_points) {
+                add_row(b, p, type, &b->rows[type].points[i]);
+                if (is_fastest(b, type, i)) {
+                    dt_doc_emphasize(p);
+                }
+            }
+        }
+    }
+    dt_doc_main(p);
+}
+
+static double average_busbw(const struct bench *b, const struct row *row)
+{
+    double sum = 0;
+    for (int i = 0; i < row->n_points; i++) {
+        sum += algbw(&row->points[i]);
+    }
+    return sum / row->n_points * dt_bench_bus_factor(b->world->size);
+}
+
+static void add_implementations(const struct bench *b, struct dt_doc *doc)
+{
+    struct dt_part *p = dt_doc_table(doc, "Algorithms",
+                                     "algorithm|avg bus bandwidth:GB/s:3|latency:us:2|"
+                                     "bandwidth:GB/s:3|largest error::%");
+    dt_doc_caption(p,
+                   "The latency and bandwidth of best fit: time = latency + 2 (n - 1) / n size "
+                   "/ bandwidth, n = %d.",
+                   b->world->size);
+    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
+        const struct row *row = &b->rows[type];
+        const struct dt_bench_fit *fit = &row->fit;
+        const bool skipped = row->why_not[0] != '\0' && b->options.chosen;
+        if (row->n_points == 0 && !skipped) {
+            continue;
+        }
+        dt_doc_row(p, dt_t(dt_allreduce_names[type]), dt_n(average_busbw(b, row)),
+                   dt_n(fit->found ? 1e6 * fit->latency_s : (double)NAN),
+                   dt_n(fit->found ? 1e-9 * fit->bandwidth : (double)NAN),
+                   dt_n(fit->found ? fit->worst : (double)NAN));
+        if (row->n_points == 0) {
+            dt_doc_judge(p, DT_VERDICT_SKIPPED, "%s", row->why_not);
+        }
+    }
+}
+
+static void add_chart(const struct bench *b, struct dt_doc *doc)
+{
+    struct dt_part *p = dt_doc_series(doc, "Bus bandwidth", "size, bytes", "busbw, GB/s");
+    double x[MAX_SIZES], y[MAX_SIZES];
+    dt_doc_axes(p, DT_LOG_X | DT_FROM_ZERO);
+    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
+        const struct row *row = &b->rows[type];
+        for (int i = 0; i < row->n_points; i++) {
+            x[i] = (double)row->points[i].n_bytes;
+            y[i] = algbw(&row->points[i]) * dt_bench_bus_factor(b->world->size);
+        }
+        if (row->n_points > 0) {
+            dt_doc_line(p, &(struct dt_line){dt_allreduce_names[type], DT_LINE_AND_DOTS,
+                                             (size_t)row->n_points, x, y, NULL, NULL, 0});
+        }
+    }
+}
+
+static void add_setup(const struct bench *b, struct dt_doc *doc)
+{
+    const struct dt_bench_options *o = &b->options;
+    struct dt_part *p = dt_doc_figures(doc, "Setup");
+    dt_bench_describe(p, b->world, &b->load, b->peak_flops);
+    dt_doc_figure(p, "allreduces of a size::+", dt_n((double)o->n_iters));
+    dt_doc_figure(p, "checks of a size::+", dt_n((double)o->n_checks));
+    if (o->delayed) {
+        dt_doc_figure(p, "simulated latency:us:g", dt_n(1e6 * o->delay.latency_s));
+        dt_doc_figure(p, "simulated bandwidth:GB/s:g", dt_n(1e-9 * o->delay.bandwidth));
+    }
+    dt_doc_fact(p, "auto takes", "%s", dt_allreduce_names[b->chosen[b->device.module != NULL]]);
+}
+
+static enum dt_status show(const struct bench *b, const struct dt_args *args)
+{
+    struct dt_doc *doc = dt_doc_open("bench allreduce", "Allreduces over %d rank%s", b->world->size,
+                                     b->world->size == 1 ? "" : "s");
+    add_setup(b, doc);
+    add_rows(b, doc);
+    add_implementations(b, doc);
+    add_chart(b, doc);
+    const enum dt_status s = dt_result_show(args, doc);
+    dt_doc_close(doc);
+    return s;
 }
 
 /* ---- the command */
@@ -294,6 +457,7 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
     }
     if (b->config.dist.allreduce != DT_ALLREDUCE_AUTO) {
         b->options.types = 1u << b->config.dist.allreduce;
+        b->options.chosen = true;
     }
     b->world->comm->timeout_s = b->config.timeout_s;
     DT_TRY(dt_comm_timeout_from_env(&b->world->comm->timeout_s));
@@ -302,34 +466,6 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
     return b->host != NULL && b->times_s != NULL
                ? DT_OK
                : dt_error(DT_NO_MEMORY, "no memory for sums of %zu bytes", b->options.max_bytes);
-}
-
-/* A dt_file_put_fn. */
-static void put_json(FILE *out, const void *context)
-{
-    const struct bench *b = context;
-    struct dt_json json = dt_bench_json(out, "allreduce", b->world, b->peak_flops);
-    dt_json_number(&json, "hosts", 0, b->world->comm->n_hosts);
-    dt_json_number(&json, "iters", 0, (double)b->options.n_iters);
-    dt_json_number(&json, "checks", 0, (double)b->options.n_checks);
-    if (b->options.delayed) {
-        dt_json_begin(&json, "delay", '{');
-        dt_json_number(&json, "latency_us", 0, 1e6 * b->options.delay.latency_s);
-        dt_json_number(&json, "bandwidth_gbs", 0, 1e-9 * b->options.delay.bandwidth);
-        dt_json_end(&json, '{');
-    }
-    dt_json_begin(&json, "ways", '[');
-    for (int i = 0; i < 2 * DT_N_ALLREDUCE_TYPES; i++) { /* those of GPUs last */
-        const int type = i % DT_N_ALLREDUCE_TYPES;
-        const bool on_gpus = i >= DT_N_ALLREDUCE_TYPES;
-        if (b->rows[type].n_points > 0 && dt_allreduce_is_for_gpus(type) == on_gpus) {
-            dt_sum_put_json(&json, b->world->size, type, &b->rows[type]);
-        }
-    }
-    dt_json_end(&json, '[');
-    dt_json_text(&json, "auto", dt_allreduce_names[b->chosen]);
-    dt_json_end(&json, '{');
-    fputc('\n', out);
 }
 
 /* Ranks with different sizes would wait for each other forever. */
@@ -348,16 +484,13 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     DT_TRY(dt_world_agree(b->world, prepare(b, args)));
     DT_TRY(compare_options(b));
     DT_TRY(dt_device_choose(b->world, &b->config, &b->device));
-    DT_TRY(dt_bench_print_load(b->world));
+    DT_TRY(dt_bench_find_load(b->world, &b->load));
     b->peak_flops = dt_bench_peak(PEAK_MS);
-    if (b->options.delayed && b->world->rank == 0) {
-        dt_sum_print_delay(&b->options.delay);
-    }
     DT_TRY(measure_all(b));
-    DT_TRY(compare_all(b));
-    enum dt_status s = b->world->rank == 0
-                           ? dt_file_print(dt_args_text(args, DT_OPTION_JSON), put_json, b)
-                           : DT_OK;
+    DT_TRY(find_auto(b, &b->chosen[0]));
+    b->chosen[1] = b->device.allreduce_open != NULL ? DT_ALLREDUCE_NCCL : DT_ALLREDUCE_STAGED;
+    dt_terminal_live(NULL);
+    enum dt_status s = b->world->rank == 0 ? show(b, args) : DT_OK;
     if (b->n_wrong + b->n_unlike > 0 && dt_output_failed(s)) {
         s = DT_OK;
     }
@@ -383,6 +516,7 @@ static enum dt_status bench_allreduce(struct dt_world *world, const struct dt_ar
     DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->world = world;
     const enum dt_status s = run(b, args);
+    dt_terminal_live(NULL);
     if (s != DT_STALLED) {
         free(b->host); /* messages may still be on their way */
         free(b->times_s);
@@ -396,20 +530,21 @@ const struct dt_command dt_command_bench_allreduce = {
     .meaning = "time allreduces, in nccl-tests' columns",
     .usage = "mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N]\n"
              "      [-w N] [-c N] [--algorithms ring,tree] [--latency US] [--bandwidth GBS]\n"
-             "      [--set KEY.PATH=VALUE]... [--json FILE]",
+             "      [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE] [--csv FILE]\n"
+             "      [--force]",
     .examples = "  mpirun -np 2 dtrain bench allreduce\n",
     .more = "Times allreduces of floats by size, for each implementation that "
-            "`distributed.allreduce` names and that is available here. The columns msgs and sent "
-            "count the messages and bytes of the busiest rank in one allreduce; if all ranks "
-            "together do not send what the algorithm's formula predicts, the row has FAIL and the "
-            "program ends with status 1. busbw is algbw times 2 (n - 1) / n, the share of a sum "
-            "that each of n ranks has to send; #wrong counts elements with a wrong value, and one "
-            "ends the program with status 70. Two tables follow: the latency and bandwidth that "
-            "fit each implementation best, and for each size the fastest implementation beside "
-            "the choice of `auto`.",
+            "`distributed.allreduce` names and that is available here. The columns messages and "
+            "sent are those of the busiest rank in one allreduce. If all ranks together do not "
+            "send what the algorithm's formula predicts, the row has FAIL and the program ends "
+            "with status 1. busbw is algbw times 2 (n - 1) / n, the share of its size that each "
+            "of n ranks has to send. #wrong counts elements with a wrong value; if there is any, "
+            "the program ends with status 70. Two tables follow: the average bus bandwidth of "
+            "each implementation with the latency and bandwidth that fit it best, and for each "
+            "size the fastest implementation beside the choice of `auto`.",
     .options = {[DT_OPTION_SET] = {DT_TAKEN,
                                    "set a key of distributed, or threads; may be given many times"},
-                [DT_OPTION_JSON] = {DT_TAKEN},
+                DT_RESULT_OPTIONS,
                 [DT_OPTION_ALGORITHMS] = {DT_TAKEN},
                 [DT_OPTION_MIN_BYTES] = {DT_TAKEN},
                 [DT_OPTION_MAX_BYTES] = {DT_TAKEN},

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "base/version.h"
 #include "cli/suggest.h"
+#include "cli/terminal.h"
 #include "cpu/isa.h"
-#include "ops/doctor/doctor.h"
+#include "dist/allreduce/types.h"
 
 #define LARGEST_BYTES ((size_t)1 << 30)
 #define FMA_ROUNDS 100000 /* at a time: about half a millisecond */
@@ -69,6 +70,7 @@ enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench
     DT_TRY(dt_args_number(args, DT_OPTION_CHECK, false, 0, 1000, &o->n_checks));
     DT_TRY(read_delay(args, &o->delay));
     if (dt_args_has(args, DT_OPTION_ALGORITHMS)) {
+        o->chosen = true;
         DT_TRY(read_types(dt_args_text(args, DT_OPTION_ALGORITHMS), &o->types));
     }
     if (o->min_bytes > o->max_bytes) {
@@ -150,15 +152,11 @@ static int n_cores(void)
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-enum dt_status dt_bench_print_load(struct dt_world *world)
+enum dt_status dt_bench_find_load(struct dt_world *world, struct dt_finding *out)
 {
     struct dt_rank_facts *ranks;
     DT_TRY(dt_facts_gather(world, NULL, &ranks));
-    const struct dt_finding load = dt_check_run(DT_CHECK_load, ranks, world->size);
-    if (world->rank == 0 && load.verdict == DT_VERDICT_WARN) {
-        dt_text_print(stdout, "# %s", load.text);
-        dt_text_print(stdout, "# (%s)", load.hint);
-    }
+    *out = dt_check_run(DT_CHECK_load, ranks, world->size);
     free(ranks);
     return DT_OK;
 }
@@ -166,6 +164,7 @@ enum dt_status dt_bench_print_load(struct dt_world *world)
 enum dt_status dt_bench_stopped(const struct dt_world *world)
 {
     if (world->rank == 0) {
+        dt_terminal_live(NULL);
         fprintf(stderr, "stopped by a signal; nothing is written\n");
     }
     return dt_error_agreed(DT_STOPPED);
@@ -183,22 +182,25 @@ enum dt_status dt_bench_take_step(struct dt_trainer *t, const char *what)
     return result.stop ? dt_bench_stopped(t->world) : DT_OK;
 }
 
-struct dt_json dt_bench_json(FILE *out, const char *kind, const struct dt_world *world,
-                             double peak_flops)
+void dt_bench_describe(struct dt_part *p, const struct dt_world *world,
+                       const struct dt_finding *load, double peak_flops)
 {
     char cpu[128];
-    struct dt_json json = {.out = out, .in_lines = true};
     dt_facts_cpu(cpu, sizeof cpu);
-    dt_json_begin(&json, NULL, '{');
-    dt_json_text(&json, "kind", kind);
-    dt_json_text(&json, "version", dt_version);
-    dt_json_number(&json, "ranks", 0, world->size);
-    dt_json_begin(&json, "machine", '{'); /* rank 0's */
-    dt_json_text(&json, "host", world->host);
-    dt_json_text(&json, "cpu", cpu);
-    dt_json_number(&json, "cores", 0, n_cores());
-    dt_json_text(&json, "isa", dt_cpu_isa());
-    dt_json_number(&json, "peak_gflops", 0, 1e-9 * peak_flops);
-    dt_json_end(&json, '{');
-    return json;
+    if (load->verdict == DT_VERDICT_WARN) {
+        dt_doc_fact(p, "load", "%s", load->text);
+        dt_doc_judge(p, DT_VERDICT_WARN, "%s", load->hint);
+    }
+    dt_doc_fact(p, "dtrain", "%s", dt_version);
+    dt_doc_figure(p, "ranks::+", dt_n(world->size));
+    dt_doc_figure(p, "hosts::+", dt_n(world->comm->n_hosts));
+    dt_doc_fact(p, "host", "%s", world->host);
+    dt_doc_fact(p, "CPU", "%s", cpu);
+    dt_doc_figure(p, "cores::+", dt_n(n_cores()));
+    if (world->local_size > sysconf(_SC_NPROCESSORS_ONLN)) {
+        dt_doc_judge(p, DT_VERDICT_WARN, "%d ranks share them", world->local_size);
+    }
+    dt_doc_fact(p, "instruction set", "%s", dt_cpu_isa());
+    dt_doc_figure(p, "peak of a core:GFLOP/s:1",
+                  dt_n(peak_flops > 0 ? 1e-9 * peak_flops : (double)NAN));
 }

@@ -7,8 +7,8 @@
 #include "dist/allreduce/allreduce.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/strategy/strategy.h"
-#include "ops/bench/bench.h"
 #include "ops/doctor/doctor.h"
+#include "ops/measure.h"
 #include "tests/lib/wrap.h"
 
 static bool wrong(const char *what)

@@ -95,7 +95,7 @@ def test_page():
     assert [row[0] for row in sections["ranks"]] == ["1", "2"], sections
     assert [row[:2] for row in sections["block"]] == [
         ["conv1", "forward"], ["conv1", "backward"], ["fc1", "forward"], ["fc1", "backward"],
-        ["gather", ""], ["loss", ""], ["optimizer", ""], ["rest", ""]], sections["block"]
+        ["data", ""], ["loss", ""], ["update", ""], ["rest", ""]], sections["block"]
     assert {row[0] for row in sections["way"]} == {"shared_memory", "mpi"} and len(sections["way"]) == 36, sections["way"]
     for name, head in (("batch", "images in a batch"), ("channels", "filters of the convolutions"), ("ranks", "ranks")):
         shown = texts(f"out/cpu-{name}.svg")

@@ -2,6 +2,7 @@
  * what made the times, options are understood or refused. */
 #include "base/clock.h"
 #include "ops/bench/bench.h"
+#include "ops/measure.h"
 #include "tests/lib/check.h"
 
 #define N_ELEMS 10000

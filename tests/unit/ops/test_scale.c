@@ -1,7 +1,7 @@
 /* The predictor of `dtrain bench scaling`: by hand where a formula exists, and Horovod's published
  * efficiencies at 512 GPUs from public figures (docs/scaling.md has every source). Exact: no clock.
  */
-#include "ops/scale/predict.h"
+#include "ops/bench/scaling_model.h"
 #include "tests/lib/check.h"
 
 #define MB ((size_t)1 << 20)

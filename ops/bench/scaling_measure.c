@@ -1,17 +1,19 @@
 /* Short runs of real training on more and more of the ranks: the first n of them form a world,
- * while the others sleep. Rounds take turns over all rows, so that what else the machine does meets
- * all of them. */
+ * while the others sleep. Each round measures all rows, so that other programs disturb all of them
+ * alike. */
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/terminal.h"
 #include "dist/ranks/launch/job.h"
 #include "dist/strategy/facts/facts.h"
 #include "dist/strategy/grad_sync.h"
 #include "ops/bench/bench.h"
-#include "ops/scale/scale.h"
+#include "ops/bench/scaling.h"
+#include "ops/measure.h"
 #include "train/trainer.h"
 
 #define N_FIRST 4       /* steps that say how many come next */
@@ -19,6 +21,8 @@
 #define LEAST_STEPS 6   /* but so many steps at least */
 #define MOST_STEPS 2000 /* and at most */
 #define N_TRACED 8      /* steps in which the backward pass is watched */
+#define N_ADDED ((size_t)1 << 18)
+#define N_ROUND_TRIPS 40
 
 /* ---- rows */
 
@@ -45,23 +49,6 @@ void dt_scale_sort(struct dt_scale_row *row)
     row->step_s[DT_SCALE_MEDIAN] = dt_measure_median(sorted, DT_SCALE_ROUNDS);
     row->step_s[DT_SCALE_LEAST] = sorted[0];
     row->step_s[DT_SCALE_MOST] = sorted[DT_SCALE_ROUNDS - 1];
-}
-
-double dt_scale_rate(const struct dt_scale_row *row, enum dt_scale_of of)
-{
-    return (double)row->batch / row->step_s[of];
-}
-
-double dt_scale_efficiency(const struct dt_scale *s, const struct dt_scale_row *row,
-                           enum dt_scale_of of)
-{
-    return dt_scale_rate(row, of) / row->n_ranks /
-           dt_scale_rate(&s->measured.rows[0], DT_SCALE_MEDIAN);
-}
-
-double dt_scale_epoch_s(const struct dt_scale *s, const struct dt_scale_row *row)
-{
-    return ceil((double)s->n_samples / (double)row->batch) * row->step_s[DT_SCALE_MEDIAN];
 }
 
 /* ---- which rows */
@@ -172,7 +159,7 @@ static enum dt_status watch_buckets(struct dt_scale *s, struct dt_trainer *t)
         dt_trainer_watch(t, &w.trace);
         for (int i = 0; i < N_TRACED; i++) {
             w.begin_s = dt_clock_s();
-            DT_TRY(dt_bench_take_step(t, "scale"));
+            DT_TRY(dt_bench_take_step(t, "bench scaling"));
             steps_s += dt_clock_s() - w.begin_s;
             for (int b = 0; b < t->model.n_blocks; b++) {
                 w.sums_s[b] += w.final_s[b];
@@ -186,58 +173,62 @@ static enum dt_status watch_buckets(struct dt_scale *s, struct dt_trainer *t)
 
 /* ---- links */
 
-/* Between rank 0 and `peer` of a world. Every rank of it calls it. */
-static enum dt_status ping(struct dt_world *world, int peer, struct dt_link_cost *out)
+/* Between rank 0 and `peer`. Every rank calls it. */
+static enum dt_status measure_link(struct dt_measure_link *link, int rank, int peer,
+                                   struct dt_link_cost *out)
 {
-    const int rank = world->comm->rank;
-    struct dt_measure_link link;
     double small_s, large_s;
-    DT_TRY(dt_measure_link_open(world, &link));
-    const enum dt_status s =
-        dt_measure_link(&link, rank == 0 ? peer : (rank == peer ? 0 : -1), 40, &small_s, &large_s);
-    dt_measure_link_close(&link, s);
-    DT_TRY(s);
+    DT_TRY(dt_measure_link(link,
+                           rank == 0      ? peer
+                           : rank == peer ? 0
+                                          : -1,
+                           N_ROUND_TRIPS, &small_s, &large_s));
     *out =
         (struct dt_link_cost){.alpha_s = small_s / 2,
                               .beta_s = fmax(large_s - small_s, 0) / 2 / (double)DT_MEASURE_LARGE};
     return DT_OK;
 }
 
-/* Seconds that a rank adds an element in. */
+/* Seconds in which a rank adds an element. */
 static enum dt_status time_adding(struct dt_world *world, double *out)
 {
     float *to;
-    const size_t n = DT_MEASURE_LARGE / sizeof *to;
     *out = INFINITY;
-    DT_TRY(dt_world_alloc(world, 2, DT_MEASURE_LARGE, "numbers to add", (void **)&to));
+    DT_TRY(dt_world_alloc(world, 2 * N_ADDED, sizeof *to, "numbers to add", (void **)&to));
     for (int i = 0; i < 5; i++) {
         const double begin_s = dt_clock_s();
-        for (size_t k = 0; k < n; k++) {
-            to[k] += to[n + k];
+        for (size_t k = 0; k < N_ADDED; k++) {
+            to[k] += to[N_ADDED + k];
         }
-        *out = fmin(*out, (dt_clock_s() - begin_s) / (double)n);
+        *out = fmin(*out, (dt_clock_s() - begin_s) / (double)N_ADDED);
     }
     free(to);
     return DT_OK;
 }
 
+/* Between rank 0 and the next rank, and the first one of another host if there is one. */
 static enum dt_status measure_links(struct dt_scale *s)
 {
     const struct dt_comm *comm = s->world->comm;
+    struct dt_measure_link link;
     int elsewhere = 1;
     s->links.ranks_per_host = s->world->local_size;
     if (s->world->size == 1) {
         return DT_OK;
     }
-    DT_TRY(time_adding(s->world, &s->links.gamma_s));
-    DT_TRY(ping(s->world, 1, &s->links.within));
     while (comm->host_roots != NULL && elsewhere < comm->size &&
            comm->host_roots[elsewhere] == comm->host_roots[0]) {
         elsewhere++;
     }
+    DT_TRY(time_adding(s->world, &s->links.gamma_s));
+    DT_TRY(dt_measure_link_open(s->world, &link));
+    enum dt_status status = measure_link(&link, comm->rank, 1, &s->links.within);
     s->links.between = s->links.within;
-    return elsewhere > 1 && elsewhere < comm->size ? ping(s->world, elsewhere, &s->links.between)
-                                                   : DT_OK;
+    if (status == DT_OK && elsewhere > 1 && elsewhere < comm->size) {
+        status = measure_link(&link, comm->rank, elsewhere, &s->links.between);
+    }
+    dt_measure_link_close(&link, status);
+    return status;
 }
 
 /* ---- a row */
@@ -246,7 +237,7 @@ static enum dt_status take_steps(struct dt_scale *s, struct dt_trainer *t, int n
 {
     const double begin_s = dt_clock_s();
     for (int i = 0; i < n; i++) {
-        DT_TRY(dt_bench_take_step(t, "scale"));
+        DT_TRY(dt_bench_take_step(t, "bench scaling"));
         DT_TRY(dt_heartbeat_look(&s->heartbeat));
     }
     *step_s = (dt_clock_s() - begin_s) / n;
@@ -367,7 +358,7 @@ static enum dt_status measure_row(struct dt_scale *s, struct dt_scale_row *row, 
     enum dt_status status = DT_OK;
     DT_TRY(dt_world_open_first(s->world, row->n_ranks, &part));
     DT_TRY(dt_scale_start_heartbeat(s));
-    dt_comm_phase(s->world->comm, part.comm != NULL ? "scale" : "idle");
+    dt_comm_phase(s->world->comm, part.comm != NULL ? "bench scaling" : "idle");
     if (part.comm != NULL) {
         status = measure_part(s, &part, row, round);
         if (status == DT_STALLED) {
@@ -384,6 +375,11 @@ static enum dt_status measure_rows(struct dt_scale *s)
     for (int round = 0; round < DT_SCALE_ROUNDS; round++) {
         for (int i = 0; i < s->measured.n; i++) {
             struct dt_scale_row *row = &s->measured.rows[i];
+            if (s->world->rank == 0) {
+                dt_terminal_live("round %d of %d: %s, %d rank%s", round + 1, DT_SCALE_ROUNDS,
+                                 dt_scale_meanings[row->kind], row->n_ranks,
+                                 row->n_ranks == 1 ? "" : "s");
+            }
             if (row->kind == DT_SCALE_STRONG && row->n_ranks == 1) {
                 row->rounds[round] = s->measured.rows[i - 1].rounds[round]; /* the same row */
             } else {
@@ -428,4 +424,118 @@ enum dt_status dt_scale_measure(struct dt_scale *s)
     plan_rows(s);
     DT_TRY(measure_links(s));
     return measure_rows(s);
+}
+
+/* ---- from these times to the model */
+
+/* Of a round, or DT_SCALE_ROUNDS: the median. */
+static double step_s(const struct dt_scale_row *row, int round)
+{
+    return round < DT_SCALE_ROUNDS ? row->rounds[round] : row->step_s[DT_SCALE_MEDIAN];
+}
+
+static double step_of(const struct dt_scale *s, enum dt_scale_kind kind, int n_ranks, int round)
+{
+    const struct dt_scale_row *row = dt_scale_find(&s->measured, kind, n_ranks);
+    return row != NULL ? step_s(row, round) : 0;
+}
+
+static void fill_batches(const struct dt_scale *s, int round, struct dt_scale_job *job)
+{
+    job->n_batches = 0;
+    for (int i = s->measured.n - 1; i >= 0; i--) { /* the smallest is the last */
+        const struct dt_scale_row *row = &s->measured.rows[i];
+        if (row->n_ranks == 1 && row->kind != DT_SCALE_STRONG) {
+            job->batches[job->n_batches].samples = (double)row->batch;
+            job->batches[job->n_batches++].seconds = step_s(row, round);
+        }
+    }
+}
+
+struct dt_scale_allreduce dt_scale_allreduce(const struct dt_scale *s)
+{
+    const struct dt_algorithm *algorithm = dt_algorithm_find(s->adds_by);
+    const int across = s->config.dist.across;
+    const bool in_memory = algorithm == NULL && (strcmp(s->adds_by, "shared_memory") == 0 ||
+                                                 strcmp(s->adds_by, "hierarchical") == 0);
+    if (algorithm == NULL) {
+        algorithm = dt_algorithm_find(across > 0 ? dt_allreduce_names[across] : "ring");
+    }
+    return (struct dt_scale_allreduce){.algorithm = algorithm, .in_memory = in_memory};
+}
+
+/* What two ranks reveal, each with a core of its own. */
+static enum dt_status fit_pair(const struct dt_scale *s, int round, struct dt_scale_job *job)
+{
+    const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
+    const double samples = (double)dt_scale_find(&s->measured, DT_SCALE_APART, 2)->batch / 2,
+                 one_s = step_of(s, DT_SCALE_WEAK, 1, round);
+    const enum dt_scale_kind kind =
+        dt_scale_rank_batch(&s->config) > 1 ? DT_SCALE_STRONG : DT_SCALE_WEAK; /* of that batch */
+    job->slowdown =
+        fmax(step_of(s, DT_SCALE_AT_ONCE, 2, round) / one_s / dt_scale_share(job, 2), 1);
+    const double compute_s = dt_scale_compute_s(job, samples) * dt_scale_share(job, 2);
+    return dt_scale_fit(job, &allreduce, samples, step_of(s, DT_SCALE_APART, 2, round) - compute_s,
+                        step_of(s, kind, 2, round) - compute_s);
+}
+
+/* What they reveal on the core of one. */
+static enum dt_status fit_crowd(const struct dt_scale *s, int round, struct dt_scale_job *job)
+{
+    struct dt_scale_job crowd = *job;
+    const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
+    const double samples = (double)dt_scale_find(&s->measured, DT_SCALE_APART, 2)->batch / 2;
+    double seconds[DT_SCALE_MAX_BUCKETS];
+    crowd.n_at_once = crowd.message_shared = 1;
+    DT_TRY(dt_scale_sums(&crowd, &allreduce, 2, seconds));
+    const double sum_s = dt_scale_step(&crowd, seconds, 2, samples).sum_s;
+    job->crowding =
+        fmax(step_of(s, DT_SCALE_ONE_CORE, 2, round) / step_of(s, DT_SCALE_WEAK, 1, round) / 2, 1);
+    const double wait_s = step_of(s, DT_SCALE_TOGETHER, 2, round) -
+                          2 * job->crowding * dt_scale_compute_s(job, samples);
+    job->message_shared = fmax(sum_s > 0 ? wait_s / sum_s : 1, job->message);
+    return DT_OK;
+}
+
+/* What the model leaves over. */
+static enum dt_status fit_rests(struct dt_scale *s, int round, const struct dt_scale_job *job)
+{
+    const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
+    double seconds[DT_SCALE_MAX_BUCKETS];
+    for (int kind = 0; kind < DT_N_SHOWN_KINDS; kind++) {
+        const struct dt_scale_row *row = dt_scale_find(&s->measured, (enum dt_scale_kind)kind, 2);
+        s->rests[kind][round] = 1;
+        if (row != NULL) {
+            DT_TRY(dt_scale_sums(job, &allreduce, 2, seconds));
+            s->rests[kind][round] =
+                step_s(row, round) / dt_scale_step(job, seconds, 2, (double)row->batch / 2).step_s;
+        }
+    }
+    return DT_OK;
+}
+
+/* The job has its buckets. */
+static enum dt_status fill_job(struct dt_scale *s, int round, struct dt_scale_job *job)
+{
+    fill_batches(s, round, job);
+    job->overlap = job->slowdown = job->crowding = job->message = 1;
+    job->n_at_once = fmax(s->n_cores / (double)s->n_threads, 1);
+    job->costs = s->links;
+    if (s->world->size > 1) {
+        DT_TRY(fit_pair(s, round, job));
+    }
+    job->message_shared = job->message;
+    if (dt_scale_find(&s->measured, DT_SCALE_TOGETHER, 2) != NULL) {
+        DT_TRY(fit_crowd(s, round, job));
+    }
+    return fit_rests(s, round, job);
+}
+
+enum dt_status dt_scale_fit_jobs(struct dt_scale *s)
+{
+    for (int round = 0; round < DT_SCALE_ROUNDS; round++) {
+        s->jobs[round] = s->job; /* its buckets */
+        DT_TRY(fill_job(s, round, &s->jobs[round]));
+    }
+    return fill_job(s, DT_SCALE_ROUNDS, &s->job);
 }

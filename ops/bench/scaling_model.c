@@ -1,4 +1,4 @@
-#include "ops/scale/predict.h"
+#include "ops/bench/scaling_model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Predicts a training step over any number of ranks. Pure: no clock, no message, the same arguments
- * give the same result to the bit.
+/* Predicts a training step over any number of ranks. Pure: no clock and no messages; the same
+ * arguments give the same result to the bit.
  *
  * A step of a rank is its computation, and sums of buckets of gradients. A bucket can be sent when
  * the backward pass has made it final; buckets take turns on the links, in that order; the step
@@ -10,8 +10,8 @@
  * Sources: Sergeev and Del Balso 2018, arXiv 1802.05799 (buckets, efficiency); Hockney 1994,
  * doi:10.1016/S0167-8191(06)80021-9 (alpha and beta); Amdahl's and Gustafson's strong and weak
  * scaling as usual. Owner of all structs: the caller. Nothing is allocated beyond a call. */
-#ifndef DT_OPS_SCALE_PREDICT_H
-#define DT_OPS_SCALE_PREDICT_H
+#ifndef DT_OPS_BENCH_SCALING_MODEL_H
+#define DT_OPS_BENCH_SCALING_MODEL_H
 
 #include "dist/allreduce/allreduce.h"
 #include "dist/allreduce/simulate.h"
