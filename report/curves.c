@@ -52,7 +52,7 @@ static const char *const result_names[] = {"", "EMA of the weights, ", "top 5, "
 /* ---- points */
 
 struct points {
-    size_t n, n_finite;
+    size_t n;
     double *x, *y;
 };
 
@@ -65,9 +65,10 @@ static enum dt_status open_points(size_t n, struct points *out)
 
 static void add_point(struct points *p, double x, double y)
 {
-    p->x[p->n] = x;
-    p->y[p->n++] = y;
-    p->n_finite += isfinite(y);
+    if (isfinite(y)) {
+        p->x[p->n] = x;
+        p->y[p->n++] = y;
+    }
 }
 
 /* A column of a table over another one. */
@@ -119,7 +120,7 @@ static enum dt_status take_speed(const struct dt_record *r, struct points *out)
 static void add_line(struct dt_part *part, const char *name, const struct points *p,
                      enum dt_stroke stroke, int color)
 {
-    if (p->n_finite > 0) {
+    if (p->n > 0) {
         dt_doc_line(
             part,
             &(struct dt_line){
@@ -197,7 +198,7 @@ static enum dt_status add_one(struct dt_doc *doc, const struct dt_record *r,
     struct points steps = {0};
     enum dt_status s;
     DT_TRY_GOTO(s, take_steps(r, q, &steps), out);
-    const bool by_step = steps.n_finite >= (has_results(q) ? 1 : LEAST_POINTS),
+    const bool by_step = steps.n >= (has_results(q) ? 1 : LEAST_POINTS),
                epochs = q->epoch >= 0 && r->epochs.n > 0;
     if ((!by_step && !epochs) || (is_constant(q, &steps) && steps.n > 0)) {
         goto out;
@@ -272,9 +273,9 @@ static enum dt_status add_training(struct dt_doc *doc, const struct dt_record *r
         if (means_something(&records[i], q)) {
             s = take_steps(&records[i], q, &points);
         }
-        const bool steps = points.n_finite >= LEAST_POINTS,
-                   epochs = !steps && q->epoch >= 0 && means_something(&records[i], q) &&
-                            records[i].epochs.n > 0;
+        const bool steps = points.n >= LEAST_POINTS, epochs = !steps && q->epoch >= 0 &&
+                                                              means_something(&records[i], q) &&
+                                                              records[i].epochs.n > 0;
         part = part == NULL && s == DT_OK && (steps || epochs)
                    ? dt_doc_series(doc, title, "step", q->axis)
                    : part;
