@@ -47,7 +47,9 @@ static const struct quantity quantities[] = {
 };
 #define N_QUANTITIES (sizeof quantities / sizeof quantities[0])
 static const char *const sets[] = {"test", "validation"};
-static const char *const result_names[] = {"", "EMA of the weights, ", "top 5, "};
+static const char *const result_names[] = {"", "EMA of the weights, ", "top 5, "},
+                         *const result_titles[] = {"", " of the EMA of the weights", ", top 5,"};
+#define N_RESULTS 3
 
 /* ---- points */
 
@@ -117,28 +119,11 @@ static enum dt_status take_speed(const struct dt_record *r, struct points *out)
     return DT_OK;
 }
 
-static void add_line(struct dt_part *part, const char *name, const struct points *p,
-                     enum dt_stroke stroke, int color)
-{
-    if (p->n > 0) {
-        dt_doc_line(
-            part,
-            &(struct dt_line){
-                .name = name, .stroke = stroke, .n = p->n, .x = p->x, .y = p->y, .color = color});
-    }
-}
-
-/* ---- what a chart has */
+/* ---- charts */
 
 static int set_of(const struct dt_record *r)
 {
     return r->config.data.validation > 0;
-}
-
-/* The accuracy of a regression means nothing. */
-static bool means_something(const struct dt_record *r, const struct quantity *q)
-{
-    return r->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY || q->step != DT_STEP_ACCURACY;
 }
 
 static bool has_results(const struct quantity *q)
@@ -146,148 +131,122 @@ static bool has_results(const struct quantity *q)
     return q->results[0][0] >= 0;
 }
 
-static enum dt_status take_steps(const struct dt_record *r, const struct quantity *q,
-                                 struct points *out)
+/* A chart is there from its first line on. */
+struct chart {
+    struct dt_doc *doc;
+    const struct quantity *q;
+    const char *title, *x;
+    struct dt_part *part; /* or NULL */
+};
+
+/* Adds a line of points, which it frees, unless there are too few. */
+static void add_line(struct chart *c, const char *name, struct points *p, enum dt_stroke stroke,
+                     int color)
 {
-    return q->step == DT_STEP_IMAGES ? take_speed(r, out)
-                                     : take_column(&r->steps, DT_STEP_STEP, q->step, q->scale, out);
+    const size_t least = stroke == DT_LINE && !has_results(c->q) ? LEAST_POINTS : 1;
+    if (p->n >= least) {
+        c->part = c->part != NULL ? c->part : dt_doc_series(c->doc, c->title, c->x, c->q->axis);
+        dt_doc_axes(c->part, c->q->axes);
+        dt_doc_line(
+            c->part,
+            &(struct dt_line){
+                .name = name, .stroke = stroke, .n = p->n, .x = p->x, .y = p->y, .color = color});
+    }
+    free(p->x);
+}
+
+static enum dt_status add_steps(struct chart *c, const char *name, const struct dt_record *r,
+                                int color)
+{
+    struct points points;
+    DT_TRY(c->q->step == DT_STEP_IMAGES
+               ? take_speed(r, &points)
+               : take_column(&r->steps, DT_STEP_STEP, c->q->step, c->q->scale, &points));
+    add_line(c, name, &points, DT_LINE, color);
+    return DT_OK;
+}
+
+/* Over steps or epochs, as the chart is; column -1: none. */
+static enum dt_status add_epochs(struct chart *c, const char *name, const struct dt_record *r,
+                                 int column, int color)
+{
+    struct points points;
+    if (column >= 0) {
+        DT_TRY(take_column(&r->epochs, c->x[0] == 's' ? DT_EPOCH_STEP : DT_EPOCH_EPOCH, column,
+                           c->q->scale, &points));
+        add_line(c, name, &points, DT_LINE_AND_DOTS, color);
+    }
+    return DT_OK;
 }
 
 /* A rate that never changes is among the facts of the run. */
-static bool is_constant(const struct quantity *q, const struct points *p)
+static bool is_constant(const struct dt_record_table *table, int column)
 {
-    bool same = q->step == DT_STEP_LR;
-    for (size_t i = 1; i < p->n && same; i++) {
-        same = p->y[i] == p->y[0];
+    bool same = true;
+    for (size_t i = 1; i < table->n && same; i++) {
+        same = dt_record_cell(table, i, column) == dt_record_cell(table, 0, column);
     }
     return same;
-}
-
-/* Adds a line of the epochs, over steps or, where there are no steps, over epochs. */
-static enum dt_status add_epochs(struct dt_part *part, const char *name, const struct dt_record *r,
-                                 int column, double scale, bool by_step, int color)
-{
-    struct points points = {0};
-    DT_TRY(
-        take_column(&r->epochs, by_step ? DT_EPOCH_STEP : DT_EPOCH_EPOCH, column, scale, &points));
-    add_line(part, name, &points, DT_LINE_AND_DOTS, color);
-    free(points.x);
-    return DT_OK;
-}
-
-/* ---- of a run */
-
-static enum dt_status add_results(struct dt_part *part, const struct dt_record *r,
-                                  const struct quantity *q, bool by_step)
-{
-    char name[64];
-    DT_TRY(add_epochs(part, "train, mean of an epoch", r, q->epoch, q->scale, by_step, 3));
-    for (int i = 0; i < 3; i++) {
-        const int column = q->results[set_of(r)][i];
-        snprintf(name, sizeof name, "%s, %safter an epoch", sets[set_of(r)], result_names[i]);
-        DT_TRY(column < 0
-                   ? DT_OK
-                   : add_epochs(part, name, r, column, q->scale, by_step, i == 0 ? 2 : 3 + i));
-    }
-    return DT_OK;
 }
 
 static enum dt_status add_one(struct dt_doc *doc, const struct dt_record *r,
                               const struct quantity *q)
 {
-    struct points steps = {0};
-    enum dt_status s;
-    DT_TRY_GOTO(s, take_steps(r, q, &steps), out);
-    const bool by_step = steps.n >= (has_results(q) ? 1 : LEAST_POINTS),
-               epochs = q->epoch >= 0 && r->epochs.n > 0;
-    if ((!by_step && !epochs) || (is_constant(q, &steps) && steps.n > 0)) {
-        goto out;
+    struct chart c = {doc, q, q->title, "step", NULL};
+    DT_TRY(add_steps(&c, has_results(q) ? "train, a step" : "steps", r, 1));
+    for (size_t i = 0; c.part != NULL && i < r->restarts.n; i++) {
+        dt_doc_mark(c.part, dt_record_cell(&r->restarts, i, DT_RESTART_STEP), "started again");
     }
-    struct dt_part *part = dt_doc_series(doc, q->title, by_step ? "step" : "epoch", q->axis);
-    dt_doc_axes(part, q->axes);
-    for (size_t i = 0; by_step && i < r->restarts.n; i++) {
-        dt_doc_mark(part, dt_record_cell(&r->restarts, i, DT_RESTART_STEP), "started again");
+    c.x = c.part != NULL ? "step" : "epoch";
+    if (c.part == NULL || q->step != DT_STEP_LR) {
+        DT_TRY(add_epochs(&c, has_results(q) ? "train, mean of an epoch" : "an epoch", r, q->epoch,
+                          3));
     }
-    if (by_step) {
-        add_line(part, has_results(q) ? "train, a step" : "steps", &steps, DT_LINE, 1);
+    for (int i = 0; i < N_RESULTS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s, %safter an epoch", sets[set_of(r)], result_names[i]);
+        DT_TRY(add_epochs(&c, name, r, q->results[set_of(r)][i], i == 0 ? 2 : 3 + i));
     }
-    if (has_results(q)) {
-        s = add_results(part, r, q, by_step);
-    } else if (epochs && (q->step == DT_STEP_IMAGES || !by_step)) {
-        s = add_epochs(part, "an epoch", r, q->epoch, q->scale, by_step, 3);
-    }
-out:
-    free(steps.x);
-    return s;
+    return DT_OK;
 }
 
 enum dt_status dt_run_curves_add(struct dt_doc *doc, const struct dt_record *r)
 {
-    for (size_t i = 0; i < N_QUANTITIES && (r->steps.n > 0 || r->epochs.n > 0); i++) {
-        if (means_something(r, &quantities[i])) {
+    for (size_t i = 0; i < N_QUANTITIES; i++) {
+        if (quantities[i].step != DT_STEP_LR || !is_constant(&r->steps, DT_STEP_LR) ||
+            !is_constant(&r->epochs, DT_EPOCH_LR)) {
             DT_TRY(add_one(doc, r, &quantities[i]));
         }
     }
     return DT_OK;
 }
 
-/* ---- of several */
-
 /* A result of the runs that have it on samples of one kind: a loss on test samples and one on
  * validation samples are not to be compared. */
-static enum dt_status add_compared(struct dt_doc *doc, const struct dt_record *records,
-                                   char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE], int n,
-                                   const struct quantity *q, int set, int result)
+static enum dt_status add_compared(struct chart *c, const struct dt_record *records,
+                                   char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE], int n, int set,
+                                   int result)
 {
-    const int column = q->results[set][result];
-    struct dt_part *part = NULL;
-    char title[96];
-    snprintf(title, sizeof title, "%s%s on the %s samples", q->title,
-             result == 0   ? ""
-             : result == 1 ? " of the EMA of the weights"
-                           : ", top 5,",
-             sets[set]);
-    for (int i = 0; i < n && column >= 0; i++) {
-        const struct dt_record *r = &records[i];
-        if (set_of(r) == set && means_something(r, q) &&
-            isfinite(dt_record_last(&r->epochs, column))) {
-            part = part != NULL ? part : dt_doc_series(doc, title, "epoch", q->axis);
-            DT_TRY(add_epochs(part, names[i], r, column, q->scale, false, i + 1));
+    for (int i = 0; i < n; i++) {
+        if (set_of(&records[i]) == set) {
+            DT_TRY(add_epochs(c, names[i], &records[i], c->q->results[set][result], i + 1));
         }
     }
-    dt_doc_axes(part, q->axes);
     return DT_OK;
 }
 
 /* The training, by steps where there are any, or else by epochs. */
-static enum dt_status add_training(struct dt_doc *doc, const struct dt_record *records,
-                                   char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE], int n,
-                                   const struct quantity *q)
+static enum dt_status add_training(struct chart *c, const struct dt_record *records,
+                                   char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE], int n)
 {
-    struct dt_part *part = NULL;
-    enum dt_status s = DT_OK;
-    char title[64];
-    snprintf(title, sizeof title, "%s%s", q->title, has_results(q) ? " in training" : "");
-    for (int i = 0; i < n && s == DT_OK; i++) {
-        struct points points = {0};
-        if (means_something(&records[i], q)) {
-            s = take_steps(&records[i], q, &points);
+    for (int i = 0; i < n; i++) {
+        if (records[i].steps.n >= LEAST_POINTS && c->q->step != DT_STEP_IMAGES) {
+            DT_TRY(add_steps(c, names[i], &records[i], i + 1));
+        } else {
+            DT_TRY(add_epochs(c, names[i], &records[i], c->q->epoch, i + 1));
         }
-        const bool steps = points.n >= LEAST_POINTS, epochs = !steps && q->epoch >= 0 &&
-                                                              means_something(&records[i], q) &&
-                                                              records[i].epochs.n > 0;
-        part = part == NULL && s == DT_OK && (steps || epochs)
-                   ? dt_doc_series(doc, title, "step", q->axis)
-                   : part;
-        if (s == DT_OK && steps) {
-            add_line(part, names[i], &points, DT_LINE, i + 1);
-        } else if (s == DT_OK && epochs) {
-            s = add_epochs(part, names[i], &records[i], q->epoch, q->scale, true, i + 1);
-        }
-        free(points.x);
     }
-    dt_doc_axes(part, q->axes);
-    return s;
+    return DT_OK;
 }
 
 enum dt_status dt_runs_curves_add(struct dt_doc *doc, const struct dt_record *records,
@@ -295,12 +254,17 @@ enum dt_status dt_runs_curves_add(struct dt_doc *doc, const struct dt_record *re
 {
     for (size_t i = 0; i < N_QUANTITIES; i++) {
         const struct quantity *q = &quantities[i];
-        for (int set = 0; set < 2; set++) {
-            for (int result = 0; result < 3; result++) {
-                DT_TRY(add_compared(doc, records, names, n, q, set, result));
-            }
+        char title[96];
+        for (int k = 0; k < 2 * N_RESULTS; k++) {
+            const int set = k / N_RESULTS, result = k % N_RESULTS;
+            snprintf(title, sizeof title, "%s%s on the %s samples", q->title, result_titles[result],
+                     sets[set]);
+            struct chart c = {doc, q, title, "epoch", NULL};
+            DT_TRY(add_compared(&c, records, names, n, set, result));
         }
-        DT_TRY(add_training(doc, records, names, n, q));
+        snprintf(title, sizeof title, "%s%s", q->title, has_results(q) ? " in training" : "");
+        struct chart c = {doc, q, title, "step", NULL};
+        DT_TRY(add_training(&c, records, names, n));
     }
     return DT_OK;
 }

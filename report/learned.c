@@ -187,7 +187,7 @@ static void add_worst(struct dt_doc *doc, const struct dt_learned *l, double *va
             dt_doc_print(doc, "%s → %s", name_of(doc, l, a->label), name_of(doc, l, a->predicted));
         struct dt_part *picture = add_picture(
             doc, title, l->shape, l->images + (size_t)i * dt_shape_elems(l->shape), values);
-        dt_doc_caption(picture, "%.1f %%, no. %u", 100 * a->probability, a->id);
+        dt_doc_caption(picture, "%.1f %% · %u", 100 * a->probability, a->id);
     }
 }
 

@@ -117,18 +117,15 @@ static void add_progress(struct dt_part *figures, const struct dt_record *r)
 
 static void add_headline(struct dt_doc *doc, const struct dt_record *r)
 {
-    static const enum dt_verdict verdicts[] = {[DT_RUN_STOPPED] = DT_VERDICT_WARN,
-                                               [DT_RUN_FAILED] = DT_VERDICT_FAIL,
-                                               [DT_RUN_KILLED] = DT_VERDICT_WARN};
     const struct dt_record_result test = dt_record_result(r), validation = dt_record_validation(r);
-    const char *state = state_text(doc, r);
     const bool bad =
         r->state == DT_RUN_STOPPED || r->state == DT_RUN_FAILED || r->state == DT_RUN_KILLED;
     struct dt_part *figures = dt_doc_figures(doc, "Result");
     if (bad) {
-        dt_doc_verdict(doc, verdicts[r->state], "%s", state);
+        dt_doc_verdict(doc, r->state == DT_RUN_FAILED ? DT_VERDICT_FAIL : DT_VERDICT_WARN, "%s",
+                       state_text(doc, r));
     }
-    dt_doc_fact(figures, "state", "%s", state);
+    dt_doc_fact(figures, "state", "%s", bad ? dt_run_state_word(r->state) : state_text(doc, r));
     add_results(doc, figures, r, "test", &test);
     add_results(doc, figures, r, "validation", &validation);
     add_progress(figures, r);
@@ -346,8 +343,8 @@ static void tell_steps(struct dt_doc *doc, const struct dt_record *r)
     }
     const char *shares =
         c->batch_per_rank > 0
-            ? dt_doc_print(doc, "Each of %.0f ranks takes %lld samples a step, all together %.0f",
-                           workers, (long long)c->batch_per_rank, batch)
+            ? dt_doc_print(doc, "A step takes %lld samples on each rank, %.0f on %.0f rank%s",
+                           (long long)c->batch_per_rank, batch, workers, workers == 1 ? "" : "s")
             : dt_doc_print(doc, "A step takes %.0f samples at any number of ranks, here %.0f",
                            batch, workers);
     dt_doc_text(doc, "%s. 1 epoch = %.0f steps (%.0f samples); %lld epoch%s = %.0f steps%s.",

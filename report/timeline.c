@@ -11,7 +11,7 @@
 
 #define MAX_BUCKETS 64
 #define SHOWN_RANKS 16
-#define SHOWN_BOXES 20000
+#define SHOWN_BOXES 5000
 
 /* Spans have the colour of their phase; the loss has a colour of its own. */
 static const struct {
@@ -113,8 +113,11 @@ static void add_lanes(struct dt_doc *doc, const struct span *spans, size_t n)
                        s->end_ms - begin_ms, color, "%s", s->name);
         }
     }
-    dt_doc_caption(lanes, "Steps %d to %d%s.", step, last,
-                   n_ranks < n_all ? ", the first 16 ranks" : "");
+    dt_doc_caption(lanes, "Steps %d to %d%s.%s", step, last,
+                   n_ranks < n_all ? ", the first 16 ranks" : "",
+                   n_boxes > SHOWN_BOXES
+                       ? dt_doc_print(doc, " %d more spans are not shown.", n_boxes - SHOWN_BOXES)
+                       : "");
 }
 
 enum dt_status dt_run_timeline_add(struct dt_doc *doc, const struct dt_record *record)

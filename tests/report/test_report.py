@@ -203,7 +203,7 @@ def test_again():
     check([(mark["x"], mark["name"]) for mark in report.parts["Loss"]["marks"]] == [(40, "started again")], "no restart is marked")
     check_curves(run, report)
     append(run, {"type": "run", "step": 90, "started": 1.5})
-    check(Report(run).figure("Result", "state") == "killed (no result was written)", "a run that is not resumed is not called killed")
+    check(Report(run).document["summary"] == "killed (no result was written)", "a run that is not resumed is not called killed")
     with open(f"{run}/run.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         check(Report(run).figure("Result", "state") == "running", "a run under way is not running")
@@ -278,7 +278,7 @@ def test_killed():
     with open(f"{run}/metrics.jsonl", "ab") as file:
         file.write(b'{"type":"step","step":50,"seconds":3725.2}\n{"type":"step","step":1e999}\n\xff\xfe\x00\n[[[[\n{"type":"step","step":91,"loss":"x"}\n{"type":"step","step":95,"lo')
     report = Report(run)
-    check(report.figure("Result", "state").startswith("killed") and report.figure("Result", "time") == 3725.2, "killed: not the time of the last record")
+    check(report.figure("Result", "state") == "killed" and report.figure("Result", "time") == 3725.2, "killed: not the time of the last record")
     report.has("3 lines of metrics.jsonl are no record")
     check(is_whole(read(f"{run}/report.html")), "killed: the page is not whole")
     for name in ("metrics.jsonl", "metrics.csv", "run.lock"):
@@ -328,7 +328,7 @@ def test_many():
     page = read(f"{run}/report.html")
     check(is_whole(page) and len(page) < 3 << 20, f"many: {len(page)} bytes")
     for title, text in (("Time of a step", "The 64 slowest of 80000 ranks."), ("Time of a step, by phase", "78976 more ranks were faster."),
-                        ("Timeline of some steps", "The first 5000 spans are shown, 75001 more are not.")):
+                        ("Timeline of some steps", "75001 more spans are not shown.")):
         check(text in report.parts[title]["caption"], f"many: no {text}")
 
 
