@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -201,9 +200,6 @@ static enum dt_status prepare(struct dt_acceptance *a)
     struct dt_world *world = a->world;
     const char *before = dt_args_text(a->args, DT_OPTION_BASELINE);
     const struct dt_doctor_spec doctor = {.run = dt_args_text(a->args, DT_OPTION_RUN)};
-    const time_t now = time(NULL);
-    struct tm utc;
-    strftime(a->date, sizeof a->date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     for (int k = 0; k < DT_ACCEPT_FIGURES; k++) {
         a->figures[k] = a->baseline[k] = (double)NAN;
     }

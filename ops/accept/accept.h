@@ -75,7 +75,6 @@ struct dt_acceptance {
     struct dt_device_choice device; /* of the training */
     double measure_s;               /* duration of each measurement on each rank */
     struct dt_rank_facts *ranks;    /* the doctor's facts */
-    char date[24];                  /* of the start, in UTC: "2026-11-23T17:04:05Z" */
     struct dt_run_dir folder;       /* of the training */
     /* the current check */
     struct dt_accept_cell *cells; /* per rank */

@@ -3,26 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/version.h"
-#include "cli/sinks/fields.h"
 #include "ops/accept/accept.h"
 #include "ops/measure.h"
 
 #define MOST_SHOWN 16 /* ranks whose maps a text has, too */
-
-static void add_record(struct dt_doc *doc, const struct dt_acceptance *a)
-{
-    struct dt_part *record = dt_doc_figures(doc, "Record");
-    dt_doc_fact(record, "date", "%s", a->date);
-    dt_doc_fact(record, "command", "%s", a->args->line);
-    dt_doc_fact(record, "version", "%s", dt_version);
-    dt_doc_fact(record, "commit", "%s", dt_commit);
-    dt_doc_fact(record, "mpi", "%s", a->ranks[0].mpi);
-    dt_doc_fact(record, "launcher", "%s", a->ranks[0].launcher);
-    dt_doc_fact(record, "device", "%s", a->device.backend->name);
-    dt_doc_figure(record, "ranks::0", dt_n(a->world->size));
-    dt_doc_figure(record, "ranks per host::0", dt_n(dt_facts_on_host(a->ranks, a->world->size, 0)));
-}
 
 static void add_figures(struct dt_doc *doc, const struct dt_acceptance *a)
 {
@@ -164,6 +148,8 @@ struct dt_doc *dt_accept_document(const struct dt_acceptance *a)
     add_figures(doc, a);
     add_hosts(doc, a);
     add_links(doc, a);
-    add_record(doc, a);
+    struct dt_part *record = dt_record_show(doc, a->args, a->ranks, n);
+    dt_doc_fact(record, "device", "%s", a->device.backend->name);
+    dt_doc_figure(record, "ranks per host::0", dt_n(dt_facts_on_host(a->ranks, n, 0)));
     return doc;
 }

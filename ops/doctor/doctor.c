@@ -3,10 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/version.h"
 #include "cli/commands/load.h"
 #include "cli/output.h"
 #include "cli/result.h"
+#include "cli/sinks/fields.h"
 #include "ops/doctor/doctor.h"
 
 /* "0-3,8", the form of taskset and cpusets. */
@@ -27,7 +30,26 @@ static void cpus_text(const cpu_set_t *cpus, char *text, size_t size)
     }
 }
 
-static struct dt_doc *describe(const struct dt_world *world, const struct dt_rank_facts *ranks,
+struct dt_part *dt_record_show(struct dt_doc *doc, const struct dt_args *args,
+                               const struct dt_rank_facts *ranks, int n)
+{
+    struct dt_part *record = dt_doc_figures(doc, "Record");
+    const time_t now = time(NULL);
+    struct tm utc;
+    char date[24];
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    dt_doc_fact(record, "date", "%s", date);
+    dt_doc_fact(record, "command", "%s", args->line);
+    dt_doc_fact(record, "version", "%s", dt_version);
+    dt_doc_fact(record, "commit", "%s", dt_commit);
+    dt_doc_fact(record, "mpi", "%s", ranks[0].mpi);
+    dt_doc_fact(record, "launcher", "%s", ranks[0].launcher);
+    dt_doc_figure(record, "ranks::0", dt_n(n));
+    return record;
+}
+
+static struct dt_doc *describe(const struct dt_world *world, const struct dt_args *args,
+                               const struct dt_rank_facts *ranks,
                                const struct dt_finding findings[DT_N_CHECKS])
 {
     const int n = world->size, n_hosts = dt_facts_count_hosts(ranks, n);
@@ -43,6 +65,7 @@ static struct dt_doc *describe(const struct dt_world *world, const struct dt_ran
                    dt_n(f->memory_free), dt_t(f->has_gpu ? f->gpu : "cpu"));
     }
     dt_findings_show(doc, findings, DT_N_CHECKS, false, -1);
+    dt_doc_detail(dt_record_show(doc, args, ranks, n));
     return doc;
 }
 
@@ -57,7 +80,7 @@ static enum dt_status report(struct dt_world *world, const struct dt_args *args,
     int n_failed = dt_findings_count(findings, DT_N_CHECKS, DT_VERDICT_FAIL);
     DT_TRY(dt_comm_broadcast(world->comm, &n_failed, sizeof n_failed, 0, "findings"));
     if (world->rank == 0) {
-        struct dt_doc *doc = describe(world, ranks, findings);
+        struct dt_doc *doc = describe(world, args, ranks, findings);
         s = dt_result_show(args, doc);
         dt_doc_close(doc);
     }

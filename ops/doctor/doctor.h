@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "cli/args.h"
 #include "cli/config/config.h"
 #include "dist/ranks/liveness/clocks.h"
 #include "dist/ranks/world.h"
@@ -122,6 +123,10 @@ struct dt_finding dt_find(enum dt_verdict verdict, const char *hint, const char 
  * checks passed, 3 not compared, 2 warnings". n_warnings: negative: the number of rows. */
 void dt_findings_show(struct dt_doc *doc, const struct dt_finding *findings, int n, bool timed,
                       int n_warnings);
+
+/* Figures that say when, how and with what: date, command, versions, launcher, number of ranks. */
+struct dt_part *dt_record_show(struct dt_doc *doc, const struct dt_args *args,
+                               const struct dt_rank_facts *ranks, int n);
 
 static inline int dt_findings_count(const struct dt_finding *findings, int n,
                                     enum dt_verdict verdict)

@@ -6,7 +6,7 @@ import resource
 import shutil
 import sys
 
-from checks import DTRAIN, SOURCE, check, finish, new_folder, parts, read_json, run, write
+from checks import DTRAIN, SOURCE, check, finish, new_folder, parts, read, read_json, run, write
 
 MODULE, NVML = (os.path.abspath(path) for path in sys.argv[1:])
 SYNTHETIC = ("--config", f"{SOURCE}/configs/synthetic.json")
@@ -31,6 +31,9 @@ new_folder()
 findings, whole, printed = doctor(0, 2, *SYNTHETIC, "--run", "runs/night", "--junit", "doctor.xml")
 check([row["rank"] for row in parts(whole, "table", "Ranks")[0]["rows"]] == [0, 1], whole)
 check(whole["summary"] == printed.stdout.splitlines()[-1] and re.match(r"PASS: 1\d of 17 checks passed, ", whole["summary"]), whole["summary"])
+record = {name: figure["value"] for name, figure in parts(whole, "figures", "Record")[0]["figures"].items()}
+check((record["ranks"], record["launcher"]) == (2, "mpirun") and "doctor --config " in record["command"] and record["commit"], record)
+check(f'timestamp="{record["date"][:-1]}"' in read("doctor.xml"), "JUnit: the date")
 finds(findings, "versions", "PASS", "dtrain .* on MPICH .*, started by mpirun$")
 finds(findings, "data", "PASS", "training samples")
 finds(findings, "runs", "PASS", "")
