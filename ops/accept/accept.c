@@ -88,7 +88,7 @@ static enum dt_status run_check(struct dt_acceptance *a, int i, struct dt_findin
     return DT_OK;
 }
 
-/* A row on stderr as it comes: who stops the program has read it. */
+/* Prints a row to stderr as it comes, so that it can be read before the program ends. */
 static void tell(const struct dt_finding *row)
 {
 #define WORD(constant, word, class) word,

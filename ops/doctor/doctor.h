@@ -15,8 +15,8 @@
 /* ---- a GPU's health as NVIDIA's management library reports it, which belongs to the driver and is
  * loaded if present, without its header (nvml.c) */
 
-/* X(constant, bit of nvmlClocksThrottleReasons, name): reasons for low clocks that somebody must
- * fix; an idle GPU's clocks are low, too. */
+/* X(constant, bit of nvmlClocksThrottleReasons, name): reasons for low clocks that have to be
+ * fixed; an idle GPU's clocks are low, too. */
 #define DT_THROTTLE_LIST(X)                                         \
     X(DT_THROTTLE_HW, 0x8, "hardware slowdown")                     \
     X(DT_THROTTLE_SW_THERMAL, 0x20, "temperature, by the driver")   \
