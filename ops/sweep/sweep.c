@@ -186,12 +186,25 @@ static void folder_of(const struct sweep *w, int number, char path[DT_PATH_SIZE]
     snprintf(path, DT_PATH_SIZE, "%.*s/%d", DT_PATH_SIZE - 8, w->folder.path, number);
 }
 
-/* The caller deletes it. */
-static enum dt_status tree_of(const struct dt_config *config, cJSON **out)
+static bool is_swept(const struct sweep *w, const char *key)
 {
-    char *text = dt_config_to_json(config);
+    bool swept = false;
+    for (int a = 0; a < w->n_axes; a++) {
+        swept = swept || (w->axes[a].n > 1 && strcmp(w->axes[a].key, key) == 0);
+    }
+    return swept;
+}
+
+/* The current configuration without the folder of the data, which may have moved. The caller
+ * deletes it. */
+static enum dt_status tree_of(const struct sweep *w, cJSON **out)
+{
+    char *text = dt_config_to_json(&w->config);
     *out = text != NULL ? cJSON_Parse(text) : NULL;
     free(text);
+    if (!is_swept(w, "data.dir")) {
+        cJSON_DeleteItemFromObject(cJSON_GetObjectItem(*out, "data"), "dir");
+    }
     return *out != NULL ? DT_OK : no_memory();
 }
 
@@ -207,7 +220,7 @@ static enum dt_status read_config(struct sweep *w, const char *folder, cJSON **o
     free(bytes);
     *out = NULL;
     if (s == DT_OK) {
-        return tree_of(&w->config, out);
+        return tree_of(w, out);
     }
     dt_error_clear();
     return DT_OK;
@@ -216,22 +229,12 @@ static enum dt_status read_config(struct sweep *w, const char *folder, cJSON **o
 /* Whether two runs have the same values of all keys that affect a result, and of those swept. */
 static bool are_same(const struct sweep *w, const cJSON *a, const cJSON *b)
 {
-    static const char *const parts[] = {"train",
-                                        "model",
-                                        "precision",
-                                        "data.format",
-                                        "data.sharding",
-                                        "data.train_samples",
-                                        "data.test_samples",
-                                        "data.validation",
-                                        "data.seed",
-                                        "data.noise"};
-    const int n_parts = (int)(sizeof parts / sizeof parts[0]);
+    static const char *const parts[] = {"train", "model", "data", "precision"};
     bool same = true;
-    for (int i = 0; i < n_parts + w->n_axes && same; i++) {
-        const char *part = i < n_parts ? parts[i] : w->axes[i - n_parts].key;
+    for (int i = 0; i < 4 + w->n_axes && same; i++) {
+        const char *part = i < 4 ? parts[i] : w->axes[i - 4].key;
         const cJSON *x = dt_json_at(a, part), *y = dt_json_at(b, part);
-        same = (i >= n_parts && w->axes[i - n_parts].n == 1) || x == y || cJSON_Compare(x, y, true);
+        same = (i >= 4 && !is_swept(w, part)) || x == y || cJSON_Compare(x, y, true);
     }
     return same;
 }
@@ -243,7 +246,7 @@ static enum dt_status recognize(struct sweep *w, cJSON **before, int n_before)
     for (int run = 0; run < w->n_runs; run++) {
         cJSON *now = NULL;
         DT_TRY(load(w, run));
-        DT_TRY(tree_of(&w->config, &now));
+        DT_TRY(tree_of(w, &now));
         int number = 1;
         while (number <= n_before &&
                (before[number] == NULL || !are_same(w, before[number], now))) {
@@ -332,23 +335,17 @@ static enum dt_status read_row(const struct sweep *w, int run, bool ended, struc
     const struct dt_record_result none = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     char path[DT_PATH_SIZE];
     struct dt_record record;
-    *out = (struct row){.run = run,
-                        .state = ended ? "failed" : "not begun",
-                        .test = none,
-                        .validation = none,
-                        .steps = NAN,
-                        .seconds = NAN};
+    *out = (struct row){run, false, ended ? "failed" : "not begun", none, none, NAN, NAN};
     folder_of(w, w->numbers[run], path);
     const enum dt_status s = dt_record_open(path, &record);
     if (s == DT_OK) {
-        *out = (struct row){.run = run,
-                            .known = true,
-                            .state = has_diverged(&record) ? "diverged"
-                                                           : dt_run_state_word(record.state),
-                            .test = dt_record_result(&record),
-                            .validation = dt_record_validation(&record),
-                            .steps = dt_record_progress(&record).step,
-                            .seconds = dt_record_seconds(&record)};
+        *out = (struct row){run,
+                            true,
+                            has_diverged(&record) ? "diverged" : dt_run_state_word(record.state),
+                            dt_record_result(&record),
+                            dt_record_validation(&record),
+                            dt_record_progress(&record).step,
+                            dt_record_seconds(&record)};
         dt_record_close(&record);
     } else if (s != DT_NO_MEMORY) {
         dt_error_clear();

@@ -111,7 +111,7 @@ cp values/sweep.csv before
 sleep 0 & # what its writers left who were killed goes
 wait $!
 touch "values/.tmp-sweep.csv-$!" "values/.tmp-report.html-$!"
-sweep 0 2 --set train.optimizer.lr=0.01,1e-3 --run values --resume
+sweep 0 2 --set train.optimizer.lr=0.01,1e-3 --set data.dir=elsewhere --run values --resume
 cmp <(results values | sed s/1e-3/0.001/) <(results before) || fail "resuming what is done changes it: $(cat values/sweep.csv)"
 [[ -z $(find values -name '.tmp-*') ]] || fail 'temporary files are left'
 sweep 0 2 --set train.optimizer.lr=0.02,0.01 --run values --resume
