@@ -1,5 +1,6 @@
 """`dtrain accept`: "fine": a row for each check, all forms of the result, baselines, and what is refused; "wrong": each check fails where
-something is wrong, and says so. usage: DTRAIN=... MPIEXEC=... test_accept.py fine|wrong WRONG_CLUSTER MODULE (wrong_cluster.c, fake_module.c)"""
+something is wrong, and says so; "busy": other programs use the CPUs.
+usage: DTRAIN=... MPIEXEC=... test_accept.py fine|wrong|busy WRONG_CLUSTER MODULE (wrong_cluster.c, fake_module.c)"""
 import datetime
 import os
 import re
@@ -196,7 +197,9 @@ def wrong():
     check(re.search(r"FAIL +links +[\d.]+ s  node2: messages take 3\.0 us,\n+ +3\.0 times the median of the\n", shown), shown)
     check(max(map(len, shown.splitlines())) <= 60, shown)
 
-    # The doctor's warnings, in full and in every form. One of two hosts is slow, but which one is the outlier?
+
+def busy():
+    """The doctor's warnings, in full and in every form; of two hosts neither is the outlier. Then the same warning beside what bench measures."""
     rows, result, done = accept(2, "--junit", "busy.xml", program=WRONG, env={"WRONG": "busy memory", "ONE_EACH": "1"})
     check(verdicts(rows, "MEASURED") == "links memory compute", rows)
     check(re.match("nothing to compare with: 2 (hosts|ranks), no --baseline", rows["compute"]["hint"]), rows["compute"])
@@ -207,14 +210,13 @@ def wrong():
         check(load in text, f"a busy host: {where}: {text}")
     check(re.search(r", [1-9] warnings?$", result["summary"]), result["summary"])
 
-    # Other programs on the CPUs: a comment above the measurements.
     config = f"{SOURCE}/configs/synthetic.json"
-    for command in (["bench", "allreduce", "-b", "8", "-e", "8", "-n", "1"], ["bench", "model", "--config", config],
-                    ["bench", "scaling", "--config", config]):
-        done = run(WRONG, *command, "--set", "device=cpu", ranks=2, env={"WRONG": "busy"})
-        check(re.match(r"# load 15\.2 on 4 CPUs of .*: others use them\n", done.stdout), f"{command}: the load: {done.stdout[:100]}")
+    for command in (["allreduce", "-b", "8", "-e", "8", "-n", "1"], ["model", "--config", config], ["scaling", "--config", config]):
+        run(WRONG, "bench", *command, "--set", "device=cpu", "--json", "bench.json", ranks=2, code=0, env={"WRONG": "busy"})
+        load, = (part["figures"]["load"] for part in parts(read_json("bench.json"), "figures") if "load" in part["figures"])
+        check(load["verdict"] == "WARN" and re.match(r"load 15\.2 on 4 CPUs of .*: others use them$", load["value"]), f"{command}: {load}")
 
 
 new_folder()
-{"fine": fine, "wrong": wrong}[sys.argv[1]]()
+{"fine": fine, "wrong": wrong, "busy": busy}[sys.argv[1]]()
 finish()
