@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/chart-cpu on a tiny model: the charts are SVG and hold the figures of the table, and the page keeps what is not its own.
+"""scripts/chart-cpu on a tiny model: the page has the tables and keeps what is not its own; charts, where matplotlib is, have the figures.
 
 usage: DTRAIN=... MPIEXEC=... test_chart_cpu.py"""
 import argparse
@@ -11,43 +11,12 @@ import xml.etree.ElementTree
 from checks import DTRAIN, MPIEXEC, SOURCE, finish, new_folder, read, run, script, write
 
 chart_cpu = script("chart-cpu")
-import charts  # noqa: E402
-
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_arithmetic():
-    assert charts.ticks(10) == [0, 2, 4, 6, 8, 10], charts.ticks(10)
-    assert charts.ticks(8300) == [0, 2000, 4000, 6000, 8000, 10000], charts.ticks(8300)
-    for highest in (0.003, 0.999, 1, 1.01, 24, 51, 77, 12345):
-        marks = charts.ticks(highest)
-        assert marks[0] == 0 and marks[-2] < highest <= marks[-1] * 1.001 and 3 <= len(marks) <= 7, (highest, marks)
-    assert charts.decades(0.02, 5) == [0.01, 0.1, 1, 10] and charts.decades(1, 100) == [1, 10, 100]
-    numbers = {0: "0", 0.01234: "0.0123", 0.5: "0.500", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 12345.6: "12,346"}
-    for value, text in numbers.items():
-        assert charts.number(value) == text, (value, charts.number(value))
-
-
-def test_drawing():
-    """Where things are: higher values higher, longer bars longer, and nothing outside the picture."""
-    row = [(1, 0.9, 1.1), (10, 9, 11), (4, 4, 4)]
-    for logarithmic in (False, True):
-        picture = charts.lines("a < b", ("c & d", "e"), "x", "y", [1, 2, 4], {"one": row}, None, logarithmic)
-        root = xml.etree.ElementTree.fromstring(picture)
-        dots = [(float(e.get("cx")), float(e.get("cy"))) for e in root.iter(SVG + "circle") if e.get("fill") == charts.COLOURS[0]]
-        assert len(dots) == 3 and dots[0][0] < dots[1][0] < dots[2][0] and dots[1][1] < dots[2][1] < dots[0][1], dots
-        width, height = float(root.get("width")), float(root.get("height"))
-        assert all(0 < x < width and 0 < y < height for x, y in dots)
-        assert root.find(SVG + "title").text == "a < b"
-    picture = charts.lines("t", ("", ""), "x", "y", [1, 2, 4], {"one": row}, ("ideal", [1, 12, 12]))
-    root = xml.etree.ElementTree.fromstring(picture)
-    dots = {float(e.get("cx")): float(e.get("cy")) for e in root.iter(SVG + "circle") if e.get("fill") == charts.COLOURS[0]}
-    labels = [(float(e.get("x")), float(e.get("y"))) for e in root.iter(SVG + "text") if e.text in ("1.00", "10.0", "4.00")]
-    assert len(labels) == 3 and all(y > dots[x] + 20 for x, y in labels), "a value on the line above"
-    picture = charts.bars("t", ("", ""), "ms", [("a", [("f", (2, 2, 2), " ms"), ("b", (1, 1, 1), "")])])
-    root = xml.etree.ElementTree.fromstring(picture)
-    a, b = [float(e.get("width")) for e in root.iter(SVG + "rect") if e.get("rx") == "2" and float(e.get("height")) == 14]
-    assert abs(a - 2 * b) < 0.2, (a, b)
+def test_numbers():
+    for value, text in {0: "0", 0.01234: "0.0123", 0.5: "0.500", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 12345.6: "12,346"}.items():
+        assert chart_cpu.number(value) == text, (value, chart_cpu.number(value))
 
 
 def test_one_learning_rate():
@@ -97,6 +66,9 @@ def test_page():
         ["conv1", "forward"], ["conv1", "backward"], ["fc1", "forward"], ["fc1", "backward"],
         ["data", ""], ["loss", ""], ["update", ""], ["rest", ""]], sections["block"]
     assert {row[0] for row in sections["way"]} == {"shared_memory", "mpi"} and len(sections["way"]) == 36, sections["way"]
+    if not chart_cpu.matplotlib:
+        print("no matplotlib: no charts")
+        return
     for name, head in (("batch", "images in a batch"), ("channels", "filters of the convolutions"), ("ranks", "ranks")):
         shown = texts(f"out/cpu-{name}.svg")
         assert all(row[0] in shown and row[1] in shown for row in sections[head]), (shown, sections[head])
@@ -104,7 +76,7 @@ def test_page():
     assert all(any(t.startswith(row[2] + " ms") for t in shown) for row in sections["block"]), (shown, sections["block"])
     assert {"shared_memory", "mpi", "1 KiB", "1 MiB"} <= set(texts("out/cpu-sums.svg"))
     assert {"shared_memory", "mpi", "8 B", "32 KiB", "µs"} <= set(texts("out/cpu-latency.svg"))
-    assert all(charts.RANGE in texts(f"out/cpu-{name}.svg") for name in names), "the bars are not explained"
+    assert all(chart_cpu.RANGE in texts(f"out/cpu-{name}.svg") for name in names), "the bars are not explained"
 
 
 def test_failures():
@@ -116,8 +88,7 @@ def test_failures():
 
 
 new_folder()
-test_arithmetic()
-test_drawing()
+test_numbers()
 test_one_learning_rate()
 test_page()
 test_failures()
