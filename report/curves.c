@@ -221,20 +221,6 @@ enum dt_status dt_run_curves_add(struct dt_doc *doc, const struct dt_record *r)
     return DT_OK;
 }
 
-/* A result of the runs that have it on samples of one kind: a loss on test samples and one on
- * validation samples are not to be compared. */
-static enum dt_status add_compared(struct chart *c, const struct dt_record *records,
-                                   char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE], int n, int set,
-                                   int result)
-{
-    for (int i = 0; i < n; i++) {
-        if (set_of(&records[i]) == set) {
-            DT_TRY(add_epochs(c, names[i], &records[i], c->q->results[set][result], i + 1));
-        }
-    }
-    return DT_OK;
-}
-
 /* The training, by steps where there are any, or else by epochs. */
 static enum dt_status add_training(struct chart *c, const struct dt_record *records,
                                    char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE], int n)
@@ -249,6 +235,8 @@ static enum dt_status add_training(struct chart *c, const struct dt_record *reco
     return DT_OK;
 }
 
+/* A chart has results on samples of one kind: a loss on test samples and one on validation samples
+ * are not to be compared. */
 enum dt_status dt_runs_curves_add(struct dt_doc *doc, const struct dt_record *records,
                                   char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE], int n)
 {
@@ -260,7 +248,9 @@ enum dt_status dt_runs_curves_add(struct dt_doc *doc, const struct dt_record *re
             snprintf(title, sizeof title, "%s%s on the %s samples", q->title, result_titles[result],
                      sets[set]);
             struct chart c = {doc, q, title, "epoch", NULL};
-            DT_TRY(add_compared(&c, records, names, n, set, result));
+            for (int run = 0; run < n; run++) {
+                DT_TRY(add_epochs(&c, names[run], &records[run], q->results[set][result], run + 1));
+            }
         }
         snprintf(title, sizeof title, "%s%s", q->title, has_results(q) ? " in training" : "");
         struct chart c = {doc, q, title, "step", NULL};
