@@ -8,6 +8,7 @@
 #include "cli/config/schema.h"
 
 #define VALUE_SIZE 4096
+#define MOST_NAME 46 /* characters of a legend that says what differs */
 
 /* ---- the configuration of a run */
 
@@ -205,21 +206,7 @@ static size_t common_folders(const struct dt_record *records, int n)
     return common;
 }
 
-/* The folder; a long path is cut at its beginning. */
-static void name_by_folder(const char *path, int i, char name[DT_RUN_NAME_SIZE])
-{
-    const size_t length = strlen(path), most = DT_RUN_NAME_SIZE - 6;
-    if (length > most) {
-        path += length - most;
-        while (((unsigned char)*path & 0xC0) == 0x80) { /* within a character */
-            path++;
-        }
-    }
-    snprintf(name, DT_RUN_NAME_SIZE, "%c %s%.*s", 'A' + i, length > most ? "..." : "", (int)most,
-             path);
-}
-
-/* " lr=0.01" behind the names, which become as long as DT_RUN_NAME_SIZE where there is no room. */
+/* " lr=0.01" behind the names. */
 static void add_value(struct comparison *c, const char *path, const char *const *values)
 {
     const char *dot = strrchr(path, '.');
@@ -237,17 +224,18 @@ enum dt_status dt_run_names(const struct dt_record *records, int n,
                             char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE])
 {
     const struct comparison c = {.records = records, .n = n, .add = add_value, .names = names};
-    bool fit = true;
+    bool folders = false;
     int n_found;
     for (int i = 0; i < n; i++) {
         snprintf(names[i], DT_RUN_NAME_SIZE, "%c", 'A' + i);
     }
     DT_TRY(compare_all(&c, &n_found));
     for (int i = 0; i < n; i++) {
-        fit = fit && strlen(names[i]) < DT_RUN_NAME_SIZE - 1;
+        folders = folders || n_found == 0 || strlen(names[i]) > MOST_NAME;
     }
-    for (int i = 0; i < n && (!fit || n_found == 0); i++) {
-        name_by_folder(records[i].path + common_folders(records, n), i, names[i]);
+    for (int i = 0; i < n && folders; i++) {
+        snprintf(names[i], DT_RUN_NAME_SIZE, "%c %s", 'A' + i,
+                 records[i].path + common_folders(records, n));
     }
     return DT_OK;
 }

@@ -103,7 +103,7 @@ static void add_progress(struct dt_part *figures, const struct dt_record *r)
     const double batch = dt_record_number(r->start, "global_batch"),
                  now = dt_record_last(&r->steps, DT_STEP_IMAGES),
                  left = (at.all - at.step) * batch / (isfinite(now) ? now : speed_of(r));
-    if (isfinite(at.step) && at.all > 0) {
+    if (isfinite(at.step) && at.all > 0 && isfinite(at.per_epoch)) {
         dt_doc_fact(figures, "progress", "epoch %.0f of %.0f, step %.0f of %.0f (%.0f an epoch)",
                     at.epoch, at.all_epochs, at.step, at.all, at.per_epoch);
         if (r->state == DT_RUN_GOING) {
@@ -169,11 +169,12 @@ static void add_ranks(struct dt_part *figures, const struct dt_record *r)
 static void add_training(struct dt_part *figures, const struct dt_record *r)
 {
     const struct dt_config *c = &r->config;
-    const double lr = dt_record_number(r->start, "lr"),
+    const double batch = dt_record_number(r->start, "global_batch"),
+                 lr = dt_record_number(r->start, "lr"),
                  scale = dt_record_number(r->start, "lr_scale"),
                  workers = dt_record_number(r->start, "workers");
-    add_known(figures, "batch:samples:0", dt_record_number(r->start, "global_batch"));
-    if (c->batch_per_rank > 0 && isfinite(workers)) {
+    add_known(figures, "batch:samples:0", batch);
+    if (isfinite(batch) && c->batch_per_rank > 0 && isfinite(workers)) {
         dt_doc_judge(figures, DT_NO_VERDICT, "%lld × %.0f", (long long)c->batch_per_rank, workers);
     }
     add_known(figures, "learning rate::g", isfinite(lr) ? lr : c->optimizer.lr);

@@ -39,7 +39,7 @@ enum dt_status dt_run_config_add(struct dt_doc *doc, const struct dt_record *rec
 enum dt_status dt_run_differences_add(struct dt_doc *doc, const struct dt_record *records, int n);
 /* Names for legends, such as "A lr=0.01 units=256": the letter of each run, and the values of the
  * keys that differ where they fit, or else its folder without what all have in front. */
-#define DT_RUN_NAME_SIZE 48
+#define DT_RUN_NAME_SIZE (DT_PATH_SIZE + 2)
 enum dt_status dt_run_names(const struct dt_record *records, int n,
                             char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE]);
 
