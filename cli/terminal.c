@@ -100,22 +100,19 @@ struct dt_screen dt_terminal_screen(int stream)
 
 void dt_terminal_live(const char *format, ...)
 {
-    static bool shown;
     static double next_s;
     const int width =
         format != NULL && dt_clock_s() >= next_s ? dt_terminal_width(STDERR_FILENO) : 0;
     char line[256];
     va_list values;
     if (format == NULL) {
-        fputs(shown ? "\r\033[K" : "", stderr);
-        shown = false;
+        fputs(dt_terminal_width(STDERR_FILENO) > 0 ? "\r\033[K" : "", stderr);
     } else if (width > 0) {
         va_start(values, format);
         vsnprintf(line, sizeof line, format, values);
         va_end(values);
         fprintf(stderr, "\r\033[K%.*s", width - 1, line);
         fflush(stderr);
-        shown = true;
         next_s = dt_clock_s() + LIVE_INTERVAL_S;
     }
 }

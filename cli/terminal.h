@@ -28,7 +28,7 @@ struct dt_screen dt_terminal_screen(int stream);
 
 /* A live line on stderr, for a command that takes more than two seconds: on a terminal alone, cut
  * to its width; the next one replaces it, at most ten in a second. NULL takes it away: before any
- * other line on stderr or stdout, and at the end. One rank calls it. */
+ * other line on stderr or stdout, and at the end. One rank draws it; any rank may take it away. */
 void dt_terminal_live(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* "×" where the locale has UTF-8, else "x". */

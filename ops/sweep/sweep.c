@@ -479,16 +479,6 @@ static enum dt_status show(const struct sweep *w)
 
 /* ---- progress on stderr */
 
-/* Takes rank 0's line away, also where another rank is about to print. */
-static void clear_line(const struct sweep *w)
-{
-    if (w->world->rank == 0) {
-        dt_terminal_live(NULL);
-    } else if (dt_terminal_width(STDERR_FILENO) > 0) {
-        fputs("\r\033[K", stderr);
-    }
-}
-
 /* By the rank that has trained it. */
 static void print_row(const struct sweep *w, int run)
 {
@@ -576,7 +566,7 @@ static enum dt_status train(struct sweep *w, int run)
     if (s == DT_STOPPED || s == DT_STALLED) {
         return s;
     }
-    clear_line(w);
+    dt_terminal_live(NULL);
     if (s == DT_OK) {
         print_row(w, run);
     } else {
@@ -652,7 +642,7 @@ static enum dt_status run_all(struct sweep *w)
     DT_TRY(train_mine(w)); /* a rank that fails here leaves alone, and the others stop with it */
     dt_comm_phase(w->world->comm, "the end of a sweep");
     DT_TRY(dt_heartbeat_finish(&w->heartbeat));
-    clear_line(w);
+    dt_terminal_live(NULL);
     DT_TRY(dt_world_agree(w->world, w->world->rank == 0 ? show(w) : DT_OK));
     if (dt_stop_requested()) {
         return dt_error_agreed(DT_STOPPED);
