@@ -22,9 +22,9 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_OF_KEY, DT_COMMON };
       "newest in --run, or from step 0 if there is none",                                          \
       "A job that is queued again needs no other command.")                                        \
     X(DT_OPTION_SET, "set", 0, "KEY.PATH=VALUE", DT_TAKES_VALUE, DT_REPEATED,                      \
-      "change a key of the configuration; may be given many times",                                \
-      "The value is JSON, and otherwise a string; a later one wins. Numbers in the path reach "    \
-      "into lists, as in `model.layers.1.filters=16`.")                                            \
+      "change a key of the configuration; may be repeated",                                        \
+      "The value is JSON, else a string; a later value wins. A number in the path is an index of " \
+      "a list, as in `model.layers.1.filters=16`.")                                                \
     X(DT_OPTION_EPOCHS, "epochs", 0, "N", DT_TAKES_VALUE, DT_OF_KEY,                               \
       "short for --set train.epochs=N", "")                                                        \
     X(DT_OPTION_BATCH, "batch", 0, "N", DT_TAKES_VALUE, DT_OF_KEY,                                 \
@@ -32,26 +32,25 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_OF_KEY, DT_COMMON };
     X(DT_OPTION_LR, "lr", 0, "X", DT_TAKES_VALUE, DT_OF_KEY,                                       \
       "short for --set train.optimizer.lr=X", "")                                                  \
     X(DT_OPTION_INJECT, "inject", 0, "FAULT", DT_TAKES_VALUE, DT_REPEATED,                         \
-      "inject a fault to see how the run reacts (see docs/operating.md); may be given many "       \
-      "times",                                                                                     \
-      "Steps count from 1, over the whole run. It is not a part of the configuration: a run "      \
-      "that is resumed without it is as any other. Not where a GPU takes steps on its own: set "   \
-      "`cuda.graph=false`.")                                                                       \
+      "inject a fault to see how the run reacts (see docs/operating.md); may be repeated",         \
+      "Steps count from 1, over the whole run. A fault is not part of the configuration: a run "   \
+      "that is resumed without it is a normal run. Faults need `cuda.graph=false` where a GPU "    \
+      "runs recorded steps.")                                                                      \
     X(DT_OPTION_WEIGHTS, "weights", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                            \
       "load weights from this .safetensors file (e.g. saved by PyTorch with matching names and "   \
       "shapes)",                                                                                   \
       "The tensors are float32 with the names and shapes of the model's checkpoints: "             \
       "`conv1.weight`, `conv1.bias`, `fc1.weight` and so on, numbered in the order of the "        \
-      "layers. A checkpoint will do too; its optimizer's state is not used. Training takes them "  \
-      "where there is nothing to resume; `eval` and `predict` need `--config` with it, whose "     \
-      "model they are.")                                                                           \
+      "layers. A checkpoint is accepted, too; its optimizer state is not used. Training uses the " \
+      "weights if there is nothing to resume; `eval` and `predict` need the model's `--config` "   \
+      "with it.")                                                                                  \
     X(DT_OPTION_EMA, "ema", 0, "", DT_TAKES_NOTHING, DT_ONCE,                                      \
-      "take the checkpoint's average of the weights (train.ema)", "")                              \
+      "use the averaged (EMA) weights of the checkpoint (train.ema)", "")                          \
     X(DT_OPTION_INVERT, "invert", 0, "auto|yes|no", DT_TAKES_VALUE, DT_ONCE,                       \
       "invert the image; auto: only if its background differs from the training images'",          \
-      "`auto`, the default, inverts a grey image whose border is bright where those of all "       \
-      "training images are dark, or the other way round. Checkpoints tell; by weights alone "      \
-      "nothing is inverted.")                                                                      \
+      "`auto`, the default, inverts a grey image whose border is bright if the borders of all "    \
+      "training images are dark, and vice versa. A checkpoint knows these borders; with weights "  \
+      "alone nothing is inverted.")                                                                \
     X(DT_OPTION_FOLLOW, "follow", 0, "", DT_TAKES_NOTHING, DT_ONCE,                                \
       "a live view of the run until it ends", "")                                                  \
     X(DT_OPTION_JSON, "json", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
@@ -59,10 +58,10 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_OF_KEY, DT_COMMON };
     X(DT_OPTION_CSV, "csv", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                    \
       "write the result's table as CSV to this file; - is standard output", "")                    \
     X(DT_OPTION_PREDICT, "predict", 0, "N", DT_TAKES_VALUE, DT_ONCE,                               \
-      "predict up to so many ranks, default 1024, at most 1024", "")                               \
+      "predict up to this many ranks, default 1024, at most 1024", "")                             \
     X(DT_OPTION_NETWORK, "network", 0, "NAME", DT_TAKES_VALUE, DT_ONCE,                            \
-      "the network between hosts: 10gbe, 25gbe, hdr, nvlink, or microseconds a message and GB/s, " \
-      "such as 10,1.25; default links like this host's",                                           \
+      "network between hosts: 10gbe, 25gbe, hdr, nvlink, or microseconds per message and GB/s, "   \
+      "such as 10,1.25; default: links like this host's",                                          \
       "")                                                                                          \
     X(DT_OPTION_JUNIT, "junit", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                \
       "write the verdicts as JUnit XML to this file; - is standard output", "")                    \
@@ -72,50 +71,49 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_OF_KEY, DT_COMMON };
     X(DT_OPTION_TOLERANCE, "tolerance", 0, "PERCENT", DT_TAKES_VALUE, DT_ONCE,                     \
       "how much worse than the baseline a figure may be, in percent, default 10", "")              \
     X(DT_OPTION_SHORT, "short", 0, "", DT_TAKES_NOTHING, DT_ONCE,                                  \
-      "measure for about ten seconds in all", "")                                                  \
+      "measure for about ten seconds in total", "")                                                \
     X(DT_OPTION_ALGORITHMS, "algorithms", 0, "NAMES", DT_TAKES_VALUE, DT_ONCE,                     \
       "allreduce algorithms, such as ring,tree; default all", "")                                  \
     X(DT_OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", DT_TAKES_VALUE, DT_ONCE,                      \
-      "the smallest allreduce, default 8; K, M and G are powers of 1024", "")                      \
+      "size of the smallest allreduce, default 8; K, M and G are powers of 1024", "")              \
     X(DT_OPTION_MAX_BYTES, "maxbytes", 'e', "BYTES", DT_TAKES_VALUE, DT_ONCE,                      \
-      "the largest, default 32M, at most 1G", "")                                                  \
+      "size of the largest, default 32M, at most 1G", "")                                          \
     X(DT_OPTION_FACTOR, "stepfactor", 'f', "N", DT_TAKES_VALUE, DT_ONCE,                           \
-      "each size is N times the one before, default 2", "")                                        \
+      "ratio of successive sizes, default 2", "")                                                  \
     X(DT_OPTION_ITERS, "iters", 'n', "N", DT_TAKES_VALUE, DT_ONCE,                                 \
-      "timed allreduces of each size, default 20", "")                                             \
+      "timed allreduces per size, default 20", "")                                                 \
     X(DT_OPTION_WARMUP, "warmup_iters", 'w', "N", DT_TAKES_VALUE, DT_ONCE,                         \
-      "untimed ones before them, default 5", "")                                                   \
+      "untimed allreduces before them, default 5", "")                                             \
     X(DT_OPTION_CHECK, "check", 'c', "N", DT_TAKES_VALUE, DT_ONCE,                                 \
-      "allreduces of each size whose values are checked, default 1", "")                           \
+      "allreduces per size whose values are checked, default 1", "")                               \
     X(DT_OPTION_LATENCY, "latency", 0, "US", DT_TAKES_VALUE, DT_ONCE,                              \
       "simulate this latency per message (algorithms only)",                                       \
-      "It comes on top of what a message takes here. With `hierarchical`, only messages between "  \
-      "hosts are slow.")                                                                           \
+      "The latency is added to the time of a real message. With `hierarchical`, only messages "    \
+      "between hosts are slow.")                                                                   \
     X(DT_OPTION_BANDWIDTH, "bandwidth", 0, "GBS", DT_TAKES_VALUE, DT_ONCE,                         \
-      "simulate links of so many GB/s (algorithms only)",                                          \
-      "Messages take turns on the links of their two ranks. It concerns the algorithms, whose "    \
-      "messages dtrain sends itself; the other ways are left out.")                                \
+      "simulate links of this many GB/s (algorithms only)",                                        \
+      "Messages queue on the links of their two ranks. Only algorithms whose messages dtrain "     \
+      "sends itself are measured.")                                                                \
     X(DT_OPTION_ALGORITHM, "algorithm", 0, "NAME", DT_TAKES_VALUE, DT_ONCE,                        \
-      "the allreduce algorithm, default ring; any of the table that it prints", "")                \
+      "allreduce algorithm, default ring; any name of the table that the lesson prints", "")       \
     X(DT_OPTION_RANKS, "ranks", 0, "N", DT_TAKES_VALUE, DT_ONCE,                                   \
-      "how many ranks, default 4, at most 8", "")                                                  \
+      "number of ranks, default 4, at most 8", "")                                                 \
     X(DT_OPTION_ELEMENTS, "elements", 0, "N", DT_TAKES_VALUE, DT_ONCE,                             \
-      "floats on each rank, default as many as ranks", "")                                         \
+      "floats on each rank, default: the number of ranks", "")                                     \
     X(DT_OPTION_HTML, "html", 0, "FILE", DT_TAKES_VALUE, DT_ONCE,                                  \
       "write the result as a page to this file; - is standard output",                             \
       "The page is one file that needs no network.")                                               \
     X(DT_OPTION_FORCE, "force", 0, "", DT_TAKES_NOTHING, DT_ONCE,                                  \
-      "replace files that are no earlier results of dtrain", "")                                   \
-    X(DT_OPTION_NODES, "nodes", 0, "N", DT_TAKES_VALUE, DT_ONCE, "nodes of the job, default 1",    \
-      "")                                                                                          \
+      "replace files that are not earlier results of dtrain", "")                                  \
+    X(DT_OPTION_NODES, "nodes", 0, "N", DT_TAKES_VALUE, DT_ONCE, "number of nodes, default 1", "") \
     X(DT_OPTION_NTASKS_PER_NODE, "ntasks-per-node", 0, "N", DT_TAKES_VALUE, DT_ONCE,               \
-      "ranks on each, default 4, or one for each GPU", "")                                         \
+      "ranks per node, default 4, or one per GPU", "")                                             \
     X(DT_OPTION_CPUS_PER_TASK, "cpus-per-task", 0, "N", DT_TAKES_VALUE, DT_ONCE,                   \
-      "cores, and so threads, of a rank, default 1", "")                                           \
+      "cores, and so threads, per rank, default 1", "")                                            \
     X(DT_OPTION_GPUS_PER_NODE, "gpus-per-node", 0, "N", DT_TAKES_VALUE, DT_ONCE,                   \
-      "GPUs of each node, default none", "")                                                       \
+      "GPUs per node, default none", "")                                                           \
     X(DT_OPTION_TIME, "time", 0, "[D-]HH:MM:SS", DT_TAKES_VALUE, DT_ONCE,                          \
-      "the job's time limit, default 01:00:00", "")                                                \
+      "time limit of the job, default 01:00:00", "")                                               \
     X(DT_OPTION_PARTITION, "partition", 0, "NAME", DT_TAKES_VALUE, DT_ONCE,                        \
       "partition to run in, default the cluster's", "")                                            \
     X(DT_OPTION_ACCOUNT, "account", 0, "NAME", DT_TAKES_VALUE, DT_ONCE,                            \
