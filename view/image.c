@@ -52,19 +52,6 @@ void dt_image_put(FILE *out, int width, int height, int channels, const uint8_t 
     }
 }
 
-void dt_page_image(FILE *out, struct dt_shape shape, const uint8_t *pixels)
-{
-    const size_t area = (size_t)shape.h * (size_t)shape.w, n = dt_shape_elems(shape);
-    uint8_t *rows = malloc(n);
-    for (size_t i = 0; i < n && rows != NULL; i++) {
-        rows[i % area * (size_t)shape.c + i / area] = pixels[i];
-    }
-    if (rows != NULL) {
-        dt_image_put(out, shape.w, shape.h, shape.c, rows);
-    }
-    free(rows);
-}
-
 /* ---- drawn in characters */
 
 #define MAX_DRAWN 40 /* columns and rows: 80 characters; larger images are thinned out */

@@ -22,10 +22,6 @@ bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, str
 /* An image in a page: rows of pixels as above. Nothing is drawn where there is no memory for it. */
 void dt_image_put(FILE *out, int width, int height, int channels, const uint8_t *pixels);
 
-/* An image in a page: `pixels` (C, H, W) of `shape`. Nothing is drawn where there is no memory for
- * it. */
-void dt_page_image(FILE *out, struct dt_shape shape, const uint8_t *pixels);
-
 /* An image drawn in characters. `pixels` (C, H, W), mean over channels; two characters a pixel,
  * since a character is about twice as high as wide. */
 void dt_digit_draw(FILE *out, const uint8_t *pixels, struct dt_shape shape);

@@ -1,5 +1,5 @@
 /* The drawings that pages share, as SVG in the classes of page.css: rows of boxes (lanes of time,
- * cells of a grid), bars, and columns of counts. Curves: report/page/curve.h. */
+ * cells of a grid), bars, and columns of counts. */
 #ifndef DT_REPORT_PAGE_DRAWING_H
 #define DT_REPORT_PAGE_DRAWING_H
 

@@ -1,6 +1,5 @@
 #include "report/page/page.h"
 
-#include <stdlib.h>
 
 #include "base/text.h"
 
@@ -52,14 +51,4 @@ static void put_page(FILE *out, const void *context)
 enum dt_status dt_page_write(const char *path, const struct dt_page *page)
 {
     return dt_file_print(path, put_page, page);
-}
-
-enum dt_status dt_page_write_own(const char *dir, const char *name, const struct dt_page *page)
-{
-    char *text = NULL;
-    size_t n = 0;
-    DT_TRY(dt_file_collect(name, put_page, page, &text, &n));
-    const enum dt_status s = dt_file_write_atomic(dir, name, &(struct dt_file_part){text, n}, 1);
-    free(text);
-    return s;
 }

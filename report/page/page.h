@@ -24,9 +24,6 @@ extern const char dt_page_css[], dt_page_js[];
  * as dt_file_write does; NULL: no page. */
 enum dt_status dt_page_write(const char *path, const struct dt_page *page);
 
-/* Into a folder of ours, where no link is followed (dt_file_write_atomic). */
-enum dt_status dt_page_write_own(const char *dir, const char *name, const struct dt_page *page);
-
 /* `text` as HTML shows it, also in an attribute: whatever is not printable escaped (base/text.h).
  * At most DT_LINE_SIZE bytes. */
 void dt_page_text(FILE *out, const char *text);
