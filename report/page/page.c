@@ -1,6 +1,5 @@
 #include "report/page/page.h"
 
-
 #include "base/text.h"
 
 void dt_page_text(FILE *out, const char *text)

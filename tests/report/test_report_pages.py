@@ -1,5 +1,5 @@
 """A run's page in a browser, as on a telephone and on a screen, light and dark: no script fails, nothing is asked for, nothing is wider than
-the window, and a pointer over a chart shows its numbers. Without Chromium it is skipped.
+the window, also of a run that failed, and a pointer over a chart shows its numbers. Without Chromium it is skipped.
 
 usage: DTRAIN=... MPIEXEC=... test_report_pages.py"""
 from browser import sends_nothing, windows
@@ -27,6 +27,9 @@ def check_page(run):
 
 
 new_folder()
-train("run", 2)
+train("run", 2, "trace.steps=10:12")
 check_page("run")
+train("failed", 2, "train.optimizer.lr=1e6", code=80)
+for width, text in windows(read("failed/report.html"), "failed"):
+    check("Last events" in text and "allreduce of gradient bucket" in text, f"failed, {width} pixels: no flight record")
 finish()
