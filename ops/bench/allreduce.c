@@ -254,8 +254,8 @@ static enum dt_status check_measured(const struct bench *b)
         missing = is_asked_for(b, type) ? type : missing;
     }
     return dt_error_agreed(dt_error(DT_UNAVAILABLE,
-                                    "%s is not available here: %s (leave out "
-                                    "--algorithms to measure what is)",
+                                    "%s is not available here: %s (name others, or "
+                                    "none, to measure what is)",
                                     dt_allreduce_names[missing], b->rows[missing].why_not));
 }
 
@@ -273,7 +273,8 @@ static enum dt_status measure_all(struct bench *b)
         } else if (!on_gpus) {
             DT_TRY(by_type(b, type, NULL));
         } else if (b->device.module == NULL) {
-            strcpy(b->rows[type].why_not, "no GPU");
+            strcpy(b->rows[type].why_not,
+                   b->config.device == DT_DEVICE_AUTO ? "no GPU" : "device is not cuda");
         }
     }
     DT_TRY(b->device.module != NULL ? by_gpus(b) : DT_OK);

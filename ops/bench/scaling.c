@@ -38,7 +38,7 @@ struct scaling {
  * round and from their medians, and by each algorithm from the medians. */
 struct sums {
     int n_ranks;
-    double rounds[DT_SCALE_ROUNDS][DT_SCALE_MAX_BUCKETS], seconds[DT_SCALE_MAX_BUCKETS];
+    double own[DT_SCALE_RESULTS][DT_SCALE_MAX_BUCKETS];
     double by[DT_N_ALGORITHMS][DT_SCALE_MAX_BUCKETS];
 };
 
@@ -50,16 +50,15 @@ static bool is_simulated(const struct dt_scale_allreduce *allreduce, int n_ranks
 static enum dt_status find_sums(struct dt_scale *s, struct sums *sums)
 {
     const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
-    for (int i = 0; i < DT_SCALE_ROUNDS; i++) {
+    for (int i = 0; i < DT_SCALE_RESULTS; i++) {
         DT_TRY(dt_heartbeat_look(&s->heartbeat));
-        DT_TRY(dt_scale_sums(&s->jobs[i], &allreduce, sums->n_ranks, sums->rounds[i]));
+        DT_TRY(dt_scale_sums(&s->jobs[i], &allreduce, sums->n_ranks, sums->own[i]));
     }
-    DT_TRY(dt_scale_sums(&s->job, &allreduce, sums->n_ranks, sums->seconds));
     for (int i = 0; i < DT_N_ALGORITHMS; i++) {
         const struct dt_scale_allreduce other = {.algorithm = &dt_algorithms[i]};
         DT_TRY(dt_heartbeat_look(&s->heartbeat));
         if (is_simulated(&other, sums->n_ranks)) {
-            DT_TRY(dt_scale_sums(&s->job, &other, sums->n_ranks, sums->by[i]));
+            DT_TRY(dt_scale_sums(&s->jobs[DT_SCALE_MEDIAN], &other, sums->n_ranks, sums->by[i]));
         }
     }
     return DT_OK;
@@ -71,7 +70,8 @@ static const char *fastest(const struct dt_scale *s, const struct sums *sums, do
     const char *best = NULL;
     for (int i = 0; i < DT_N_ALGORITHMS && sums->n_ranks > 1; i++) {
         const struct dt_scale_allreduce allreduce = {.algorithm = &dt_algorithms[i]};
-        const double step_s = dt_scale_step(&s->job, sums->by[i], sums->n_ranks, samples).step_s;
+        const double step_s =
+            dt_scale_step(&s->jobs[DT_SCALE_MEDIAN], sums->by[i], sums->n_ranks, samples).step_s;
         if (is_simulated(&allreduce, sums->n_ranks) && step_s < best_s * (1 - 1e-9)) {
             best_s = step_s;
             best = dt_algorithms[i].name;
@@ -93,11 +93,12 @@ static void predict_row(struct scaling *c, const struct sums *sums, enum dt_scal
     struct dt_scale_row *row = &c->predicted.rows[c->predicted.n++];
     *row = (struct dt_scale_row){.kind = kind, .n_ranks = n, .batch = batch};
     for (int i = 0; i < DT_SCALE_ROUNDS; i++) {
-        row->rounds[i] = dt_scale_step(&s->jobs[i], sums->rounds[i], n, samples).step_s *
+        row->step_s[i] = dt_scale_step(&s->jobs[i], sums->own[i], n, samples).step_s *
                          (n > 1 ? s->rests[kind][i] : 1);
     }
     dt_scale_sort(row);
-    const struct dt_scale_step step = dt_scale_step(&s->job, sums->seconds, n, samples);
+    const struct dt_scale_step step =
+        dt_scale_step(&s->jobs[DT_SCALE_MEDIAN], sums->own[DT_SCALE_MEDIAN], n, samples);
     row->wait = step.wait_s / step.step_s;
     row->fastest = fastest(s, sums, samples);
 }
@@ -129,14 +130,6 @@ static enum dt_status predict(struct scaling *c)
     return status;
 }
 
-static void use_network(struct scaling *c)
-{
-    for (int i = 0; i < DT_SCALE_ROUNDS && c->has_network; i++) {
-        c->s.jobs[i].costs.between = c->network.cost;
-    }
-    c->s.job.costs.between = c->has_network ? c->network.cost : c->s.job.costs.between;
-}
-
 /* Rank 0 does it, and shows the others signs of life. */
 static enum dt_status predict_all(struct scaling *c)
 {
@@ -146,7 +139,9 @@ static enum dt_status predict_all(struct scaling *c)
     DT_TRY(dt_scale_start_heartbeat(s));
     if (c->predicts && s->world->rank == 0) {
         status = dt_scale_fit_jobs(s);
-        use_network(c);
+        for (int i = 0; i < DT_SCALE_RESULTS && c->has_network; i++) {
+            s->jobs[i].costs.between = c->network.cost;
+        }
         status = status == DT_OK ? predict(c) : status;
     }
     DT_TRY(dt_heartbeat_finish(&s->heartbeat));
@@ -157,15 +152,14 @@ static enum dt_status predict_all(struct scaling *c)
 
 /* Samples a second; and T1 / (n Tn) of a shared batch, its like of a batch each: the rate over n
  * times the median of one rank. */
-static double rate(const struct dt_scale_row *row, enum dt_scale_of of)
+static double rate(const struct dt_scale_row *row)
 {
-    return (double)row->batch / row->step_s[of];
+    return (double)row->batch / row->step_s[DT_SCALE_MEDIAN];
 }
 
-static double efficiency(const struct scaling *c, const struct dt_scale_row *row,
-                         enum dt_scale_of of)
+static double efficiency(const struct scaling *c, const struct dt_scale_row *row)
 {
-    return rate(row, of) / row->n_ranks / rate(&c->s.measured.rows[0], DT_SCALE_MEDIAN);
+    return rate(row) / row->n_ranks / rate(&c->s.measured.rows[0]);
 }
 
 static double epoch_s(const struct scaling *c, const struct dt_scale_row *row)
@@ -175,7 +169,7 @@ static double epoch_s(const struct scaling *c, const struct dt_scale_row *row)
 
 static double spread(const struct dt_scale_row *row)
 {
-    return row->step_s[DT_SCALE_MOST] / row->step_s[DT_SCALE_LEAST];
+    return row->longest_s / row->shortest_s;
 }
 
 /* Of the row whose rounds differ most. */
@@ -195,16 +189,17 @@ static double larger_batch(const struct scaling *c, int n_ranks)
 {
     const struct dt_scale *s = &c->s;
     const struct dt_scale_allreduce allreduce = dt_scale_allreduce(s);
+    const struct dt_scale_job *job = &s->jobs[DT_SCALE_MEDIAN];
     const double batch = (double)dt_scale_rank_batch(&s->config),
-                 rest = s->rests[DT_SCALE_WEAK][DT_SCALE_ROUNDS];
+                 rest = s->rests[DT_SCALE_WEAK][DT_SCALE_MEDIAN];
     double seconds[DT_SCALE_MAX_BUCKETS];
-    if (dt_scale_sums(&s->job, &allreduce, n_ranks, seconds) != DT_OK) {
+    if (dt_scale_sums(job, &allreduce, n_ranks, seconds) != DT_OK) {
         return 0;
     }
     for (double times = 2; times <= MOST_LARGER && times * batch * n_ranks <= (double)s->n_samples;
          times *= 2) {
-        const struct dt_scale_step step = dt_scale_step(&s->job, seconds, n_ranks, times * batch);
-        const double one_s = dt_scale_compute_s(&s->job, times * batch);
+        const struct dt_scale_step step = dt_scale_step(job, seconds, n_ranks, times * batch);
+        const double one_s = dt_scale_compute_s(job, times * batch);
         if (one_s / (rest * step.step_s) >= LEAST_EFFICIENCY) {
             return times * batch;
         }
@@ -212,25 +207,21 @@ static double larger_batch(const struct scaling *c, int n_ranks)
     return 0;
 }
 
-/* How to go on where `bad` is too slow, and `last` was the last that is not. */
+/* How to go on where `bad` is too slow, and `last` ranks were the most that are not. */
 static const char *cure(const struct scaling *c, struct dt_doc *doc, const struct dt_scale_row *bad,
                         int last)
 {
-    const double lost = 1 - 1 / dt_scale_share(&c->s.job, bad->n_ranks);
+    const double lost = 1 - 1 / dt_scale_share(&c->s.jobs[DT_SCALE_MEDIAN], bad->n_ranks);
     const double batch = bad->wait > lost ? larger_batch(c, bad->n_ranks) : 0;
-    const bool other = bad->fastest != NULL && strcmp(bad->fastest, c->s.adds_by) != 0;
+    const char *way = "";
     if (bad->wait <= lost) {
-        return dt_doc_print(doc,
-                            "Ranks of a host share its cores and memory: spread them over "
-                            "more hosts, or stop at %d.",
-                            last);
+        way = ", or use more hosts, since the ranks of a host share its cores and memory";
+    } else if (batch > 0) {
+        way = dt_doc_print(doc, ", or raise the batch to %.0f a rank", batch);
+    } else if (bad->fastest != NULL && strcmp(bad->fastest, c->s.adds_by) != 0) {
+        way = dt_doc_print(doc, ", or try distributed.allreduce=%s", bad->fastest);
     }
-    if (batch > 0) {
-        return dt_doc_print(doc, "Raise the batch to %.0f a rank, or stop at %d.", batch, last);
-    }
-    return other ? dt_doc_print(doc, "Stop at %d, or try distributed.allreduce=%s.", last,
-                                bad->fastest)
-                 : dt_doc_print(doc, "Stop at %d.", last);
+    return dt_doc_print(doc, "Use at most %d rank%s%s.", last, last == 1 ? "" : "s", way);
 }
 
 static void advise(const struct scaling *c, struct dt_doc *doc)
@@ -240,7 +231,7 @@ static void advise(const struct scaling *c, struct dt_doc *doc)
     for (int i = 0; i < c->predicted.n && bad == NULL; i++) {
         const struct dt_scale_row *row = &c->predicted.rows[i];
         if (row->kind == DT_SCALE_WEAK) {
-            bad = efficiency(c, row, DT_SCALE_MEDIAN) < LEAST_EFFICIENCY ? row : NULL;
+            bad = efficiency(c, row) < LEAST_EFFICIENCY ? row : NULL;
             good = bad == NULL ? row : good;
         }
     }
@@ -257,12 +248,12 @@ static void advise(const struct scaling *c, struct dt_doc *doc)
         dt_doc_verdict(doc, DT_VERDICT_MEASURED,
                        "Predicted efficiency of weak scaling: %.0f %% at %d ranks. Add ranks, each "
                        "with its batch.",
-                       100 * efficiency(c, good, DT_SCALE_MEDIAN), good->n_ranks);
+                       100 * efficiency(c, good), good->n_ranks);
     } else {
         dt_doc_verdict(doc, DT_VERDICT_MEASURED,
                        "Predicted efficiency of weak scaling: %.0f %% at %d ranks, where "
                        "communication takes %.0f %% of a step. %s",
-                       100 * efficiency(c, bad, DT_SCALE_MEDIAN), bad->n_ranks, 100 * bad->wait,
+                       100 * efficiency(c, bad), bad->n_ranks, 100 * bad->wait,
                        cure(c, doc, bad, good->n_ranks));
     }
 }
@@ -293,20 +284,22 @@ static void add_line(const struct scaling *c, struct dt_part *series,
                      const struct dt_scale_table *table, enum dt_scale_kind kind,
                      struct dt_line line)
 {
-    double x[DT_SCALE_MAX_ROWS], y[DT_N_SCALE_OF][DT_SCALE_MAX_ROWS];
+    double x[DT_SCALE_MAX_ROWS], y[DT_SCALE_MAX_ROWS], low[DT_SCALE_MAX_ROWS],
+        high[DT_SCALE_MAX_ROWS];
     for (int i = 0; i < table->n; i++) {
-        if (table->rows[i].kind == kind) {
-            x[line.n] = table->rows[i].n_ranks;
-            for (int of = 0; of < DT_N_SCALE_OF; of++) {
-                y[of][line.n] = 100 * efficiency(c, &table->rows[i], (enum dt_scale_of)of);
-            }
+        const struct dt_scale_row *row = &table->rows[i];
+        if (row->kind == kind) {
+            x[line.n] = row->n_ranks;
+            y[line.n] = 100 * efficiency(c, row);
+            low[line.n] = y[line.n] * row->step_s[DT_SCALE_MEDIAN] / row->longest_s;
+            high[line.n] = y[line.n] * row->step_s[DT_SCALE_MEDIAN] / row->shortest_s;
             line.n++;
         }
     }
     line.x = x;
-    line.y = y[DT_SCALE_MEDIAN];
-    line.low = y[DT_SCALE_MOST];
-    line.high = y[DT_SCALE_LEAST];
+    line.y = y;
+    line.low = low;
+    line.high = high;
     dt_doc_line(series, &line);
 }
 
@@ -349,12 +342,10 @@ static void add_rows(const struct scaling *c, struct dt_doc *doc)
         if (row != NULL) {
             dt_doc_row(p, dt_t(dt_scale_names[kind]), dt_n(n_ranks),
                        dt_t(i % 2 == 0 ? "measured" : "predicted"),
-                       dt_n(1e3 * row->step_s[DT_SCALE_MEDIAN]), dt_n(rate(row, DT_SCALE_MEDIAN)),
-                       dt_n(efficiency(c, row, DT_SCALE_MEDIAN)),
-                       dt_n(i % 2 == 0 ? (double)NAN : row->wait), dt_t(row->fastest),
-                       dt_n((double)row->batch), dt_n(epoch_s(c, row)),
-                       dt_n(1e3 * row->step_s[DT_SCALE_LEAST]),
-                       dt_n(1e3 * row->step_s[DT_SCALE_MOST]));
+                       dt_n(1e3 * row->step_s[DT_SCALE_MEDIAN]), dt_n(rate(row)),
+                       dt_n(efficiency(c, row)), dt_n(i % 2 == 0 ? (double)NAN : row->wait),
+                       dt_t(row->fastest), dt_n((double)row->batch), dt_n(epoch_s(c, row)),
+                       dt_n(1e3 * row->shortest_s), dt_n(1e3 * row->longest_s));
         }
     }
     dt_doc_main(p);
@@ -371,7 +362,7 @@ static void add_link(struct dt_doc *doc, struct dt_part *p, const char *where,
 /* What the prediction begins with: docs/scaling.md has the formulas. */
 static void add_model(const struct scaling *c, struct dt_doc *doc)
 {
-    const struct dt_scale_job *job = &c->s.job;
+    const struct dt_scale_job *job = &c->s.jobs[DT_SCALE_MEDIAN];
     struct dt_part *p = dt_doc_figures(doc, "Prediction");
     dt_doc_fact(p, "network between hosts", "%s",
                 c->has_network ? c->network.name : "links like this host's");
@@ -386,8 +377,8 @@ static void add_model(const struct scaling *c, struct dt_doc *doc)
     dt_doc_figure(p, "crowding::g", dt_n(job->crowding));
     dt_doc_figure(p, "message::g", dt_n(job->message));
     dt_doc_figure(p, "message shared::g", dt_n(job->message_shared));
-    dt_doc_figure(p, "rest weak::g", dt_n(c->s.rests[DT_SCALE_WEAK][DT_SCALE_ROUNDS]));
-    dt_doc_figure(p, "rest strong::g", dt_n(c->s.rests[DT_SCALE_STRONG][DT_SCALE_ROUNDS]));
+    dt_doc_figure(p, "rest weak::g", dt_n(c->s.rests[DT_SCALE_WEAK][DT_SCALE_MEDIAN]));
+    dt_doc_figure(p, "rest strong::g", dt_n(c->s.rests[DT_SCALE_STRONG][DT_SCALE_MEDIAN]));
     dt_doc_detail(p);
     p = dt_doc_table(doc, "Buckets", "size:bytes:+|ready::%");
     for (int i = 0; i < job->n_buckets; i++) {

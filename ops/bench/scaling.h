@@ -13,6 +13,8 @@
 #include "ops/bench/scaling_model.h"
 
 #define DT_SCALE_ROUNDS 3
+#define DT_SCALE_MEDIAN DT_SCALE_ROUNDS /* the place of what follows from medians of rounds */
+#define DT_SCALE_RESULTS (DT_SCALE_ROUNDS + 1)
 #define DT_SCALE_MOST_RANKS 1024
 #define DT_SCALE_MAX_ROWS 80
 
@@ -30,16 +32,13 @@ enum dt_scale_kind { DT_SCALE_KIND_LIST(DT_NAMED_ENUM) DT_N_SCALE_KINDS };
 extern const char *const dt_scale_names[DT_N_SCALE_KINDS],
     *const dt_scale_meanings[DT_N_SCALE_KINDS];
 
-/* Of the rounds: the shortest, the median, the longest. */
-enum dt_scale_of { DT_SCALE_LEAST, DT_SCALE_MEDIAN, DT_SCALE_MOST, DT_N_SCALE_OF };
-
 struct dt_scale_row {
     enum dt_scale_kind kind;
     int n_ranks;
-    size_t batch;                   /* of all ranks together */
-    double rounds[DT_SCALE_ROUNDS]; /* seconds of a step, measured in each or predicted from each */
-    double step_s[DT_N_SCALE_OF];   /* of them */
-    double wait;                    /* predicted: the share of a step that waits for allreduces */
+    size_t batch;                    /* of all ranks together */
+    double step_s[DT_SCALE_RESULTS]; /* measured in each round, or predicted from each */
+    double shortest_s, longest_s;    /* of the rounds */
+    double wait;                     /* predicted: the share of a step that waits for allreduces */
     const char *fastest; /* predicted: the algorithm whose step is the shortest; or NULL */
 };
 
@@ -63,13 +62,11 @@ struct dt_scale {
     cpu_set_t first_cores;          /* rank 0's */
     int n_cores;                    /* of rank 0's host */
     struct dt_scale_table measured;
-    struct dt_costs links;                     /* by round trips; gamma too */
-    struct dt_scale_job jobs[DT_SCALE_ROUNDS]; /* what each round leads to */
-    struct dt_scale_job job;                   /* what their medians lead to */
-    /* Of two ranks, in each round and for the medians: the measured step over the job's. It
-     * multiplies every prediction of its kind, so that those for two ranks are what was measured.
-     */
-    double rests[DT_N_SHOWN_KINDS][DT_SCALE_ROUNDS + 1];
+    struct dt_costs links;                      /* by round trips; gamma too */
+    struct dt_scale_job jobs[DT_SCALE_RESULTS]; /* what each round leads to */
+    /* Of two ranks: the measured step over the job's. It multiplies every prediction of its kind,
+     * so that those for two ranks are what was measured. */
+    double rests[DT_N_SHOWN_KINDS][DT_SCALE_RESULTS];
 };
 
 static inline size_t dt_scale_rank_batch(const struct dt_config *config)
@@ -81,7 +78,7 @@ static inline size_t dt_scale_rank_batch(const struct dt_config *config)
 const struct dt_scale_row *dt_scale_find(const struct dt_scale_table *table,
                                          enum dt_scale_kind kind, int n_ranks);
 
-/* Fills step_s by rounds. */
+/* Fills the median, the shortest and the longest by the rounds. */
 void dt_scale_sort(struct dt_scale_row *row);
 
 /* Starts signs of life of ranks that work, for those that wait: they look at s->heartbeat, and
@@ -94,7 +91,7 @@ enum dt_status dt_scale_measure(struct dt_scale *s);
 /* The configuration's allreduce, as the model knows it: MPI's and NCCL's own as a ring. */
 struct dt_scale_allreduce dt_scale_allreduce(const struct dt_scale *s);
 
-/* Fills jobs, job and rests from what was measured: rank 0's. DT_NO_MEMORY. */
+/* Fills jobs and rests from what was measured: rank 0's. DT_NO_MEMORY. */
 enum dt_status dt_scale_fit_jobs(struct dt_scale *s);
 
 #endif

@@ -45,10 +45,10 @@ const struct dt_scale_row *dt_scale_find(const struct dt_scale_table *table,
 void dt_scale_sort(struct dt_scale_row *row)
 {
     double sorted[DT_SCALE_ROUNDS];
-    memcpy(sorted, row->rounds, sizeof sorted);
+    memcpy(sorted, row->step_s, sizeof sorted);
     row->step_s[DT_SCALE_MEDIAN] = dt_measure_median(sorted, DT_SCALE_ROUNDS);
-    row->step_s[DT_SCALE_LEAST] = sorted[0];
-    row->step_s[DT_SCALE_MOST] = sorted[DT_SCALE_ROUNDS - 1];
+    row->shortest_s = sorted[0];
+    row->longest_s = sorted[DT_SCALE_ROUNDS - 1];
 }
 
 /* ---- which rows */
@@ -136,7 +136,7 @@ static void fill_buckets(struct dt_scale *s, const struct dt_trainer *t, const s
                          double steps_s)
 {
     static struct dt_grad_sync sync; /* large */
-    struct dt_scale_job *job = &s->job;
+    struct dt_scale_job *job = &s->jobs[DT_SCALE_MEDIAN];
     dt_grad_sync_open(NULL, &t->model, &t->config.dist, &sync);
     job->n_buckets = sync.n_buckets;
     for (int i = 0; i < sync.n_buckets; i++) {
@@ -289,7 +289,7 @@ static enum dt_status measure(struct dt_scale *s, struct dt_world *part, struct 
     world->comm->meanwhile_context = &s->heartbeat;
     DT_TRY(dt_trainer_open(world, &config, &dt_config_json, &dt_all_parts, &t));
     world->comm->meanwhile = NULL; /* without it in timed steps */
-    enum dt_status status = time_steps(s, part->comm, &t, &row->rounds[round]);
+    enum dt_status status = time_steps(s, part->comm, &t, &row->step_s[round]);
     if (status == DT_OK && row->kind == DT_SCALE_WEAK) {
         note_facts(s, &t); /* those of the last row stay, with all ranks */
     }
@@ -381,7 +381,7 @@ static enum dt_status measure_rows(struct dt_scale *s)
                                  row->n_ranks == 1 ? "" : "s");
             }
             if (row->kind == DT_SCALE_STRONG && row->n_ranks == 1) {
-                row->rounds[round] = s->measured.rows[i - 1].rounds[round]; /* the same row */
+                row->step_s[round] = s->measured.rows[i - 1].step_s[round]; /* the same row */
             } else {
                 DT_TRY(measure_row(s, row, round));
             }
@@ -428,16 +428,10 @@ enum dt_status dt_scale_measure(struct dt_scale *s)
 
 /* ---- from these times to the model */
 
-/* Of a round, or DT_SCALE_ROUNDS: the median. */
-static double step_s(const struct dt_scale_row *row, int round)
-{
-    return round < DT_SCALE_ROUNDS ? row->rounds[round] : row->step_s[DT_SCALE_MEDIAN];
-}
-
 static double step_of(const struct dt_scale *s, enum dt_scale_kind kind, int n_ranks, int round)
 {
     const struct dt_scale_row *row = dt_scale_find(&s->measured, kind, n_ranks);
-    return row != NULL ? step_s(row, round) : 0;
+    return row != NULL ? row->step_s[round] : 0;
 }
 
 static void fill_batches(const struct dt_scale *s, int round, struct dt_scale_job *job)
@@ -447,7 +441,7 @@ static void fill_batches(const struct dt_scale *s, int round, struct dt_scale_jo
         const struct dt_scale_row *row = &s->measured.rows[i];
         if (row->n_ranks == 1 && row->kind != DT_SCALE_STRONG) {
             job->batches[job->n_batches].samples = (double)row->batch;
-            job->batches[job->n_batches++].seconds = step_s(row, round);
+            job->batches[job->n_batches++].seconds = row->step_s[round];
         }
     }
 }
@@ -508,7 +502,7 @@ static enum dt_status fit_rests(struct dt_scale *s, int round, const struct dt_s
         if (row != NULL) {
             DT_TRY(dt_scale_sums(job, &allreduce, 2, seconds));
             s->rests[kind][round] =
-                step_s(row, round) / dt_scale_step(job, seconds, 2, (double)row->batch / 2).step_s;
+                row->step_s[round] / dt_scale_step(job, seconds, 2, (double)row->batch / 2).step_s;
         }
     }
     return DT_OK;
@@ -533,9 +527,9 @@ static enum dt_status fill_job(struct dt_scale *s, int round, struct dt_scale_jo
 
 enum dt_status dt_scale_fit_jobs(struct dt_scale *s)
 {
-    for (int round = 0; round < DT_SCALE_ROUNDS; round++) {
-        s->jobs[round] = s->job; /* its buckets */
+    for (int round = 0; round < DT_SCALE_RESULTS; round++) {
+        s->jobs[round] = s->jobs[DT_SCALE_MEDIAN]; /* its buckets */
         DT_TRY(fill_job(s, round, &s->jobs[round]));
     }
-    return fill_job(s, DT_SCALE_ROUNDS, &s->job);
+    return DT_OK;
 }

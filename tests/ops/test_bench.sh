@@ -134,7 +134,7 @@ refused "--minbytes: expected bytes 4..1073741824, got '3'" 0 allreduce -b 3
 refused "--set: comm: the key is called distributed.allreduce now (rename it)" 2 allreduce --set comm=mpi
 refused "--algorithms: there is no 'rings' (did you mean 'ring'?)" 2 allreduce --algorithms tree,rings
 bench 69 2 allreduce --set device=cpu --set distributed.allreduce=nccl
-missing='(leave out --algorithms to measure what is)'
+missing='(name others, or none, to measure what is)'
 refuses 69 2 "=nccl is not available here: no GPU $missing" bench allreduce --algorithms nccl,staged
 refuses 69 0 "=ring is not available here: one rank adds nothing $missing" bench allreduce --algorithms ring
 bench 73 2 allreduce -b 8 -e 8 --set device=cpu --json nowhere/sums.json

@@ -87,6 +87,24 @@ check 'the network that was given' test "$(grep -Ec '^(network between hosts +a 
 rows 3 12 6 1 2 3 -- --predict 6 --set distributed.allreduce=tree
 rows 4 12 4 1 2 4 -- --ranks 4 --predict 4 --set distributed.allreduce=all_to_all
 
+# ---- a live line, on a terminal alone, and none is left at the end ----
+check 'a live line in a file' test "$(grep -c 'round' err)" -eq 0
+cat >live.py <<'PY'
+import subprocess, sys
+from terminal import Terminal
+terminal = Terminal(*sys.argv[2:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+code = terminal.end()
+drawn = {line for line in terminal.text.split("\r\x1b[K") if line}
+words = sys.argv[1].split("|")  # each begins a line, and no line begins with another
+assert code == 0 and {word for line in drawn for word in words if line.startswith(word)} == set(words), (code, terminal.text)
+assert all(line.startswith(tuple(words)) for line in drawn), terminal.text
+assert terminal.text.endswith("\r\x1b[K"), terminal.text[-200:]
+PY
+check 'bench scaling: no live line' \
+  python3 live.py 'round |prediction ' "$MPIEXEC" -n 2 "$DTRAIN" bench scaling --config scale.json --predict 4
+check 'bench model: no live line' python3 live.py 'round ' "$MPIEXEC" -n 2 "$DTRAIN" bench model --config scale.json
+check 'bench allreduce: no live line' python3 live.py 'allreduce of ' "$DTRAIN" bench allreduce -e 1M --set device=cpu
+
 # ---- what is refused ----
 usage="--ranks: expected numbers of ranks 1..1024 such as 1,2,4, got"
 refused 64 "$usage 'two'" 2 --ranks two
