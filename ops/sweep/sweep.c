@@ -31,7 +31,6 @@
 #define MAX_RUNS 1000
 #define MAX_SWEPT 10     /* keys with several values: 2 to the power of 10 is more than MAX_RUNS */
 #define MAX_FOLDERS 2000 /* that --resume looks into */
-#define MAX_CONFIG_BYTES ((size_t)1 << 20)
 #define DIVERGED_FACTOR 10 /* times the loss of the first steps */
 
 /* A key, and the values that its --set lists. */
@@ -195,35 +194,16 @@ static bool is_swept(const struct sweep *w, const char *key)
     return swept;
 }
 
-/* The current configuration without the folder of the data, which may have moved. The caller
- * deletes it. */
-static enum dt_status tree_of(const struct sweep *w, cJSON **out)
+/* The configuration without the folder of the data, which may have moved. The caller deletes it. */
+static enum dt_status tree_of(const struct sweep *w, const struct dt_config *config, cJSON **out)
 {
-    char *text = dt_config_to_json(&w->config);
+    char *text = dt_config_to_json(config);
     *out = text != NULL ? cJSON_Parse(text) : NULL;
     free(text);
     if (!is_swept(w, "data.dir")) {
         cJSON_DeleteItemFromObject(cJSON_GetObjectItem(*out, "data"), "dir");
     }
     return *out != NULL ? DT_OK : no_memory();
-}
-
-/* The configuration of the run in a folder; NULL: there is none that can be read. */
-static enum dt_status read_config(struct sweep *w, const char *folder, cJSON **out)
-{
-    char path[DT_PATH_SIZE + 16];
-    uint8_t *bytes = NULL;
-    size_t n = 0;
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    enum dt_status s = dt_file_read(path, MAX_CONFIG_BYTES, &bytes, &n);
-    s = s == DT_OK ? dt_config_json.read(path, (const char *)bytes, &w->config) : s;
-    free(bytes);
-    *out = NULL;
-    if (s == DT_OK) {
-        return tree_of(w, out);
-    }
-    dt_error_clear();
-    return DT_OK;
 }
 
 /* Whether two runs have the same values of all keys that affect a result, and of those swept. */
@@ -246,7 +226,7 @@ static enum dt_status recognize(struct sweep *w, cJSON **before, int n_before)
     for (int run = 0; run < w->n_runs; run++) {
         cJSON *now = NULL;
         DT_TRY(load(w, run));
-        DT_TRY(tree_of(w, &now));
+        DT_TRY(tree_of(w, &w->config, &now));
         int number = 1;
         while (number <= n_before &&
                (before[number] == NULL || !are_same(w, before[number], now))) {
@@ -265,6 +245,7 @@ static enum dt_status recognize(struct sweep *w, cJSON **before, int n_before)
 static enum dt_status number_folders(struct sweep *w)
 {
     cJSON *before[MAX_FOLDERS + 1] = {0};
+    struct dt_record record;
     char path[DT_PATH_SIZE];
     struct stat info;
     int n = 0;
@@ -275,10 +256,15 @@ static enum dt_status number_folders(struct sweep *w)
             continue;
         }
         n = number;
-        s = S_ISLNK(info.st_mode)
-                ? dt_error(DT_CANT_CREATE,
-                           "%s: is a symbolic link (remove it, or choose another --run)", path)
-                : read_config(w, path, &before[n]);
+        if (S_ISLNK(info.st_mode)) {
+            s = dt_error(DT_CANT_CREATE,
+                         "%s: is a symbolic link (remove it, or choose another --run)", path);
+        } else if (dt_record_open(path, &record) == DT_OK) {
+            s = tree_of(w, &record.config, &before[n]);
+            dt_record_close(&record);
+        } else {
+            dt_error_clear(); /* no run began there */
+        }
     }
     s = s == DT_OK ? recognize(w, before, n) : s;
     for (int i = 1; i <= n; i++) {
