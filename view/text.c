@@ -657,15 +657,18 @@ static bool put_step(const struct text *t, const struct dt_doc *doc, size_t i)
 void dt_view_text(FILE *out, const struct dt_doc *doc, struct dt_text_view view)
 {
     const struct text t = {out, view};
-    bool shown = true, begins = false;
+    bool shown = true, headed = false;
     put_bold(&t, doc->title);
     for (size_t i = 0; i < doc->parts.n; i++) {
         const struct dt_part *p = doc->parts.items[i];
-        begins = begins_step(doc, i);
-        shown = begins ? put_step(&t, doc, i) : shown || p->step == NULL;
+        if (begins_step(doc, i)) {
+            shown = headed = put_step(&t, doc, i);
+        }
+        shown = shown || p->step == NULL;
         if (shown && shows(doc, i)) {
-            fputs(begins ? "" : "\n", out);
+            fputs(headed ? "" : "\n", out);
             put_part(&t, p);
+            headed = false;
         }
     }
     if (doc->summary != NULL) {

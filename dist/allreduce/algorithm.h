@@ -41,17 +41,18 @@ struct dt_traffic {
 };
 
 /* X(constant, the configuration's name, C name, gathers, meaning) */
-#define DT_ALGORITHM_LIST(X)                                                                      \
-    X(DT_ALLREDUCE_RING, "ring", ring, false, "pieces go round a ring, and their sums once more") \
-    X(DT_ALLREDUCE_TREE, "tree", tree, false,                                                     \
-      "sums go up a binomial tree to rank 0, and down again")                                     \
-    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false,           \
-      "pairs at distances 1, 2, 4, ... exchange all they have")                                   \
-    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false,                 \
-      "pairs exchange halves to add, then double the sums")                                       \
-    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true,                                    \
-      "every rank sends everything to every other")                                               \
-    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false,                          \
+#define DT_ALGORITHM_LIST(X)                                                            \
+    X(DT_ALLREDUCE_RING, "ring", ring, false,                                           \
+      "partial sums travel once round the ring, then the totals do")                    \
+    X(DT_ALLREDUCE_TREE, "tree", tree, false,                                           \
+      "sums go up a binomial tree to rank 0, and down again")                           \
+    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false, \
+      "pairs at distances 1, 2, 4, ... exchange all they have")                         \
+    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false,       \
+      "pairs exchange halves to add, then double the sums")                             \
+    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true,                          \
+      "every rank sends everything to every other")                                     \
+    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false,                \
       "rank 0 adds everything up and sends it back")
 
 #define DT_ALGORITHM_ONE(constant, ...) +1

@@ -68,7 +68,7 @@ enum dt_status dt_accept_doctor(struct dt_acceptance *a, struct dt_finding *row)
 enum dt_status dt_accept_example(struct dt_acceptance *a, struct dt_finding *row)
 {
     const int n = a->world->size;
-    struct dt_tape *tapes, mine = {.first = 0};
+    struct dt_tape *tapes, mine;
     struct dt_golden all = {0};
     DT_TRY(dt_tape_run(a->world, &mine));
     DT_TRY(dt_accept_gather(a, &mine, sizeof mine, "the example's numbers", (void **)&tapes));

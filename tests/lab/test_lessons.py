@@ -1,10 +1,11 @@
 """The lessons that end with reference values: the numbers of their JSON, the text, and what a lesson says where a number is another.
 
 usage: DTRAIN=... MPIEXEC=... test_lessons.py WRONG_LAB"""
+import os
 import re
 import sys
 
-from checks import check, dtrain, finish, new_folder, read_json, refused, run
+from checks import DTRAIN, SOURCE, check, dtrain, finish, new_folder, read_json, refused, run
 
 WRONG_LAB = sys.argv[1]
 
@@ -12,7 +13,7 @@ WRONG_LAB = sys.argv[1]
 class Lesson:
     """A lesson's document: it passes, its text ends with the verdict and is at most 80 columns wide."""
 
-    def __init__(self, words, ranks=0):
+    def __init__(self, words, ranks=0, most_lines=80):
         self.words = words
         text = dtrain("lab", *words.split(), "--json", "lesson.json", "--force", ranks=ranks).stdout
         self.document = read_json("lesson.json")
@@ -21,7 +22,7 @@ class Lesson:
         check(re.fullmatch(r"PASS: all [1-9]\d* reference values reproduced", summary), words, summary)
         check(text.endswith(f"\n{summary}\n"), f"{words}: the text ends with {text[-80:]!r}")
         check(all(len(line) <= 80 for line in text.splitlines()), f"{words}: {[line for line in text.splitlines() if len(line) > 80]}")
-        check(len(text.splitlines()) <= 80, f"{words}: {len(text.splitlines())} lines")
+        check(len(text.splitlines()) <= most_lines, f"{words}: {len(text.splitlines())} lines")
 
     def part(self, title):
         return next(part for part in self.document["parts"] if part.get("title") == title)
@@ -49,7 +50,7 @@ def wrong(words, ranks=0):
     check(re.fullmatch(r"wrote wrong.json\ndtrain: .*(: got .*, expected .*|: does not hold)\n", done.stderr), f"{words}: the difference is {done.stderr!r}")
     document = read_json("wrong.json")
     check(document["verdict"] == "FAIL" and document["summary"].removeprefix("FAIL: ") in done.stderr, f"{words}: {document['summary']}")
-    check(document["summary"] in " ".join(done.stdout.split()) and "PASS" not in done.stdout, f"{words}: a wrong number passes")
+    check(document["summary"] in " ".join(done.stdout.split()) and "PASS:" not in done.stdout, f"{words}: a wrong number passes")
 
 
 def test_lr():
@@ -98,7 +99,132 @@ def test_batch():
     wrong("batch")
 
 
+def test_gradtape():
+    tape = Lesson("gradtape", 2)
+    numbers = [tape.column("Numbers of each unit", part) for part in ("input 1", "input 2", "bias")]
+    expected = ([1, 0, 2.0128188, 0.75015247, 1.3814857, 1.3814857, -0.3814857, -1.3814857, -0.3814857, -0.3814857],
+                [1, 0, 2.7977395, 1.4605565, 2.129148, 2.129148, -1.129148, -2.129148, -1.129148, -1.129148],
+                [1, 0, 4, 4, 4, 4, -3, -4, -3, -3])
+    for actual, known in zip(numbers, expected):
+        tape.is_near("numbers of both ranks", actual, known, 1e-7)
+    tape.is_near("losses", [figure["value"] for figure in tape.part("Loss")["figures"].values()], [26.431675, 0], 1e-6)
+    tape.is_near("samples", tape.column("Samples", "input 1")[:4], [0.5488135, 0.60276335, 0.4236548, 0.4375872], 1e-7)
+    kinds = [box["kind"] for box in tape.part("Where the ranks are equal")["boxes"] if box["lane"] == 1]
+    tape.equals("where the ranks are equal", kinds, [1, 1, 2, 1, 2])
+    check("1 - 1.3814857 = -0.3814857" in tape.texts(), f"gradtape: no wrong sign: {tape.texts()}")
+    wrong("gradtape", 2)
+    os.mkfifo("deaf")  # which nobody reads
+    done = run(WRONG_LAB, "lab", "gradtape", "--html", "deaf", ranks=2, code=1)
+    check(re.fullmatch(r"dtrain: deaf: nobody reads.*\ndtrain: .*: got .*, expected .*\n", done.stderr), f"gradtape: {done.stderr!r}")
+    for ranks in (0, 3):
+        refused(78, f"lab gradtape: it takes 2 ranks, not {max(1, ranks)} (mpirun -np 2 dtrain lab gradtape)", "lab", "gradtape", ranks=ranks)
+    refused(64, "--config does not belong to lab gradtape (see dtrain lab gradtape --help)", "lab", "gradtape", "--config", "x.json", ranks=2)
+
+
+def passes(part):
+    """(micro-batch, backward) of each row in the order of time; checks that backward takes twice as long."""
+    rows = [[box for box in part["boxes"] if box["lane"] == lane] for lane in range(len(part["lanes"]))]
+    for row in rows:
+        lengths = [(box["end"] - box["begin"]) / box["kind"] for box in row]  # kind 1 is forward, 2 backward
+        check(max(lengths) - min(lengths) < 1e-6, f"{part['title']}: passes of {min(lengths)} to {max(lengths)}")
+    return [[(int(box["label"].lstrip("<")), box["label"].startswith("<")) for box in row] for row in rows]
+
+
+def test_pipeline():
+    for ranks in (2, 3, 4, 8):
+        pipeline = Lesson(f"pipeline --ranks {ranks}")
+        bubble = (ranks - 1) / (8 + ranks - 1)
+        for name in ("waiting", "formula"):
+            pipeline.is_near(name, pipeline.column("Schedules", name), [1 - 1 / ranks, bubble, bubble], 1e-9)
+        pipeline.equals("units", pipeline.column("Schedules", "units"), [24 * ranks, 3 * (7 + ranks), 3 * (7 + ranks)])
+        held = [" ".join(map(str, row)) for row in ([1] * ranks, [8] * ranks, [min(8, ranks - stage) for stage in range(ranks)])]
+        pipeline.equals("micro-batches held", pipeline.column("Schedules", "held by each stage"), held)
+        forward, backward = [(i, False) for i in range(1, 9)], [(i, True) for i in range(1, 9)]
+        pipeline.equals("gpipe", passes(pipeline.part("gpipe")), [forward + backward] * ranks)
+        one_f_one_b = [forward[:n] + [p for pair in zip(backward, forward[n:]) for p in pair] + backward[8 - n:] for n in range(ranks, 0, -1)]
+        pipeline.equals("1f1b", passes(pipeline.part("1f1b")), one_f_one_b)
+    wrong("pipeline")
+    refused(64, "--ranks: expected a whole number 2..8, got '1'", "lab", "pipeline", "--ranks", "1")
+
+
+def test_model_parallel():
+    mnist = Lesson(f"model-parallel --config {SOURCE}/configs/mnist.json")
+    mnist.equals("bytes", mnist.column("Four ways", "sent"), [126877696, 126877696, 380694528, 28797168])
+    mnist.is_near("devices at work", mnist.column("Four ways", "devices at work"), [1, 1.11, 4, 4], 0.005)
+    mnist.is_near("operations", mnist.column("Blocks of each device", "operations"), [0.0162, 0.8853, 0.0984, 0.0001], 1e-4)
+    every = [(i, backward) for backward in (False, True) for i in range(1, 9)]
+    mnist.equals("the pipeline", passes(mnist.part("pipeline parallel")), [every] * 4)
+    ends = [max(box["end"] for box in mnist.part(way)["boxes"]) for way in mnist.column("Four ways", "way")]
+    mnist.is_near("lengths of the pictures", ends, [100, 90, 25, 25], 8)
+    wrong(f"model-parallel --config {SOURCE}/configs/mnist.json")
+    Lesson(f"model-parallel --config {SOURCE}/configs/linear.json --ranks 8")
+    refused(64, "--config FILE is required (see dtrain lab model-parallel --help)", "lab", "model-parallel")
+
+
+def vectors(lesson, step):
+    """What each rank has after a step: the labels of its boxes."""
+    lanes = next(part for part in lesson.document["parts"] if part["type"] == "lanes" and part["step"] == step)
+    return [" ".join(box["label"] for box in lanes["boxes"] if box["lane"] == rank) for rank in range(len(lanes["lanes"]))]
+
+
+def test_reduce():
+    reduce = Lesson("reduce", most_lines=100)
+    reduce.equals("after reduce", reduce.column("Sums", "after reduce"), [15, 2, 7, 4, 5])
+    reduce.equals("after allreduce", reduce.column("Sums", "after allreduce"), [15] * 5)
+    reduce.equals("round 3", vectors(reduce, "Round 3 of 6"), ["15", "2", "7", "4", "5"])
+    refused(64, "--ranks does not belong to lab reduce (see dtrain lab reduce --help)", "lab", "reduce", "--ranks", "4")
+    refused(64, "(did you mean 'lab reduce'?)", "lab", "rduce")
+    twice = run(DTRAIN, "lab", "reduce", ranks=2, code=0, stdin=None).stdout
+    check(twice.count("PASS: all") == 1, f"reduce: two copies both tell: {twice}")
+
+
+def test_ring():
+    ring = Lesson("allreduce", most_lines=140)
+    ring.equals("at first", vectors(ring, "At first"), [" ".join(f"{rank}{i}" for i in range(4)) for rank in "abcd"])
+    for step, rows in ((1, "a0 a1 a2 ad3|ab0 b1 b2 b3|c0 bc1 c2 c3|d0 d1 cd2 d3"), (3, "a0 abcd1 acd2 ad3|ab0 b1 abcd2 abd3|abc0 bc1 c2 abcd3|abcd0 bcd1 cd2 d3"),
+                       (4, "abcd0 abcd1 acd2 ad3|ab0 abcd1 abcd2 abd3|abc0 bc1 abcd2 abcd3|abcd0 bcd1 cd2 abcd3")):
+        ring.equals(f"round {step}", vectors(ring, f"Round {step} of 6"), rows.split("|"))
+    ring.equals("at the end", vectors(ring, "Round 6 of 6"), ["abcd0 abcd1 abcd2 abcd3"] * 4)
+    messages = [part["rows"] for part in ring.document["parts"] if part["type"] == "table" and part.get("step") == "Round 4 of 6"][0]
+    ring.equals("messages of round 4", [" ".join(row[key] for key in ("from", "sends", "to", "operation")) for row in messages],
+                ["A abcd1 B replaces", "B abcd2 C replaces", "C abcd3 D replaces", "D abcd0 A replaces"])
+    few = dict(zip(ring.column("Simulated times", "algorithm"), ring.column("Simulated times", "few floats")))
+    many = dict(zip(few, ring.column("Simulated times", "many floats")))
+    ring.is_near("latency-bound", [few["ring"], few["recursive_doubling"]], [60e-6, 20e-6], 1e-7)
+    ring.is_near("bandwidth-bound", [many["ring"], many["recursive_doubling"]], [6.72e-3, 10.1e-3], 5e-5)
+    check(f"{min(few, key=few.get)} is fastest with 20.0 µs" in ring.texts() and f"{min(many, key=many.get)} is fastest with 6.70 ms" in ring.texts(),
+          f"allreduce: {ring.texts()}")
+    wrong("allreduce")
+
+
+# The golden numbers of four workers and the tutorial's model, which a tree sends in five segments: rounds, messages, bytes.
+COSTS = {"ring": [6, 24, 28797168], "tree": [8, 30, 28797168], "recursive_doubling": [2, 8, 38396224], "halving_doubling": [4, 16, 28797168],
+         "all_to_all": [1, 12, 57594336], "master_worker": [4, 6, 28797168]}
+
+
+def test_allreduce():
+    """test_algorithms.c has every number of ranks up to 17, and every number of elements around it."""
+    table = "Messages and bytes"
+    large = Lesson("allreduce --elements 1199882", most_lines=140)
+    large.equals("costs", {row["algorithm"]: [row["rounds"], row["messages"], row["sent"]] for row in large.part(table)["rows"]}, COSTS)
+    for algorithm in COSTS:
+        for ranks, elements in ((1, 1), (2, 1000), (3, 2), (7, 7), (8, 1), (16, 17), (17, 1000)):
+            lesson = Lesson(f"allreduce --algorithm {algorithm} --ranks {ranks} --elements {elements}", most_lines=340)
+            steps = {part["step"] for part in lesson.document["parts"] if "step" in part}
+            rounds = next(row["rounds"] for row in lesson.part(table)["rows"] if row.get("chosen"))
+            lesson.equals("steps", len(steps), rounds + 1 if ranks <= 16 else 0)
+            lesson.equals("proof", {row["verdict"] for row in lesson.part("Proof")["rows"]}, {"PASS"})
+    Lesson("allreduce --ranks 64", most_lines=50)
+    for option, value, text in (("algorithm", "rong", "unknown algorithm 'rong' (did you mean 'ring'?)"),
+                                ("algorithm", "x", f"unknown algorithm 'x' (one of {', '.join(COSTS)})"),
+                                ("ranks", "0", "expected a whole number 1..64, got '0'"), ("ranks", "65", "expected a whole number 1..64, got '65'"),
+                                ("ranks", "4x", "expected a whole number 1..64, got '4x'"),
+                                ("elements", "-1", "expected a whole number 1..33554432, got '-1'")):
+        refused(64, f"--{option}: {text}", "lab", "allreduce", f"--{option}", value)
+    refused(64, "--elements 16777217 is too many for 2 ranks in one process (at most 16777216)", "lab", "allreduce", "--ranks", "2", "--elements", "16777217")
+
+
 new_folder()
-for test in (test_lr, test_bits, test_shards, test_batch):
+for test in (test_lr, test_bits, test_shards, test_batch, test_gradtape, test_pipeline, test_model_parallel, test_reduce, test_ring, test_allreduce):
     test()
 finish()

@@ -34,20 +34,7 @@ unread() { # unread RANKS NAME: what differs is the verdict, also where the page
 }
 refused() { refuses "$1" "$3" "=$2" lab "${@:4}"; } # refused CODE TEXT RANKS ARGUMENT...
 
-right 2 gradtape
-check 'gradtape: not the losses of the example' grep -qE '^loss +26.431675 +0$' out
-check 'gradtape: no mean gradient' grep -qE '^the mean of both +1.3814857 +2.129148 +4 ' out
-check 'gradtape: no slip of sign' grep -q '1 - 1.3814857 = -0.3814857' out
-for text in 26.431675 '2.0128188, 2.7977395; 4' '0.75015247, 1.4605565; 4' '1.3814857, 2.129148; 4' '-0.3814857, -1.129148; -3'; do
-  check "gradtape: the page has no $text" grep -qF -- "$text" gradtape.html
-done
-wrong 2 gradtape
 mkfifo deaf # which nobody reads
-unread 2 gradtape
-refused 78 'lab gradtape: it takes 2 ranks, not 1 (mpirun -np 2 dtrain lab gradtape)' 0 gradtape
-refused 78 'lab gradtape: it takes 2 ranks, not 3 (mpirun -np 2 dtrain lab gradtape)' 3 gradtape
-refused 64 '--config does not belong to lab gradtape (see dtrain lab gradtape --help)' 2 gradtape --config x.json
-
 right 2 linear
 check 'linear: the two ranks, or one process, end at another line' test "$(grep -cE '^(on +on|one process) +1\.963652, 2\.529543 ' out)" = 2
 check 'linear: averaging alone does not keep the distance' grep -qE '^on +off .* 1.4142[0-9]{2} ' out
@@ -77,29 +64,9 @@ check 'stragglers: not the latest of n ranks' \
 wrong 4 stragglers
 refused 78 'lab stragglers: it takes 4 ranks, not 1 (mpirun -np 4 dtrain lab stragglers)' 0 stragglers
 
-right 0 model-parallel --config "$configs/mnist.json"
-check 'model-parallel: not the bytes of the four ways' \
-  test "$(awk '/^(a layer per device|pipeline|vertical slices|data parallel) .* of 4$/ {print $(NF - 3)}' out | xargs)" = \
-  '126,877,696 126,877,696 380,694,528 28,797,168'
-check 'model-parallel: not the devices at once' test "$(awk '/ of 4$/ {print $(NF - 2)}' out | xargs)" = '1.00 1.11 4.00 4.00'
-wrong 0 model-parallel --config "$configs/mnist.json"
-right 0 model-parallel --config "$configs/linear.json" --ranks 8
-refused 64 '--config FILE is required (see dtrain lab model-parallel --help)' 0 model-parallel
-
-for n in 2 3 8; do
-  right 0 pipeline --ranks "$n"
-done
-right 0 pipeline
-check 'pipeline: not the bubbles of the clock and of the formula' test "$(awk '/^(naive|gpipe|1f1b) / {print $3, $4, $9, $10}' out | xargs)" = \
-  '96 75.0 = 75.0 33 27.3 = 27.3 33 27.3 = 27.3'
-check 'pipeline: not the grid of 1f1b' grep -qF 'stage 2  ..12..<13<24<35<46<57<68<7.<8....' out
-check 'pipeline: not what 1f1b holds' grep -qE '^1f1b .* 4 3 2 1$' out
-wrong 0 pipeline
-refused 64 "--ranks: expected a whole number 2..8, got '1'" 0 pipeline --ranks 1
-
 # The course has every lesson, and what its last table names is there.
 course=$(cd "$tests/.." && pwd)/docs/lessons.md
-"$DTRAIN" help >help
+{ "$DTRAIN" help; "$DTRAIN" lab | sed -n 's/^.*dtrain lab/  lab/p'; } >help
 "$DTRAIN" help config >keys
 for name in $(sed -nE 's/^ +lab ([a-z-]+) .*/\1/p' help); do
   check "lessons.md: no lab $name" grep -qE "dtrain lab $name\b" "$course"
