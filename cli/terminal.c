@@ -59,7 +59,7 @@ char *dt_terminal_launcher_words(size_t *n_bytes)
 int dt_terminal_width(int stream)
 {
     const pid_t launcher = dt_terminal_launcher();
-    if (isatty(stream) == 1 || launcher == 0) {
+    if (isatty(stream) == 1 || launcher == 0 || stream < 0) { /* below 0: a stream in memory */
         return width_of(stream);
     }
     char path[48];

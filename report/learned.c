@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/commands/eval.h"
 #include "cli/commands/load.h"
+#include "cli/commands/model_table.h"
 #include "data/validation.h"
 #include "model/checkpoint.h"
 #include "train/evaluate.h"
@@ -115,25 +116,13 @@ enum dt_status dt_learned_find(const struct dt_record *r, const char *data, stru
 
 /* ---- its parts */
 
-/* Its name or, without names, its number. */
-static const char *name_of(struct dt_doc *doc, const struct dt_learned *l, int class)
-{
-    const char *name = l->class_names;
-    for (int i = 0; i < class && name != NULL; i++) {
-        name = strchr(name, '/');
-        name = name != NULL ? name + 1 : NULL;
-    }
-    return name != NULL ? dt_doc_print(doc, "%.*s", (int)strcspn(name, "/"), name)
-                        : dt_doc_print(doc, "%d", class);
-}
-
 static void add_confusion(struct dt_doc *doc, const struct dt_learned *l)
 {
     const size_t n = (size_t)l->n_classes;
     const char *names[DT_LEARNED_MAX_CLASSES];
     struct dt_part *grid = dt_doc_grid(doc, "Confusion", DT_GRID_COUNTS, n, n, l->confusion);
     for (size_t k = 0; k < n; k++) {
-        names[k] = name_of(doc, l, (int)k);
+        names[k] = dt_class_text(doc, l->class_names, (int)k);
     }
     dt_doc_names(grid, "true class|predicted class", names, names);
     struct dt_part *table = dt_doc_table(doc, "Classes", "class|samples::0|precision::%|recall::%");
@@ -171,8 +160,9 @@ static void add_worst(struct dt_doc *doc, const struct dt_learned *l, double *va
         doc, "Worst test samples", "sample::+|true class|predicted class|confidence::%|loss::4");
     for (int i = 0; i < l->n_worst; i++) {
         const struct dt_answer *a = &l->worst[i];
-        dt_doc_row(table, dt_n(a->id), dt_t(name_of(doc, l, a->label)),
-                   dt_t(name_of(doc, l, a->predicted)), dt_n(a->probability), dt_n(a->loss));
+        dt_doc_row(table, dt_n(a->id), dt_t(dt_class_text(doc, l->class_names, a->label)),
+                   dt_t(dt_class_text(doc, l->class_names, a->predicted)), dt_n(a->probability),
+                   dt_n(a->loss));
     }
     dt_doc_detail(table);
     if (l->images != NULL && l->n_worst > 0) {
@@ -184,7 +174,8 @@ static void add_worst(struct dt_doc *doc, const struct dt_learned *l, double *va
     for (int i = 0; i < l->n_worst && l->images != NULL; i++) {
         const struct dt_answer *a = &l->worst[i];
         const char *title =
-            dt_doc_print(doc, "%s → %s", name_of(doc, l, a->label), name_of(doc, l, a->predicted));
+            dt_doc_print(doc, "%s → %s", dt_class_text(doc, l->class_names, a->label),
+                         dt_class_text(doc, l->class_names, a->predicted));
         struct dt_part *picture = add_picture(
             doc, title, l->shape, l->images + (size_t)i * dt_shape_elems(l->shape), values);
         dt_doc_caption(picture, "%.1f %% · %u", 100 * a->probability, a->id);

@@ -392,20 +392,8 @@ static void tell_flops(struct dt_doc *doc, const struct dt_record *r, double flo
 
 static void add_blocks(struct dt_doc *doc, const struct dt_record *r, const struct dt_model *model)
 {
-    double flops = 0;
     dt_doc_section(doc, "Model");
-    struct dt_part *table =
-        dt_doc_table(doc, "Blocks", "block|input|output|parameters::0|flop a sample::0|layers");
-    for (int b = 0; b < model->n_blocks; b++) {
-        struct dt_block_row row;
-        dt_block_row_make(model, b, &row);
-        dt_doc_row(table, dt_t(row.name), dt_t(row.in), dt_t(row.out),
-                   dt_n((double)row.n_parameters), dt_n(row.flops), dt_t(row.layers));
-        flops += row.flops;
-    }
-    dt_doc_row(table, dt_t("total"), dt_t(""), dt_t(""), dt_n((double)model->n_parameters),
-               dt_n(flops), dt_t("forward pass"));
-    dt_doc_emphasize(table);
+    const double flops = dt_model_table(doc, model);
     tell_steps(doc, r);
     tell_rate(doc, r);
     tell_flops(doc, r, flops);

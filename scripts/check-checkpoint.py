@@ -16,6 +16,8 @@ import os
 import struct
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
 try:
     import torch
     from torch import nn
@@ -164,7 +166,7 @@ def count_correct(model, images, labels, data, shape):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage="check-checkpoint.py CHECKPOINT [--data DIR]")
+    parser = argparse.ArgumentParser(add_help=False, usage="check-checkpoint.py CHECKPOINT [--data DIR]")
     parser.add_argument("checkpoint")
     parser.add_argument("--data", help="folder of the IDX files, instead of the configuration's")
     args = parser.parse_args()

@@ -7,9 +7,12 @@ Both sides compute the inputs by `number`: sixteenths between -1 and 1 that look
 Each file is lines of "name: value value ..."; '#' begins a comment. Values are float32, printed so that they read back exactly.
 """
 import os
+import sys
 
-import torch
-import torch.nn.functional as F
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures")
 N_STEPS = 10

@@ -7,9 +7,12 @@ Samples and weights come from the formula of make-fixtures.py; the stream of a t
 module would be, with Conv2d's symmetric padding, ZeroPad2d, BatchNorm2d's two variances and torch.cat's order.
 """
 import os
+import sys
 import zlib
 
-import numpy
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+import numpy  # noqa: E402
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures", "nets.txt")
 N_TRAIN, N_TEST, N_CLASSES, EPSILON, MOMENTUM = 16, 8, 10, 1e-5, 0.1

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/commands/load.h"
 #include "cli/config/config.h"
+#include "cli/result.h"
 #include "cli/sinks/fields.h"
 #include "data/validation.h"
 #include "model/layers/layers.h"
@@ -192,45 +193,41 @@ static enum dt_status check_loss(const char *file, double loss)
                  file, isnan(loss) ? "not a number" : "infinite"));
 }
 
+static enum dt_status show(const struct dt_args *args, const struct dt_metrics *test,
+                           const struct dt_learned *learned, bool classifies)
+{
+    char text[160];
+    struct dt_doc *doc = dt_doc_open("eval", "Test result");
+    struct dt_part *figures = dt_doc_figures(doc, "Result");
+    dt_doc_figure(figures, "test loss::4", dt_n(dt_metrics_loss(test)));
+    if (classifies) {
+        dt_doc_figure(figures, "test accuracy::%", dt_n(dt_metrics_accuracy(test)));
+    }
+    if (dt_learned_has_top5(learned)) {
+        dt_doc_figure(figures, "test top-5 accuracy::%", dt_n(learned->n_top5 / test->n_samples));
+    }
+    dt_doc_figure(figures, "samples::0", dt_n(test->n_samples));
+    dt_result_text("test", test, classifies, "", text, sizeof text);
+    dt_doc_verdict(doc, DT_NO_VERDICT, "%s", text);
+    const enum dt_status s = dt_result_show(args, doc);
+    dt_doc_close(doc);
+    return s;
+}
+
 static enum dt_status measure(struct dt_world *world, const struct dt_trained *from,
-                              const char *data, struct dt_inference *inference,
+                              const struct dt_args *args, struct dt_inference *inference,
                               struct dt_evaluator *evaluator, struct dt_learned *learned)
 {
     const bool classifies = inference->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
     struct dt_metrics test = {0};
-    DT_TRY(dt_world_agree(world, open_evaluator(world, from, data, inference, evaluator)));
+    DT_TRY(dt_world_agree(world, open_evaluator(world, from, dt_args_text(args, DT_OPTION_DATA),
+                                                inference, evaluator)));
     if (inference->model.n_outputs > DT_LEARNED_FEW_CLASSES) {
         DT_TRY(dt_world_agree(world, dt_learned_open(evaluator, learned)));
     }
     DT_TRY(dt_evaluator_run(evaluator, &test));
     DT_TRY(check_loss(from->file, dt_metrics_loss(&test)));
-    if (world->rank == 0 && classifies) {
-        fprintf(stderr, "test loss %.4f\n", dt_metrics_loss(&test));
-    }
-    if (world->rank == 0 && dt_learned_has_top5(learned)) {
-        fprintf(stderr, "test top-5 accuracy %.2f %%\n", 100 * learned->n_top5 / test.n_samples);
-    }
-    if (world->rank == 0) {
-        dt_report_result("test", &test, classifies, "");
-    }
-    return DT_OK;
-}
-
-enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data)
-{
-    struct dt_inference inference = {0};
-    struct dt_evaluator evaluator = {0};
-    struct dt_learned learned = {.n_classes = 0};
-    int n_threads = 1;
-    DT_TRY(dt_ranks_threads(world, 0, &n_threads));
-    DT_TRY(dt_inference_open(world, from, n_threads, EVAL_BATCH, &inference));
-    const enum dt_status s = measure(world, from, data, &inference, &evaluator, &learned);
-    dt_learned_close(&learned);
-    if (evaluator.network != NULL) {
-        dt_evaluator_close(&evaluator);
-    }
-    dt_inference_close(&inference);
-    return s;
+    return dt_world_agree(world, world->rank == 0 ? show(args, &test, learned, classifies) : DT_OK);
 }
 
 enum dt_status dt_trained_check(const struct dt_args *args, int n_least, const char *more)
@@ -290,23 +287,36 @@ static enum dt_status check(const struct dt_args *args)
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
-    struct dt_trained trained;
-    DT_TRY(dt_trained_find(world, args, &config, &trained));
-    return dt_eval(world, &trained, dt_args_text(args, DT_OPTION_DATA));
+    struct dt_trained from;
+    struct dt_inference inference = {0};
+    struct dt_evaluator evaluator = {0};
+    struct dt_learned learned = {.n_classes = 0};
+    int n_threads = 1;
+    DT_TRY(dt_trained_find(world, args, &config, &from));
+    DT_TRY(dt_ranks_threads(world, 0, &n_threads));
+    DT_TRY(dt_inference_open(world, &from, n_threads, EVAL_BATCH, &inference));
+    const enum dt_status s = measure(world, &from, args, &inference, &evaluator, &learned);
+    dt_learned_close(&learned);
+    if (evaluator.network != NULL) {
+        dt_evaluator_close(&evaluator);
+    }
+    dt_inference_close(&inference);
+    return s;
 }
 
 const struct dt_command dt_command_eval = {
     .word = "eval",
     .meaning = "measure a run on the test samples",
     .usage = "dtrain eval (RUN | --config FILE --weights FILE) [--ema] [--data DIR]\n"
-             "      [--set KEY.PATH=VALUE]...",
+             "      [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE] [--csv FILE]",
     .examples = "  dtrain eval runs/night\n"
                 "  dtrain eval runs/night:last\n"
                 "  dtrain eval runs/night/checkpoints/step-000000001416.safetensors\n",
     .more = DT_RUN_WORD " All ranks share the test samples.",
     .options = {DT_TRAINED_OPTIONS,
                 [DT_OPTION_DATA] =
-                    {DT_TAKEN, "folder of the test images, in place of the checkpoint's data.dir"}},
+                    {DT_TAKEN, "folder of the test images, in place of the checkpoint's data.dir"},
+                DT_RESULT_OPTIONS},
     .check = check,
     .needs_no_ranks = true,
     .together = run,

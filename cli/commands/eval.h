@@ -78,8 +78,4 @@ struct dt_values dt_trained_words(const struct dt_args *args);
 enum dt_status dt_trained_find(struct dt_world *world, const struct dt_args *args,
                                struct dt_config *config, struct dt_trained *out);
 
-/* `data`: folder to use instead of the configuration's, or NULL. Every rank calls it; agreed.
- * Prints the result on stdout. */
-enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data);
-
 #endif

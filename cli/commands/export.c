@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "cli/commands/model_table.h"
 #include "cli/commands/onnx.h"
+#include "cli/result.h"
 #include "cli/sinks/protobuf.h"
 
 /* The range of inputs in training: data/dataset.h. */
@@ -25,11 +24,12 @@ struct trained_model {
     struct dt_config config;
     struct dt_model model;
     float *arena, *buffers;
+    struct dt_part *files; /* the table of those written */
 };
 
 static enum dt_status write_onnx(const struct trained_model *m, const char *path)
 {
-    char size[DT_BYTES_TEXT_SIZE];
+    char kind[48];
     struct dt_file_part part = {0};
     uint8_t *bytes = NULL;
     DT_TRY(dt_onnx_make(&m->model, m->arena, m->buffers, &m->config.data.normalize,
@@ -38,9 +38,9 @@ static enum dt_status write_onnx(const struct trained_model *m, const char *path
     const enum dt_status s = dt_file_write(path, &part, 1);
     free(bytes);
     if (s == DT_OK) {
-        dt_text_print(stdout, "%s: %s, ONNX opset %d; input: %s", path,
-                      dt_bytes_text((double)part.n_bytes, size), dt_onnx_opset(&m->model),
-                      input_text(&m->config));
+        snprintf(kind, sizeof kind, "ONNX opset %d", dt_onnx_opset(&m->model));
+        dt_doc_row(m->files, dt_t(path), dt_n((double)part.n_bytes), dt_t(kind),
+                   dt_t(input_text(&m->config)));
     }
     return s;
 }
@@ -48,7 +48,7 @@ static enum dt_status write_onnx(const struct trained_model *m, const char *path
 /* Names, shapes and order are those of checkpoints already, which are PyTorch's. */
 static enum dt_status write_safetensors(const struct trained_model *m, const char *path)
 {
-    char size[DT_BYTES_TEXT_SIZE], *header = NULL;
+    char kind[80], *header = NULL;
     struct dt_tensor tensors[2 * DT_MAX_PARAMS];
     struct dt_file_part parts[2 * DT_MAX_PARAMS + 1];
     const int n_params = m->model.n_params, n = n_params + m->model.n_buffers;
@@ -65,11 +65,10 @@ static enum dt_status write_safetensors(const struct trained_model *m, const cha
     const enum dt_status s = dt_file_write(path, parts, (size_t)n + 1);
     free(header);
     if (s == DT_OK) {
-        dt_text_print(stdout, "%s: %s, %d tensors for PyTorch's load_state_dict; input: %s", path,
-                      dt_bytes_text((double)m->model.n_parameters * sizeof(float), size), n,
-                      m->config.data.normalize.n > 0 ? "normalized pixels"
-                                                     : input_text(&m->config));
-        dt_model_print_uneven(&m->model);
+        snprintf(kind, sizeof kind, "%d tensors for PyTorch's load_state_dict", n);
+        dt_doc_row(
+            m->files, dt_t(path), dt_n((double)m->model.n_parameters * sizeof(float)), dt_t(kind),
+            dt_t(m->config.data.normalize.n > 0 ? "normalized pixels" : input_text(&m->config)));
     }
     return s;
 }
@@ -103,12 +102,20 @@ static enum dt_status try_files(const struct dt_values *files)
     return DT_OK;
 }
 
-static enum dt_status write_files(const struct dt_values *files, const struct trained_model *m)
+static enum dt_status write_files(const struct dt_values *files, struct trained_model *m)
 {
-    for (int i = 0; i < files->n; i++) {
-        DT_TRY(find_format(files->texts[i])->write(m, files->texts[i]));
+    struct dt_doc *doc = dt_doc_open("export", "Exported model");
+    enum dt_status s = DT_OK;
+    m->files = dt_doc_table(doc, "Files", "file|size::B|format|input");
+    for (int i = 0; s == DT_OK && i < files->n; i++) {
+        s = find_format(files->texts[i])->write(m, files->texts[i]);
     }
-    return DT_OK;
+    dt_model_tell_uneven(doc, &m->model);
+    if (s == DT_OK) {
+        dt_result_print(stdout, doc);
+    }
+    dt_doc_close(doc);
+    return s;
 }
 
 static enum dt_status export_model(const struct dt_trained *from, const struct dt_values *files)

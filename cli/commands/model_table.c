@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
 {
@@ -63,20 +64,32 @@ static bool is_flat(const struct dt_model *model, int n_blocks)
     return flat;
 }
 
-void dt_block_row_make(const struct dt_model *model, int index, struct dt_block_row *out)
+double dt_model_table(struct dt_doc *doc, const struct dt_model *model)
 {
-    const struct dt_block *block = &model->blocks[index];
-    out->name = block->name;
-    shape_text(block->in, is_flat(model, index), out->in, sizeof out->in);
-    shape_text(block->out, is_flat(model, index + 1), out->out, sizeof out->out);
-    layers_text(model, index, out->layers, sizeof out->layers);
-    out->n_parameters = block->weight == DT_NO_PARAM ? 0
-                                                     : model->params[block->weight].n_elems +
-                                                           model->params[block->bias].n_elems;
-    out->flops = dt_block_flops(block);
+    double flops = 0;
+    struct dt_part *table =
+        dt_doc_table(doc, "Blocks", "block|input|output|parameters::0|flop a sample::0|layers");
+    for (int b = 0; b < model->n_blocks; b++) {
+        const struct dt_block *block = &model->blocks[b];
+        char in[32], out[32], layers[256];
+        const size_t n_parameters =
+            block->weight == DT_NO_PARAM
+                ? 0
+                : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
+        shape_text(block->in, is_flat(model, b), in, sizeof in);
+        shape_text(block->out, is_flat(model, b + 1), out, sizeof out);
+        layers_text(model, b, layers, sizeof layers);
+        dt_doc_row(table, dt_t(block->name), dt_t(in), dt_t(out), dt_n((double)n_parameters),
+                   dt_n(dt_block_flops(block)), dt_t(layers));
+        flops += dt_block_flops(block);
+    }
+    dt_doc_row(table, dt_t("total"), dt_t(""), dt_t(""), dt_n((double)model->n_parameters),
+               dt_n(flops), dt_t("forward pass"));
+    dt_doc_emphasize(table);
+    return flops;
 }
 
-void dt_model_print_uneven(const struct dt_model *model)
+void dt_model_tell_uneven(struct dt_doc *doc, const struct dt_model *model)
 {
     for (int i = 0; i < model->n_blocks; i++) {
         const struct dt_block *b = &model->blocks[i];
@@ -84,9 +97,20 @@ void dt_model_print_uneven(const struct dt_model *model)
                   bottom = dt_conv_pad_after(b, b->in.h, top, b->linear_out.h),
                   right = dt_conv_pad_after(b, b->in.w, left, b->linear_out.w);
         if (b->linear == DT_LINEAR_CONV && (bottom > top || right > left)) {
-            printf("%s pads unevenly: in PyTorch nn.ZeroPad2d((%d, %d, %d, %d)) before nn.Conv2d "
-                   "without padding\n",
-                   b->name, left, right, top, bottom);
+            dt_doc_text(doc,
+                        "%s pads unevenly: in PyTorch nn.ZeroPad2d((%d, %d, %d, %d)) before "
+                        "nn.Conv2d without padding",
+                        b->name, left, right, top, bottom);
         }
     }
+}
+
+const char *dt_class_text(struct dt_doc *doc, const char *names, int class)
+{
+    for (int i = 0; i < class && names != NULL; i++) {
+        names = strchr(names, '/');
+        names = names != NULL ? names + 1 : NULL;
+    }
+    return names != NULL ? dt_doc_print(doc, "%.*s", (int)strcspn(names, "/"), names)
+                         : dt_doc_print(doc, "%d", class);
 }

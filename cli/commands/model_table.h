@@ -1,20 +1,17 @@
-/* The blocks of a model as a table has them: for `dtrain plan`, and a run's page. */
+/* What a document says of a model. */
 #ifndef DT_CLI_COMMANDS_MODEL_TABLE_H
 #define DT_CLI_COMMANDS_MODEL_TABLE_H
 
 #include "model/block.h"
+#include "view/document.h"
 
-struct dt_block_row {
-    const char *name;
-    char in[32], out[32]; /* shapes: "32x26x26", "128" */
-    char layers[256];     /* "conv2d 64 3x3, relu": that the block was made of */
-    size_t n_parameters;
-    double flops; /* of a sample's forward pass */
-};
-void dt_block_row_make(const struct dt_model *model, int index, struct dt_block_row *out);
+/* A table of its blocks; returns the operations of a forward pass of one sample. */
+double dt_model_table(struct dt_doc *doc, const struct dt_model *model);
 
-/* A line for each convolution with more zeros behind than before, which PyTorch's padding has not.
- */
-void dt_model_print_uneven(const struct dt_model *model);
+/* How PyTorch writes convolutions with more padding behind than before. */
+void dt_model_tell_uneven(struct dt_doc *doc, const struct dt_model *model);
+
+/* The name of a class, or its number where `names` ("cat/dog") is NULL. Lives as long as `doc`. */
+const char *dt_class_text(struct dt_doc *doc, const char *names, int class);
 
 #endif

@@ -3,14 +3,9 @@
 #include "cli/commands/load.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/bytes.h"
-#include "base/text.h"
 #include "cli/commands/model_table.h"
-#include "cli/terminal.h"
-#include "cli/text.h"
+#include "cli/result.h"
 #include "dist/allreduce/types.h"
 #include "dist/strategy/facts/plan.h"
 #include "dist/strategy/leaves.h"
@@ -22,8 +17,6 @@
 #include "model/device_bytes.h"
 #include "train/trainer.h"
 
-#define COLUMNS_OF_NUMBERS 62 /* of the table of blocks */
-
 struct plan {
     struct dt_config config;
     struct dt_model model;
@@ -34,40 +27,6 @@ struct plan {
     bool has_data;
     struct dt_planned_traffic traffic;
 };
-
-/* The layers of a block stand beside its numbers, or, where there is no room for all, below them.
- */
-static bool has_room(const struct dt_model *model)
-{
-    struct dt_block_row row;
-    size_t longest = 0;
-    for (int b = 0; b < model->n_blocks; b++) {
-        dt_block_row_make(model, b, &row);
-        longest = strlen(row.layers) > longest ? strlen(row.layers) : longest;
-    }
-    return COLUMNS_OF_NUMBERS + (int)longest <= dt_terminal_room(STDOUT_FILENO);
-}
-
-static void print_layers(const struct dt_model *model)
-{
-    const char *gap = has_room(model) ? "  " : "\n           ";
-    char count[32];
-    struct dt_block_row row;
-    double flops = 0;
-    printf("  %-8s %-11s %-11s %12s %12s%slayers\n", "block", "input", "output", "parameters",
-           "flop/sample", gap);
-    for (int b = 0; b < model->n_blocks; b++) {
-        dt_block_row_make(model, b, &row);
-        printf("  %-8s %-11s %-11s %12s", row.name, row.in, row.out,
-               dt_count_text((double)row.n_parameters, count, sizeof count));
-        printf(" %12s%s%s\n", dt_count_text(row.flops, count, sizeof count), gap, row.layers);
-        flops += row.flops;
-    }
-    printf("  %-8s %-11s %-11s %12s", "total", "", "",
-           dt_count_text((double)model->n_parameters, count, sizeof count));
-    printf(" %12s%sforward pass\n", dt_count_text(flops, count, sizeof count), gap);
-    dt_model_print_uneven(model);
-}
 
 static size_t data_bytes(const struct plan *p, size_t n)
 {
@@ -84,6 +43,14 @@ static int n_states(const struct dt_config *c)
     return dt_optimizer_n_states(&c->optimizer) + (c->ema > 0);
 }
 
+/* That rank 0 reads; 0: not known. */
+static size_t n_samples(const struct plan *p)
+{
+    const size_t size = (size_t)p->shard.size;
+    const size_t n_test = (p->n_test + p->n_validation + size - 1) / size;
+    return p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
+}
+
 /* Bytes that the cuda backend allocates, without the memory of CUDA itself and cuDNN's workspaces,
  * which only they know. */
 static size_t gpu_bytes(const struct plan *p, int capacity)
@@ -94,55 +61,12 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
             dt_device_block_bytes(&p->model, b, p->config.precision, capacity);
         kept += dt_device_all_bytes(&bytes);
     }
-    const size_t size = (size_t)p->shard.size;
-    const size_t n_test = (p->n_test + p->n_validation + size - 1) / size;
-    const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
     return dt_model_n_bytes(&p->model, capacity, n_states(&p->config)) + kept +
-           data_bytes(p, n_samples) + DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
+           data_bytes(p, n_samples(p)) + DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
 }
 
 /* A plan does not ask what this host has: the run's may be another. */
-static void print_memory(const struct plan *p, int capacity)
-{
-    const struct dt_config *c = &p->config;
-    char all[DT_BYTES_TEXT_SIZE], gradients[DT_BYTES_TEXT_SIZE];
-    dt_bytes_text((double)p->model.arena_elems * sizeof(float), gradients);
-    if (c->device != DT_DEVICE_CUDA) {
-        const size_t n_bytes =
-            dt_model_n_bytes(&p->model, capacity, n_states(c)) +
-            (c->dist.deterministic ? dt_leaves_n_bytes(&p->model, p->roles.n_workers) : 0);
-        printf("peak memory per rank: %s\n  of weights, gradients (%s), optimizer state and "
-               "activations\n",
-               dt_bytes_text((double)n_bytes, all), gradients);
-    }
-    const bool may_be_gpu = c->device == DT_DEVICE_AUTO && !c->dist.deterministic;
-    if (c->device == DT_DEVICE_CUDA || may_be_gpu) {
-        printf("GPU memory per rank%s: %s\n  with%s the data, %s of gradients; CUDA's libraries "
-               "take some more\n",
-               c->device == DT_DEVICE_AUTO ? ", where there is one" : "",
-               dt_bytes_text((double)gpu_bytes(p, capacity), all), p->has_data ? "" : "out",
-               gradients);
-    }
-}
-
-static void print_data(const struct plan *p)
-{
-    char count[32], n_test[32], n_held[32], held[64] = "";
-    if (p->n_validation > 0) {
-        snprintf(held, sizeof held, "%s validation samples, ",
-                 dt_count_text((double)p->n_validation, n_held, sizeof n_held));
-    }
-    if (p->has_data) {
-        printf("data: %s training samples, %s%s test samples\n",
-               dt_count_text((double)p->shard.n_total, count, sizeof count), held,
-               dt_count_text((double)p->n_test, n_test, sizeof n_test));
-    } else {
-        dt_text_print(stdout, "data: no IDX files in %s", p->config.data.dir);
-        puts("  steps/epoch and what each rank reads are unknown without (add --data DIR)");
-    }
-}
-
-static void print_run(const struct plan *p)
+static void add_memory(struct dt_doc *doc, const struct plan *p)
 {
     const struct dt_config *c = &p->config;
     const struct dt_shard *s = &p->shard;
@@ -150,133 +74,182 @@ static void print_run(const struct plan *p)
               capacity = c->dist.deterministic && !p->roles.whole
                              ? (int)c->dist.leaf
                              : (dt_shard_capacity(s) + accumulate - 1) / accumulate;
-    const unsigned long long steps = dt_shard_steps_per_epoch(s);
-    print_memory(p, capacity);
-    print_data(p);
-    if (c->batch_per_rank > 0) {
-        const double scale = dt_lr_scale(c->lr_scaling, s->size);
-        const char *times = dt_terminal_times();
-        printf("batch %lld %s %d = %zu, lr %g %s %g = %g\n", (long long)c->batch_per_rank, times,
-               s->size, s->global_batch, c->optimizer.lr, times, scale, c->optimizer.lr * scale);
-    } else {
-        printf("batch %zu over %d rank%s, lr %g\n", s->global_batch, s->size,
-               s->size == 1 ? "" : "s", c->optimizer.lr);
+    const char *data = p->has_data ? "with the data" : "without the data";
+    struct dt_part *figures = dt_doc_figures(doc, "Memory of a rank");
+    if (c->device != DT_DEVICE_CUDA) {
+        const size_t n_bytes =
+            dt_model_n_bytes(&p->model, capacity, n_states(c)) + data_bytes(p, n_samples(p)) +
+            (c->dist.deterministic ? dt_leaves_n_bytes(&p->model, p->roles.n_workers) : 0);
+        dt_doc_figure(figures, "CPU::B", dt_n((double)n_bytes));
+        dt_doc_judge(figures, DT_NO_VERDICT, "%s, without the program itself", data);
     }
-    if (p->has_data) {
-        printf("%llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs,
-               c->epochs == 1 ? "" : "s", steps * (unsigned long long)c->epochs);
+    if (c->device == DT_DEVICE_CUDA || (c->device == DT_DEVICE_AUTO && !c->dist.deterministic)) {
+        dt_doc_figure(figures, "GPU::B", dt_n((double)gpu_bytes(p, capacity)));
+        dt_doc_judge(figures, DT_NO_VERDICT, "%s%s; CUDA's libraries take some more",
+                     c->device == DT_DEVICE_AUTO ? "where there is one, " : "", data);
+    }
+    dt_doc_figure(figures, "gradients::B", dt_n((double)p->model.arena_elems * sizeof(float)));
+}
+
+static void add_samples(struct dt_doc *doc, const struct plan *p)
+{
+    if (!p->has_data) {
+        dt_doc_text(doc,
+                    "No data in %s: steps and what each rank reads are unknown (add --data DIR).",
+                    p->config.data.dir);
+        return;
+    }
+    struct dt_part *figures = dt_doc_figures(doc, "Samples");
+    dt_doc_figure(figures, "training::0", dt_n((double)p->shard.n_total));
+    if (p->n_validation > 0) {
+        dt_doc_figure(figures, "validation::0", dt_n((double)p->n_validation));
+    }
+    dt_doc_figure(figures, "test::0", dt_n((double)p->n_test));
+}
+
+static void add_steps(struct dt_doc *doc, const struct plan *p)
+{
+    const struct dt_config *c = &p->config;
+    const int size = p->shard.size;
+    const double steps = (double)dt_shard_steps_per_epoch(&p->shard),
+                 scale = c->batch_per_rank > 0 ? dt_lr_scale(c->lr_scaling, size) : 1;
+    struct dt_part *figures = dt_doc_figures(doc, "Steps");
+    dt_doc_figure(figures, "batch::0", dt_n((double)p->shard.global_batch));
+    if (c->batch_per_rank > 0) {
+        dt_doc_judge(figures, DT_NO_VERDICT, "%lld × %d", (long long)c->batch_per_rank, size);
     } else {
-        printf("%lld epoch%s\n", (long long)c->epochs, c->epochs == 1 ? "" : "s");
+        dt_doc_judge(figures, DT_NO_VERDICT, "over %d rank%s", size, size == 1 ? "" : "s");
+    }
+    dt_doc_figure(figures, "learning rate::g", dt_n(c->optimizer.lr * scale));
+    if (c->batch_per_rank > 0) {
+        dt_doc_judge(figures, DT_NO_VERDICT, "%g × %g", c->optimizer.lr, scale);
+    }
+    dt_doc_figure(figures, "epochs::0", dt_n((double)c->epochs));
+    if (p->has_data) {
+        dt_doc_figure(figures, "steps an epoch::0", dt_n(steps));
+        dt_doc_figure(figures, "steps::0", dt_n(steps * (double)c->epochs));
     }
 }
 
-static void print_ranks(const struct plan *p)
+static void add_ranks(struct dt_doc *doc, const struct plan *p)
 {
-    char count[32];
+    struct dt_part *table =
+        dt_doc_table(doc, "Ranks", "rank|samples::0|a step, at most::0|which of them");
     for (int r = 0; r < p->shard.size; r++) {
         struct dt_shard shard = p->shard;
         shard.rank = r;
         const struct dt_owned owned = dt_shard_owned(&shard);
-        if (p->stages.n > 1) {
-            printf("ranks 0 to %d read %s samples each", p->stages.n - 1,
-                   dt_count_text((double)owned.n, count, sizeof count));
-        } else {
-            printf("rank %d reads %s samples", r,
-                   dt_count_text((double)owned.n, count, sizeof count));
-        }
-        if (owned.stride > 1 && owned.n > 2) {
-            printf(": %u, %u, %u, ... %zu", owned.first, owned.first + owned.stride,
-                   owned.first + 2 * owned.stride, owned.first + (owned.n - 1) * owned.stride);
-        }
-        printf(", up to %d a step\n", dt_shard_capacity(&shard));
+        const bool regular = owned.stride > 1 && owned.n > 2;
+        dt_doc_row(
+            table,
+            dt_t(p->stages.n > 1 ? dt_doc_print(doc, "0 to %d", p->stages.n - 1)
+                                 : dt_doc_print(doc, "%d", r)),
+            dt_n((double)owned.n), dt_n(dt_shard_capacity(&shard)),
+            dt_t(regular ? dt_doc_print(doc, "%u, %u, %u, ... %zu", owned.first,
+                                        owned.first + owned.stride, owned.first + 2 * owned.stride,
+                                        owned.first + (owned.n - 1) * owned.stride)
+                         : ""));
     }
 }
 
 /* Which tensors each server holds. */
-static void print_placement(const struct plan *p)
+static void add_servers(struct dt_doc *doc, const struct plan *p)
 {
     struct dt_placement placement;
-    char bytes[DT_BYTES_TEXT_SIZE];
+    struct dt_part *table = dt_doc_table(doc, "Servers", "server::+|rank::+|tensors|bytes::B");
     dt_placement_make(&p->model, p->roles.n_servers, &placement);
     for (int s = 0; s < p->roles.n_servers; s++) {
+        const char *names = "";
         double held = 0;
-        printf("  server %d, rank %d:", s, p->roles.first_server + s);
         for (int i = 0; i < p->model.n_params; i++) {
             if (placement.server_of[i] == s) {
-                printf(" %s", p->model.params[i].name);
+                names = dt_doc_print(doc, "%s%s%s", names, held > 0 ? " " : "",
+                                     p->model.params[i].name);
                 held += (double)(p->model.params[i].n_elems * sizeof(float));
             }
         }
-        printf("%s%s\n", held > 0 ? ", " : " nothing", held > 0 ? dt_bytes_text(held, bytes) : "");
+        dt_doc_row(table, dt_n(s), dt_n(p->roles.first_server + s), dt_t(names), dt_n(held));
     }
 }
 
 /* Which blocks each rank has, and what it does. */
-static void print_stages(const struct plan *p)
+static void add_stages(struct dt_doc *doc, const struct plan *p)
 {
-    char count[32];
     double all = 0;
     const struct dt_dist_spec *dist = &p->config.dist;
     const int n_parts = dt_pipeline_n_parts(dist, (int64_t)p->shard.global_batch);
+    struct dt_part *table = dt_doc_table(doc, "Stages", "rank::+|blocks|flop a sample::0|share::%");
     for (int i = 0; i < p->stages.n; i++) {
         all += p->stages.stages[i].flops;
     }
-    printf("pipeline: %d stage%s, %d micro-batches, %s; they wait %.1f %% of a step if each "
-           "takes as long\n",
-           p->stages.n, p->stages.n == 1 ? "" : "s", n_parts,
-           dt_pipeline_schedule_name(dist->schedule),
-           100 * dt_pipeline_bubble(p->stages.n, n_parts));
     for (int i = 0; i < p->stages.n; i++) {
         const struct dt_stage *stage = &p->stages.stages[i];
-        printf("  stage %d, rank %d:", i, i);
+        const char *names = "";
         for (int b = stage->begin; b < stage->end; b++) {
-            printf(" %s", p->model.blocks[b].name);
+            names = dt_doc_print(doc, "%s%s%s", names, b > stage->begin ? " " : "",
+                                 p->model.blocks[b].name);
         }
-        printf(", %s flop/sample (%.0f %%)\n", dt_count_text(stage->flops, count, sizeof count),
-               100 * stage->flops / all);
+        dt_doc_row(table, dt_n(i), dt_t(names), dt_n(stage->flops), dt_n(stage->flops / all));
     }
+    struct dt_part *figures = dt_doc_figures(doc, "Pipeline");
+    dt_doc_fact(figures, "schedule", "%s", dt_pipeline_schedule_name(dist->schedule));
+    dt_doc_figure(figures, "micro-batches::0", dt_n(n_parts));
+    dt_doc_figure(figures, "waiting::%", dt_n(dt_pipeline_bubble(p->stages.n, n_parts)));
+    dt_doc_judge(figures, DT_NO_VERDICT, "of a step, if all stages take equally long");
 }
 
-static void print_servers(const struct plan *p)
+static void add_traffic(struct dt_part *figures, const struct plan *p)
 {
-    char sent[120];
-    const struct dt_roles *r = &p->roles;
-    printf("%s: %d worker%s, %d server%s\n", dt_strategy_names[p->config.dist.strategy],
-           r->n_workers, r->n_workers == 1 ? "" : "s", r->n_servers, r->n_servers == 1 ? "" : "s");
-    print_placement(p);
-    dt_traffic_text(&p->traffic.step, sent, sizeof sent);
-    printf("  a step: %s\n", sent);
+    const struct dt_step_traffic *step = &p->traffic.step;
+    if (!step->known || step->messages == 0) {
+        return;
+    }
+    dt_doc_figure(figures, "messages a step::0", dt_n(step->messages));
+    dt_doc_figure(figures, "sent a step::B", dt_n(step->bytes));
+    dt_doc_judge(figures, DT_NO_VERDICT, "by %s", step->by_each ? "each rank" : "the busiest rank");
+    if (step->n_hosts > 1) {
+        dt_doc_figure(figures, "messages between hosts::0", dt_n(step->messages_between));
+        dt_doc_figure(figures, "sent between hosts::B", dt_n(step->bytes_between));
+        dt_doc_judge(figures, DT_NO_VERDICT, "by all ranks together");
+    }
 }
 
 /* Predicts messages and bytes of averaging, without a run. */
-static void print_averaging(const struct plan *p)
+static void add_averaging(struct dt_doc *doc, const struct plan *p)
 {
     const struct dt_dist_spec *dist = &p->config.dist;
-    const int size = p->shard.size, n = p->traffic.n_buckets;
-    char sent[120], gradients[DT_BYTES_TEXT_SIZE];
+    const struct dt_codec *codec = &p->traffic.codec;
     if (p->roles.whole) {
-        print_stages(p);
+        add_stages(doc, p);
+        return;
+    }
+    if (p->roles.n_servers == 0 && (p->shard.size == 1 || !dist->average)) {
         return;
     }
     if (p->roles.n_servers > 0) {
-        print_servers(p);
-        return;
+        add_servers(doc, p);
     }
-    if (size == 1 || !dist->average) {
-        return;
-    }
-    printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size,
-           dt_allreduce_names[p->traffic.allreduce], n, n == 1 ? "" : "s",
-           dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
-    dt_compression_print(stdout, &p->traffic.codec, p->model.n_parameters);
-    if (p->traffic.step.known && p->traffic.step.messages > 0) {
-        dt_traffic_text(&p->traffic.step, sent, sizeof sent);
-        printf("  a step: %s\n", sent);
-        dt_traffic_print_between(stdout, &p->traffic.step);
+    struct dt_part *figures = dt_doc_figures(doc, "Averaging");
+    if (p->roles.n_servers > 0) {
+        dt_doc_fact(figures, "strategy", "%s", dt_strategy_names[dist->strategy]);
+        dt_doc_figure(figures, "workers::0", dt_n(p->roles.n_workers));
     } else {
-        printf("  %s\n", dist->allreduce == DT_ALLREDUCE_AUTO
-                             ? "chosen at run time; set distributed.allreduce to see its traffic"
-                             : dt_allreduce_meaning(dist->allreduce));
+        dt_doc_fact(figures, "allreduce", "%s", dt_allreduce_names[p->traffic.allreduce]);
+        dt_doc_figure(figures, "buckets::0", dt_n(p->traffic.n_buckets));
+    }
+    if (codec->spec.type != DT_COMPRESSION_NONE) {
+        dt_doc_figure(figures,
+                      dt_doc_print(doc, "sent as %s::B", dt_compression_names[codec->spec.type]),
+                      dt_n((double)dt_codec_bytes(codec, 0, p->model.n_parameters)));
+        dt_doc_judge(figures, DT_NO_VERDICT, "%s for n gradients",
+                     dt_compression_formulas[codec->spec.type]);
+    }
+    add_traffic(figures, p);
+    if (!p->traffic.step.known || p->traffic.step.messages == 0) {
+        dt_doc_text(doc, "%s.",
+                    dist->allreduce == DT_ALLREDUCE_AUTO
+                        ? "Which is chosen at run time: set distributed.allreduce to see messages"
+                        : dt_allreduce_meaning(dist->allreduce));
     }
 }
 
@@ -319,45 +292,43 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     return s;
 }
 
-/* Prints to stdout: layers with shapes, parameters and FLOPs per sample; memory; steps; what each
- * rank will read. Reads only the headers of the data files, and says what it cannot know where they
- * are missing; with `needs_data`, because somebody named their folder, that is an error. Agreed. */
-static enum dt_status show(struct dt_world *world, const struct dt_config *config, bool needs_data)
+static enum dt_status show(const struct dt_args *args, const struct plan *p)
 {
-    struct plan *plan = calloc(1, sizeof *plan);
-    enum dt_status s = DT_NO_MEMORY;
-    if (plan != NULL) {
-        plan->config = *config;
-        s = make_plan(world, needs_data, plan);
-    } else {
-        dt_error(s, "out of memory");
+    struct dt_doc *doc = dt_doc_open("plan", "%s", p->config.name);
+    dt_model_table(doc, &p->model);
+    dt_model_tell_uneven(doc, &p->model);
+    add_samples(doc, p);
+    add_steps(doc, p);
+    add_memory(doc, p);
+    add_averaging(doc, p);
+    if (p->has_data) {
+        add_ranks(doc, p);
     }
-    s = dt_world_agree(world, s);
-    if (plan != NULL && s == DT_OK && world->rank == 0) {
-        dt_text_print(stdout, "%s", config->name);
-        print_layers(&plan->model);
-        print_run(plan);
-        print_averaging(plan);
-        if (plan->has_data) {
-            print_ranks(plan);
-        }
-    }
-    free(plan);
+    const enum dt_status s = dt_result_show(args, doc);
+    dt_doc_close(doc);
     return s;
 }
 
+/* Shows layers with shapes, parameters and FLOPs per sample; memory; steps; what each rank will
+ * read. Reads only the headers of the data files, and says what it cannot know where they are
+ * missing; with --data, because somebody named their folder, that is an error. Agreed. */
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
-    struct dt_config config;
-    DT_TRY(dt_world_agree(world, dt_load_config(args, &config)));
-    return show(world, &config, dt_args_has(args, DT_OPTION_DATA));
+    struct plan *plan = calloc(1, sizeof *plan);
+    enum dt_status s = plan != NULL ? dt_load_config(args, &plan->config)
+                                    : dt_error(DT_NO_MEMORY, "out of memory");
+    s = dt_world_agree(world, s);
+    s = s == DT_OK ? make_plan(world, dt_args_has(args, DT_OPTION_DATA), plan) : s;
+    s = dt_world_agree(world, s == DT_OK && world->rank == 0 ? show(args, plan) : s);
+    free(plan);
+    return s;
 }
 
 const struct dt_command dt_command_plan = {
     .word = "plan",
     .meaning = "show layers, parameters, memory and shards",
     .usage = "dtrain plan --config FILE [--data DIR] [--epochs N] [--batch N] [--lr X]\n"
-             "      [--set KEY.PATH=VALUE]...",
+             "      [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE] [--csv FILE]",
     .examples = "  dtrain plan --config configs/mnist.json\n",
     .more = "Without training: shapes, operations, the memory that a rank wants on its device, "
             "the steps of an epoch, what each rank reads, and between several ranks what "
@@ -367,7 +338,8 @@ const struct dt_command dt_command_plan = {
                 [DT_OPTION_EPOCHS] = {DT_TAKEN},
                 [DT_OPTION_BATCH] = {DT_TAKEN},
                 [DT_OPTION_LR] = {DT_TAKEN},
-                [DT_OPTION_SET] = {DT_TAKEN}},
+                [DT_OPTION_SET] = {DT_TAKEN},
+                DT_RESULT_OPTIONS},
     .needs_no_ranks = true,
     .together = run,
 };

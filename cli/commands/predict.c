@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cli/commands/model_table.h"
+#include "cli/result.h"
 #include "data/formats/picture.h"
 #include "data/transform.h"
 #include "model/stages.h"
@@ -154,28 +156,53 @@ static enum dt_status read_image(const struct prediction *p, const char *path,
     return picture->may_be_black ? dt_picture_read(path, shape, picture, p->pixels) : DT_OK;
 }
 
-/* `note`: what was done to it. */
-static void print_prediction(const char *path, const struct prediction *p,
-                             const struct dt_picture *picture, const char *note)
+/* The document of all images. */
+struct answers {
+    struct dt_doc *doc;
+    struct dt_part *all; /* a row for each */
+};
+
+/* The picture in characters as the model sees it, the class, and the probabilities. `note`: what
+ * was done to it. */
+static void add_prediction(const struct answers *a, const char *path, const struct prediction *p,
+                           const struct dt_picture *picture, const char *note)
 {
     const char *background = !picture->transparent ? ""
                              : picture->on_black   ? " (transparent: on black)"
                                                    : " (transparent: on white)";
+    const char *names = p->inference.class_names;
     const int n = p->inference.model.n_outputs;
+    char *drawing = NULL;
+    size_t n_bytes = 0;
     int best = 0;
     for (int k = 1; k < n; k++) {
         best = p->probabilities[k] > p->probabilities[best] ? k : best;
     }
-    dt_digit_draw(stdout, p->pixels, p->samples.shape);
-    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s%s", path, best,
-                  100 * p->probabilities[best], background, note);
-    for (int k = 0; k < n; k++) {
-        printf("  %3d  %6.2f %%  %.*s\n", k, 100 * p->probabilities[k],
-               (int)(40 * p->probabilities[k] + 0.5), "########################################");
+    FILE *out = open_memstream(&drawing, &n_bytes);
+    if (out != NULL) {
+        dt_digit_draw(out, p->pixels, p->samples.shape);
+        dt_text_close(out, &drawing);
     }
+    dt_doc_section(a->doc, "%s", path);
+    dt_doc_code(a->doc, NULL, drawing != NULL ? drawing : "");
+    free(drawing);
+    struct dt_part *table = dt_doc_table(a->doc, dt_doc_print(a->doc, "%s, probabilities", path),
+                                         "class|probability::%");
+    dt_doc_caption(table, "class %s, probability %.2f %%%s%s", dt_class_text(a->doc, names, best),
+                   100 * p->probabilities[best], background, note);
+    for (int k = 0; k < n; k++) {
+        dt_doc_row(table, dt_t(dt_class_text(a->doc, names, k)), dt_n(p->probabilities[k]));
+        if (k == best) {
+            dt_doc_emphasize(table);
+        }
+    }
+    dt_doc_row(a->all, dt_t(path), dt_t(dt_class_text(a->doc, names, best)),
+               dt_n(p->probabilities[best]), dt_t(background[0] != '\0' ? background + 1 : ""),
+               dt_t(note[0] != '\0' ? note + 1 : ""));
 }
 
-static enum dt_status predict_one(struct prediction *p, const char *path, enum invert invert)
+static enum dt_status predict_one(const struct answers *a, struct prediction *p, const char *path,
+                                  enum invert invert)
 {
     struct dt_picture picture = {.exact = false};
     DT_TRY(read_image(p, path, &picture));
@@ -183,10 +210,11 @@ static enum dt_status predict_one(struct prediction *p, const char *path, enum i
     DT_TRY(compute_logits(p));
     DT_TRY(check_logits(p, path));
     compute_probabilities(p);
-    print_prediction(path, p, &picture, note);
+    add_prediction(a, path, p, &picture, note);
     return DT_OK;
 }
 
+/* Where an image fails, those before it are shown. */
 static enum dt_status predict_all(const struct dt_trained *from, const struct dt_args *args)
 {
     struct prediction p = {0};
@@ -194,8 +222,18 @@ static enum dt_status predict_all(const struct dt_trained *from, const struct dt
     const struct dt_values images = dt_trained_words(args);
     DT_TRY(read_invert(dt_args_text(args, DT_OPTION_INVERT), &invert));
     enum dt_status s = open_prediction(from, &p);
-    for (int i = 0; s == DT_OK && i < images.n; i++) {
-        s = predict_one(&p, images.texts[i], invert);
+    if (s == DT_OK) {
+        struct answers a = {.doc = dt_doc_open("predict", "Predictions")};
+        a.all = dt_doc_table(a.doc, "Images", "image|class|probability::%|background|inverted");
+        dt_doc_main(a.all);
+        int n = 0;
+        while (s == DT_OK && n < images.n) {
+            s = predict_one(&a, &p, images.texts[n], invert);
+            n += s == DT_OK;
+        }
+        const enum dt_status shown = n > 0 ? dt_result_show(args, a.doc) : DT_OK;
+        s = s == DT_OK ? shown : s;
+        dt_doc_close(a.doc);
     }
     close_prediction(&p);
     return s;
@@ -206,8 +244,7 @@ static enum dt_status check(const struct dt_args *args)
     return dt_trained_check(args, 1, " IMAGE");
 }
 
-/* For each image, on stdout: its picture in characters as the model sees it, the class, and the
- * probabilities. Rank 0 works, the others wait. Agreed. DT_CONFIG: the model is no classifier of
+/* Rank 0 works, the others wait. Agreed. DT_CONFIG: the model is no classifier of
  * images. DT_USAGE: another --invert. DT_NON_FINITE: what the model computes is not finite. */
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
@@ -221,7 +258,8 @@ const struct dt_command dt_command_predict = {
     .word = "predict",
     .meaning = "classify images",
     .usage = "dtrain predict (RUN | --config FILE --weights FILE) IMAGE...\n"
-             "      [--ema] [--invert auto|yes|no] [--set KEY.PATH=VALUE]...",
+             "      [--ema] [--invert auto|yes|no] [--set KEY.PATH=VALUE]...\n"
+             "      [--html FILE] [--json FILE] [--csv FILE]",
     .examples = "  dtrain predict runs/night digit.png\n"
                 "  dtrain predict \\\n"
                 "      runs/night/checkpoints/step-000000001416.safetensors digit.png\n",
@@ -231,7 +269,7 @@ const struct dt_command dt_command_predict = {
     "BT.601's luma; gamma and colour profiles are ignored. Transparency is filled with "
     "white, as in training, or with black if all training images have dark borders and "
     "black gives more contrast.",
-    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}},
+    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, DT_RESULT_OPTIONS},
     .check = check,
     .needs_no_ranks = true,
     .together = run,

@@ -247,16 +247,16 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
     }
 }
 
-void dt_report_result(const char *set, const struct dt_metrics *m, bool classifies,
-                      const char *after)
+void dt_result_text(const char *set, const struct dt_metrics *m, bool classifies, const char *after,
+                    char *text, size_t size)
 {
     if (classifies) {
-        printf("%s accuracy %.2f %% (%.0f/%.0f)%s\n", set, 100.0 * dt_metrics_accuracy(m),
-               m->n_correct, m->n_samples, after);
+        snprintf(text, size, "%s accuracy %.2f %% (%.0f/%.0f)%s", set,
+                 100.0 * dt_metrics_accuracy(m), m->n_correct, m->n_samples, after);
     } else {
-        printf("%s loss %.6g (%.0f samples)%s\n", set, dt_metrics_loss(m), m->n_samples, after);
+        snprintf(text, size, "%s loss %.6g (%.0f samples)%s", set, dt_metrics_loss(m), m->n_samples,
+                 after);
     }
-    fflush(stdout);
 }
 
 /* One row for each rank, then the line that the data were made from. */
@@ -275,7 +275,7 @@ static void print_result(const struct dt_sinks *sinks, const struct dt_end_event
 {
     const unsigned long long n = r->within_epoch ? r->steps : r->epochs;
     const struct dt_metrics *m = r->test.n_samples > 0 ? &r->test : &r->validation;
-    char after[96];
+    char after[96], line[256];
     if (r->lines != NULL) {
         print_lines(&sinks->folder, r->lines);
     }
@@ -285,7 +285,10 @@ static void print_result(const struct dt_sinks *sinks, const struct dt_end_event
         snprintf(after, sizeof after, " of the best epoch, %llu of %llu",
                  (unsigned long long)r->tested_epoch, (unsigned long long)r->epochs);
     }
-    dt_report_result(m == &r->test ? "test" : "validation", m, dt_sinks_classify(sinks), after);
+    dt_result_text(m == &r->test ? "test" : "validation", m, dt_sinks_classify(sinks), after, line,
+                   sizeof line);
+    puts(line);
+    fflush(stdout);
 }
 
 /* ", without the last 1,234 spans (choose fewer steps)", or "" */

@@ -74,8 +74,8 @@ void dt_sinks_close(struct dt_sinks *sinks);
 
 /* The line that stdout ends with: "test accuracy 98.31 % (9831/10000) after 1 epoch". `set`:
  * "test", say; `after` may be "". */
-void dt_report_result(const char *set, const struct dt_metrics *metrics, bool classifies,
-                      const char *after);
+void dt_result_text(const char *set, const struct dt_metrics *metrics, bool classifies,
+                    const char *after, char *text, size_t size);
 
 static inline bool
 dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean something */

@@ -3,6 +3,8 @@ is installed), whatever combines the gradients; a resumed run has the bytes of o
 export --ema are of that average.
 
 usage: DTRAIN=... MPIEXEC=... test_ema.py"""
+import re
+
 import checkpoint
 from checks import check, checkpoint_of, dtrain, finish, new_folder, records, refused, sets, summary, write_json
 
@@ -114,7 +116,7 @@ def test_records():
             done = dtrain("eval", checkpoint_of("alone", 4 * epoch), *option)
             right = int(done.stdout.split("(")[1].split("/")[0])
             check(right == round(64 * record[kind + "_accuracy"]), f"epoch {epoch}: {done.stdout} {record}")
-            check(done.stderr.split()[-1] == f"{record[kind + '_loss']:.4f}", f"epoch {epoch}: {done.stderr} {record}")
+            check(re.search(r"test loss +(\S+)", done.stdout)[1] == f"{record[kind + '_loss']:.4f}", f"epoch {epoch}: {done.stdout} {record}")
         check(record["ema_test_loss"] != record["test_loss"], f"epoch {epoch}: {record}")
     check(len(epochs) == 2 and abs(result["ema_test_loss"] - epochs[-1]["ema_test_loss"]) < 1e-6, f"{result} {epochs}")
 
@@ -138,7 +140,7 @@ def test_validation():
             check(abs(result[f"ema_validation_{kind}"] - epochs[best][f"ema_validation_{kind}"]) < 1e-6, f"{folder}: {result}")
         for option, name in ((["--ema"], "ema_test"), ([], "test")):
             done = dtrain("eval", folder, *option)
-            check(done.stderr.split()[-1] == f"{result[name + '_loss']:.4f}", f"{folder}: {done.stderr} {result}")
+            check(re.search(r"test loss +(\S+)", done.stdout)[1] == f"{result[name + '_loss']:.4f}", f"{folder}: {done.stdout} {result}")
         line = f"  average of the weights: test loss {result['ema_test_loss']:.4f}  "
         check(any(text.startswith(line) for text in told), f"{folder}: {line} is not in {told}")
 

@@ -50,30 +50,28 @@ python3 images.py "$data"
 
 # Each image: 28 lines of picture, the class, and ten probabilities, of which the largest is the class's.
 cat > judge.py << 'PYTHON'
-import re, sys
+import json, re, sys
 
-lines = open(sys.argv[1]).read().split("\n")
+document = json.load(open(sys.argv[1]))
 pictures = [[int(v) for v in line.split()] for line in open("pictures")]
-assert lines.pop() == "" and len(lines) == 40 * 39, f"{len(lines)} lines"
+drawings = [part["text"] for part in document["parts"] if part["type"] == "code"]
+tables = {part["title"]: part for part in document["parts"] if part["type"] == "table"}
+assert len(drawings) == len(tables["Images"]["rows"]) == 40, len(drawings)
 answers, n_correct = {}, 0
-for i in range(40):
-    drawing, said, table = lines[39 * i : 39 * i + 28], lines[39 * i + 28], lines[39 * i + 29 : 39 * i + 39]
+for i, (drawing, row) in enumerate(zip(drawings, tables["Images"]["rows"])):
     kind = ("light", "dark", "ink", "chalk")[i // 10]
     name = f"{kind}-{i % 10}.png"
     label, *pixels = pictures[i % 10]
     expected = ["  " + "".join(2 * " .:-=+*#%@"[v * 9 // 255] for v in pixels[28 * y : 28 * y + 28]) for y in range(28)]
-    assert drawing == expected, f"{name}: drawn as\n" + "\n".join(drawing)
-    match = re.fullmatch(re.escape(name) + r": class (\d), probability (\d+\.\d\d) %( \(transparent: on (?:white|black)\)|)(| \(dark on light: inverted\))", said)
-    assert match and match[3] == {"ink": " (transparent: on white)", "chalk": " (transparent: on black)"}.get(kind, ""), said
-    assert (match[4] != "") == (kind in ("dark", "ink")), said
-    rows = [re.fullmatch(r"  ( {2}\d)  ([ \d]{3}\.\d\d) %  (#*)", line) for line in table]
-    assert all(rows) and [int(row[1]) for row in rows] == list(range(10)), table
-    percents = [float(row[2]) for row in rows]
-    assert abs(sum(percents) - 100) <= 0.1, f"{name}: {percents} are {sum(percents)} in all"
-    assert all(abs(len(row[3]) - 0.4 * percent) <= 0.51 for row, percent in zip(rows, percents)), table
-    assert float(match[2]) == max(percents) == percents[int(match[1])], (said, percents)
-    n_correct += int(match[1]) == label
-    answers[name] = (match[1], match[2], table)
+    assert drawing.rstrip("\n").split("\n") == expected, f"{name}: drawn as\n{drawing}"
+    assert row["image"] == name and row["background"] == {"ink": "(transparent: on white)", "chalk": "(transparent: on black)"}.get(kind, ""), row
+    assert row["inverted"] == ("(dark on light: inverted)" if kind in ("dark", "ink") else ""), row
+    table = tables[f"{name}, probabilities"]["rows"]
+    shares = [one["probability"] for one in table]
+    assert [one["class"] for one in table] == [str(k) for k in range(10)] and abs(sum(shares) - 1) <= 1e-6, table
+    assert row["probability"] == max(shares) == shares[int(row["class"])], (row, table)
+    n_correct += int(row["class"]) == label
+    answers[name] = (row["class"], table)
 for i in range(10):
     for kind in ("dark", "ink", "chalk"):
         assert answers[f"light-{i}.png"] == answers[f"{kind}-{i}.png"], f"light-{i}.png and {kind}-{i}.png differ"
@@ -81,11 +79,11 @@ print(f"{n_correct} of 40 right, {len(set(a[0] for a in answers.values()))} clas
 assert n_correct >= 20 and len(set(a[0] for a in answers.values())) > 2
 PYTHON
 images=({light,dark,ink,chalk}-{0..9}.png)
-run 0 0 predict "$checkpoint" "${images[@]}"
+run 0 0 predict "$checkpoint" "${images[@]}" --json -
 python3 judge.py out
 is 'text on stderr' '' "$(cat err)"
 mv out alone
-run 0 2 predict "$checkpoint" "${images[@]}"
+run 0 2 predict "$checkpoint" "${images[@]}" --json -
 cmp alone out # said once, however many ranks there are
 
 refused() { refuses "$1" 2 "$3: $2" predict "$checkpoint" "$3"; } # refused CODE TEXT IMAGE
@@ -96,8 +94,10 @@ refused 65 'no PNG, JPEG, PPM or PGM file (convert the image to PNG first)' pict
 # A name that would steer the terminal is shown, not obeyed.
 hostile=$'a\033[2J\302\233ü.png'
 cp light-0.png "$hostile"
+run 0 0 predict "$checkpoint" "$hostile" --csv -
+is 'a hostile name in CSV is as it is' "$hostile" "$(sed -n '2s/,.*//p' out)"
 run 0 0 predict "$checkpoint" "$hostile"
-check "a hostile name is not escaped: $(cat -v out)" grep -Fq 'a\x1b[2J\u009bü.png: class ' out
+check "a hostile name is not escaped: $(cat -v out)" grep -Fq 'a\x1b[2J\u009bü.png' out
 # Models trained on dark on light, and on both: predict sees the test images as eval does, and turns round only what lies on the other
 # ground than all that was trained on. 60 test images, 2000 to train with.
 cat > grounds.py << 'PYTHON'
@@ -125,25 +125,25 @@ agrees() { # agrees KIND: predict has as many right as eval
   saved=$(newest_checkpoint "run-$kind")
   run 0 0 eval "$saved" --data "$kind"
   mv out eval.txt
-  run 0 0 predict "$saved" "$kind"/*.png
-  is "$kind: images as those of the training that were inverted" 0 "$(grep -c inverted out)"
+  run 0 0 predict "$saved" "$kind"/*.png --csv -
+  is "$kind: images as those of the training that were inverted" 0 "$(tail -n +2 out | grep -c inverted)"
   mapfile -t labels < <(tail -c 60 "$kind/t10k-labels-idx1-ubyte" | od -An -v -tu1 -w1 | tr -d ' ')
   while read -r class; do
     [ "$class" != "${labels[i]}" ] || n_right=$((n_right + 1))
     i=$((i + 1))
-  done < <(sed -n 's/.*: class \([0-9]*\), .*/\1/p' out)
+  done < <(tail -n +2 out | tr -d '\r' | cut -d , -f 2)
   is "$kind: images" 60 "$i"
   check "$kind: predict has $n_right of 60 right, eval: $(cat eval.txt)" grep -q "($n_right/60)\|$n_right of 60" eval.txt
 }
-said() { # said CHECKPOINT IMAGE OPTION... TEXT: it ends the line of the class
-  run 0 0 predict "$1" "${@:3:$#-3}" "$2"
-  check "predict of $2 with $1 does not say '${*: -1}': $(grep class out)" grep -q "%${*: -1}\$" out
+said() { # said CHECKPOINT IMAGE OPTION... TEXT: what was inverted
+  run 0 0 predict "$1" "${@:3:$#-3}" "$2" --csv -
+  is "predict of $2 with $1" "${*: -1}" "$(tail -n 1 out | tr -d '\r' | sed 's/.*,//')"
 }
 agrees bright
 bright=$(newest_checkpoint run-bright)
-said "$bright" light-0.png " (light on dark: inverted)"
+said "$bright" light-0.png "(light on dark: inverted)"
 said "$bright" light-0.png --invert no ""
-said "$bright" bright/00.png --invert yes " (inverted)"
+said "$bright" bright/00.png --invert yes "(inverted)"
 said "$bright" bright/00.png --invert auto ""
 agrees both
 both=$(newest_checkpoint run-both)
@@ -153,7 +153,7 @@ said "$checkpoint" dark-0.png --invert no ""
 
 # A checkpoint of before the border was kept: nothing is inverted unasked.
 python3 "$tests/lib/python/checkpoint.py" without "$bright" older.safetensors bright_borders
-said older.safetensors bright/00.png " (dark on light: --invert yes if the training images were light on dark)"
+said older.safetensors bright/00.png "(dark on light: --invert yes if the training images were light on dark)"
 said older.safetensors light-0.png ""
 said older.safetensors bright/00.png --invert no ""
 refuses 64 0 "^--invert: expected auto, yes or no, got 'maybe'" predict "$bright" --invert maybe light-0.png

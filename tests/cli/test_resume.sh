@@ -18,7 +18,7 @@ steps=$(wc -l < <(grep '"type":"step"' whole/metrics.jsonl))
 
 # resumed_at: the steps at which runs were resumed, from the log, one a line
 resumed_at() {
-  sed -n 's/^  resumed from .* epochs\{0,1\} and \([0-9]*\) steps done$/\1/p' log
+  sed -n 's/^  resumed at step \([0-9]*\) (.*/\1/p' log
 }
 
 # Stopped three times in the middle of an epoch, at chosen steps.

@@ -96,7 +96,7 @@ def near(a, b):
 def evaluate(checkpoint, *arguments):
     """(loss with four digits, correct ones of all)"""
     done = dtrain("eval", checkpoint, *arguments)
-    return re.search(r"test loss (\S+)", done.stderr)[1], re.search(r"\((\d+/\d+)\)", done.stdout)[1]
+    return re.search(r"test loss +(\S+)", done.stdout)[1], re.search(r"\((\d+/\d+)\)", done.stdout)[1]
 
 
 def results(of, kind):
@@ -191,8 +191,9 @@ def check_pages():
     report = Report("held", "last")
     check(report.rows("Results")[0]["val. loss"] == result["validation_loss"] and "Loss on the validation samples" in report.parts, "report of two")
     check("validation" not in dtrain("report", "beforehand").stdout, "report without")
-    out = dtrain("plan", "--config", "config.json", *sets(*HELD)).stdout
-    check(f"data: {N_TRAIN - N_HELD} training samples, {N_HELD} validation samples, {N_TEST} test samples" in out, "plan", out)
+    plan = Document("plan", "--config", "config.json", *sets(*HELD))
+    found = [plan.figure("Samples", key) for key in ("training", "validation", "test")]
+    check(found == [N_TRAIN - N_HELD, N_HELD, N_TEST], "plan", found)
     train("board", *HELD, "train.epochs=2", "tensorboard=true")
     (path,) = glob.glob("board/tensorboard/*")
     events = read(path, "rb")

@@ -33,7 +33,7 @@ PY
 }
 reported() { # reported RUN WORDS: the report has the verdict, who was behind, and the last steps of each rank
   check "$1: no report" "$DTRAIN" report "$1" >"$1.report" 2>&1
-  tr '\n' ' ' <"$1.report" | grep -qE "$2" || fail "$1: the report has no '$2'" "$1.report"
+  tr '\n' ' ' <"$1.report" | grep -E "$2" >/dev/null || fail "$1: the report has no '$2'" "$1.report"
   grep -qE '^failed \(exit code 76\): .*rank [0-9]' "$1.report" || fail "$1: the report's state" "$1.report"
   check "$1: the page has no last events" grep -q 'The last events of each rank' "$1/report.html"
 }

@@ -61,7 +61,7 @@ done
 works 2 "${torch[@]}" --run again --resume --set train.max_steps=3
 check 'a fresh start ignores the weights' grep -q 'weights from' err
 works 2 "${torch[@]}" --run again --resume
-check 'not resumed' grep -q 'resumed from again/checkpoints/step-000000000003' err
+check 'not resumed' grep -q 'resumed at step 3 .* from again/checkpoints/step-000000000003' err
 check 'weights taken although the run had a checkpoint' bash -c "! grep -q 'weights from' err"
 
 # A tensor that does not fit is named.

@@ -210,8 +210,7 @@ planned=(--set train.batch.per_rank=1024 --set data.train_samples=4096 --set tra
 train "$ranks" planned "${planned[@]}"
 dtrain plan "${config[@]}" --set device=cuda "${planned[@]}"
 check 'the plan of the memory' awk -v peak="$(grep -Eo '"gpu_memory_peak_bytes":.[0-9]+' planned/summary.json | tr -dc 0-9)" '
-  /^GPU memory per rank: [0-9.]+ MB$/ { ratio = 1e6 * $5 / peak }
-  /^  without the data/ { ratio = 0 }
+  /^GPU +[0-9.]+ MB \(with the data/ { ratio = 1e6 * $2 / peak }
   END { exit !(ratio > 0.98 && ratio < 1.02) }' out
 
 # A GPU that fails in the middle of the training; NCCL that loses a peer, does not start, or never ends a sum.

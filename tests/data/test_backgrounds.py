@@ -4,6 +4,7 @@ weights alone. usage: DTRAIN=... MPIEXEC=... test_backgrounds.py"""
 import re
 
 from checks import check, dtrain, finish, new_folder, write, write_json
+from document import Document
 from samples import png
 
 SIDE = 6
@@ -39,8 +40,8 @@ def train(name, channels, borders):
 
 def says(model, image, expected, *options, weights=False):
     source = ("--config", f"{model}.json", "--weights", f"{model}.safetensors") if weights else (f"run-{model}",)
-    done = dtrain("predict", *source, *options, image)
-    found = re.search(r"class \d, probability [\d.]+ %(.*)", done.stdout)
+    caption = Document("predict", *source, *options, image).parts[f"{image}, probabilities"]["caption"]
+    found = re.match(r"class (?:far|near|\d), probability [\d.]+ %(.*)", caption)
     check(found and found[1] == expected, f"{model}, {image}, {options}, weights {weights}: {found and found[1]!r}, not {expected!r}")
 
 

@@ -68,9 +68,9 @@ unfit 78 2 'distributed.pipeline.cut[0]: the model has no block "conv3" (its blo
 unfit 64 2 'distributed.pipeline.cut[0]: expected the name of a block, got 1' --set 'distributed.pipeline.cut=[1]'
 # shellcheck disable=SC2046
 "$MPIEXEC" -n 2 "$DTRAIN" plan --config config.json $(pipeline gpipe 4) >plan.out 2>&1 </dev/null
-check 'plan: the pipeline' grep -q '^pipeline: 2 stages, 4 micro-batches, gpipe; ' plan.out
-check 'plan: who reads' grep -q '^ranks 0 to 1 read 330 samples each, up to 32 a step$' plan.out
-check 'plan: the stages' grep -qE '^  stage 1, rank 1: conv2 fc1 fc2, [0-9,]+ flop/sample \([0-9]+ %\)$' plan.out
+for line in 'schedule +gpipe' 'micro-batches +4' '  0 to 1 +330 +32' ' +1 +conv2 fc1 fc2 +[0-9,]+ +[0-9.]+ %'; do
+  check "plan: no line '$line'" grep -qE "^$line *$" plan.out
+done
 
 got=0
 # shellcheck disable=SC2046

@@ -88,7 +88,7 @@ async='--set distributed.parameter_server.mode=async --set distributed.parameter
 {
   refused 78 2 'distributed.parameter_server.servers: 2 servers of 2 ranks leave no worker' $(servers 2)
   refused 78 2 'train.optimizer.clip_norm needs the norm of the whole gradient' $central --set train.optimizer.clip_norm=1
-  check 'plan: the servers' grep -qE '^  server 1, rank 3: .*weight.*, [0-9.]+ [kM]?B$' <("$MPIEXEC" -n 4 "$DTRAIN" plan --config config.json $(servers 2) 2>&1)
+  check 'plan: the servers' grep -qE '^ +1 +3 +.*weight.* [0-9.]+ [kM]?B$' <("$MPIEXEC" -n 4 "$DTRAIN" plan --config config.json $(servers 2) 2>&1)
 }
 
 # A server that dies, that hangs, and a job that is told to stop.

@@ -86,7 +86,10 @@ static enum dt_status take_weights(void)
 
 static enum dt_status eval(void)
 {
-    return dt_eval(&world, &(struct dt_trained){.file = saved}, NULL);
+    extern const struct dt_command dt_command_eval;
+    const char *file = saved;
+    const struct dt_args args = {.command = &dt_command_eval, .values[DT_PATHS] = {&file, 1}};
+    return dt_command_eval.together(&world, &args);
 }
 
 /* Every failure in turn on rank `victim`; the other ranks learn of it. */

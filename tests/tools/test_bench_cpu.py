@@ -69,7 +69,7 @@ def test_torch_net():
         net = peers.torch_net(model)
         expect(name + ": outputs", net(torch.zeros(2, *model["input"])).shape, (2, 10))
         n = sum(p.numel() for p in net.parameters())
-        expect(name + ": parameters", f"{n:,}", re.search(r"^  total +([\d,]+)", plan, re.M)[1])
+        expect(name + ": parameters", f"{n:,}", re.search(r"^. total +([\d,]+)", plan, re.M)[1])
 
 
 def test_rows():

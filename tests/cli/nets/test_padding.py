@@ -45,7 +45,7 @@ def test_plan():
     """Strides and padding, and how to write in PyTorch what its Conv2d does not pad."""
     pool = {"type": "max_pool2d", "size": 3, "stride": 2}
     wide = config("wide.json", conv(3, 2, "same"), conv(2, 1, "same"), conv(3, 1, "same"), conv(5, 1, 2), pool, {"type": "flatten"}, extent=28)
-    out = dtrain("plan", "--config", wide, code=0).stdout
+    out = " ".join(dtrain("plan", "--config", wide, code=0).stdout.split())
     for text in ("conv2d 3 3x3 stride 2 same", "conv2d 3 2x2 same", "conv2d 3 5x5 padding 2", "max_pool2d 3 stride 2",
                  "conv1 pads unevenly: in PyTorch nn.ZeroPad2d((0, 1, 0, 1)) before nn.Conv2d without padding", "conv2 pads unevenly"):
         check(text in out, f"plan does not say {text}: {out}")

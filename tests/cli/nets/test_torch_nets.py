@@ -82,7 +82,7 @@ def test_net(name, device, n_ranks, sets):
         loss = F.cross_entropy(net(sets[1][0]), sets[1][1]).item()
     test = records(folder, "epoch")[-1]["test_loss"]
     check(abs(test - loss) < 1e-3 * abs(loss), f"{folder}: test loss {test}, expected {loss}")
-    again = dtrain("eval", path).stderr.split()
+    again = dtrain("eval", path).stdout.split()
     check("%.4f" % test == again[again.index("loss") + 1], f"{folder}: eval {again}, trained {test}")
     print(f"{folder}: gradient {errors[0][0]:.1e} ({errors[0][1]}), steps {errors[-1][0]:.1e} ({errors[-1][1]}), "
           f"PyTorch's float32 {rounded[0][0]:.1e} and {rounded[-1][0]:.1e}; "

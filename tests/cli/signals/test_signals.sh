@@ -40,7 +40,7 @@ stopped_well() { # stopped_well RUN SIGNAL RANKS: the job that got it ends, as i
   timeout -k 5 60 "${launcher[@]}" "$DTRAIN" --config config.json --run "$work/$run" --resume --set "train.max_steps=$((step + 2))" \
     >"$run.out" 2>"$run.err" </dev/null || got=$?
   check "$run: resuming ends with $got" test "$got" -eq 0
-  check "$run: not resumed from what was saved" grep -qF "resumed from $saved: " "$run.err"
+  check "$run: not resumed from what was saved" grep -qF ", from $saved" "$run.err"
 }
 
 for signal in TERM INT USR1; do
