@@ -453,13 +453,16 @@ static void add_ways(struct dt_doc *doc, const struct sharing *l)
     dt_doc_caption(table, "Sent: by all devices in a step. Step: its length without exchanges.");
     dt_doc_main(table);
     dt_doc_text(doc,
-                "Naive and pipeline: %zu samples × the outputs of all devices but the last, "
-                "forward and back, × 4 bytes.\n"
-                "Tensor: %zu samples × the outputs of every block, to each of the other %d "
-                "devices, and their gradients back, × 4 bytes.\n"
-                "Data: 2 × (%d - 1) × %s parameters × 4 bytes, a ring allreduce.",
-                l->batch, l->batch, l->n_devices - 1, l->n_devices,
-                dt_count_text((double)l->model.n_parameters, count, sizeof count));
+                "Naive and pipeline parallelism send %zu samples × the outputs of all devices but "
+                "the last, forward and back, × 4 bytes.",
+                l->batch);
+    dt_doc_text(doc,
+                "Tensor parallelism sends %zu samples × the outputs of every block, to each of the "
+                "other %d devices, and their gradients back, × 4 bytes.",
+                l->batch, l->n_devices - 1);
+    dt_doc_text(doc,
+                "Data parallelism sends 2 × (%d - 1) × %s parameters × 4 bytes, a ring allreduce.",
+                l->n_devices, dt_count_text((double)l->model.n_parameters, count, sizeof count));
     dt_doc_text(doc,
                 "A pipeline of %d even stages would keep %d × %d / (%d + %d - 1) = %.2f devices at "
                 "work. These stages are uneven, and all wait for the longest: %.2f.",
