@@ -37,10 +37,6 @@ enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON
 enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
                                const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same, about a value: "expected <expected>, got <item><cure>". */
-enum dt_status dt_config_unexpected(const struct dt_config_source *source, const char *path,
-                                    const char *expected, const cJSON *item, const char *cure);
-
 /* The value at a path such as "train.epochs", or NULL; the tree itself at "". */
 const cJSON *dt_json_at(const cJSON *tree, const char *path);
 
@@ -75,24 +71,5 @@ void dt_config_files_close(struct dt_config_files *files);
 /* The same from one tree, which it changes. */
 enum dt_status dt_config_build(const struct dt_config_source *source, cJSON *root,
                                struct dt_config *out);
-
-/* ---- an object: that its keys are known, and how messages name them (object.c) */
-
-/* An object being read; its keys have paths relative to it. */
-struct dt_config_object {
-    struct dt_config_source source;
-    struct dt_key_list list;
-    const char *owner; /* "conv2d" or NULL: whose keys these are */
-};
-
-/* Every member of the JSON object is known and given once, groups being objects. DT_CONFIG. */
-enum dt_status dt_config_object_check(const struct dt_config_object *o, const cJSON *item);
-
-/* ---- data.normalize and data.augment (pixels.c) */
-
-enum dt_status dt_config_read_normalize(const struct dt_config_object *o, const struct dt_key *key,
-                                        const cJSON *item, struct dt_normalize *out);
-enum dt_status dt_config_read_augment(const struct dt_config_object *o, const struct dt_key *key,
-                                      const cJSON *item, struct dt_augment *out);
 
 #endif

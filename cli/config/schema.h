@@ -5,7 +5,7 @@
  *
  *   kind: BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input),
  *   LAYERS (model.layers), NAMES (of blocks or layers), AUTO (a word, of which the first is -1 in
- * the field, the next -2, or an integer), NORMALIZE and AUGMENT (pixels.c)
+ * the field, the next -2, or an integer), NORMALIZE and AUGMENT
  *
  *   values: of INT, REAL, AUTO the interval, as mathematicians write it: "[0, 1)" holds 0 and not
  *   1; of ENUM the names, each behind a bar; of AUTO the interval and then its words
@@ -391,10 +391,6 @@ static inline const char *dt_key_words(const struct dt_key *key)
 
 /* Whether `key` means something in this config; needs the keys before it to be filled in. */
 bool dt_key_applies(const struct dt_key *key, const struct dt_config *config);
-
-/* data.normalize and data.augment as JSON (pixels.c). */
-void dt_config_print_normalize(FILE *out, const struct dt_normalize *normalize);
-void dt_config_print_augment(FILE *out, const struct dt_augment *augment);
 
 /* The value as JSON. */
 void dt_key_print(FILE *out, const struct dt_key *key, const void *base);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/config/schema.h"
+#include "data/transform.h"
 
 /* A list of sizes, without the dimensions that [n] leaves out. */
 static void write_shape(FILE *out, const struct dt_shape *s)
@@ -43,6 +44,47 @@ static void write_names(FILE *out, const struct dt_pipeline_cut *cut)
     for (int i = 0; i < cut->n; i++) {
         fputs(i > 0 ? ", " : "", out);
         write_string(out, cut->names[i]);
+    }
+    fputc(']', out);
+}
+
+static const char *const augment_names[] = {DT_AUGMENT_LIST(DT_ENUM_NAME)};
+
+static void write_numbers(FILE *out, int n, const double *numbers)
+{
+    char text[DT_NUMBER_SIZE];
+    for (int i = 0; i < n; i++) {
+        dt_number_text(numbers[i], text);
+        fprintf(out, "%s%s", i > 0 ? ", " : "[", text);
+    }
+    fputc(']', out);
+}
+
+static void write_normalize(FILE *out, const struct dt_normalize *normalize)
+{
+    if (normalize->of_dataset) {
+        fputs("\"dataset\"", out);
+        return;
+    }
+    fputs("{ \"mean\": ", out);
+    write_numbers(out, normalize->n, normalize->mean);
+    fputs(", \"std\": ", out);
+    write_numbers(out, normalize->n, normalize->std);
+    fputs(" }", out);
+}
+
+static void write_augment(FILE *out, const struct dt_augment *augment)
+{
+    fputc('[', out);
+    for (int i = 0; i < augment->n; i++) {
+        const int kind = augment->kind[i];
+        fprintf(out, "%s{ \"%s\": ", i > 0 ? ", " : "", augment_names[kind]);
+        if (kind == DT_AUGMENT_FLIP) {
+            fputs("\"horizontal\" }", out);
+        } else {
+            fprintf(out, kind == DT_AUGMENT_CROP ? "{ \"padding\": %d } }" : "%d }",
+                    augment->size[i]);
+        }
     }
     fputc(']', out);
 }
@@ -87,10 +129,10 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
         write_names(out, dt_key_field(key, base));
         break;
     case DT_KEY_NORMALIZE:
-        dt_config_print_normalize(out, dt_key_field(key, base));
+        write_normalize(out, dt_key_field(key, base));
         break;
     case DT_KEY_AUGMENT:
-        dt_config_print_augment(out, dt_key_field(key, base));
+        write_augment(out, dt_key_field(key, base));
         break;
     }
 }
