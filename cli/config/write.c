@@ -185,53 +185,39 @@ bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config)
     return !is_absent(key, config) && dt_key_applies(key, config);
 }
 
-/* Whether the first of these keys, or one in a group with it, is shown. */
-static bool any_shown(const struct dt_key *keys, int n, size_t n_prefix,
-                      const struct dt_config *config)
-{
-    const size_t n_group = n_prefix + strcspn(keys[0].path + n_prefix, ".");
-    for (int i = 0; i < n && strncmp(keys[i].path, keys[0].path, n_group) == 0; i++) {
-        if (dt_key_is_shown(&keys[i], config)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Keys whose paths begin alike stand together in the schema: each common beginning is an object.
- * Writes the shown keys that begin with the first `n_prefix` characters of keys[0], and returns how
- * many keys those were, shown or not. */
-static int write_group(FILE *out, const struct dt_key *keys, int n, size_t n_prefix, int indent,
-                       const struct dt_config *config)
-{
-    const char *separator = "{";
-    int i = 0;
-    while (i < n && strncmp(keys[i].path, keys[0].path, n_prefix) == 0) {
-        const char *name = keys[i].path + n_prefix;
-        const size_t n_name = strcspn(name, ".");
-        const bool is_group = name[n_name] == '.';
-        if (!any_shown(keys + i, is_group ? n - i : 1, n_prefix, config)) {
-            i++; /* of a group that shows nothing each key comes by here */
-            continue;
-        }
-        fprintf(out, "%s\n%*s\"%.*s\": ", separator, indent + 2, "", (int)n_name, name);
-        separator = ",";
-        if (is_group) {
-            i += write_group(out, keys + i, n - i, n_prefix + n_name + 1, indent + 2, config);
-        } else {
-            dt_key_print(out, &keys[i], config);
-            i++;
-        }
-    }
-    fprintf(out, "%s\n%*s}", *separator == '{' ? "{" : "", indent, "");
-    return i;
-}
-
-/* A dt_file_put_fn. */
+/* A dt_file_put_fn. Keys whose paths begin alike stand together in the schema: each common
+ * beginning is an object. */
 static void write_config(FILE *out, const void *config)
 {
     const struct dt_key_list list = dt_config_keys();
-    write_group(out, list.keys, list.n, 0, 0, config);
+    const char *last = ""; /* the path before */
+    int depth = 1;
+    size_t n;
+    fputc('{', out);
+    for (int k = 0; k < list.n; k++) {
+        const char *name = list.keys[k].path;
+        int common = 1;
+        if (!dt_key_is_shown(&list.keys[k], config)) {
+            continue;
+        }
+        for (; name[n = strcspn(name, ".")] == '.' && strncmp(last, name, n + 1) == 0; common++) {
+            name += n + 1;
+            last += n + 1;
+        }
+        for (; depth > common; depth--) {
+            fprintf(out, "\n%*s}", 2 * depth - 2, "");
+        }
+        fputs(*last != '\0' ? "," : "", out);
+        for (; name[n = strcspn(name, ".")] == '.'; name += n + 1) {
+            fprintf(out, "\n%*s\"%.*s\": {", 2 * depth++, "", (int)n, name);
+        }
+        fprintf(out, "\n%*s\"%s\": ", 2 * depth, "", name);
+        dt_key_print(out, &list.keys[k], config);
+        last = list.keys[k].path;
+    }
+    for (; depth > 0; depth--) {
+        fprintf(out, "\n%*s}", 2 * depth - 2, "");
+    }
     fputc('\n', out);
 }
 
