@@ -107,6 +107,7 @@ void dt_terminal_live(const char *format, ...)
     va_list values;
     if (format == NULL) {
         fputs(dt_terminal_width(STDERR_FILENO) > 0 ? "\r\033[K" : "", stderr);
+        fflush(stderr); /* before the next line, also of stdout */
     } else if (width > 0) {
         va_start(values, format);
         vsnprintf(line, sizeof line, format, values);

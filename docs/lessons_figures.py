@@ -16,7 +16,7 @@ LESSONS = (  # name, ranks or 0 for no launcher, arguments, which pictures of th
     ("shards", 0, "shards", (0, 1, 2, 3), False),
     ("batch", 0, "batch", (0, 1), False),
     ("bits", 0, "bits", (0,), False),
-    ("server", 4, "server", (0, 3, 4, 5), False),
+    ("server", 4, "server", (0, 1), False),
     ("compression", 4, "compression", (0,), False),
     ("stragglers", 4, "stragglers", (0, 2, 3, 4), False),
     ("model-parallel", 0, "model-parallel --config configs/mnist.json", (0, 1, 2, 3), True),

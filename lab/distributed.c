@@ -1,6 +1,7 @@
 #include "lab/distributed.h"
 
 #include "base/clock.h"
+#include "cli/sinks/fields.h"
 #include "dist/strategy/roles.h"
 
 /* A training in progress on this rank. */
@@ -98,11 +99,16 @@ static enum dt_status measure(struct dt_world *world, struct run *run,
     return dt_comm_allgather(world->comm, &sent, out->sent, sizeof sent, "what each rank sent");
 }
 
+static uint64_t seed_of(const struct dt_lab_distributed *training)
+{
+    return training->seed != 0 ? training->seed : DT_LAB_SEED;
+}
+
 static enum dt_status open_loader(struct dt_world *world, const struct dt_roles *roles,
-                                  struct dt_loader *out)
+                                  uint64_t seed, struct dt_loader *out)
 {
     const struct dt_shard shard = {.mode = DT_SHARDING_GLOBAL,
-                                   .seed = DT_LAB_SEED,
+                                   .seed = seed,
                                    .n_total = DT_LAB_N_TRAIN,
                                    .global_batch = DT_LAB_GLOBAL_BATCH,
                                    .rank = roles->works ? world->rank : 0,
@@ -131,13 +137,33 @@ enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_la
     dist.average = dist.broadcast = dist.overlap = true;
     dist.bucket_bytes = (size_t)1 << 30;
     DT_TRY(dt_roles_find(&dist, world->rank, world->size, &run.roles));
-    DT_TRY(open_loader(world, &run.roles, &run.loader));
+    DT_TRY(open_loader(world, &run.roles, seed_of(training), &run.loader));
     DT_TRY_GOTO(s, dt_world_agree(world, dt_lab_network_open(&spec, &run.net)), close_loader);
-    dt_model_init(&run.net.model, DT_LAB_SEED, run.net.network->params);
+    dt_model_init(&run.net.model, seed_of(training), run.net.network->params);
     s = train(world->comm, &run, &sent);
     s = s == DT_OK ? measure(world, &run, &images->test.samples, sent, out) : s;
     dt_lab_network_close(&run.net);
 close_loader:
     dt_loader_close(&run.loader);
     return s;
+}
+
+void dt_lab_staleness(struct dt_doc *doc, const struct dt_staleness *staleness)
+{
+    const int n = dt_staleness_n_bins(staleness);
+    double x[DT_STALENESS_BINS], share[DT_STALENESS_BINS], all = 0;
+    for (int i = 0; i < n; i++) {
+        all += (double)staleness->counts[i];
+    }
+    for (int i = 0; i < n; i++) {
+        x[i] = i;
+        share[i] = 100 * (double)staleness->counts[i] / all;
+    }
+    struct dt_part *chart =
+        dt_doc_series(doc, "Stale gradients", "staleness, steps", "gradients, %");
+    dt_doc_caption(chart,
+                   "How many steps others took since the worker read the weights: %.2f on "
+                   "average, at most %d.",
+                   dt_staleness_mean(staleness), n - 1);
+    dt_doc_plot(chart, "server, async", DT_BARS, (size_t)n, x, share);
 }

@@ -7,6 +7,7 @@
 #include "dist/strategy/facts/facts.h"
 #include "lab/training.h"
 #include "train/watch/inject.h"
+#include "view/document.h"
 
 #define DT_LAB_RANKS 4
 #define DT_LAB_GLOBAL_BATCH 48
@@ -21,6 +22,7 @@ struct dt_lab_distributed {
     struct dt_optimizer_spec optimizer;
     double rate;
     int n_steps;                    /* 0: DT_LAB_N_EPOCHS epochs */
+    uint64_t seed;                  /* of order and first weights; 0: DT_LAB_SEED */
     const struct dt_faults *faults; /* delays of workers only; NULL: none */
 };
 
@@ -47,5 +49,11 @@ struct dt_lab_outcome {
 enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_lab_images *images,
                                       const struct dt_lab_distributed *training,
                                       struct dt_lab_outcome *out);
+
+/* Rank 0's live line (dt_terminal_live), of a lesson that takes more than two seconds. */
+#define dt_lab_live(world, ...) ((world)->rank == 0 ? dt_terminal_live(__VA_ARGS__) : (void)0)
+
+/* The histogram of an asynchronous server's staleness, as a part of a document. */
+void dt_lab_staleness(struct dt_doc *doc, const struct dt_staleness *staleness);
 
 #endif

@@ -13,10 +13,10 @@ static void check(struct dt_golden *golden, bool holds, const char *wrong, const
 {
     golden->n++;
     if (!golden->differs && !holds) {
-        char name[sizeof golden->verdict];
+        char name[sizeof golden->difference];
         golden->differs = true;
         vsnprintf(name, sizeof name, what, values);
-        snprintf(golden->verdict, sizeof golden->verdict, "%.120s: %s", name, wrong);
+        snprintf(golden->difference, sizeof golden->difference, "%.120s: %s", name, wrong);
     }
 }
 
@@ -43,7 +43,7 @@ enum dt_status dt_golden_show(const struct dt_golden *golden, const struct dt_ar
                               struct dt_doc *doc)
 {
     if (golden->differs) {
-        dt_doc_verdict(doc, DT_VERDICT_FAIL, "FAIL: %s", golden->verdict);
+        dt_doc_verdict(doc, DT_VERDICT_FAIL, "FAIL: %s", golden->difference);
     } else {
         dt_doc_verdict(doc, DT_VERDICT_PASS, "PASS: all %d reference values reproduced", golden->n);
     }
@@ -52,44 +52,11 @@ enum dt_status dt_golden_show(const struct dt_golden *golden, const struct dt_ar
     return dt_golden_status(golden, shown);
 }
 
-void dt_golden_end(struct dt_golden *golden)
+enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status shown)
 {
     if (!golden->differs) {
-        snprintf(golden->verdict, sizeof golden->verdict,
-                 "PASS: all %d reference values reproduced", golden->n);
+        return shown;
     }
-}
-
-enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status written)
-{
-    if (!golden->differs) {
-        return written;
-    }
-    dt_output_failed(written);
-    return dt_error(DT_FAILED, "%s", golden->verdict);
-}
-
-/* A page's body and the verdict below it. */
-struct told {
-    const struct dt_golden *golden;
-    dt_page_fn body;
-    const void *context;
-};
-
-/* A dt_page_fn. */
-static void put_told(FILE *out, const void *context)
-{
-    const struct told *told = context;
-    told->body(out, told->context);
-    fprintf(out, "<p class=\"verdict\">%s</p>\n", told->golden->verdict);
-}
-
-enum dt_status dt_golden_tell(struct dt_golden *golden, const struct dt_args *args,
-                              const char *title, dt_page_fn body, const void *context)
-{
-    const struct told told = {golden, body, context};
-    const struct dt_page page = {.title = title, .body = put_told, .context = &told};
-    dt_golden_end(golden);
-    puts(golden->verdict);
-    return dt_golden_status(golden, dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page));
+    dt_output_failed(shown);
+    return dt_error(DT_FAILED, "%s", golden->difference);
 }

@@ -4,14 +4,12 @@
 #define DT_LAB_GOLDEN_H
 
 #include "cli/args.h"
-#include "report/page/page.h"
 #include "view/document.h"
 
 struct dt_golden {
     int n; /* number of checks so far */
     bool differs;
-    char verdict[200]; /* the first difference; without one, after dt_golden_end, the checks' number
-                        */
+    char difference[200]; /* the first */
 };
 
 /* Checks that |actual - expected| <= tolerance; NaN never passes. `what`, a format, names the
@@ -28,17 +26,8 @@ void dt_golden_fact(struct dt_golden *golden, bool holds, const char *what,
 enum dt_status dt_golden_show(const struct dt_golden *golden, const struct dt_args *args,
                               struct dt_doc *doc);
 
-/* ---- lessons that are no document yet */
-
-/* Writes `verdict`: "PASS: ...", or the difference. */
-void dt_golden_end(struct dt_golden *golden);
-/* DT_FAILED with the verdict as the error's text; else `written`, the status of writing the
- * page. */
-enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status written);
-/* Ends a lesson after its checks and its text: prints the verdict, and writes a page of this title
- * and body, with the verdict below, to the --html FILE of `args`, if there is one. DT_FAILED as
- * above. */
-enum dt_status dt_golden_tell(struct dt_golden *golden, const struct dt_args *args,
-                              const char *title, dt_page_fn body, const void *context);
+/* DT_FAILED with the first difference as the error's text; else `shown`. For ranks that show
+ * nothing. */
+enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status shown);
 
 #endif

@@ -2,43 +2,37 @@
  * with each switch on and off. And the effect of the batch on the path: one sample a step, some, or
  * all. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "cli/result.h"
 #include "data/shard.h"
 #include "dist/ranks/world.h"
 #include "lab/golden.h"
 #include "lab/training.h"
-#include "report/page/chart.h"
-#include "report/page/layout.h"
 #include "train/events.h"
 
-#define DT_LINEAR_STEPS 64
-#define DT_LINEAR_CASES 4
+enum { N_STEPS = 64, N_CASES = 4 };
 
 /* The path of each rank's line in one of the cases; [0] is its start. */
-struct dt_linear_case {
+struct linear_case {
     bool average, broadcast;
-    struct dt_fit path[2][DT_LINEAR_STEPS + 1];
+    struct dt_fit path[2][N_STEPS + 1];
     double apart;   /* distance of the final lines */
     double loss[2]; /* of the final lines, over all points */
 };
 
-struct dt_linear_lesson {
+struct linear_lesson {
     const char *batch_name; /* "1", "16", "all" */
     int batch;              /* samples in a rank's step */
     double rate;
-    struct dt_fit alone[DT_LINEAR_STEPS + 1]; /* of one process with all points, from (1, 1) */
-    struct dt_linear_case cases[DT_LINEAR_CASES];
+    struct dt_fit alone[N_STEPS + 1]; /* of one process with all points, from (1, 1) */
+    struct linear_case cases[N_CASES];
     int n_uphill;             /* steps of the first case that raise the loss over all points */
-    struct dt_samples points; /* all of them; the page draws their loss */
+    struct dt_samples points; /* all of them */
     struct dt_golden golden;
 };
 
-/* ---- the page */
-
-#define N_ANGLES 72
-#define PI 3.14159265358979323846
+/* ---- the lesson */
 
 /* Means over all points; x2: of x squared. */
 struct moments {
@@ -72,89 +66,6 @@ static struct bowl bowl_of(const struct dt_samples *points)
     return (struct bowl){.m = m, .n = a.y1 - m * a.x1, .means = a};
 }
 
-/* Where the loss is `above` its least: with u = (cos, sin), C = L L', w = best + sqrt(above) *
- * inverse(L') u. */
-static void draw_contour(const struct dt_chart *chart, const struct bowl *b, double above)
-{
-    double m[N_ANGLES + 1], n[N_ANGLES + 1];
-    const double l11 = sqrt(b->means.x2), l21 = b->means.x1 / l11, l22 = sqrt(1 - l21 * l21),
-                 r = sqrt(above);
-    for (int i = 0; i <= N_ANGLES; i++) {
-        const double angle = 2 * PI * i / N_ANGLES, second = r * sin(angle) / l22;
-        n[i] = b->n + second;
-        m[i] = b->m + (r * cos(angle) - l21 * second) / l11;
-    }
-    dt_chart_line(chart, "grid contour", N_ANGLES + 1, m, n);
-}
-
-static void draw_path(const struct dt_chart *chart, const struct dt_fit *path, int rank)
-{
-    double m[DT_LINEAR_STEPS + 1], n[DT_LINEAR_STEPS + 1];
-    for (int i = 0; i <= DT_LINEAR_STEPS; i++) {
-        m[i] = (double)path[i].slope;
-        n[i] = (double)path[i].intercept;
-    }
-    dt_chart_line(chart, rank == 0 ? "s0 wide-line" : "s1", DT_LINEAR_STEPS + 1, m, n);
-    dt_chart_dot(chart, rank == 0 ? "d0" : "d1", m[0], n[0]);
-    dt_chart_dot(chart, rank == 0 ? "d0" : "d1", m[DT_LINEAR_STEPS], n[DT_LINEAR_STEPS]);
-}
-
-static void draw_case(FILE *out, const struct dt_linear_case *c, const struct bowl *bowl)
-{
-    const struct dt_chart chart = {out,
-                                   "contours of the loss, and the ways of both ranks",
-                                   {"m", -0.25, 3.25, false},
-                                   {"n", -0.25, 3.5, false}};
-    dt_chart_begin(&chart);
-    for (int i = 0; i < 7; i++) {
-        draw_contour(&chart, bowl, 0.05 * pow(2.2, i));
-    }
-    dt_chart_dot(&chart, "best", bowl->m, bowl->n);
-    for (int rank = 0; rank < 2; rank++) {
-        draw_path(&chart, c->path[rank], rank);
-    }
-    dt_chart_end(&chart);
-}
-
-static void put_case(FILE *out, const struct dt_linear_case *c, const struct bowl *bowl)
-{
-    const struct dt_fit *a = &c->path[0][DT_LINEAR_STEPS], *b = &c->path[1][DT_LINEAR_STEPS];
-    const char *says =
-        c->average && c->broadcast ? "Equal steps from equal weights: one training."
-        : c->average   ? "Equal steps: the distance (1, 1) stays forever, and both end wrong."
-        : c->broadcast ? "Steps of their own: they drift apart, each to the line of its points."
-                       : "Two programs that know nothing of each other.";
-    char title[40];
-    snprintf(title, sizeof title, "average %s, broadcast %s", c->average ? "on" : "off",
-             c->broadcast ? "on" : "off");
-    dt_card_begin(out, title, "%s", says);
-    draw_case(out, c, bowl);
-    fprintf(out, "<p>rank 0 ends at %.6f, %.6f; rank 1 at %.6f, %.6f; %.6f apart</p></div>\n",
-            (double)a->slope, (double)a->intercept, (double)b->slope, (double)b->intercept,
-            c->apart);
-}
-
-/* A dt_page_fn. */
-static void put_body(FILE *out, const void *context)
-{
-    const struct dt_linear_lesson *l = context;
-    const struct bowl bowl = bowl_of(&l->points);
-    fprintf(out,
-            "<h1>What averaging and broadcasting are for</h1>\n"
-            "<p>Two ranks fit y = m x + n, each with 32 of 64 points, of which a step takes %d: %d "
-            "steps of rate %g. <span class=\"rank0\">Rank 0</span> begins at (1, 1), <span "
-            "class=\"rank1\">rank 1</span> at (0, 0). Around the circle, where the loss over all "
-            "points is least: its contours.</p>\n<div class=\"cards\">\n",
-            l->batch, DT_LINEAR_STEPS, l->rate);
-    for (int i = 0; i < DT_LINEAR_CASES; i++) {
-        put_case(out, &l->cases[i], &bowl);
-    }
-    fprintf(out, "</div>\n<p>Batch %s: %d of %d steps raised the loss over all points.</p>\n",
-            l->batch_name, l->n_uphill, DT_LINEAR_STEPS);
-}
-
-/* ---- the lesson */
-
 static const struct {
     const char *name;
     int size;
@@ -163,7 +74,7 @@ static const struct {
 static const struct dt_fit starts[2] = {{1, 1}, {0, 0}};
 
 /* True if a step takes all points. */
-static bool is_full(const struct dt_linear_lesson *l)
+static bool is_full(const struct linear_lesson *l)
 {
     return l->batch == DT_LAB_N_POINTS / 2;
 }
@@ -176,7 +87,7 @@ static enum dt_status walk(struct dt_lab_network *net, struct dt_loader *loader,
     const uint64_t per_epoch = dt_shard_steps_per_epoch(&loader->shard);
     const float *m = dt_lab_param(net, "fc1.weight"), *n = dt_lab_param(net, "fc1.bias");
     path[0] = (struct dt_fit){*m, *n};
-    for (uint64_t i = 0; i < DT_LINEAR_STEPS; i++) {
+    for (uint64_t i = 0; i < N_STEPS; i++) {
         const struct dt_batch batch =
             dt_loader_batch(loader, (uint32_t)(i / per_epoch), i % per_epoch);
         const size_t n_all = dt_shard_step_samples(&loader->shard, i % per_epoch);
@@ -190,7 +101,7 @@ static enum dt_status walk(struct dt_lab_network *net, struct dt_loader *loader,
     return DT_OK;
 }
 
-static enum dt_status begin_at(struct dt_lab_network *net, const struct dt_linear_case *c,
+static enum dt_status begin_at(struct dt_lab_network *net, const struct linear_case *c,
                                struct dt_fit start)
 {
     *dt_lab_param(net, "fc1.weight") = start.slope;
@@ -200,8 +111,8 @@ static enum dt_status begin_at(struct dt_lab_network *net, const struct dt_linea
 
 /* Runs a rank of `comm` in one case, with its shard of the points. Statuses are local: the caller
  * has ranks agree. */
-static enum dt_status run_shard(struct dt_comm *comm, const struct dt_linear_lesson *l,
-                                const struct dt_linear_case *c, struct dt_fit *path)
+static enum dt_status run_shard(struct dt_comm *comm, const struct linear_lesson *l,
+                                const struct linear_case *c, struct dt_fit *path)
 {
     const struct dt_shard shard = {.mode = DT_SHARDING_SHARD,
                                    .seed = 1,
@@ -234,7 +145,7 @@ close_points:
     return s;
 }
 
-static double loss_of(const struct dt_linear_lesson *l, struct dt_fit line)
+static double loss_of(const struct linear_lesson *l, struct dt_fit line)
 {
     return dt_lab_points_loss(&l->points, (double)line.slope, (double)line.intercept);
 }
@@ -244,22 +155,22 @@ static double distance(struct dt_fit a, struct dt_fit b)
     return hypot((double)a.slope - (double)b.slope, (double)a.intercept - (double)b.intercept);
 }
 
-static enum dt_status run_case(struct dt_world *world, const struct dt_linear_lesson *l,
-                               struct dt_linear_case *c)
+static enum dt_status run_case(struct dt_world *world, const struct linear_lesson *l,
+                               struct linear_case *c)
 {
-    struct dt_fit mine[DT_LINEAR_STEPS + 1];
+    struct dt_fit mine[N_STEPS + 1];
     DT_TRY(dt_world_agree(world, run_shard(world->comm, l, c, mine)));
     DT_TRY(dt_comm_allgather(world->comm, mine, c->path, sizeof mine, "the ways of both ranks"));
-    c->apart = distance(c->path[0][DT_LINEAR_STEPS], c->path[1][DT_LINEAR_STEPS]);
+    c->apart = distance(c->path[0][N_STEPS], c->path[1][N_STEPS]);
     for (int rank = 0; rank < 2; rank++) {
-        c->loss[rank] = loss_of(l, c->path[rank][DT_LINEAR_STEPS]);
+        c->loss[rank] = loss_of(l, c->path[rank][N_STEPS]);
     }
     return DT_OK;
 }
 
-static enum dt_status run_alone(struct dt_linear_lesson *l)
+static enum dt_status run_alone(struct linear_lesson *l)
 {
-    const struct dt_linear_case alone = {.average = true};
+    const struct linear_case alone = {.average = true};
     struct dt_comm *self;
     DT_TRY(dt_comm_open_self(&self));
     const enum dt_status s = run_shard(self, l, &alone, l->alone);
@@ -267,15 +178,15 @@ static enum dt_status run_alone(struct dt_linear_lesson *l)
     return s;
 }
 
-static enum dt_status run(struct dt_world *world, struct dt_linear_lesson *l)
+static enum dt_status run(struct dt_world *world, struct linear_lesson *l)
 {
     DT_TRY(dt_world_agree(world, run_alone(l)));
-    for (int i = 0; i < DT_LINEAR_CASES; i++) {
+    for (int i = 0; i < N_CASES; i++) {
         l->cases[i].average = i < 2;
         l->cases[i].broadcast = i % 2 == 0;
         DT_TRY(run_case(world, l, &l->cases[i]));
     }
-    for (int i = 0; i < DT_LINEAR_STEPS; i++) {
+    for (int i = 0; i < N_STEPS; i++) {
         const struct dt_fit *path = l->cases[0].path[0];
         l->n_uphill += loss_of(l, path[i + 1]) > loss_of(l, path[i]);
     }
@@ -286,11 +197,11 @@ static enum dt_status run(struct dt_world *world, struct dt_linear_lesson *l)
 
 /* Largest deviation from gradient descent over all points, step by step: m and n follow the
  * negative derivatives of the mean squared error. */
-static double largest_error(const struct dt_linear_lesson *l, const struct dt_fit *path)
+static double largest_error(const struct linear_lesson *l, const struct dt_fit *path)
 {
     double m = (double)path[0].slope, n = (double)path[0].intercept, most = 0;
     const struct moments a = moments_of(&l->points);
-    for (int i = 1; i <= DT_LINEAR_STEPS; i++) {
+    for (int i = 1; i <= N_STEPS; i++) {
         const double dm = 2 * (m * a.x2 + n * a.x1 - a.xy), dn = 2 * (m * a.x1 + n - a.y1);
         m -= l->rate * dm;
         n -= l->rate * dn;
@@ -301,10 +212,10 @@ static double largest_error(const struct dt_linear_lesson *l, const struct dt_fi
 }
 
 /* The largest deviation of the ranks' offset from (1, 1). */
-static double largest_drift(const struct dt_linear_case *c)
+static double largest_drift(const struct linear_case *c)
 {
     double most = 0;
-    for (int i = 0; i <= DT_LINEAR_STEPS; i++) {
+    for (int i = 0; i <= N_STEPS; i++) {
         const struct dt_fit *a = &c->path[0][i], *b = &c->path[1][i];
         most = fmax(most, fmax(fabs((double)a->slope - (double)b->slope - 1),
                                fabs((double)a->intercept - (double)b->intercept - 1)));
@@ -315,17 +226,17 @@ static double largest_drift(const struct dt_linear_case *c)
 static bool same_way(const struct dt_fit *a, const struct dt_fit *b)
 {
     bool same = true;
-    for (int i = 0; i <= DT_LINEAR_STEPS; i++) {
+    for (int i = 0; i <= N_STEPS; i++) {
         same = same && a[i].slope == b[i].slope && a[i].intercept == b[i].intercept;
     }
     return same;
 }
 
-static void check(struct dt_linear_lesson *l)
+static void check(struct linear_lesson *l)
 {
     struct dt_golden *g = &l->golden;
-    const struct dt_linear_case *both = &l->cases[0], *average = &l->cases[1],
-                                *broadcast = &l->cases[2], *neither = &l->cases[3];
+    const struct linear_case *both = &l->cases[0], *average = &l->cases[1],
+                             *broadcast = &l->cases[2], *neither = &l->cases[3];
     dt_golden_fact(
         g, same_way(both->path[0], both->path[1]),
         "average and broadcast: both ranks have the same weights, to the bit, after every step");
@@ -344,8 +255,8 @@ static void check(struct dt_linear_lesson *l)
             "no case ends with less loss than average and broadcast, but for a thousandth");
     }
     if (is_full(l)) {
-        const struct dt_fit *end = &l->alone[DT_LINEAR_STEPS];
-        dt_golden_number(g, distance(both->path[0][DT_LINEAR_STEPS], *end), 0, 1e-6,
+        const struct dt_fit *end = &l->alone[N_STEPS];
+        dt_golden_number(g, distance(both->path[0][N_STEPS], *end), 0, 1e-6,
                          "distance from the line of one process");
         dt_golden_number(g, largest_error(l, both->path[0]), 0, 5e-6,
                          "distance from gradient descent on paper");
@@ -353,45 +264,99 @@ static void check(struct dt_linear_lesson *l)
     }
 }
 
-/* ---- the text */
+/* ---- the document */
 
-static void print_line(struct dt_fit line)
+enum { N_ANGLES = 72, N_CONTOURS = 7 };
+#define PI 3.14159265358979323846
+
+/* Where the loss is `above` its least: with u = (cos, sin), C = L L', w = best + sqrt(above) *
+ * inverse(L') u. */
+static void draw_contour(struct dt_part *chart, const struct bowl *b, double above)
 {
-    printf("  %9.6f, %.6f", (double)line.slope, (double)line.intercept);
+    double m[N_ANGLES + 1], n[N_ANGLES + 1];
+    const double l11 = sqrt(b->means.x2), l21 = b->means.x1 / l11, l22 = sqrt(1 - l21 * l21),
+                 r = sqrt(above);
+    for (int i = 0; i <= N_ANGLES; i++) {
+        const double angle = 2 * PI * i / N_ANGLES, second = r * sin(angle) / l22;
+        n[i] = b->n + second;
+        m[i] = b->m + (r * cos(angle) - l21 * second) / l11;
+    }
+    dt_doc_plot(chart, "", DT_LINE, N_ANGLES + 1, m, n);
 }
 
-static void print_lesson(const struct dt_linear_lesson *l)
+static void draw_case(struct dt_doc *doc, const struct linear_case *c, const struct bowl *bowl)
 {
-    printf("Fitting y = m x + n on two ranks: rank 0 begins at (1, 1), rank 1 at (0, 0).\n"
-           "Each has 32 of 64 points, and takes %d of them a step: %d steps of rate %g.\n\n",
-           l->batch, DT_LINEAR_STEPS, l->rate);
-    printf("average broadcast   rank 0: m, n          rank 1: m, n         apart    loss\n");
-    for (int i = 0; i < DT_LINEAR_CASES; i++) {
-        const struct dt_linear_case *c = &l->cases[i];
-        printf("%-7s %-9s", c->average ? "on" : "off", c->broadcast ? "on" : "off");
-        print_line(c->path[0][DT_LINEAR_STEPS]);
-        print_line(c->path[1][DT_LINEAR_STEPS]);
-        printf("  %8.6f  %.4f\n", c->apart, fmax(c->loss[0], c->loss[1]));
+    static const char *const switches[2] = {"off", "on"};
+    struct dt_part *chart = dt_doc_series(
+        doc,
+        dt_doc_print(doc, "Average %s, broadcast %s", switches[c->average], switches[c->broadcast]),
+        "m", "n");
+    dt_doc_caption(
+        chart, "%s",
+        c->average && c->broadcast ? "Equal steps from equal weights: one training."
+        : c->average   ? "Equal steps: the distance (1, 1) stays, and both ranks end wrong."
+        : c->broadcast ? "Own steps: the ranks drift apart, each to the line of its points."
+                       : "Two programs that know nothing of each other.");
+    for (int i = 0; i < N_CONTOURS; i++) {
+        draw_contour(chart, bowl, 0.05 * pow(2.2, i));
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        double m[N_STEPS + 1], n[N_STEPS + 1];
+        for (int i = 0; i <= N_STEPS; i++) {
+            m[i] = (double)c->path[rank][i].slope;
+            n[i] = (double)c->path[rank][i].intercept;
+        }
+        dt_doc_plot(chart, rank == 0 ? "rank 0" : "rank 1", DT_LINE_AND_DOTS, N_STEPS + 1, m, n);
+    }
+    dt_doc_plot(chart, "minimum of the loss", DT_DOTS, 1, &bowl->m, &bowl->n);
+}
+
+static void fill_table(struct dt_doc *doc, const struct linear_lesson *l)
+{
+    struct dt_part *table = dt_doc_table(
+        doc, "Where the ranks end", "average|broadcast|m₀::6|n₀::6|m₁::6|n₁::6|apart::6|loss::4");
+    for (int i = 0; i < N_CASES; i++) {
+        const struct linear_case *c = &l->cases[i];
+        const struct dt_fit *a = &c->path[0][N_STEPS], *b = &c->path[1][N_STEPS];
+        dt_doc_row(table, dt_t(c->average ? "on" : "off"), dt_t(c->broadcast ? "on" : "off"),
+                   dt_n((double)a->slope), dt_n((double)a->intercept), dt_n((double)b->slope),
+                   dt_n((double)b->intercept), dt_n(c->apart), dt_n(fmax(c->loss[0], c->loss[1])));
     }
     if (is_full(l)) {
-        printf("%-17s", "one process");
-        print_line(l->alone[DT_LINEAR_STEPS]);
-        printf("%33s%.4f\n", "", loss_of(l, l->alone[DT_LINEAR_STEPS]));
+        const struct dt_fit *a = &l->alone[N_STEPS];
+        dt_doc_row(table, dt_t("alone"), dt_t(""), dt_n((double)a->slope),
+                   dt_n((double)a->intercept), dt_n(NAN), dt_n(NAN), dt_n(NAN),
+                   dt_n(loss_of(l, *a)));
     }
-    puts("\nloss: over all points, of the rank where it is larger\n\n"
-         "on, on    equal steps from equal weights: one training\n"
-         "on, off   equal steps: the distance (1, 1) stays forever, and both end wrong\n"
-         "off, on   steps of their own: they drift apart, each to the line of its points\n"
-         "off, off  two programs that know nothing of each other");
-    printf("\nBatch %s: %d of %d steps raised the loss over all points.%s\n", l->batch_name,
-           l->n_uphill, DT_LINEAR_STEPS,
-           l->n_uphill == 0
-               ? ""
-               : " A step follows its own\nfew samples; over many steps that evens out.");
-    putchar('\n');
+    dt_doc_caption(
+        table,
+        "m₀, n₀: the line of rank 0. alone: one process with all points. loss: over all points, of "
+        "the rank where it is larger.");
 }
 
-static enum dt_status choose_batch(const char *name, struct dt_linear_lesson *l)
+static struct dt_doc *tell(const struct linear_lesson *l)
+{
+    const struct bowl bowl = bowl_of(&l->points);
+    struct dt_doc *doc = dt_doc_open("lab linear", "What averaging and broadcasting are for");
+    dt_doc_text(
+        doc,
+        "Two ranks fit y = m x + n. Each has 32 of 64 points and takes %d of them in a step: "
+        "%d steps of rate %g. Rank 0 begins at (1, 1), rank 1 at (0, 0). Grey: contours of "
+        "the loss over all points.",
+        l->batch, N_STEPS, l->rate);
+    for (int i = 0; i < N_CASES; i++) {
+        draw_case(doc, &l->cases[i], &bowl);
+    }
+    fill_table(doc, l);
+    dt_doc_text(doc, "Batch %s: %d of %d steps raised the loss over all points.%s", l->batch_name,
+                l->n_uphill, N_STEPS,
+                l->n_uphill == 0
+                    ? ""
+                    : " A step follows its own few samples; over many steps that evens out.");
+    return doc;
+}
+
+static enum dt_status choose_batch(const char *name, struct linear_lesson *l)
 {
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
         if (name == NULL || strcmp(name, batches[i].name) == 0) {
@@ -404,15 +369,9 @@ static enum dt_status choose_batch(const char *name, struct dt_linear_lesson *l)
     return dt_error(DT_USAGE, "--batch: '%.60s' is none of 1, 16, all", name);
 }
 
-static enum dt_status tell(const struct dt_args *args, struct dt_linear_lesson *l)
-{
-    print_lesson(l);
-    return dt_golden_tell(&l->golden, args, "A line on two ranks", put_body, l);
-}
-
 static enum dt_status lab_linear(struct dt_world *world, const struct dt_args *args)
 {
-    struct dt_linear_lesson lesson = {.batch = 0};
+    struct linear_lesson lesson = {.batch = 0};
     struct dt_dataset points;
     DT_TRY(dt_world_agree(world, choose_batch(dt_args_text(args, DT_OPTION_BATCH), &lesson)));
     DT_TRY(dt_lab_need_ranks(world, "linear", 2));
@@ -422,8 +381,9 @@ static enum dt_status lab_linear(struct dt_world *world, const struct dt_args *a
     enum dt_status s = run(world, &lesson);
     if (s == DT_OK) {
         check(&lesson);
-        s = dt_world_agree(world, world->rank == 0 ? tell(args, &lesson)
-                                                   : dt_golden_status(&lesson.golden, DT_OK));
+        s = dt_world_agree(world, world->rank == 0
+                                      ? dt_golden_show(&lesson.golden, args, tell(&lesson))
+                                      : dt_golden_status(&lesson.golden, DT_OK));
     }
     dt_dataset_close(&points);
     return s;
@@ -439,6 +399,6 @@ const struct dt_command dt_command_lab_linear = {
             "sample per step, 16, or all.",
     .options = {[DT_OPTION_BATCH] = {DT_TAKEN,
                                      "samples of a rank's step: 1, 16 or all, the default"},
-                [DT_OPTION_HTML] = {DT_TAKEN}},
+                DT_RESULT_OPTIONS},
     .together = lab_linear,
 };

@@ -1,22 +1,17 @@
 /* Parameter servers compared with an allreduce, on four ranks: traffic of the busiest rank,
  * equality of weights, and staleness of gradients without waiting. */
-#include <stdio.h>
+#include <math.h>
 
-#include "base/bytes.h"
+#include "cli/result.h"
 #include "cli/sinks/fields.h"
-#include "cli/text.h"
-#include "dist/strategy/facts/facts.h"
+#include "cli/terminal.h"
 #include "lab/distributed.h"
 #include "lab/golden.h"
-#include "report/page/drawing.h"
-#include "report/page/layout.h"
-
-#define DT_SERVER_WAYS 5
 
 #define RATE 0.01
 #define MAX_STALENESS 4
 
-enum { RING, MASTER, CENTRAL, SYNC, ASYNC };
+enum { RING, MASTER, CENTRAL, SYNC, ASYNC, N_WAYS };
 
 static const struct dt_optimizer_spec adam = {
     .type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
@@ -26,9 +21,9 @@ static const struct {
     const char *formula; /* for the floats that the busiest rank sends per step */
     struct dt_dist_spec dist;
     const char *strategy; /* NULL: allreduce */
-} ways[DT_SERVER_WAYS] = {
+} ways[N_WAYS] = {
     [RING] = {"ring",
-              "an allreduce: all ranks work and send as much",
+              "an allreduce in which all ranks send as much",
               "2 (n - 1) / n N",
               {.allreduce = DT_ALLREDUCE_RING}},
     [MASTER] = {"master and workers",
@@ -43,94 +38,40 @@ static const struct {
               {.servers = 1},
               "parameter_server"},
     [ASYNC] = {"server, async",
-               "rank 3 steps with each worker's at once",
+               "rank 3 applies each worker's gradient on arrival",
                "(n - 1) N",
                {.servers = 1, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = MAX_STALENESS},
                "parameter_server"},
 };
 
 /* The results of a way to train. */
-struct dt_server_way {
+struct way {
     struct dt_lab_outcome outcome;
     double busiest,
         expected; /* bytes per step of the rank that sends most: counted, and by the formula */
 };
 
-struct dt_server_lesson {
+struct server_lesson {
     size_t n_elems; /* N: floats of all gradients */
-    struct dt_server_way ways[DT_SERVER_WAYS];
+    struct way ways[N_WAYS];
     struct dt_golden golden;
 };
 
-/* ---- the page */
-
-/* A bar for the bytes that each rank sends; the longest of all ways is as wide as the picture. */
-static void draw_ranks(FILE *out, const struct dt_server_way *way, double most)
-{
-    char names[DT_LAB_RANKS][16], texts[DT_LAB_RANKS][DT_BYTES_TEXT_SIZE];
-    struct dt_bar bars[DT_LAB_RANKS];
-    for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-        const double sent = way->outcome.sent[rank];
-        snprintf(names[rank], sizeof names[rank], "rank %d", rank);
-        bars[rank] = (struct dt_bar){names[rank], sent > 0.9 * most ? "d1" : "d0",
-                                     dt_bytes_text(sent, texts[rank]), sent};
-    }
-    dt_bars_draw(out, "what each rank sends a step", 60, most, DT_LAB_RANKS, bars);
-}
-
-static void put_table(FILE *out, const struct dt_server_lesson *l)
-{
-    char bytes[DT_BYTES_TEXT_SIZE];
-    dt_table_begin(out, "way|workers|busiest rank sends|bytes a step|accuracy");
-    for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        const struct dt_server_way *way = &l->ways[i];
-        dt_table_row(out, "%s|%d|%s|%s|%.1f %%", ways[i].name, way->outcome.n_workers,
-                     ways[i].formula, dt_bytes_text(way->busiest, bytes),
-                     100 * way->outcome.accuracy);
-    }
-    dt_table_end(out);
-}
-
-/* A dt_page_fn. */
-static void put_body(FILE *out, const void *context)
-{
-    const struct dt_server_lesson *l = context;
-    const struct dt_staleness *staleness = &l->ways[DT_SERVER_WAYS - 1].outcome.staleness;
-    double most = 1;
-    for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        most = l->ways[i].busiest > most ? l->ways[i].busiest : most;
-    }
-    fprintf(out,
-            "<h1>Who carries the gradients?</h1>\n<p>%d ranks, %zu gradients: what each rank sends "
-            "in a step, counted.</p>\n"
-            "<div class=\"cards\">\n",
-            DT_LAB_RANKS, l->n_elems);
-    for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        dt_card_begin(out, ways[i].name, "%s", ways[i].meaning);
-        draw_ranks(out, &l->ways[i], most);
-        dt_card_end(out);
-    }
-    dt_card_begin(out, "Stale gradients",
-                  "Async: how many steps others had taken since the worker read the weights. "
-                  "With an allreduce, or a server that waits, none.");
-    dt_histogram_draw(out, "staleness in steps", dt_staleness_n_bins(staleness), staleness->counts);
-    fputs("</div></div>\n", out);
-    put_table(out, l);
-}
-
 /* ---- the runs */
 
-static enum dt_status run(struct dt_world *world, struct dt_server_lesson *l)
+static enum dt_status run(struct dt_world *world, struct server_lesson *l)
 {
     struct dt_lab_images images;
     enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, 1, &images));
-    for (int way = 0; s == DT_OK && way < DT_SERVER_WAYS; way++) {
+    for (int way = 0; s == DT_OK && way < N_WAYS; way++) {
         const struct dt_lab_distributed training = {.dist = ways[way].dist,
                                                     .strategy = ways[way].strategy,
                                                     .optimizer = adam,
                                                     .rate = RATE};
+        dt_lab_live(world, "%s, training %d of %d", ways[way].name, way + 1, N_WAYS);
         s = dt_lab_distributed_run(world, &images, &training, &l->ways[way].outcome);
     }
+    dt_lab_live(world, NULL);
     dt_lab_images_close(&images);
     l->n_elems = l->ways[RING].outcome.n_gradients;
     return s;
@@ -138,23 +79,22 @@ static enum dt_status run(struct dt_world *world, struct dt_server_lesson *l)
 
 /* ---- expected results */
 
-static void compare(struct dt_server_lesson *l)
+static void compare(struct server_lesson *l)
 {
     const double n = DT_LAB_RANKS, all = (double)l->n_elems * sizeof(float);
-    for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        struct dt_server_way *way = &l->ways[i];
+    for (int i = 0; i < N_WAYS; i++) {
+        struct way *way = &l->ways[i];
         way->expected = (i == RING ? 2 * (n - 1) / n : n - 1) * all;
         for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-            way->busiest =
-                way->outcome.sent[rank] > way->busiest ? way->outcome.sent[rank] : way->busiest;
+            way->busiest = fmax(way->busiest, way->outcome.sent[rank]);
         }
     }
 }
 
-static void check(struct dt_server_lesson *l)
+static void check(struct server_lesson *l)
 {
     const int n_pushers = DT_LAB_RANKS - 1;
-    for (int i = 0; i < DT_SERVER_WAYS;
+    for (int i = 0; i < N_WAYS;
          i++) { /* an allreduce's buckets include the gaps between tensors, a few floats */
         dt_golden_number(&l->golden, l->ways[i].busiest, l->ways[i].expected,
                          0.001 * l->ways[i].expected,
@@ -169,46 +109,64 @@ static void check(struct dt_server_lesson *l)
                    dt_staleness_n_bins(&l->ways[ASYNC].outcome.staleness) - 1 <=
                        (n_pushers - 1) * (2 * MAX_STALENESS + 1),
                    "async: no gradient is staler than two workers can make it");
-    for (int i = 0; i < DT_SERVER_WAYS; i++) {
+    for (int i = 0; i < N_WAYS; i++) {
         dt_golden_fact(&l->golden, l->ways[i].outcome.accuracy > 0.7, "%s learns", ways[i].name);
     }
 }
 
-/* ---- the text */
+/* ---- the document */
 
-static void print_lesson(const struct dt_server_lesson *l)
+static void draw_ranks(struct dt_doc *doc, const struct server_lesson *l)
 {
-    char count[32], bytes[DT_BYTES_TEXT_SIZE];
-    printf("Who carries the gradients? %d ranks, %s of them (N), batch %d, %d epochs:\n\n",
-           DT_LAB_RANKS, dt_count_text((double)l->n_elems, count, sizeof count),
-           DT_LAB_GLOBAL_BATCH, DT_LAB_N_EPOCHS);
-    printf("%-19s %-16s %12s %7s %9s\n", "", "busiest sends", "bytes a step", "workers",
-           "accuracy");
-    for (int i = 0; i < DT_SERVER_WAYS; i++) {
-        const struct dt_server_way *way = &l->ways[i];
-        printf("%-19s %-16s %12s %7d %7.1f %%\n", ways[i].name, ways[i].formula,
-               dt_bytes_text(way->busiest, bytes), way->outcome.n_workers,
-               100 * way->outcome.accuracy);
+    static const double x[DT_LAB_RANKS] = {0, 1, 2, 3};
+    struct dt_part *chart = dt_doc_series(doc, "What each rank sends in a step", "rank", "bytes");
+    dt_doc_ticks(chart, DT_LAB_RANKS, (const char *const[]){"0", "1", "2", "3"});
+    for (int i = 0; i < N_WAYS; i++) {
+        dt_doc_plot(chart, ways[i].name, DT_BARS, DT_LAB_RANKS, x, l->ways[i].outcome.sent);
     }
-    puts("\nA ring's ranks all send as much, hardly more with more ranks. A server sends\n"
-         "each worker all weights, so its link is the narrow place: n - 1 times N, and\n"
-         "as much comes in. Several servers share that among them.\n");
-    dt_staleness_print(stdout, &l->ways[ASYNC].outcome.staleness);
-    puts("\nWithout waiting, others have stepped since a worker read the weights: its\n"
-         "gradients are so many steps old. Where all wait, none is old.\n");
+}
+
+static void fill_table(struct dt_doc *doc, const struct server_lesson *l)
+{
+    struct dt_part *table =
+        dt_doc_table(doc, "The busiest rank", "way|sends|bytes a step::B|workers::0|accuracy:%:1");
+    for (int i = 0; i < N_WAYS; i++) {
+        const struct way *way = &l->ways[i];
+        dt_doc_row(table, dt_t(ways[i].name), dt_t(ways[i].formula), dt_n(way->busiest),
+                   dt_n(way->outcome.n_workers), dt_n(100 * way->outcome.accuracy));
+    }
+    dt_doc_caption(table, "N: %zu gradients; n: %d ranks; %d epochs of batches of %d.", l->n_elems,
+                   DT_LAB_RANKS, DT_LAB_N_EPOCHS, DT_LAB_GLOBAL_BATCH);
+}
+
+static struct dt_doc *tell(const struct server_lesson *l)
+{
+    struct dt_doc *doc = dt_doc_open("lab server", "Who carries the gradients?");
+    struct dt_part *facts = dt_doc_figures(doc, "Five ways to train on four ranks");
+    for (int i = 0; i < N_WAYS; i++) {
+        dt_doc_fact(facts, ways[i].name, "%s", ways[i].meaning);
+    }
+    draw_ranks(doc, l);
+    fill_table(doc, l);
+    dt_doc_text(doc, "Each rank of a ring sends as much, hardly more with more ranks. A server "
+                     "sends each worker all weights and receives as much, so its link is the "
+                     "bottleneck: (n - 1) N. Several servers share that among them.");
+    dt_lab_staleness(doc, &l->ways[ASYNC].outcome.staleness);
+    dt_doc_text(doc, "Without waiting, other workers have taken steps since a worker read the "
+                     "weights: its gradients are so many steps old. Where all wait, none is old.");
+    return doc;
 }
 
 static enum dt_status lab_server(struct dt_world *world, const struct dt_args *args)
 {
-    static struct dt_server_lesson lesson;
+    static struct server_lesson lesson;
     enum dt_status s = DT_OK;
     DT_TRY(dt_lab_need_ranks(world, "server", DT_LAB_RANKS));
     DT_TRY(run(world, &lesson));
     if (world->rank == 0) {
         compare(&lesson);
         check(&lesson);
-        print_lesson(&lesson);
-        s = dt_golden_tell(&lesson.golden, args, "Servers", put_body, &lesson);
+        s = dt_golden_show(&lesson.golden, args, tell(&lesson));
     }
     return dt_world_agree(world, s);
 }
@@ -222,6 +180,6 @@ const struct dt_command dt_command_lab_server = {
     .more = "Trains on four ranks by a ring, a master, central storage, a synchronous and an "
             "asynchronous parameter server, and prints the bytes that each rank sends per step, "
             "which weights are equal, and how stale gradients are.",
-    .options = {[DT_OPTION_HTML] = {DT_TAKEN}},
+    .options = {DT_RESULT_OPTIONS},
     .together = lab_server,
 };

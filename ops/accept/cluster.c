@@ -78,7 +78,7 @@ enum dt_status dt_accept_example(struct dt_acceptance *a, struct dt_finding *row
         dt_tape_check(&tapes[r], r, n, &all);
         a->cells[r].failed = golden.differs;
     }
-    *row = all.differs ? dt_find(DT_VERDICT_FAIL, NULL, "%s", all.verdict)
+    *row = all.differs ? dt_find(DT_VERDICT_FAIL, NULL, "%s", all.difference)
                        : dt_find(DT_VERDICT_PASS, NULL,
                                  "all %d numbers reproduced, to the last bit", all.n);
     return DT_OK;

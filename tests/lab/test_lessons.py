@@ -1,11 +1,13 @@
 """The lessons that end with reference values: the numbers of their JSON, the text, and what a lesson says where a number is another.
 
 usage: DTRAIN=... MPIEXEC=... test_lessons.py WRONG_LAB"""
+import math
 import os
 import re
 import sys
 
-from checks import DTRAIN, SOURCE, check, dtrain, finish, new_folder, read_json, refused, run
+from checks import DTRAIN, SOURCE, check, dtrain, finish, new_folder, read, read_json, refused, run
+from terminal import Terminal
 
 WRONG_LAB = sys.argv[1]
 
@@ -99,6 +101,62 @@ def test_batch():
     wrong("batch")
 
 
+def test_linear():
+    table = "Where the ranks end"
+    linear = Lesson("linear", 2)
+    known = [1.963652, 2.513418, 1.933688, 1.933688, 1.963652], [2.529543, 3.048382, 2.349239, 2.349239, 2.529543]
+    for name, expected in zip(("m₀", "n₀"), known):
+        linear.is_near(name, linear.column(table, name), expected, 1e-6)
+    linear.is_near("apart", linear.column(table, "apart")[:4], [0, math.sqrt(2), 0.359655, 0.359655], 2e-6)
+    ends = [line["x"][-1] for line in linear.part("Average on, broadcast off")["lines"] if line["name"].startswith("rank")]
+    linear.is_near("the picture", ends, [2.513418, 1.513418], 1e-6)
+    check("Batch all: 0 of 64 steps raised" in linear.texts(), f"linear: {linear.texts()}")
+    wrong("linear", 2)
+    Lesson("linear --batch 16", 2)
+    check(re.search(r"Batch 1: [1-9]\d* of 64 steps raised", Lesson("linear --batch 1", 2).texts()), "linear: single samples never raise the loss")
+    refused(64, "--batch: '2' is none of 1, 16, all", "lab", "linear", "--batch", "2", ranks=2)
+
+
+def test_server():
+    server = Lesson("server", 4)
+    server.equals("bytes", server.column("The busiest rank", "bytes a step"), [47136, 94272, 94200, 94200, 94200])
+    server.equals("bytes of each rank", server.line("What each rank sends in a step", "central"), [94200, 31400, 31400, 31400])
+    server.is_near("the histogram's sum", [sum(server.line("Stale gradients", "server, async"))], [100], 1e-6)
+
+
+def test_compression():
+    compression = Lesson("compression", 4)
+    compression.equals("bytes", compression.column("Codecs", "sent"), [94272, 47136, 47136, 23847, 3864, 1896])
+    rows = {row["type"]: row for row in compression.part("Codecs")["rows"]}
+    check(all(rows[name]["without"] < rows["none"]["without"] - 0.5 for name in ("onebit", "topk")), f"compression: {rows}")
+    check(all(abs(rows[name]["with feedback"] - rows["none"]["without"]) < 0.5 for name in rows if name != "none"), f"compression: {rows}")
+    compression.equals("claims", compression.column("Beside none", "costs accuracy"), ["onebit, topk", "no codec"])
+    check("better" not in str(compression.document["parts"]), "compression: it claims that a codec improves accuracy")
+    wrong("compression", 4)
+
+
+def test_stragglers():
+    stragglers = Lesson("stragglers", 4, most_lines=90)
+    ring, sync, ahead, free = stragglers.part("Time of a step")["rows"]
+    slow = "rank 2, slow"
+    check(min(ring[f"rank {rank}"] for rank in (0, 1, 3)) >= 50 and min(sync["rank 0"], sync["rank 1"], ring[slow]) >= 50, f"stragglers: {ring}, {sync}")
+    check(free["rank 0"] < free[slow] and 30 <= ahead["rank 0"], f"stragglers: {ahead}, {free}")
+    waits = {name: sum(box["kind"] == 7 and box["end"] - box["begin"] > 20 for box in stragglers.part(name)["boxes"] if box["lane"] == 0)
+             for name in ("ring", "server, async")}
+    check(waits["ring"] >= 8 and waits["server, async"] <= 2, f"stragglers: rank 0 waits {waits} times")
+    stragglers.is_near("by formula", stragglers.column("The slowest of n ranks", "by formula"), [20.0, 26.8, 30.2, 32.3, 38.1, 39.7], 0.05)
+    check(abs(sum(stragglers.line("Stale gradients", "server, async")) - 100) < 1e-6, "stragglers: no staleness")
+    wrong("stragglers", 4)
+
+
+def test_live_line():
+    """On a terminal alone, and taken away at the end."""
+    terminal = Terminal(DTRAIN, "lab", "shards")
+    check(terminal.end() == 0, "shards on a terminal")
+    shown = terminal.text
+    check("\r\x1b[Kseed 1 of 10" in shown and shown.rfind("\r\x1b[K") < shown.rfind("How ranks share"), f"shards: no live line: {shown[:200]!r}")
+
+
 def test_gradtape():
     tape = Lesson("gradtape", 2)
     numbers = [tape.column("Numbers of each unit", part) for part in ("input 1", "input 2", "bias")]
@@ -116,8 +174,10 @@ def test_gradtape():
     os.mkfifo("deaf")  # which nobody reads
     done = run(WRONG_LAB, "lab", "gradtape", "--html", "deaf", ranks=2, code=1)
     check(re.fullmatch(r"dtrain: deaf: nobody reads.*\ndtrain: .*: got .*, expected .*\n", done.stderr), f"gradtape: {done.stderr!r}")
-    for ranks in (0, 3):
-        refused(78, f"lab gradtape: it takes 2 ranks, not {max(1, ranks)} (mpirun -np 2 dtrain lab gradtape)", "lab", "gradtape", ranks=ranks)
+    for lesson, n in (("gradtape", 2), ("linear", 2), ("server", 4), ("compression", 4), ("stragglers", 4)):
+        for ranks in (0, 3):
+            text = f"lab {lesson}: it takes {n} ranks, not {max(1, ranks)} (mpirun -np {n} dtrain lab {lesson})"
+            refused(78, text, "lab", lesson, ranks=ranks)
     refused(64, "--config does not belong to lab gradtape (see dtrain lab gradtape --help)", "lab", "gradtape", "--config", "x.json", ranks=2)
 
 
@@ -224,7 +284,25 @@ def test_allreduce():
     refused(64, "--elements 16777217 is too many for 2 ranks in one process (at most 16777216)", "lab", "allreduce", "--ranks", "2", "--elements", "16777217")
 
 
+def test_course():
+    """docs/lessons.md has every lesson, and what its last table names is there."""
+    course, keys = read(f"{SOURCE}/docs/lessons.md"), dtrain("help", "config").stdout
+    words = dtrain("help").stdout + re.sub(r".*dtrain (?=lab)", " ", dtrain("lab").stdout)
+    for name in re.findall(r"^ +lab ([a-z-]+)", words, re.M):
+        check(re.search(rf"dtrain lab {name}\b", course), f"lessons.md: no lab {name}")
+    named = re.findall(r"`([^`]*)`", " ".join(line.split("|")[2] for line in course.split("| there | here |")[1].splitlines() if line.count("|") == 3))
+    check(len(named) > 30, f"lessons.md: {len(named)} names in the table of what lectures name")
+    for name in named:
+        if name.startswith(("lab ", "bench ")):
+            check(re.search(rf"^ +{name.split(' --')[0]}\b", words, re.M), f"lessons.md: no command {name}")
+        elif name.startswith(("scripts/", "configs/")):
+            check(os.path.exists(f"{SOURCE}/{name}"), f"lessons.md: no file {name}")
+        elif re.match(r"(train|data|distributed)\.|[a-z.]+_[a-z]+$", name) and "." in name:
+            check(re.search(rf"^{re.escape(name)}[. ]", keys, re.M), f"lessons.md: no key {name}")
+
+
 new_folder()
-for test in (test_lr, test_bits, test_shards, test_batch, test_gradtape, test_pipeline, test_model_parallel, test_reduce, test_ring, test_allreduce):
+for test in (test_lr, test_bits, test_shards, test_batch, test_linear, test_server, test_compression, test_stragglers, test_live_line, test_gradtape,
+             test_pipeline, test_model_parallel, test_reduce, test_ring, test_allreduce, test_course):
     test()
 finish()
