@@ -31,7 +31,7 @@ def is_json(text):
 
 
 def is_csv(text):
-    return text.startswith(b"source,scaling,ranks,") and text.count(b"\n") > 2
+    return text.startswith(b"scaling,ranks,source,") and text.count(b"\n") > 2
 
 
 def is_script(text):
@@ -39,18 +39,18 @@ def is_script(text):
 
 
 SUMS = ["bench", "allreduce", "-b", "8", "-e", "8", "-n", "1", "-w", "0", "-c", "1", "--set", "device=cpu"]
-# Name: ranks, the command up to the file's name, whether a text is such a file, whether it replaces one. The first few see every kind of
+# Name: ranks, the command up to the file's name, whether a text is such a file, whether it replaces one; --force replaces any. The first few see every kind of
 # target: they share their way to the file with the others, which see a few.
 COMMANDS = {
-    "lab reduce": (0, ["lab", "reduce", "--html"], is_page, True),
+    "lab reduce": (0, ["lab", "reduce", "--force", "--html"], is_page, True),
     "slurm": (0, ["slurm", "--config", CONFIG, "--script"], is_script, False),
-    "bench allreduce": (0, [*SUMS, "--json"], is_json, True),
-    "lab gradtape": (2, ["lab", "gradtape", "--html"], is_page, True),
-    "report": (0, ["report", "RUN", "--html"], is_page, True),
-    "scale, page": (0, ["bench", "scaling", "--config", CONFIG, "--html"], is_page, True),
-    "scale": (0, ["bench", "scaling", "--config", CONFIG, "--json"], is_json, True),
-    "scale, table": (0, ["bench", "scaling", "--config", CONFIG, "--csv"], is_csv, True),
-    "bench model": (0, ["bench", "model", "--config", CONFIG, "--json"], is_json, True),
+    "bench allreduce": (0, [*SUMS, "--force", "--json"], is_json, True),
+    "lab gradtape": (2, ["lab", "gradtape", "--force", "--html"], is_page, True),
+    "report": (0, ["report", "RUN", "--force", "--html"], is_page, True),
+    "scale, page": (0, ["bench", "scaling", "--config", CONFIG, "--force", "--html"], is_page, True),
+    "scale": (0, ["bench", "scaling", "--config", CONFIG, "--force", "--json"], is_json, True),
+    "scale, table": (0, ["bench", "scaling", "--config", CONFIG, "--force", "--csv"], is_csv, True),
+    "bench model": (0, ["bench", "model", "--config", CONFIG, "--force", "--json"], is_json, True),
 }
 ALL_KINDS = 3
 

@@ -9,6 +9,11 @@ import sys
 SOURCE = ["base", "model", "checkpoint", "data", "dist", "cpu", "cuda", "train", "cli", "view", "report", "lab", "ops"]
 FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST, FOLDER_MOST, COLUMNS = 12, 60, 799, 24, 100
 DATA = os.path.join("tests", "corpus")  # what fuzzing begins with, and no source
+PRINTING = ["train", "cli", "report", "lab", "ops"]
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+MARKUP = re.compile(r"</?(?:p|b|i|a|h\d|td|th|tr|table|thead|tbody|div|span|svg|path|rect|text|g|[uod]l|li|d[td]|pre|code|small|br|img|"
+                    r"style|script|section|figure|details|summary|title|html|head|body|meta)\b[^<]*>|\\033\[|\\x1b\[|"
+                    r"\bcolor:|style=|class=|\bd=\\\"M|%[-+ ]*(?:[1-9]\d*|\*)(?:\.(?:\d+|\*))?[a-z]", re.I)
 ENUM = re.compile(r"\benum\s+\w*\s*\{([^}]*)\}")
 SWITCH = re.compile(r"^( *)switch \(.*?^\1\}", re.M | re.S)
 
@@ -68,6 +73,16 @@ def wrong_streams(path, text):
         yield f"{path}: a stream of open_memstream ends otherwise than by dt_text_close"
 
 
+def wrong_markup(path, text):
+    """How a result looks is the business of view/ alone: no other file's strings have a tag, a colour, a column width or a path of SVG.
+    A terminal's live line is moved by escape sequences in cli/terminal.c."""
+    room = path.split("/")[0]
+    for i, line in enumerate(text.split("\n") if room in PRINTING else [], 1):
+        for string in STRING.findall("" if "#include" in line or "scanf" in line else line):
+            if MARKUP.search(string) and path != "cli/terminal.c":
+                yield f"{path}:{i}: {string} (fill a part of view/document.h)"
+
+
 def main():
     root = sys.argv[1]
     source = dict(texts(root, SOURCE, (".c", ".h", ".cu", ".cuh")))
@@ -80,7 +95,7 @@ def main():
     wrong += [f"{path}:{i}: {len(line)} columns (at most {COLUMNS})" for path, text in source.items()
               for i, line in enumerate(text.split("\n"), 1) if len(line) > COLUMNS]
     wrong += full_folders(root)
-    wrong += [line for path, text in source.items() for check in (wrong_strategies, wrong_streams) for line in check(path, text)]
+    wrong += [line for path, text in source.items() for check in (wrong_strategies, wrong_streams, wrong_markup) for line in check(path, text)]
     enumerators = set().union(*map(ours, source.values()))
     wrong += [line for path, text in source.items() for line in wrong_defaults(path, text, enumerators)]
     print("\n".join(wrong) or f"{len(lengths)} functions, median {median:g} lines, longest {max(n for _, _, n in lengths)}")
