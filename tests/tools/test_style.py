@@ -13,7 +13,11 @@ PRINTING = ["train", "cli", "report", "lab", "ops"]
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 MARKUP = re.compile(r"</?(?:p|b|i|a|h\d|td|th|tr|table|thead|tbody|div|span|svg|path|rect|text|g|[uod]l|li|d[td]|pre|code|small|br|img|"
                     r"style|script|section|figure|details|summary|title|html|head|body|meta)\b[^<]*>|\\033\[|\\x1b\[|"
-                    r"\bcolor:|style=|class=|\bd=\\\"M|%[-+ ]*(?:[1-9]\d*|\*)(?:\.(?:\d+|\*))?[a-z]", re.I)
+                    r"\bcolor:|style=|class=|\bd=\\\"M", re.I)
+WIDTH = re.compile(r"%[-+ ]*(?:[1-9]\d*|\*)(?:\.(?:\d+|\*))?[a-z]")
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+# Lines that are no result: a training's log, the help, the indents of a configuration.
+LINES = ("cli/sinks/", "cli/help.c", "cli/config/write.c")
 ENUM = re.compile(r"\benum\s+\w*\s*\{([^}]*)\}")
 SWITCH = re.compile(r"^( *)switch \(.*?^\1\}", re.M | re.S)
 
@@ -75,11 +79,14 @@ def wrong_streams(path, text):
 
 def wrong_markup(path, text):
     """How a result looks is the business of view/ alone: no other file's strings have a tag, a colour, a column width or a path of SVG.
-    A terminal's live line is moved by escape sequences in cli/terminal.c."""
-    room = path.split("/")[0]
-    for i, line in enumerate(text.split("\n") if room in PRINTING else [], 1):
+    cli/terminal.c moves a terminal's cursor."""
+    if path.split("/")[0] not in PRINTING:
+        return
+    plain = COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+    for i, line in enumerate(plain.split("\n"), 1):
         for string in STRING.findall("" if "#include" in line or "scanf" in line else line):
-            if MARKUP.search(string) and path != "cli/terminal.c":
+            marked = MARKUP.search(string) and path != "cli/terminal.c"
+            if marked or (WIDTH.search(string) and not path.startswith(LINES)):
                 yield f"{path}:{i}: {string} (fill a part of view/document.h)"
 
 
