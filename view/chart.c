@@ -35,9 +35,9 @@ void dt_html_text(FILE *out, const char *text)
 
 /* Size of the picture, and place of the plot in it. */
 
-#define WIDTH 440
+#define WIDTH 452
 #define HEIGHT 300
-#define LEFT 62
+#define LEFT 76
 #define RIGHT 26
 #define TOP 14
 #define BOTTOM 48
