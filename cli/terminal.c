@@ -106,13 +106,13 @@ void dt_terminal_live(const char *format, ...)
     char line[256];
     va_list values;
     if (format == NULL) {
-        fputs(dt_terminal_width(STDERR_FILENO) > 0 ? "\r\033[K" : "", stderr);
+        fputs(dt_terminal_width(STDERR_FILENO) > 0 ? DT_TERMINAL_CLEAR : "", stderr);
         fflush(stderr); /* before the next line, also of stdout */
     } else if (width > 0) {
         va_start(values, format);
         vsnprintf(line, sizeof line, format, values);
         va_end(values);
-        fprintf(stderr, "\r\033[K%.*s", width - 1, line);
+        fprintf(stderr, DT_TERMINAL_CLEAR "%.*s", width - 1, line);
         fflush(stderr);
         next_s = dt_clock_s() + LIVE_INTERVAL_S;
     }

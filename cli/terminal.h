@@ -20,6 +20,14 @@ int dt_terminal_width(int stream);
 /* Room for a line of a table: the width, and 80 columns where there is no terminal. */
 int dt_terminal_room(int stream);
 
+/* What moves the cursor of a terminal. */
+#define DT_TERMINAL_CLEAR "\r\033[K"            /* the line, from its begin on */
+#define DT_TERMINAL_REST "\033[K"               /* what is left of the line */
+#define DT_TERMINAL_BELOW "\033[J"              /* and all lines below */
+#define DT_TERMINAL_HOME "\033[H"               /* to the first line */
+#define DT_TERMINAL_OPEN "\033[?1049h\033[?25l" /* a screen of one's own, without a cursor */
+#define DT_TERMINAL_CLOSE "\033[?25h\033[?1049l"
+
 struct dt_screen {
     int width, height; /* columns and lines; 80 and 24 where there is no terminal */
     bool utf8;

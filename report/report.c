@@ -58,13 +58,13 @@ static bool wants_to_leave(struct keys *keys, double seconds)
 /* The first lines of a text, over the screen before; in a terminal's last line no line may end. */
 static void put_over(const char *text, int height)
 {
-    fputs("\033[H", stdout);
+    fputs(DT_TERMINAL_HOME, stdout);
     for (int n = 1; *text != '\0' && n < height; text++) {
-        fputs(*text == '\n' ? "\033[K" : "", stdout);
+        fputs(*text == '\n' ? DT_TERMINAL_REST : "", stdout);
         fputc(*text, stdout);
         n += *text == '\n';
     }
-    fputs("\033[J", stdout);
+    fputs(DT_TERMINAL_BELOW, stdout);
     fflush(stdout);
 }
 
@@ -111,7 +111,7 @@ static enum dt_status follow(const char *folder, bool *left)
     bool page = true;
     dt_stop_install();
     open_keys(&keys);
-    fputs("\033[?1049h\033[?25l", stdout);
+    fputs(DT_TERMINAL_OPEN, stdout);
     while (s == DT_OK && !*left && ferror(stdout) == 0) {
         const double begin = dt_clock_s();
         s = draw(folder, &next, &page);
@@ -125,7 +125,7 @@ static enum dt_status follow(const char *folder, bool *left)
         const double wait_s = SHARE_OF_TIME * (dt_clock_s() - begin);
         *left = wants_to_leave(&keys, wait_s > LEAST_INTERVAL_S ? wait_s : LEAST_INTERVAL_S);
     }
-    fputs("\033[?25h\033[?1049l", stdout);
+    fputs(DT_TERMINAL_CLOSE, stdout);
     close_keys(&keys);
     if (*left && text != NULL) {
         fputs(text, stdout);

@@ -62,7 +62,7 @@ static void draw(struct dt_progress *p, const struct dt_step_event *st)
            detail > DETAIL_BARE) {
         detail--;
     }
-    fprintf(stderr, "%s%.*s%s", p->terminal ? "\r\033[K" : "", width - 1, line,
+    fprintf(stderr, "%s%.*s%s", p->terminal ? DT_TERMINAL_CLEAR : "", width - 1, line,
             p->terminal ? "" : "\n");
     fflush(stderr);
     p->shown = p->terminal;
@@ -79,7 +79,7 @@ void dt_progress_show(struct dt_progress *p, const struct dt_step_event *step)
 void dt_progress_clear(struct dt_progress *p)
 {
     if (p->shown) {
-        fputs("\r\033[K", stderr);
+        fputs(DT_TERMINAL_CLEAR, stderr);
         p->shown = false;
     }
 }

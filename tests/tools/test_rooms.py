@@ -40,10 +40,9 @@ MAY_INCLUDE = {
     "cli/commands": {"cli", "cli/config", "cli/sinks", "view"} | TRAINER,
     "cli": {"cli/config", "cli/sinks", "cli/commands", "view"} | TRAINER,
     "cli/program.c": {"report"} | CLI | TRAINER,
-    "report/page": {"base"},
-    "report": {"report/page"} | CLI | TRAINER,
-    "lab": {"report/page"} | CLI | TRAINER,
-    "ops": {"lab", "report", "report/page"} | CLI | TRAINER,
+    "report": CLI | TRAINER,
+    "lab": CLI | TRAINER,
+    "ops": {"lab", "report"} | CLI | TRAINER,
 }
 FOLDERS = sorted({room.split("/")[0] for room in MAY_INCLUDE})
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
