@@ -44,8 +44,8 @@ EXCEPTIONS = (  # what one of the commands between && has, what it becomes or No
     (r"--count 10000", "--count 100", "takes a minute"),
     (r"device=cuda", "device=auto", "needs a GPU for every rank"),
     (r"precision=bf16", "precision=f32", "needs GPUs, or AMX"),
-    (r" IMAGE\.png$", " tests/corpus/png/rgb", "is the reader's own"),
-    (r"^dtrain report runs/night runs/day$", "dtrain report runs/night runs/night", "is the reader's own"),
+    (r" (IMAGE|digit)\.png$", " tests/corpus/png/rgb", "is the reader's own"),
+    (r"^dtrain report runs/night runs/day( --html .*)?$", r"dtrain report runs/night runs/night\1", "is the reader's own"),
     (r"-e 64M", "-e 64K", "takes long"),
     (r"bench allreduce$", r"\g<0> -e 64K", "takes long"),
 )
