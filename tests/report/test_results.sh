@@ -45,4 +45,12 @@ assert table["rows"][0]["run"] == rows[1][0] == "runs/a", (table["rows"], rows)
 assert '<meta name="generator" content="dtrain">' in open("first.html").read()
 PY
 
+# Whatever command offers one form offers all.
+run 0 1 help --json
+check 'a command has some of the forms alone' python3 - <<'PY'
+import json
+commands = json.load(open("out"))["commands"]
+wrong = [c["name"] for c in commands if 0 < len({"html", "json", "csv", "force"} & {o["name"] for o in c["options"]}) < 4]
+assert not wrong, wrong
+PY
 finish
