@@ -214,7 +214,7 @@ static void print_test(const struct dt_sinks *sinks, const struct dt_end_event *
 static void print_chance(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
     const struct dt_model_spec *model = &sinks->folder.config->model;
-    const int n = model->layers[model->n_layers - 1].size;
+    const int n = model->n_layers > 0 ? model->layers[model->n_layers - 1].size : 0;
     if (dt_sinks_classify(sinks) && n > 2 && end->signal == 0 && end->epochs > 0 &&
         end->test.n_samples > 0 && dt_metrics_accuracy(&end->test) < 2.0 / n) {
         fprintf(stderr, "accuracy is near chance (%.3g %%): try a lower train.optimizer.lr\n",
