@@ -261,6 +261,26 @@ static void put_grid_head(FILE *out, const struct dt_part *p)
     fputs("</tr></thead><tbody>\n", out);
 }
 
+/* A cell; `shade`: its percentage of colour. Most cells of a large confusion are plain. */
+static void put_grid_cell(FILE *out, const struct dt_part *p, size_t i, double shade, bool numbers)
+{
+    const bool right = p->grid == DT_GRID_COUNTS && i / p->n_columns == i % p->n_columns;
+    const double value = p->values[i];
+    char shown[32] = "–";
+    if (isfinite(value)) {
+        snprintf(shown, sizeof shown, "%.4g", value);
+    }
+    if (right || p->odd[i]) {
+        fprintf(out, "<td class=\"%s%s\"", right ? "right" : "shade", p->odd[i] ? " odd" : "");
+    } else {
+        fputs(shade > 0 ? "<td class=\"shade\"" : "<td", out);
+    }
+    if (shade > 0 && !right) {
+        fprintf(out, " style=\"--share:%.0f%%\"", shade);
+    }
+    fprintf(out, numbers ? ">%s</td>" : " title=\"%s\"></td>", shown);
+}
+
 static void put_grid(FILE *out, const struct dt_part *p)
 {
     char buffer[DT_CELL_SIZE];
@@ -285,16 +305,9 @@ static void put_grid(FILE *out, const struct dt_part *p)
         fputs("<tr>", out);
         put_element(out, "th", "t", dt_grid_name(p->row_names, r, buffer));
         for (size_t c = 0; c < p->n_columns; c++) {
-            const double value = p->values[r * p->n_columns + c];
-            const bool right = p->grid == DT_GRID_COUNTS && r == c;
-            char shown[32] = "–";
-            if (isfinite(value)) {
-                snprintf(shown, sizeof shown, "%.4g", value);
-            }
-            fprintf(out, "<td class=\"%s%s\" style=\"--share:%.0f%%\" title=\"%s\">%s</td>",
-                    right ? "right" : "shade", p->odd[r * p->n_columns + c] ? " odd" : "",
-                    most > 0 && isfinite(value) ? 75 * fmin(1, fabs(value) / most) : 0, shown,
-                    numbers ? shown : "");
+            const size_t i = r * p->n_columns + c;
+            const double value = isfinite(p->values[i]) ? fabs(p->values[i]) : 0;
+            put_grid_cell(out, p, i, most > 0 ? 75 * fmin(1, value / most) : 0, numbers);
         }
         fputs("</tr>\n", out);
     }

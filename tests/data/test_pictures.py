@@ -58,7 +58,7 @@ def test_same_pixels(channels):
     folder = f"runs/jpeg-{channels}/checkpoints"
     checkpoint = os.path.join(folder, max(os.listdir(folder)))
     for path in ("test/bee/1", "test/dog/2"):
-        told = [dtrain("predict", checkpoint, "--invert", "no", f"{kind}/{path}.{end}").stdout.replace(kind, "").replace(end, "")
+        told = [dtrain("predict", checkpoint, "--invert", "no", f"{kind}/{path}.{end}").stdout.replace(kind, "").replace(end, "").split()
                 for kind, end in (("jpeg", "jpg"), ("png", "png"))]
         check(told[0] == told[1] and "class" in told[0], f"predict {path}: {told}")
 

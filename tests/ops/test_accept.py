@@ -169,7 +169,7 @@ def wrong():
     check(re.search("^dtrain: deaf: nobody reads from it", done.stderr, re.M), done.stderr)
     check(read("rows.csv").splitlines()[0] == 'check,"time, s",result,verdict,hint', read("rows.csv"))
     check(verdicts(rows, "PASS") == "launch doctor links memory compute training", rows)
-    for name, pattern in [("example", "the weight after the step of input 1 on rank 0: "),
+    for name, pattern in [("example", "^weights after the step, input 1, rank 0: got "),
                           ("gradients", r"rank 1 \(.*\): [1-9]\d* of 92 derivatives differ"), ("sums", ": 2 of 100003 sums are wrong on some rank$"),
                           ("checkpoint", r"rank 1 \(.*\): nowhere: "), ("frozen", "did not name rank 1 .*: somebody is late$")]:
         check(re.search(pattern, rows[name]["result"]), rows[name])

@@ -45,7 +45,7 @@ done
 # ---- a lock without flock ----
 export LACKING=flock:37
 host=$(hostname)
-state() { LACKING=$1 "$lacking" runs "$2" 2>&1 | awk 'NR == 2 { print $2 }'; }
+state() { LACKING=$1 "$lacking" runs "$2" 2>&1 | awk 'NR == 5 { print $2 }'; }
 hold() { # hold RUN: a run that goes on, whose process is $job
   "$lacking" --config config.json --run "$1" --set train.epochs=1000000 --resume >"$1.out" 2>"$1.err" </dev/null &
   job=$!

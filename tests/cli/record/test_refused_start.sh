@@ -10,7 +10,7 @@ configure '[1, 8, 8]' 'flatten dense8:relu dense10' '
 contents() { # contents FOLDER: each file but the lock and the largest, with its hash
   find "$1" -type f -size -9M ! -name run.lock -exec sha256sum {} + | sort -k 2
 }
-state() { "$DTRAIN" runs "$1" | awk 'NR == 2 { print $2, $3 }'; }
+state() { "$DTRAIN" runs "$1" | awk 'NR == 5 { print $2, $3 "/" $4 }'; }
 
 # ---- a run that is done
 

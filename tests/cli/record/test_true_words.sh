@@ -6,8 +6,8 @@
 configure '[1, 8, 8]' 'flatten dense10' '
   "data": { "format": "synthetic", "train_samples": 256, "test_samples": 32 }, "train": { "epochs": 3, "batch": { "global": 32 } },
   "report": false'
-listed() { # listed RUN: its state and epochs; `watch` tells the same epochs
-  "$DTRAIN" runs "$1" | awk 'NR == 2 { print $2, $3 }'
+listed() { # listed RUN: its state and epochs; `report --follow` tells the same epochs
+  "$DTRAIN" runs "$1" | awk 'NR == 5 { print $2, $3 "/" $4 }'
 }
 starts='has no checkpoint: training starts at step 0'
 
@@ -16,7 +16,7 @@ is 'a run' 'done 3/3' "$(listed run)"
 is 'no resume: said to start afresh' 0 "$(grep -c "$starts" run.err)"
 train run 1 --resume --set train.epochs=1
 is 'fewer epochs than are done' 'done 3/3' "$(listed run)"
-check 'fewer epochs: watch' grep -q 'epoch 3/3' <("$DTRAIN" report --follow run)
+check 'fewer epochs: report --follow' grep -q '^progress  *epoch 3 of 3,' <("$DTRAIN" report --follow run)
 train other 1 --resume=run
 is 'nothing to do in a new folder' 'done 3/3' "$(listed other)"
 train longer 1 --resume=run --set train.epochs=5
