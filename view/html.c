@@ -278,7 +278,7 @@ static void put_grid_cell(FILE *out, const struct dt_part *p, size_t i, double s
     if (shade > 0 && !right) {
         fprintf(out, " style=\"--share:%.0f%%\"", shade);
     }
-    fprintf(out, numbers ? ">%s</td>" : " title=\"%s\"></td>", shown);
+    fprintf(out, numbers ? ">%s" : " title=\"%s\">", shown);
 }
 
 static void put_grid(FILE *out, const struct dt_part *p)
