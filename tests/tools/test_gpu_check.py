@@ -114,7 +114,7 @@ def alone_all_well():
     nodes = {name: int(row[0].split()[0]) for name, row in found["profile"].items() if row[0].endswith("nodes")}
     check(0 < nodes["longest chain, mnist, bf16"] <= nodes["nodes, mnist, bf16"], nodes)
     check(nodes["nodes, mnist-mlp, bf16"] < nodes["nodes, mnist, bf16"], nodes)
-    check(len(re.findall(r"^engine \d+/\d: conv2, [a-z ]+: .*best of [26], [\d.]+ [kMG]?B$", said, re.M)) == 9, said)
+    check(len(re.findall(r"^  conv2 +\d+ +\d+ +[26] +[\d,.]+ +[\d.]+ [kMG]?B  [a-z ]+$", said, re.M)) == 9, said)
     check(said.count("cutlass::Kernel2 (invocations: 2)") == 2, said)
     torch = found["pytorch"]
     check(torch["batch 4, bf16, eager"][0] == "480 us (470 to 500)" and torch["batch 4, bf16, compile"][0] == "no", torch)
