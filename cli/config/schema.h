@@ -339,7 +339,8 @@ const char *dt_config_key_of(const char *word);
 /* Whether `about` is the key, a group that it is in, such as "train.optimizer", or a word for it.
  */
 bool dt_key_is_about(const struct dt_key *key, const char *about);
-/* Whether it is about any key, all ("config"), or those of a layer such as "conv2d". */
+/* Whether `about` names a key or a group of keys, a layer such as "conv2d", or all keys
+ * ("config"). */
 bool dt_config_names(const char *about);
 
 /* Name i of a list of names behind bars ("|idx|linear"), clipped to 31 bytes; false past the end.

@@ -21,7 +21,7 @@ struct dt_sinks;
 struct dt_run_reader {
     /* The seconds that the starts of the run in a folder have taken; NaN: unknown. */
     enum dt_status (*seconds)(const char *folder, double *out);
-    /* A sink behind those of the list: writes the run's page from their files. */
+    /* The last sink: writes the run's page from the files of the sinks before it. */
     enum dt_status (*take)(struct dt_sinks *sinks, const struct dt_event *event);
 };
 

@@ -196,8 +196,8 @@ static void put_histograms(struct dt_sinks *sinks, const char *what, const struc
 
 #define CELL 24 /* pixels */
 
-/* From white to the color of right, or of wrong answers. A share of the label's samples shows by
- * its square root: rare mistakes are what one looks for. */
+/* From white to the color of right or of wrong answers. The shade follows the square root of the
+ * share of the label's samples, so that rare mistakes can be seen. */
 static void shade(uint8_t pixel[3], double share, bool right)
 {
     static const uint8_t colors[2][3] = {{196, 60, 40}, {31, 97, 165}};

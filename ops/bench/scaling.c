@@ -513,12 +513,12 @@ const struct dt_command dt_command_bench_scaling = {
     .more = "Times training steps of 1, 2, 4 and so on of the ranks, and of all of them, while the "
             "others sleep. In weak scaling every rank has the configuration's batch; in strong "
             "scaling the ranks share one such batch. The batch is `train.batch.per_rank`, or "
-            "`train.batch.global` if that is set. Efficiency is the samples per second over those "
-            "of one rank times the ranks. From the times of 1 and 2 ranks it predicts those of "
-            "more ranks on hosts like this one, over links like this host's or over another "
-            "`--network`, as far as an epoch has a whole step. It gives advice by efficiency, "
-            "unless its three rounds differ by more than half. docs/scaling.md has the model and "
-            "its limits.",
+            "`train.batch.global` if that is set. Efficiency is the speed of n ranks divided by n "
+            "times the speed of one rank. The times of 1 and 2 ranks predict the times of more "
+            "ranks on hosts like this one, over links like this host's or over another "
+            "`--network`, as long as an epoch has at least one step. It gives advice by "
+            "efficiency, unless its three rounds differ by more than half. docs/scaling.md has "
+            "the model and its limits.",
     .options = {[DT_OPTION_CONFIG] = {DT_REQUIRED},
                 [DT_OPTION_DATA] = {DT_TAKEN},
                 [DT_OPTION_SET] = {DT_TAKEN},
