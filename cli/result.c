@@ -12,7 +12,7 @@
 #include "view/page.h"
 #include "view/render.h"
 
-#define HEAD_SIZE 512 /* bytes of a file that show its kind */
+#define HEAD_SIZE 4096 /* bytes of a file that show its kind */
 
 /* A form of the result in a file, and what an earlier file of it begins with. */
 static const struct form {
@@ -47,16 +47,26 @@ static enum dt_status read_head(const char *path, char head[HEAD_SIZE + 1])
     return s;
 }
 
-/* DT_CANT_CREATE: an existing file that is no earlier result of this form: it lacks `mark`. */
+/* Whether a file that begins so is an earlier result: it has the mark, or, without one, `line` is
+ * its first line. */
+static bool is_earlier(const struct form *form, const char *head, const char *line)
+{
+    const size_t n = strcspn(head, "\r\n");
+    return form->mark != NULL ? strstr(head, form->mark) != NULL
+                              : n == strlen(line) && strncmp(head, line, n) == 0;
+}
+
+/* DT_CANT_CREATE: an existing file that is no earlier result of this form. `line`: the first of the
+ * new one, for a form without a mark. */
 static enum dt_status may_replace(const struct dt_args *args, const struct form *form,
-                                  const char *path, const char *mark)
+                                  const char *path, const char *line)
 {
     char head[HEAD_SIZE + 1];
     if (dt_args_has(args, DT_OPTION_FORCE)) {
         return DT_OK;
     }
     DT_TRY(read_head(path, head));
-    if (head[0] != '\0' && strstr(head, mark) == NULL) {
+    if (head[0] != '\0' && !is_earlier(form, head, line)) {
         return dt_error(DT_CANT_CREATE,
                         "%s: exists and is no %s (name another file, or add "
                         "--force)",
@@ -79,9 +89,8 @@ enum dt_status dt_result_try(const struct dt_args *args)
                                       "option a file in place of -)");
         }
         DT_TRY(to_stdout ? DT_OK : dt_file_try(path, NULL));
-        DT_TRY(to_stdout || forms[i].mark == NULL
-                   ? DT_OK
-                   : may_replace(args, &forms[i], path, forms[i].mark));
+        DT_TRY(to_stdout || forms[i].mark == NULL ? DT_OK
+                                                  : may_replace(args, &forms[i], path, NULL));
     }
     return DT_OK;
 }

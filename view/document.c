@@ -682,6 +682,14 @@ const char *dt_grid_name(char *const *names, size_t i, char buffer[DT_CELL_SIZE]
     return buffer;
 }
 
+const char *dt_grid_axes(const struct dt_part *grid, char buffer[DT_CELL_SIZE])
+{
+    const int rows = (int)strcspn(grid->text, "|");
+    const char *columns = grid->text[rows] == '|' ? grid->text + rows + 1 : grid->text;
+    snprintf(buffer, DT_CELL_SIZE, "rows: %.*s; columns: %s", rows, grid->text, columns);
+    return buffer;
+}
+
 bool dt_part_has_verdicts(const struct dt_part *part)
 {
     bool has = false;
@@ -695,7 +703,7 @@ bool dt_part_has_hints(const struct dt_part *part)
 {
     bool has = false;
     for (size_t i = 0; i < part->rows.n; i++) {
-        has = has || (part->rows.items[i].hint != NULL && part->rows.items[i].hint[0] != '\0');
+        has = has || dt_row_has_hint(&part->rows.items[i]);
     }
     return has;
 }

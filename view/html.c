@@ -67,7 +67,7 @@ static void put_badge(FILE *out, enum dt_verdict verdict)
 
 static void put_hint(FILE *out, const struct dt_row *row)
 {
-    if (row->hint != NULL && row->hint[0] != '\0') {
+    if (dt_row_has_hint(row)) {
         fputc(' ', out);
         put_element(out, "small", "", row->hint);
     }
@@ -292,12 +292,8 @@ static void put_grid(FILE *out, const struct dt_part *p)
         most = isfinite(p->values[i]) && !right ? fmax(most, fabs(p->values[i])) : most;
     }
     if (p->text != NULL) {
-        const char *bar = strchr(p->text, '|');
-        fprintf(out,
-                "<p class=\"axes\">rows: %.*s; columns: ", bar != NULL ? (int)(bar - p->text) : 0,
-                p->text);
-        dt_html_text(out, bar != NULL ? bar + 1 : p->text);
-        fputs("</p>", out);
+        char axes[DT_CELL_SIZE];
+        put_element(out, "p", "axes", dt_grid_axes(p, axes));
     }
     fputs("<div class=\"wide\"><table class=\"shades\">", out);
     put_grid_head(out, p);

@@ -98,6 +98,11 @@ const char *dt_view_number(double value, char buffer[DT_CELL_SIZE]);
 /* "time, ms" */
 const char *dt_column_head(const struct dt_column *column, char buffer[DT_CELL_SIZE]);
 
+static inline bool dt_row_has_hint(const struct dt_row *row)
+{
+    return row->hint != NULL && row->hint[0] != '\0';
+}
+
 static inline bool dt_column_is_text(const struct dt_column *column)
 {
     return column->format == '\0';
@@ -108,6 +113,9 @@ double dt_lanes_extent(const struct dt_part *lanes);
 
 /* Name of a row or column of a grid: its name, or its number. */
 const char *dt_grid_name(char *const *names, size_t i, char buffer[DT_CELL_SIZE]);
+
+/* "rows: true; columns: predicted" of a grid whose axes have names. */
+const char *dt_grid_axes(const struct dt_part *grid, char buffer[DT_CELL_SIZE]);
 
 /* Whether some row is judged, and whether some hint says more. */
 bool dt_part_has_verdicts(const struct dt_part *part);

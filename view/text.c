@@ -92,6 +92,17 @@ static void pad(const struct text *t, int n)
     fprintf(t->out, "%*s", n > 0 ? n : 0, "");
 }
 
+static void widen(const struct text *t, int *width, const char *text)
+{
+    const int n = width_of(t, text);
+    *width = n > *width ? n : *width;
+}
+
+static void put_padded(const struct text *t, const char *text, int width)
+{
+    pad(t, width - put(t, text));
+}
+
 static void put_bold(const struct text *t, const char *text)
 {
     fputs(t->view.color ? "\033[1m" : "", t->out);
@@ -103,6 +114,12 @@ static void put_bold(const struct text *t, const char *text)
 static int room(const struct text *t)
 {
     return t->view.width > 0 ? t->view.width : DT_LINE_SIZE;
+}
+
+/* Room for pictures. */
+static int columns_for(const struct text *t)
+{
+    return t->view.width > 0 ? t->view.width : 80;
 }
 
 /* Writes a text, without its backticks, from column `at` on, where the line is already; further
@@ -140,8 +157,8 @@ void dt_view_wrap(FILE *out, struct dt_text_view view, const char *text, int at,
 
 static void put_prose(const struct text *t, const char *text)
 {
-    const int width = t->view.width;
-    wrap(t, text, 0, 0, width <= 0 ? 80 : width < PROSE_WIDTH ? width : PROSE_WIDTH);
+    const int width = columns_for(t);
+    wrap(t, text, 0, 0, width < PROSE_WIDTH ? width : PROSE_WIDTH);
 }
 
 /* ---- verdicts */
@@ -174,7 +191,7 @@ static int verdict_width(const struct dt_part *p)
 
 static void put_hint(const struct text *t, const struct dt_row *row, int indent)
 {
-    if (row->hint != NULL && row->hint[0] != '\0') {
+    if (dt_row_has_hint(row)) {
         pad(t, indent);
         wrap(t, row->hint, indent, indent, room(t));
     }
@@ -182,23 +199,18 @@ static void put_hint(const struct text *t, const struct dt_row *row, int indent)
 
 /* ---- figures and tables */
 
-static bool has_hint(const struct dt_row *row)
-{
-    return row->hint != NULL && row->hint[0] != '\0';
-}
-
 /* "1.5 ms (at most 2)", "98.31 % (± 0.25 %)": the hint of a figure without a verdict stands beside
  * the figure. */
 static void figure_text(const struct dt_row *row, char text[DT_LINE_SIZE])
 {
     char value[DT_CELL_SIZE], bound[DT_CELL_SIZE] = "";
-    const bool beside = row->verdict == DT_NO_VERDICT && has_hint(row);
+    const bool beside = row->verdict == DT_NO_VERDICT && dt_row_has_hint(row);
     const char *bound_text =
         row->bounded ? dt_cell_text(&row->column, &(struct dt_cell){.number = row->bound}, bound)
                      : "";
+    const char *unit = row->cells[0].text == NULL ? row->column.unit : "";
     snprintf(text, DT_LINE_SIZE, "%s%s%s%s%s%s%s%s%s",
-             dt_cell_text(&row->column, &row->cells[0], value),
-             row->column.unit[0] != '\0' ? " " : "", row->column.unit,
+             dt_cell_text(&row->column, &row->cells[0], value), unit[0] != '\0' ? " " : "", unit,
              !row->bounded  ? ""
              : row->at_most ? " (at most "
                             : " (at least ",
@@ -211,8 +223,7 @@ static void put_figures(const struct text *t, const struct dt_part *p)
     const int verdicts = verdict_width(p);
     int names = 0;
     for (size_t i = 0; i < p->rows.n; i++) {
-        const int n = width_of(t, p->rows.items[i].column.name);
-        names = n > names ? n : names;
+        widen(t, &names, p->rows.items[i].column.name);
     }
     for (size_t i = 0; i < p->rows.n; i++) {
         const struct dt_row *row = &p->rows.items[i];
@@ -222,8 +233,7 @@ static void put_figures(const struct text *t, const struct dt_part *p)
         if (verdicts > 0) {
             put_verdict(t, row->verdict, verdicts);
         }
-        put(t, row->column.name);
-        pad(t, names + 2 - width_of(t, row->column.name));
+        put_padded(t, row->column.name, names + 2);
         wrap(t, text, indent, indent, room(t));
         if (row->verdict != DT_NO_VERDICT) {
             put_hint(t, row, indent);
@@ -260,12 +270,10 @@ static void measure(const struct text *t, struct table *table)
     table->verdicts = verdict_width(p);
     table->n = p->columns.n < MAX_COLUMNS ? p->columns.n : MAX_COLUMNS;
     for (size_t c = 0; c < table->n; c++) {
-        int *width = &table->widths[c];
-        *width = width_of(t, dt_column_head(&p->columns.items[c], buffer));
+        const struct dt_column *column = &p->columns.items[c];
+        widen(t, &table->widths[c], dt_column_head(column, buffer));
         for (size_t r = 0; r < p->rows.n; r++) {
-            const int n =
-                width_of(t, dt_cell_text(&p->columns.items[c], &p->rows.items[r].cells[c], buffer));
-            *width = n > *width ? n : *width;
+            widen(t, &table->widths[c], dt_cell_text(column, &p->rows.items[r].cells[c], buffer));
         }
     }
     leave_out(t, table);
@@ -353,21 +361,16 @@ static void put_series(const struct text *t, const struct dt_part *p)
     int names = 0;
     char first[DT_CELL_SIZE], last[DT_CELL_SIZE];
     for (size_t i = 0; i < p->lines.n; i++) {
-        const int n = width_of(t, p->lines.items[i].name);
-        names = n > names ? n : names;
+        widen(t, &names, p->lines.items[i].name);
     }
-    const int width = t->view.width > 0 ? t->view.width : 80, left = width - names - 30,
-              columns = left > 60   ? 60
-                        : left > 10 ? left
-                                    : 10;
+    const int left = columns_for(t) - names - 30, columns = left > 60 ? 60 : left > 10 ? left : 10;
     for (size_t i = 0; i < p->lines.n; i++) {
         const struct dt_line *line = &p->lines.items[i];
         if (line->n == 0 || line->name[0] == '\0') {
             continue;
         }
         pad(t, INDENT);
-        put(t, line->name);
-        pad(t, names + 2 - width_of(t, line->name));
+        put_padded(t, line->name, names + 2);
         put_blocks(t, line, (p->axes & DT_LOG_Y) != 0, columns);
         pad(t, 2);
         dt_view_number(line->y[0], first);
@@ -485,15 +488,13 @@ static void put_lanes(const struct text *t, const struct dt_part *p)
         own = fmax(own, p->boxes.items[i].end);
     }
     for (size_t i = 0; i < p->lanes.n; i++) {
-        const int n = width_of(t, p->lanes.items[i]);
-        names = n > names ? n : names;
+        widen(t, &names, p->lanes.items[i]);
     }
-    const int width = t->view.width > 0 ? t->view.width : 80, left = width - names - 2 * INDENT,
-              columns = left > 20 ? left : 20, unit = unit_width(t, p, own, columns);
+    const int left = columns_for(t) - names - 2 * INDENT, columns = left > 20 ? left : 20,
+              unit = unit_width(t, p, own, columns);
     for (size_t i = 0; i < p->lanes.n; i++) {
         pad(t, INDENT);
-        put(t, p->lanes.items[i]);
-        pad(t, names + 2 - width_of(t, p->lanes.items[i]));
+        put_padded(t, p->lanes.items[i], names + 2);
         if (unit > 0) {
             put_labels(t, p, i, (int)own, unit);
         } else {
@@ -511,8 +512,7 @@ static void put_grid(const struct text *t, const struct dt_part *p)
     char buffer[DT_CELL_SIZE];
     int names = 0, cell = 1;
     for (size_t r = 0; r < p->n_rows; r++) {
-        const int n = width_of(t, dt_grid_name(p->row_names, r, buffer));
-        names = n > names ? n : names;
+        widen(t, &names, dt_grid_name(p->row_names, r, buffer));
     }
     for (size_t i = 0; i < p->n_rows * p->n_columns; i++) {
         const int n = snprintf(NULL, 0, "%.4g", p->values[i]);
@@ -528,10 +528,8 @@ static void put_grid(const struct text *t, const struct dt_part *p)
         return;
     }
     for (size_t r = 0; r <= p->n_rows; r++) {
-        const char *name = r > 0 ? dt_grid_name(p->row_names, r - 1, buffer) : "";
         pad(t, INDENT);
-        put(t, name);
-        pad(t, names - width_of(t, name));
+        put_padded(t, r > 0 ? dt_grid_name(p->row_names, r - 1, buffer) : "", names);
         for (size_t c = 0; c < p->n_columns; c++) {
             char text[32] = "-";
             const double value = r > 0 ? p->values[(r - 1) * p->n_columns + c] : 0;
@@ -546,10 +544,9 @@ static void put_grid(const struct text *t, const struct dt_part *p)
         fputc('\n', t->out);
     }
     if (p->text != NULL) {
-        const char *bar = strchr(p->text, '|');
         pad(t, INDENT);
-        fprintf(t->out, "rows: %.*s; columns: %s\n", bar != NULL ? (int)(bar - p->text) : 0,
-                p->text, bar != NULL ? bar + 1 : p->text);
+        put(t, dt_grid_axes(p, buffer));
+        fputc('\n', t->out);
     }
 }
 

@@ -28,8 +28,12 @@ for form in html json csv; do
   run 0 1 runs runs --$form empty
   check "--$form: an empty file was not filled" cmp empty first.$form
 done
-sed -i '1s/state/status/' first.csv # other columns
-run 73 1 runs runs --csv first.csv
+sed '1s/state/status/' first.csv >other.csv
+sed '1s/\r/,more\r/' first.csv >wider.csv
+sed '1s/^/more,/' first.csv >before.csv
+for other in other wider before; do
+  run 73 1 runs runs --csv $other.csv # other columns
+done
 run 64 1 runs runs --json - --csv -
 check 'two results on stdout: no such line' grep -q 'only one result can go to standard output' err
 run 73 1 runs runs --json none/x.json
