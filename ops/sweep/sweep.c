@@ -58,16 +58,16 @@ struct sweep {
     struct dt_world *world, alone;
     const struct dt_args *args;
     int n_axes, n_runs;
-    struct axis *axes;             /* owned, as all that follow */
-    const char **sets;             /* those of one run */
-    int *numbers;                  /* of each run's folder */
-    double *sums;                  /* of the heartbeat */
-    struct dt_run_dir folder;      /* of all runs; its path alone */
-    int n_threads;                 /* per rank, if the configuration does not set it */
-    struct dt_config config;       /* of the current run */
-    struct dt_sinks sinks;         /* of the current run */
-    enum dt_status run_failure;    /* of this rank's first run that failed without diverging */
-    struct dt_heartbeat heartbeat; /* carries the sums */
+    struct axis *axes;          /* owned */
+    const char **sets;          /* the --set of one run; owned */
+    int numbers[MAX_RUNS];      /* of each run's folder */
+    struct dt_run_dir folder;   /* of all runs; its path alone */
+    int n_threads;              /* per rank, if the configuration does not set it */
+    struct dt_config config;    /* of the current run */
+    struct dt_sinks sinks;      /* of the current run */
+    enum dt_status run_failure; /* of this rank's first run that failed without diverging */
+    double mine[SUM_RUNS + MAX_RUNS], sum[SUM_RUNS + MAX_RUNS];
+    struct dt_heartbeat heartbeat; /* adds up `mine` of all ranks */
 };
 
 static enum dt_status no_memory(void)
@@ -104,22 +104,19 @@ static enum dt_status read_axis(const char *set, struct axis *out)
     memcpy(out->key, set, n_key);
     out->name = strrchr(out->key, '.') != NULL ? strrchr(out->key, '.') + 1 : out->key;
     out->texts = calloc(strlen(set), sizeof *out->texts);
-    for (const char *value = set + n_key + 1, *end;; value = end + 1) {
+    for (const char *value = set + n_key, *end = value; *end != '\0'; out->n++) {
+        value = end + 1;
         end = value_end(value);
         if (end == value) {
             return dt_error(DT_USAGE, "--set %.200s: an empty value (write KEY=VALUE,VALUE...)",
                             set);
         }
-        char *text = out->texts != NULL ? strndup(set, (size_t)(end - set)) : NULL;
-        if (text == NULL) {
+        if (out->texts == NULL ||
+            asprintf(&out->texts[out->n], "%s=%.*s", out->key, (int)(end - value), value) < 0) {
             return no_memory();
         }
-        memmove(text + n_key + 1, text + (value - set), (size_t)(end - value) + 1);
-        out->texts[out->n++] = text;
-        if (*end == '\0') {
-            return DT_OK;
-        }
     }
+    return DT_OK;
 }
 
 static enum dt_status read_axes(struct sweep *w)
@@ -194,81 +191,77 @@ static bool is_swept(const struct sweep *w, const char *key)
     return swept;
 }
 
-/* The configuration without the folder of the data, which may have moved. The caller deletes it. */
-static enum dt_status tree_of(const struct sweep *w, const struct dt_config *config, cJSON **out)
+/* What a run is known by, as text that the caller frees: its values of all keys that affect a
+ * result, and of the swept keys. The folder of the data counts only if it is swept: it may have
+ * moved. */
+static enum dt_status identity_of(const struct sweep *w, const struct dt_config *config, char **out)
 {
+    static const char *const parts[] = {"train", "model", "data", "precision"};
     char *text = dt_config_to_json(config);
-    *out = text != NULL ? cJSON_Parse(text) : NULL;
-    free(text);
+    cJSON *tree = text != NULL ? cJSON_Parse(text) : NULL, *known = cJSON_CreateArray();
     if (!is_swept(w, "data.dir")) {
-        cJSON_DeleteItemFromObject(cJSON_GetObjectItem(*out, "data"), "dir");
+        cJSON_DeleteItemFromObject(cJSON_GetObjectItem(tree, "data"), "dir");
     }
+    for (int i = 0; i < 4 + w->n_axes; i++) {
+        const char *part = i < 4 ? parts[i] : w->axes[i - 4].key;
+        const cJSON *value = i < 4 || is_swept(w, part) ? dt_json_at(tree, part) : NULL;
+        cJSON_AddItemToArray(known,
+                             value != NULL ? cJSON_Duplicate(value, true) : cJSON_CreateNull());
+    }
+    *out = tree != NULL ? cJSON_PrintUnformatted(known) : NULL;
+    cJSON_Delete(known);
+    cJSON_Delete(tree);
+    free(text);
     return *out != NULL ? DT_OK : no_memory();
 }
 
-/* Whether two runs have the same values of all keys that affect a result, and of those swept. */
-static bool are_same(const struct sweep *w, const cJSON *a, const cJSON *b)
+/* Gives a folder's number to the run that began there, if there is one. */
+static enum dt_status look_into(struct sweep *w, int number, char *const *identities, int *last)
 {
-    static const char *const parts[] = {"train", "model", "data", "precision"};
-    bool same = true;
-    for (int i = 0; i < 4 + w->n_axes && same; i++) {
-        const char *part = i < 4 ? parts[i] : w->axes[i - 4].key;
-        const cJSON *x = dt_json_at(a, part), *y = dt_json_at(b, part);
-        same = (i >= 4 && !is_swept(w, part)) || x == y || cJSON_Compare(x, y, true);
+    char path[DT_PATH_SIZE], *identity = NULL;
+    struct dt_record record;
+    struct stat info;
+    folder_of(w, number, path);
+    if (lstat(path, &info) != 0) {
+        return DT_OK;
     }
-    return same;
+    *last = number;
+    if (S_ISLNK(info.st_mode)) {
+        return dt_error(DT_CANT_CREATE,
+                        "%s: is a symbolic link (remove it, or choose another --run)", path);
+    }
+    if (dt_record_open(path, &record) != DT_OK) {
+        dt_error_clear();
+        return DT_OK;
+    }
+    const enum dt_status s = identity_of(w, &record.config, &identity);
+    dt_record_close(&record);
+    for (int run = 0; run < w->n_runs && s == DT_OK; run++) {
+        if (w->numbers[run] == 0 && strcmp(identities[run], identity) == 0) {
+            w->numbers[run] = number;
+            break;
+        }
+    }
+    free(identity);
+    return s;
 }
 
-/* Gives the runs that have a folder its number, and new numbers to the others. */
-static enum dt_status recognize(struct sweep *w, cJSON **before, int n_before)
-{
-    int last = n_before;
-    for (int run = 0; run < w->n_runs; run++) {
-        cJSON *now = NULL;
-        DT_TRY(load(w, run));
-        DT_TRY(tree_of(w, &w->config, &now));
-        int number = 1;
-        while (number <= n_before &&
-               (before[number] == NULL || !are_same(w, before[number], now))) {
-            number++;
-        }
-        cJSON_Delete(now);
-        if (number <= n_before) {
-            cJSON_Delete(before[number]); /* of one run */
-            before[number] = NULL;
-        }
-        w->numbers[run] = number <= n_before ? number : ++last;
-    }
-    return DT_OK;
-}
-
+/* Runs without a folder get the numbers behind the last folder. */
 static enum dt_status number_folders(struct sweep *w)
 {
-    cJSON *before[MAX_FOLDERS + 1] = {0};
-    struct dt_record record;
-    char path[DT_PATH_SIZE];
-    struct stat info;
-    int n = 0;
+    char *identities[MAX_RUNS] = {0};
     enum dt_status s = DT_OK;
-    for (int number = 1; number <= MAX_FOLDERS && s == DT_OK; number++) {
-        folder_of(w, number, path);
-        if (lstat(path, &info) != 0) {
-            continue;
-        }
-        n = number;
-        if (S_ISLNK(info.st_mode)) {
-            s = dt_error(DT_CANT_CREATE,
-                         "%s: is a symbolic link (remove it, or choose another --run)", path);
-        } else if (dt_record_open(path, &record) == DT_OK) {
-            s = tree_of(w, &record.config, &before[n]);
-            dt_record_close(&record);
-        } else {
-            dt_error_clear(); /* no run began there */
-        }
+    int last = 0;
+    for (int run = 0; run < w->n_runs && s == DT_OK; run++) {
+        s = load(w, run);
+        s = s == DT_OK ? identity_of(w, &w->config, &identities[run]) : s;
     }
-    s = s == DT_OK ? recognize(w, before, n) : s;
-    for (int i = 1; i <= n; i++) {
-        cJSON_Delete(before[i]);
+    for (int number = 1; number <= MAX_FOLDERS && s == DT_OK; number++) {
+        s = look_into(w, number, identities, &last);
+    }
+    for (int run = 0; run < w->n_runs; run++) {
+        w->numbers[run] = w->numbers[run] > 0 ? w->numbers[run] : ++last;
+        free(identities[run]);
     }
     return s;
 }
@@ -345,9 +338,15 @@ static bool validates(const struct row *row)
     return isfinite(row->validation.loss);
 }
 
+/* The result by which runs are compared. */
+static const struct dt_record_result *result_of(const struct row *row)
+{
+    return validates(row) ? &row->validation : &row->test;
+}
+
 static double worth(const struct row *row)
 {
-    const struct dt_record_result *result = validates(row) ? &row->validation : &row->test;
+    const struct dt_record_result *result = result_of(row);
     const double worth = isfinite(result->accuracy) ? result->accuracy : -result->loss;
     return row->known && strcmp(row->state, "diverged") != 0 && isfinite(worth) ? worth : -1e300;
 }
@@ -444,7 +443,7 @@ static enum dt_status show(const struct sweep *w)
     struct row *rows = calloc((size_t)w->n_runs, sizeof *rows);
     enum dt_status s = rows != NULL ? DT_OK : no_memory();
     for (int i = 0; i < w->n_runs && s == DT_OK; i++) {
-        s = read_row(w, i, w->heartbeat.sum[SUM_RUNS + i] > 0, &rows[i]);
+        s = read_row(w, i, w->sum[SUM_RUNS + i] > 0, &rows[i]);
     }
     if (s == DT_OK) {
         qsort(rows, (size_t)w->n_runs, sizeof *rows, compare);
@@ -474,7 +473,7 @@ static void print_row(const struct sweep *w, int run)
         dt_error_clear(); /* out of memory: the table at the end has it, or reports it */
         return;
     }
-    const struct dt_record_result *result = validates(&row) ? &row.validation : &row.test;
+    const struct dt_record_result *result = result_of(&row);
     for (int a = 0; a < w->n_axes; a++) {
         const size_t n = strlen(line);
         if (w->axes[a].n > 1) {
@@ -493,16 +492,15 @@ static void take_sums(void *context)
     struct sweep *w = context;
     double n_ended = 0;
     for (int i = 0; i < w->n_runs; i++) {
-        n_ended += w->heartbeat.sum[SUM_RUNS + i];
+        n_ended += w->sum[SUM_RUNS + i];
     }
     if (w->world->rank == 0) {
-        dt_terminal_live("%.0f of %d runs, %.0f steps", n_ended, w->n_runs,
-                         w->heartbeat.sum[SUM_STEPS]);
+        dt_terminal_live("%.0f of %d runs, %.0f steps", n_ended, w->n_runs, w->sum[SUM_STEPS]);
     }
-    if (w->heartbeat.sum[SUM_STOP] > 0 && !dt_stop_requested()) {
+    if (w->sum[SUM_STOP] > 0 && !dt_stop_requested()) {
         raise(SIGTERM);
     }
-    w->heartbeat.mine[SUM_STOP] = dt_stop_requested();
+    w->mine[SUM_STOP] = dt_stop_requested();
 }
 
 /* ---- a run */
@@ -511,7 +509,7 @@ static void take_sums(void *context)
 static enum dt_status on_event(void *context, struct dt_event *event)
 {
     struct sweep *w = context;
-    w->heartbeat.mine[SUM_STEPS] += event->kind == DT_EVENT_STEP;
+    w->mine[SUM_STEPS] += event->kind == DT_EVENT_STEP;
     if (dt_heartbeat_look(&w->heartbeat) != DT_OK && !dt_stop_requested()) {
         raise(SIGTERM);
     }
@@ -560,7 +558,7 @@ static enum dt_status train(struct sweep *w, int run)
         dt_error_clear();
         w->run_failure = w->run_failure == DT_OK && s != DT_NON_FINITE ? s : w->run_failure;
     }
-    w->heartbeat.mine[SUM_RUNS + run] = 1;
+    w->mine[SUM_RUNS + run] = 1;
     return dt_heartbeat_look(&w->heartbeat);
 }
 
@@ -581,17 +579,11 @@ static enum dt_status train_mine(struct sweep *w)
 static enum dt_status check_all(struct sweep *w)
 {
     DT_TRY(read_axes(w));
-    const size_t n = SUM_RUNS + (size_t)w->n_runs;
-    w->sums = calloc(2 * n, sizeof *w->sums);
-    w->numbers = calloc(n, sizeof *w->numbers);
-    if (w->sums == NULL || w->numbers == NULL) {
-        return no_memory();
-    }
     w->heartbeat = (struct dt_heartbeat){.comm = w->world->comm,
                                          .name = "a sign of life of the sweep",
-                                         .n = n,
-                                         .mine = w->sums,
-                                         .sum = w->sums + n,
+                                         .n = SUM_RUNS + (size_t)w->n_runs,
+                                         .mine = w->mine,
+                                         .sum = w->sum,
                                          .take = take_sums,
                                          .context = w};
     for (int run = 0; run < w->n_runs; run++) {
@@ -663,8 +655,6 @@ static enum dt_status sweep(struct dt_world *world, const struct dt_args *args)
     }
     free(w->axes);
     free(w->sets);
-    free(w->numbers);
-    free(w->sums);
     free(w);
     return s;
 }
