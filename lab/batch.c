@@ -1,5 +1,5 @@
-/* A larger batch does not converge faster: steps and samples until a training first reaches the
- * target accuracy, by batch size; means over several seeds. */
+/* A larger batch does not converge faster. The lesson counts the steps and samples until a training
+ * first reaches the target accuracy, by batch size: means over several seeds. */
 #include <math.h>
 
 #include "cli/result.h"
@@ -17,10 +17,10 @@ enum { N_SEEDS = 5 };
 
 /* The trainings of a batch size, one for each seed, with the rate that takes the fewest samples. */
 struct outcome {
-    bool reached; /* the target, by all of them */
-    bool whole;   /* each uses each sample once in an epoch */
+    bool reached; /* all trainings reached the target */
+    bool whole;   /* each training used each sample once in an epoch */
     double rate;
-    double steps[N_SEEDS], samples[N_SEEDS], all_samples;
+    double steps[N_SEEDS], samples[N_SEEDS], all_samples; /* all_samples: of all seeds */
 };
 
 struct batch_lesson {
@@ -31,7 +31,7 @@ struct batch_lesson {
 
 /* ---- the trainings */
 
-/* Trains up to the target, or for at most `most` samples. */
+/* Trains until the target is reached, or `most` samples are used. */
 static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *test, double most,
                             int seed, struct outcome *out)
 {
@@ -74,7 +74,7 @@ static enum dt_status run_seed(const struct dt_lab_images *images, int size, dou
     return s;
 }
 
-/* Stops a rate that needs more samples than the best one so far. */
+/* Finds the best rate. A rate that needs more samples than the best so far is stopped. */
 static enum dt_status run_size(const struct dt_lab_images *images, int size, struct outcome *best)
 {
     *best = (struct outcome){.all_samples = (double)N_SEEDS * MAX_EPOCHS * DT_LAB_N_TRAIN};
@@ -134,53 +134,52 @@ static void check(struct batch_lesson *l)
 
 /* ---- the document */
 
-/* Steps or samples with their intervals, and what they were if the samples stayed the same. */
-static void draw(struct dt_doc *doc, const struct batch_lesson *l, bool samples)
+/* The means over the seeds by batch, and what they were if the samples stayed the same. */
+static void plot(struct dt_part *chart, const double *x, const struct dt_lab_mean *means,
+                 const double *ideal)
 {
-    double x[N_SIZES], y[N_SIZES], low[N_SIZES], high[N_SIZES], ideal[N_SIZES];
-    for (int i = 0; i < N_SIZES; i++) {
-        const struct outcome *o = &l->outcomes[i];
-        const struct dt_lab_mean m = dt_lab_mean(N_SEEDS, samples ? o->samples : o->steps);
-        x[i] = sizes[i];
-        y[i] = m.mean;
-        low[i] = fmax(0.5, m.mean - m.margin);
-        high[i] = m.mean + m.margin;
-        ideal[i] = samples ? y[0] : y[0] * x[0] / x[i];
-    }
-    struct dt_part *chart =
-        dt_doc_series(doc, samples ? "Samples" : "Steps", "batch", samples ? "samples" : "steps");
     dt_doc_axes(chart, DT_LOG_X | DT_LOG_Y);
-    dt_doc_line(chart,
-                &(struct dt_line){"measured", DT_LINE_AND_DOTS, N_SIZES, x, y, low, high, 0});
+    dt_lab_plot(chart, "measured", N_SIZES, x, means);
     dt_doc_plot(chart, "twice the batch, half the steps", DT_DASHES, N_SIZES, x, ideal);
 }
 
-static void fill_table(struct dt_doc *doc, const struct batch_lesson *l)
+static void add_outcomes(struct dt_doc *doc, const struct batch_lesson *l)
 {
-    struct dt_part *table =
-        dt_doc_table(doc, "Until the accuracy is reached",
-                     "batch::0|rate::g|steps::0|± steps::0|samples::0|± samples::0|epochs::2");
+    struct dt_lab_mean steps[N_SIZES], samples[N_SIZES];
+    double x[N_SIZES], ideal_steps[N_SIZES], ideal_samples[N_SIZES];
+    struct dt_part *of_steps = dt_doc_series(doc, "Steps", "batch", "steps"),
+                   *of_samples = dt_doc_series(doc, "Samples", "batch", "samples"),
+                   *table = dt_doc_table(
+                       doc, "Until the accuracy is reached",
+                       "batch::0|rate::g|steps::0|± steps::0|samples::0|± samples::0|epochs::2");
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
-        const struct dt_lab_mean steps = dt_lab_mean(N_SEEDS, o->steps),
-                                 samples = dt_lab_mean(N_SEEDS, o->samples);
-        dt_doc_row(table, dt_n(sizes[i]), dt_n(o->rate), dt_n(steps.mean), dt_n(steps.margin),
-                   dt_n(samples.mean), dt_n(samples.margin), dt_n(samples.mean / DT_LAB_N_TRAIN));
+        steps[i] = dt_lab_mean(N_SEEDS, o->steps);
+        samples[i] = dt_lab_mean(N_SEEDS, o->samples);
+        x[i] = sizes[i];
+        ideal_steps[i] = steps[0].mean * x[0] / x[i];
+        ideal_samples[i] = samples[0].mean;
+        dt_doc_row(table, dt_n(sizes[i]), dt_n(o->rate), dt_n(steps[i].mean), dt_n(steps[i].margin),
+                   dt_n(samples[i].mean), dt_n(samples[i].margin),
+                   dt_n(samples[i].mean / DT_LAB_N_TRAIN));
     }
+    plot(of_steps, x, steps, ideal_steps);
+    plot(of_samples, x, samples, ideal_samples);
     dt_doc_caption(table,
                    "Means over %d seeds, each with images and an order of its own; ± is "
                    "their 95 %% interval.",
                    N_SEEDS);
 }
 
-/* Says what the numbers show, and no more. */
+/* Concludes only what the numbers show. */
 static void conclude(struct dt_doc *doc, const struct batch_lesson *l)
 {
     const struct outcome *o = l->outcomes;
     const double fewer = dt_lab_mean(N_SEEDS, o[0].steps).mean /
                          dt_lab_mean(N_SEEDS, o[N_SIZES - 1].steps).mean,
                  more = o[N_SIZES - 1].all_samples / o[0].all_samples;
-    int free = 0, useful = N_SIZES - 1; /* the last without more samples; with fewer steps */
+    int free = 0;             /* the last size that takes no more samples than the first */
+    int useful = N_SIZES - 1; /* the last size that takes fewer steps than the one before */
     while (free + 1 < N_SIZES && dt_lab_compare(N_SEEDS, o[free + 1].samples, o[0].samples) <= 0) {
         free++;
     }
@@ -222,9 +221,7 @@ static enum dt_status lab_batch(const struct dt_args *args)
                 "Softmax regression on %d images, until %g %% of the %d test images are "
                 "right, with the quickest of four rates of Adam.",
                 DT_LAB_N_TRAIN, 100 * TARGET, DT_LAB_N_TEST);
-    draw(doc, &lesson, false);
-    draw(doc, &lesson, true);
-    fill_table(doc, &lesson);
+    add_outcomes(doc, &lesson);
     conclude(doc, &lesson);
     return dt_golden_show(&lesson.golden, args, doc);
 }

@@ -145,9 +145,16 @@ close_points:
     return s;
 }
 
+/* The mean squared error of a line over all points. */
 static double loss_of(const struct linear_lesson *l, struct dt_fit line)
 {
-    return dt_lab_points_loss(&l->points, (double)line.slope, (double)line.intercept);
+    double sum = 0;
+    for (size_t i = 0; i < l->points.n; i++) {
+        const double error = (double)line.slope * (double)l->points.values[i] +
+                             (double)line.intercept - (double)l->points.targets[i];
+        sum += error * error;
+    }
+    return sum / (double)l->points.n;
 }
 
 static double distance(struct dt_fit a, struct dt_fit b)

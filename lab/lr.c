@@ -1,6 +1,6 @@
-/* Why the learning rate grows with the batch (Goyal et al. 2017, arXiv 1706.02677): k steps of rate
- * r over N samples each, against one of rate k r over all k N. They differ by the change of the
- * gradient between them, which grows with r squared. */
+/* The learning rate grows with the batch (Goyal et al. 2017, arXiv 1706.02677). The lesson compares
+ * two steps of rate r over 32 points each with one step of 2 r over all 64. They differ by the
+ * change of the gradient between the two steps, which grows with r squared. */
 #include <math.h>
 
 #include "cli/result.h"
@@ -17,24 +17,19 @@ struct point {
     double m, n; /* slope and intercept */
 };
 
-/* Two steps of rate r against one of 2 r, from (0, 0). */
+/* Two steps of rate r, and one of 2 r, from (0, 0). */
 struct race {
     double rate;
-    struct point two, one;
-    double gap; /* distance of their ends */
+    struct point two, one; /* their ends */
+    double gap;            /* the distance between both ends */
 };
 
 struct lr_lesson {
     struct race races[N_RATES];
     struct race constant; /* for a loss whose gradient is the same everywhere */
     double formula;       /* gap / rate^2, from the data's second derivative */
-    double scaled[4];     /* 0.001 over 1, 2, 4, 8 ranks */
-    double warm[3];       /* 0.004 = 4 * 0.001, warmed up over 3 epochs: after 0, 1.5 and 3 */
     struct dt_golden golden;
 };
-
-static const int ranks[4] = {1, 2, 4, 8};
-static const double warm_epochs[3] = {0, 1.5, 3};
 
 /* ---- the runs */
 
@@ -82,17 +77,8 @@ static enum dt_status run_race(struct dt_lab_network *net, double rate, bool con
     return DT_OK;
 }
 
-static enum dt_status run_races(struct dt_lab_network *net, struct lr_lesson *l)
-{
-    double rate = 0.2;
-    for (int i = 0; i < N_RATES; i++, rate /= 2) {
-        DT_TRY(run_race(net, rate, false, &l->races[i]));
-    }
-    return run_race(net, 0.2, true, &l->constant);
-}
-
-/* The loss is quadratic, so the gap is rate^2 |H g|: g is the first half's gradient at (0, 0), H
- * the second half's second derivative. */
+/* The loss is quadratic, so the gap is rate^2 |H g|: g is the gradient of the first half at (0, 0),
+ * H the second derivative of the second half. */
 static double gap_formula(const struct dt_samples *points)
 {
     const double factor = 2.0 / HALF;
@@ -118,32 +104,18 @@ static double warmed_up(double epoch)
     return dt_schedule_lr(&schedule, (uint64_t)lround(100 * epoch));
 }
 
-static enum dt_status run(struct lr_lesson *l)
+static enum dt_status run(struct dt_lab_network *net, const struct dt_samples *points, void *lesson)
 {
-    struct dt_dataset points;
-    struct dt_lab_network net = {.backend = NULL};
-    struct dt_comm *self;
-    enum dt_status s;
-    DT_TRY(dt_lab_points_open((struct dt_owned){.n = DT_LAB_N_POINTS, .stride = 1}, &points));
-    DT_TRY_GOTO(s, dt_comm_open_self(&self), close_points);
-    const struct dt_lab_network_spec spec = {.model = &dt_lab_line_model,
-                                             .samples = &points.samples,
-                                             .comm = self,
-                                             .capacity = DT_LAB_N_POINTS};
-    DT_TRY_GOTO(s, dt_lab_network_open(&spec, &net), close_comm);
-    s = run_races(&net, l);
-    l->formula = gap_formula(&points.samples);
-    dt_lab_network_close(&net);
-close_comm:
-    dt_comm_close(self);
-close_points:
-    dt_dataset_close(&points);
-    return s;
+    struct lr_lesson *l = lesson;
+    l->formula = gap_formula(points);
+    for (int i = 0; i < N_RATES; i++) {
+        DT_TRY(run_race(net, ldexp(0.2, -i), false, &l->races[i]));
+    }
+    return run_race(net, 0.2, true, &l->constant);
 }
 
 static void check(struct lr_lesson *l)
 {
-    static const double scaled[4] = {0.001, 0.002, 0.004, 0.008}, warm[3] = {0.001, 0.0025, 0.004};
     dt_golden_number(&l->golden, l->formula, 9.88, 0.005, "the gap by the second derivative");
     for (int i = 0; i < N_RATES; i++) {
         dt_golden_number(&l->golden, l->races[i].gap / (l->races[i].rate * l->races[i].rate), 9.88,
@@ -151,47 +123,32 @@ static void check(struct lr_lesson *l)
     }
     dt_golden_number(&l->golden, l->constant.gap, 0, 1e-6, "the gap of a constant gradient");
     dt_golden_number(&l->golden, l->constant.one.n, -0.4, 1e-6, "the line of a constant gradient");
-    for (int i = 0; i < 4; i++) {
-        l->scaled[i] = 0.001 * dt_lr_scale(DT_LR_SCALING_LINEAR, ranks[i]);
-        dt_golden_number(&l->golden, l->scaled[i], scaled[i], 1e-12, "the rate of %d ranks",
-                         ranks[i]);
-    }
-    for (int i = 0; i < 3; i++) {
-        l->warm[i] = warmed_up(warm_epochs[i]);
-        dt_golden_number(&l->golden, l->warm[i], warm[i], 1e-12, "the rate of epoch %g",
-                         warm_epochs[i]);
-    }
 }
 
 /* ---- the document */
 
-static void draw_gaps(struct dt_doc *doc, const struct lr_lesson *l)
+static void add_gaps(struct dt_doc *doc, const struct lr_lesson *l)
 {
     double x[N_RATES], y[N_RATES], formula[N_RATES];
-    for (int i = 0; i < N_RATES; i++) { /* x grows */
-        const struct race *r = &l->races[N_RATES - 1 - i];
-        x[i] = r->rate;
-        y[i] = r->gap;
-        formula[i] = l->formula * r->rate * r->rate;
-    }
     struct dt_part *chart =
         dt_doc_series(doc, "Half the rate, a quarter of the gap", "rate r", "gap");
-    dt_doc_axes(chart, DT_LOG_X | DT_LOG_Y);
-    dt_doc_plot(chart, "measured", DT_DOTS, N_RATES, x, y);
-    dt_doc_plot(chart, dt_doc_print(doc, "%.2f r²", l->formula), DT_LINE, N_RATES, x, formula);
-}
-
-static void fill_gaps(struct dt_doc *doc, const struct lr_lesson *l)
-{
     struct dt_part *table =
         dt_doc_table(doc, "Where two steps of r and one of 2 r end",
                      "rate r::g|m of two::6|n of two::6|m of one::6|n of one::6|gap::6|"
                      "gap / r²::2");
     for (int i = 0; i < N_RATES; i++) {
         const struct race *r = &l->races[i];
+        const double square = r->rate * r->rate;
+        const int at = N_RATES - 1 - i; /* x grows */
+        x[at] = r->rate;
+        y[at] = r->gap;
+        formula[at] = l->formula * square;
         dt_doc_row(table, dt_n(r->rate), dt_n(r->two.m), dt_n(r->two.n), dt_n(r->one.m),
-                   dt_n(r->one.n), dt_n(r->gap), dt_n(r->gap / (r->rate * r->rate)));
+                   dt_n(r->one.n), dt_n(r->gap), dt_n(r->gap / square));
     }
+    dt_doc_axes(chart, DT_LOG_X | DT_LOG_Y);
+    dt_doc_plot(chart, "measured", DT_DOTS, N_RATES, x, y);
+    dt_doc_plot(chart, dt_doc_print(doc, "%.2f r²", l->formula), DT_LINE, N_RATES, x, formula);
 }
 
 static void draw_warm_up(struct dt_doc *doc)
@@ -206,26 +163,37 @@ static void draw_warm_up(struct dt_doc *doc)
     dt_doc_plot(chart, "4 ranks, 3 epochs of warm-up", DT_LINE, 10 * N_EPOCHS_SHOWN + 1, x, y);
 }
 
-static void fill_rates(struct dt_doc *doc, const struct lr_lesson *l)
+/* The rates of the rule and of its warm-up, which are checked as they are added. */
+static void add_rates(struct dt_doc *doc, struct dt_golden *golden)
 {
-    struct dt_part *rates = dt_doc_table(doc, "The rule", "ranks::0|rate::g");
-    for (int i = 0; i < 4; i++) {
-        dt_doc_row(rates, dt_n(ranks[i]), dt_n(l->scaled[i]));
+    static const struct {
+        int ranks;
+        double rate;
+    } rule[] = {{1, 0.001}, {2, 0.002}, {4, 0.004}, {8, 0.008}};
+    static const struct {
+        double epoch, rate;
+    } warm_up[] = {{0, 0.001}, {1.5, 0.0025}, {3, 0.004}};
+    struct dt_part *table = dt_doc_table(doc, "The rule", "ranks::0|rate::g");
+    for (size_t i = 0; i < sizeof rule / sizeof rule[0]; i++) {
+        const double rate = 0.001 * dt_lr_scale(DT_LR_SCALING_LINEAR, rule[i].ranks);
+        dt_golden_number(golden, rate, rule[i].rate, 1e-12, "the rate of %d ranks", rule[i].ranks);
+        dt_doc_row(table, dt_n(rule[i].ranks), dt_n(rate));
     }
-    struct dt_part *warm = dt_doc_table(doc, "Warm-up of 4 ranks", "epoch::g|rate::g");
-    for (int i = 0; i < 3; i++) {
-        dt_doc_row(warm, dt_n(warm_epochs[i]), dt_n(l->warm[i]));
+    table = dt_doc_table(doc, "Warm-up of 4 ranks", "epoch::g|rate::g");
+    for (size_t i = 0; i < sizeof warm_up / sizeof warm_up[0]; i++) {
+        const double epoch = warm_up[i].epoch, rate = warmed_up(epoch);
+        dt_golden_number(golden, rate, warm_up[i].rate, 1e-12, "the rate of epoch %g", epoch);
+        dt_doc_row(table, dt_n(epoch), dt_n(rate));
     }
 }
 
-static struct dt_doc *tell(const struct lr_lesson *l)
+static struct dt_doc *tell(struct lr_lesson *l)
 {
     struct dt_doc *doc = dt_doc_open("lab lr", "Why the learning rate grows with the batch");
     dt_doc_text(doc,
                 "64 points around a line y = m x + n, from (0, 0): two steps of rate r over 32 "
                 "points each, against one step of 2 r over all 64.");
-    draw_gaps(doc, l);
-    fill_gaps(doc, l);
+    add_gaps(doc, l);
     dt_doc_text(
         doc,
         "One step of 2 r lands where two steps of r do, up to the change of the gradient "
@@ -241,14 +209,14 @@ static struct dt_doc *tell(const struct lr_lesson *l)
                      "(`train.warmup_epochs`) begins with the rate of one rank and ends with that "
                      "of all.");
     draw_warm_up(doc);
-    fill_rates(doc, l);
+    add_rates(doc, &l->golden);
     return doc;
 }
 
 static enum dt_status lab_lr(const struct dt_args *args)
 {
     struct lr_lesson lesson = {.formula = 0};
-    DT_TRY(run(&lesson));
+    DT_TRY(dt_lab_line_run(run, &lesson));
     check(&lesson);
     return dt_golden_show(&lesson.golden, args, tell(&lesson));
 }

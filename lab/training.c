@@ -29,7 +29,7 @@ static enum dt_status open_parts(const struct dt_lab_network_spec *spec, struct 
     DT_TRY(dt_cpu_backend.open(&(struct dt_backend_options){.n_threads = 1}, &out->backend));
     strategy.backend = out->backend;
     DT_TRY(dt_strategy_open(&strategy, &out->strategy));
-    if (out->strategy == NULL) {
+    if (out->strategy == NULL) { /* another rank failed: dt_world_agree tells this one */
         return DT_OK;
     }
     DT_TRY(dt_network_open(&out->model, out->backend, spec->capacity, &out->strategy->memory, false,
@@ -332,6 +332,8 @@ enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_sampl
 
 /* ---- several seeds */
 
+enum { MOST_POINTS = 16 }; /* of a line of means */
+
 struct dt_lab_mean dt_lab_mean(int n, const double *results)
 {
     static const double t[DT_LAB_MOST_SEEDS + 1] = {[2] = 12.706, 4.303, 3.182, 2.776, 2.571,
@@ -356,6 +358,18 @@ int dt_lab_compare(int n, const double *a, const double *b)
     return d.mean > d.margin ? 1 : d.mean < -d.margin ? -1 : 0;
 }
 
+void dt_lab_plot(struct dt_part *series, const char *name, int n, const double *x,
+                 const struct dt_lab_mean *means)
+{
+    double y[MOST_POINTS], low[MOST_POINTS], high[MOST_POINTS];
+    for (int i = 0; i < n; i++) {
+        y[i] = means[i].mean;
+        low[i] = means[i].mean - means[i].margin;
+        high[i] = means[i].mean + means[i].margin;
+    }
+    dt_doc_line(series, &(struct dt_line){name, DT_LINE_AND_DOTS, (size_t)n, x, y, low, high, 0});
+}
+
 /* ---- points of a line */
 
 const struct dt_model_spec dt_lab_line_model = {.input = {1, 1, 1},
@@ -377,13 +391,27 @@ enum dt_status dt_lab_points_open(struct dt_owned owned, struct dt_dataset *out)
     return dt_dataset_open(&spec, DT_SPLIT_TRAIN, owned, out);
 }
 
-double dt_lab_points_loss(const struct dt_samples *points, double slope, double intercept)
+enum dt_status dt_lab_line_run(enum dt_status (*use)(struct dt_lab_network *network,
+                                                     const struct dt_samples *points,
+                                                     void *context),
+                               void *context)
 {
-    double sum = 0;
-    for (size_t i = 0; i < points->n; i++) {
-        const double error =
-            slope * (double)points->values[i] + intercept - (double)points->targets[i];
-        sum += error * error;
-    }
-    return sum / (double)points->n;
+    struct dt_dataset points;
+    struct dt_lab_network network;
+    struct dt_comm *self;
+    enum dt_status s;
+    DT_TRY(dt_lab_points_open((struct dt_owned){.n = DT_LAB_N_POINTS, .stride = 1}, &points));
+    DT_TRY_GOTO(s, dt_comm_open_self(&self), close_points);
+    const struct dt_lab_network_spec spec = {.model = &dt_lab_line_model,
+                                             .samples = &points.samples,
+                                             .comm = self,
+                                             .capacity = DT_LAB_N_POINTS};
+    DT_TRY_GOTO(s, dt_lab_network_open(&spec, &network), close_comm);
+    s = use(&network, &points.samples, context);
+    dt_lab_network_close(&network);
+close_comm:
+    dt_comm_close(self);
+close_points:
+    dt_dataset_close(&points);
+    return s;
 }

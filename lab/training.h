@@ -1,7 +1,7 @@
-/* Small networks for lessons: on the CPU backend, with a strategy, whose gradients and weights the
- * lesson reads; and softmax regression on generated images (data format "synthetic"),
- * several ranks in one process. Such a rank corresponds to the trainer's micro-batch: its batch's
- * gradients are added to the others'. */
+/* Small networks for lessons, on the CPU backend, with a strategy: a lesson reads their gradients
+ * and weights. And softmax regression on generated images (data format "synthetic"), with several
+ * ranks in one process: such a rank is what the trainer calls a micro-batch, because the gradients
+ * of all ranks are added before the step. */
 #ifndef DT_LAB_TRAINING_H
 #define DT_LAB_TRAINING_H
 
@@ -11,6 +11,7 @@
 #include "dist/strategy/strategies.h"
 #include "model/schedule.h"
 #include "model/spec.h"
+#include "view/document.h"
 
 struct dt_lab_network_spec {
     const struct dt_model_spec *model;
@@ -18,7 +19,7 @@ struct dt_lab_network_spec {
     struct dt_comm *comm;             /* borrowed */
     bool average;                     /* false: each rank steps with its own gradient */
     const struct dt_dist_spec
-        *dist;    /* all of the strategy's settings; NULL: an allreduce, or none, by `average` */
+        *dist;    /* the strategy's settings; NULL: an allreduce, and `average` */
     int capacity; /* the largest batch */
     struct dt_optimizer_spec optimizer; /* zeroed: plain SGD */
 };
@@ -31,27 +32,27 @@ struct dt_lab_network {
     struct dt_bound_samples *bound;
 };
 
-/* Every rank of the communicator calls it, and passes its status through dt_world_agree. A failed
- * open owes nothing. */
+/* Every rank of the communicator calls it, and passes its status to dt_world_agree. After a failed
+ * open there is nothing to close. */
 enum dt_status dt_lab_network_open(const struct dt_lab_network_spec *spec,
                                    struct dt_lab_network *out);
 void dt_lab_network_close(struct dt_lab_network *network); /* a zeroed one is fine */
 
-/* DT_CONFIG on every rank unless there are `n`; the text tells how to start the lesson with
- * mpirun. */
+/* DT_CONFIG on every rank unless there are `n` ranks; the error says how mpirun starts the lesson.
+ */
 enum dt_status dt_lab_need_ranks(const struct dt_world *world, const char *lesson, int n);
 
-float *dt_lab_param(struct dt_lab_network *network, const char *name); /* a tensor's elements */
-const float *dt_lab_grad(const struct dt_lab_network *network,
-                         const char *name); /* summed over the ranks if they average */
+/* The elements of the tensor `name`, and of its gradient: summed over the ranks if they average. */
+float *dt_lab_param(struct dt_lab_network *network, const char *name);
+const float *dt_lab_grad(const struct dt_lab_network *network, const char *name);
 
-/* Forward, loss and backward of a batch; `accumulate`: adds the gradients to those of the batch
- * before. With `step`, which other ranks call too, the gradients are exchanged, and the weights are
- * new after dt_strategy_wait. */
+/* Computes forward pass, loss and backward pass of a batch; `accumulate`: adds the gradients to
+ * those of the last batch. With `step`, which all ranks pass, it exchanges the gradients, and
+ * dt_strategy_wait updates the weights. */
 enum dt_status dt_lab_pass(struct dt_lab_network *network, const struct dt_batch *batch,
                            bool accumulate, struct dt_strategy_step *step);
 
-/* Sums over all samples of a set. */
+/* Writes sums over all samples of a set. */
 enum dt_status dt_lab_evaluate(struct dt_lab_network *network, const struct dt_samples *samples,
                                struct dt_metrics *out);
 
@@ -66,29 +67,28 @@ extern const struct dt_model_spec dt_lab_softmax_regression; /* of the images */
 
 struct dt_lab_images {
     struct dt_dataset train, test;
-    struct dt_samples
-        sorted; /* the training set's samples in another order; points to `pixels` and `labels` */
-    uint8_t *pixels; /* of the sorted set; owned, as are the labels */
+    struct dt_samples sorted; /* the training set in another order; borrows `pixels`, `labels` */
+    uint8_t *pixels;          /* owned, as are the labels */
     uint16_t *labels;
 };
 
-/* Another seed, from 1 on, has other images. */
+/* Generates the images of `seed`, which is 1 or more. */
 enum dt_status dt_lab_images_open(int n_test, uint64_t seed, struct dt_lab_images *out);
 void dt_lab_images_close(struct dt_lab_images *images); /* a zeroed one is fine */
 
 /* Fills `sorted`: its sample i is the training set's sample order[i]. */
 void dt_lab_images_sort(struct dt_lab_images *images, const uint32_t *order);
-/* The samples' numbers sorted by label, DT_LAB_N_TRAIN of them. */
+/* Writes the DT_LAB_N_TRAIN samples' numbers, sorted by label. */
 void dt_lab_images_by_label(const struct dt_lab_images *images, uint32_t *out);
 
 struct dt_lab_training {
     const struct dt_samples *samples;
-    struct dt_shard shard;       /* of rank 0; n_total as in `samples` */
+    struct dt_shard shard;       /* of rank 0; n_total is that of `samples` */
     int only;                    /* the one rank that trains, on its own batches; -1: all ranks */
     struct dt_schedule schedule; /* of the learning rate */
 };
 
-/* An open training, with weights zero, and the loaders of all its ranks. */
+/* A training, whose weights start at zero, and the loaders of all its ranks. */
 struct dt_lab_run {
     struct dt_comm *self;
     struct dt_lab_network net;
@@ -99,12 +99,11 @@ struct dt_lab_run {
 enum dt_status dt_lab_run_open(const struct dt_lab_training *training, struct dt_lab_run *out);
 void dt_lab_run_close(struct dt_lab_run *run); /* a zeroed one is fine */
 
-/* Takes a step of all ranks, or of the one, by step number of the epoch; *n_samples: samples
- * used. */
+/* Takes step `step` of an epoch, of all ranks or of `only`; *n_samples: samples used. */
 enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t step,
                                size_t *n_samples);
 
-/* How the ranks of a training use its samples in an epoch. */
+/* How often the ranks of a training use its samples in an epoch. */
 struct dt_lab_uses {
     int least, most; /* uses of a sample, by all ranks together */
     int n_labels;    /* the most labels that a rank sees */
@@ -112,7 +111,7 @@ struct dt_lab_uses {
 
 void dt_lab_run_uses(struct dt_lab_run *run, struct dt_lab_uses *out);
 
-/* The share of `samples` that it classifies correctly. */
+/* Writes the share of `samples` that the network classifies correctly. */
 enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples,
                                    double *out);
 
@@ -127,23 +126,31 @@ struct dt_lab_mean {
 };
 struct dt_lab_mean dt_lab_mean(int n, const double *results);
 
-/* Whether results a are larger than b, seed by seed: 1, or smaller: -1; 0: the interval of their
- * differences includes 0, so that these seeds do not tell. */
+/* Compares results seed by seed. 1: a is larger; -1: a is smaller; 0: these seeds show no
+ * difference, because the interval of a - b includes 0. */
 int dt_lab_compare(int n, const double *a, const double *b);
+
+/* Draws n means over x, with their intervals. */
+void dt_lab_plot(struct dt_part *series, const char *name, int n, const double *x,
+                 const struct dt_lab_mean *means);
 
 /* ---- points of a line */
 
-/* The points of the lessons that fit a line: 64 around y = 2 x + 2.4, of the data format "linear".
- * The seed is chosen so that the first and the second 32 points give 9.88 as in `dtrain lab lr`,
- * and so that points with even and with odd numbers fit different lines. */
+/* The lessons that fit a line have 64 points around y = 2 x + 2.4, of the data format "linear". The
+ * seed was chosen so that the first and the second 32 points give the 9.88 of `dtrain lab lr`, and
+ * so that points with even and with odd numbers fit different lines. */
 #define DT_LAB_N_POINTS 64
 
-extern const struct dt_model_spec
-    dt_lab_line_model; /* one dense layer, fc1: y = weight * x + bias, squared error */
+/* One dense layer, fc1: y = weight * x + bias, with squared error. */
+extern const struct dt_model_spec dt_lab_line_model;
 
 enum dt_status dt_lab_points_open(struct dt_owned owned, struct dt_dataset *out);
 
-/* Mean squared error of the line y = slope * x + intercept. */
-double dt_lab_points_loss(const struct dt_samples *points, double slope, double intercept);
+/* Opens all points and a network of dt_lab_line_model in this process, runs `use` on them, and
+ * closes both. Weights start at zero. Returns the status of `use`, or that of the failed open. */
+enum dt_status dt_lab_line_run(enum dt_status (*use)(struct dt_lab_network *network,
+                                                     const struct dt_samples *points,
+                                                     void *context),
+                               void *context);
 
 #endif
