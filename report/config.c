@@ -96,31 +96,51 @@ enum dt_status dt_run_config_add(struct dt_doc *doc, const struct dt_record *r)
 
 /* ---- where several differ */
 
-/* `add` gets each key whose values differ: its path, and the value in each run, "" without one. */
 struct comparison {
     const struct dt_record *records;
-    int n, n_found; /* runs; differences so far */
-    void (*add)(struct comparison *c, const char *path, const char *const *values);
-    struct dt_part *table;
-    char (*names)[DT_RUN_NAME_SIZE];
-    char texts[DT_REPORT_MAX_RUNS][VALUE_SIZE];
+    int n, n_found;                  /* runs; keys that differ */
+    struct dt_part *table;           /* gets a row for each of these keys; or NULL */
+    char (*names)[DT_RUN_NAME_SIZE]; /* each gets " lr=0.01"; or NULL */
 };
+
+static void add_row(struct comparison *c, const char *path, char values[][VALUE_SIZE])
+{
+    struct dt_cell cells[DT_REPORT_MAX_RUNS + 1] = {dt_t(path)};
+    for (int i = 0; i < c->n; i++) {
+        cells[i + 1] = values[i][0] != '\0' ? dt_t(values[i]) : dt_n((double)NAN);
+    }
+    dt_doc_add_row(c->table, (size_t)c->n + 1, cells);
+}
+
+/* A name has texts without their quotes. */
+static void add_value(char *name, const char *path, const char *value)
+{
+    const char *dot = strrchr(path, '.');
+    const size_t used = strlen(name);
+    const bool text = value[0] == '"';
+    snprintf(name + used, DT_RUN_NAME_SIZE - used, " %s=%.*s", dot != NULL ? dot + 1 : path,
+             (int)(text ? strlen(value) - 2 : DT_RUN_NAME_SIZE),
+             value[0] != '\0' ? value + text : "-");
+}
 
 static enum dt_status compare(struct comparison *c, struct leaf leaf)
 {
-    const char *values[DT_REPORT_MAX_RUNS];
-    char path[96];
+    char values[DT_REPORT_MAX_RUNS][VALUE_SIZE], layer_path[96];
     bool same = true;
     for (int i = 0; i < c->n; i++) {
-        DT_TRY(leaf_text(leaf, &c->records[i].config, c->texts[i]));
-        values[i] = c->texts[i];
-        same = same && strcmp(c->texts[i], c->texts[0]) == 0;
+        DT_TRY(leaf_text(leaf, &c->records[i].config, values[i]));
+        same = same && strcmp(values[i], values[0]) == 0;
     }
-    snprintf(path, sizeof path, "model.layers.%d%s%s", leaf.layer, leaf.key != NULL ? "." : "",
-             leaf.key != NULL ? leaf.key->path : "");
-    if (!same) {
-        c->n_found++;
-        c->add(c, leaf.layer >= 0 ? path : leaf.key->path, values);
+    if (same) {
+        return DT_OK;
+    }
+    snprintf(layer_path, sizeof layer_path, "model.layers.%d%s%s", leaf.layer,
+             leaf.key != NULL ? "." : "", leaf.key != NULL ? leaf.key->path : "");
+    const char *path = leaf.layer >= 0 ? layer_path : leaf.key->path;
+    c->n_found++;
+    add_row(c, path, values);
+    for (int i = 0; i < c->n && c->names != NULL; i++) {
+        add_value(c->names[i], path, values[i]);
     }
     return DT_OK;
 }
@@ -144,46 +164,28 @@ static enum dt_status compare_layer(struct comparison *c, int layer)
     return DT_OK;
 }
 
-static enum dt_status compare_all(const struct comparison *what, int *n_found)
+static enum dt_status compare_all(struct comparison *c)
 {
     const struct dt_key_list list = dt_config_keys();
-    struct comparison *c = malloc(sizeof *c);
-    enum dt_status s =
-        c != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory to compare configurations");
-    if (c != NULL) {
-        *c = *what;
-    }
-    for (int k = 0; k < list.n && s == DT_OK; k++) {
+    for (int k = 0; k < list.n; k++) {
         const bool layers = list.keys[k].kind == DT_KEY_LAYERS;
-        s = layers ? DT_OK : compare(c, (struct leaf){&list.keys[k], -1});
-        for (int layer = 0; layers && layer < DT_MAX_LAYERS && s == DT_OK; layer++) {
-            s = compare_layer(c, layer);
+        DT_TRY(layers ? DT_OK : compare(c, (struct leaf){&list.keys[k], -1}));
+        for (int layer = 0; layers && layer < DT_MAX_LAYERS; layer++) {
+            DT_TRY(compare_layer(c, layer));
         }
     }
-    *n_found = s == DT_OK ? c->n_found : 0;
-    free(c);
-    return s;
-}
-
-static void add_row(struct comparison *c, const char *path, const char *const *values)
-{
-    struct dt_cell cells[DT_REPORT_MAX_RUNS + 1] = {dt_t(path)};
-    for (int i = 0; i < c->n; i++) {
-        cells[i + 1] = values[i][0] != '\0' ? dt_t(values[i]) : dt_n((double)NAN);
-    }
-    dt_doc_add_row(c->table, (size_t)c->n + 1, cells);
+    return DT_OK;
 }
 
 enum dt_status dt_run_differences_add(struct dt_doc *doc, const struct dt_record *records, int n)
 {
     char columns[] = "key|A|B|C|D|E|F|G|H";
-    int n_found;
     _Static_assert(sizeof columns == 4 + 2 * DT_REPORT_MAX_RUNS, "a letter for each run");
     columns[3 + 2 * n] = '\0';
-    struct comparison c = {.records = records, .n = n, .add = add_row};
+    struct comparison c = {.records = records, .n = n};
     c.table = dt_doc_table(doc, "Where the configurations differ", columns);
-    DT_TRY(compare_all(&c, &n_found));
-    if (n_found == 0) {
+    DT_TRY(compare_all(&c));
+    if (c.n_found == 0) {
         dt_doc_caption(c.table, "The configurations are equal.");
     }
     return DT_OK;
@@ -206,32 +208,17 @@ static size_t common_folders(const struct dt_record *records, int n)
     return common;
 }
 
-/* " lr=0.01" behind the names. */
-static void add_value(struct comparison *c, const char *path, const char *const *values)
-{
-    const char *dot = strrchr(path, '.');
-    for (int i = 0; i < c->n; i++) {
-        const size_t used = strlen(c->names[i]);
-        const bool text = values[i][0] == '"'; /* shown without its quotes */
-        snprintf(c->names[i] + used, DT_RUN_NAME_SIZE - used, " %s=%.*s",
-                 dot != NULL ? dot + 1 : path,
-                 (int)(text ? strlen(values[i]) - 2 : DT_RUN_NAME_SIZE),
-                 values[i][0] != '\0' ? values[i] + text : "-");
-    }
-}
-
 enum dt_status dt_run_names(const struct dt_record *records, int n,
                             char names[DT_REPORT_MAX_RUNS][DT_RUN_NAME_SIZE])
 {
-    const struct comparison c = {.records = records, .n = n, .add = add_value, .names = names};
+    struct comparison c = {.records = records, .n = n, .names = names};
     bool folders = false;
-    int n_found;
     for (int i = 0; i < n; i++) {
         snprintf(names[i], DT_RUN_NAME_SIZE, "%c", 'A' + i);
     }
-    DT_TRY(compare_all(&c, &n_found));
+    DT_TRY(compare_all(&c));
     for (int i = 0; i < n; i++) {
-        folders = folders || n_found == 0 || strlen(names[i]) > MOST_NAME;
+        folders = folders || c.n_found == 0 || strlen(names[i]) > MOST_NAME;
     }
     for (int i = 0; i < n && folders; i++) {
         snprintf(names[i], DT_RUN_NAME_SIZE, "%c %s", 'A' + i,
