@@ -8,48 +8,35 @@
 #define SPEED_POINTS 100   /* of the throughput */
 #define SPEED_LEAST_S 0.02 /* time of a point: records have milliseconds */
 
+/* Results on the test and the validation samples: plain, EMA of the weights, top 5. */
+#define N_RESULTS 3
+static const int losses[2][N_RESULTS] = {
+    {DT_EPOCH_TEST_LOSS, DT_EPOCH_EMA_TEST_LOSS, -1},
+    {DT_EPOCH_VALIDATION_LOSS, DT_EPOCH_EMA_VALIDATION_LOSS, -1}};
+static const int accuracies[2][N_RESULTS] = {
+    {DT_EPOCH_TEST_ACCURACY, DT_EPOCH_EMA_TEST_ACCURACY, DT_EPOCH_TEST_TOP5},
+    {DT_EPOCH_VALIDATION_ACCURACY, DT_EPOCH_EMA_VALIDATION_ACCURACY, DT_EPOCH_VALIDATION_TOP5}};
+
 /* A run's columns for a chart: of the steps, and of the epochs; -1: none. */
 struct quantity {
     const char *title, *axis;
     double scale; /* shares are shown in percent */
     unsigned axes;
     int step, epoch;
-    int results[2][3]; /* of the test and the validation samples: plain, EMA, top 5 */
+    const int (*results)[N_RESULTS]; /* of the epochs; or NULL */
 };
 
-#define NO_RESULTS     \
-    {                  \
-        {-1, -1, -1},  \
-        {              \
-            -1, -1, -1 \
-        }              \
-    }
 static const struct quantity quantities[] = {
-    {"Loss",
-     "loss",
-     1,
-     DT_LOG_Y_IF_WIDE,
-     DT_STEP_LOSS,
-     DT_EPOCH_TRAIN_LOSS,
-     {{DT_EPOCH_TEST_LOSS, DT_EPOCH_EMA_TEST_LOSS, -1},
-      {DT_EPOCH_VALIDATION_LOSS, DT_EPOCH_EMA_VALIDATION_LOSS, -1}}},
-    {"Accuracy",
-     "accuracy, %",
-     100,
-     0,
-     DT_STEP_ACCURACY,
-     DT_EPOCH_TRAIN_ACCURACY,
-     {{DT_EPOCH_TEST_ACCURACY, DT_EPOCH_EMA_TEST_ACCURACY, DT_EPOCH_TEST_TOP5},
-      {DT_EPOCH_VALIDATION_ACCURACY, DT_EPOCH_EMA_VALIDATION_ACCURACY, DT_EPOCH_VALIDATION_TOP5}}},
-    {"Gradient norm", "L2 norm", 1, DT_LOG_Y_IF_WIDE, DT_STEP_GRAD_NORM, -1, NO_RESULTS},
-    {"Learning rate", "learning rate", 1, 0, DT_STEP_LR, DT_EPOCH_LR, NO_RESULTS},
-    {"Throughput", "samples/s", 1, DT_FROM_ZERO, DT_STEP_IMAGES, DT_EPOCH_IMAGES, NO_RESULTS},
+    {"Loss", "loss", 1, DT_LOG_Y_IF_WIDE, DT_STEP_LOSS, DT_EPOCH_TRAIN_LOSS, losses},
+    {"Accuracy", "accuracy, %", 100, 0, DT_STEP_ACCURACY, DT_EPOCH_TRAIN_ACCURACY, accuracies},
+    {"Gradient norm", "L2 norm", 1, DT_LOG_Y_IF_WIDE, DT_STEP_GRAD_NORM, -1, NULL},
+    {"Learning rate", "learning rate", 1, 0, DT_STEP_LR, DT_EPOCH_LR, NULL},
+    {"Throughput", "samples/s", 1, DT_FROM_ZERO, DT_STEP_IMAGES, DT_EPOCH_IMAGES, NULL},
 };
 #define N_QUANTITIES (sizeof quantities / sizeof quantities[0])
 static const char *const sets[] = {"test", "validation"};
 static const char *const result_names[] = {"", "EMA of the weights, ", "top 5, "},
                          *const result_titles[] = {"", " of the EMA of the weights", ", top 5,"};
-#define N_RESULTS 3
 
 /* ---- points */
 
@@ -128,7 +115,7 @@ static int set_of(const struct dt_record *r)
 
 static bool has_results(const struct quantity *q)
 {
-    return q->results[0][0] >= 0;
+    return q->results != NULL;
 }
 
 /* A chart is there from its first line on. */
@@ -202,7 +189,7 @@ static enum dt_status add_one(struct dt_doc *doc, const struct dt_record *r,
         DT_TRY(add_epochs(&c, has_results(q) ? "train, mean of an epoch" : "an epoch", r, q->epoch,
                           3));
     }
-    for (int i = 0; i < N_RESULTS; i++) {
+    for (int i = 0; i < N_RESULTS && has_results(q); i++) {
         char name[64];
         snprintf(name, sizeof name, "%s, %safter an epoch", sets[set_of(r)], result_names[i]);
         DT_TRY(add_epochs(&c, name, r, q->results[set_of(r)][i], i == 0 ? 2 : 3 + i));
@@ -243,7 +230,7 @@ enum dt_status dt_runs_curves_add(struct dt_doc *doc, const struct dt_record *re
     for (size_t i = 0; i < N_QUANTITIES; i++) {
         const struct quantity *q = &quantities[i];
         char title[96];
-        for (int k = 0; k < 2 * N_RESULTS; k++) {
+        for (int k = 0; k < 2 * N_RESULTS && has_results(q); k++) {
             const int set = k / N_RESULTS, result = k % N_RESULTS;
             snprintf(title, sizeof title, "%s%s on the %s samples", q->title, result_titles[result],
                      sets[set]);
