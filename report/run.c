@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -225,12 +224,9 @@ static void add_start(struct dt_part *figures, const struct dt_record *r)
 {
     const char *version = dt_record_text(r->start, "version"),
                *commit = dt_record_text(r->start, "commit");
-    const time_t seconds = r->started >= 0 && r->started < 1e11 ? (time_t)r->started : -1;
-    struct tm utc;
-    char text[32];
-    if (seconds >= 0 && gmtime_r(&seconds, &utc) != NULL) {
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &utc);
-        add_text(figures, "started", text);
+    char date[DT_DATE_SIZE];
+    if (dt_run_date(r->started, date)) {
+        dt_doc_fact(figures, "started", "%s UTC", date);
     }
     add_text(figures, "command", dt_record_text(r->start, "command"));
     add_text(figures, "resumed from", dt_record_text(r->start, "resumed_from"));
@@ -455,32 +451,32 @@ enum dt_status dt_run_document(const struct dt_record *r, const struct dt_learne
     return dt_doc_status(doc);
 }
 
-/* Columns of the results. X(column, value, whether it is left out where no run has it) of a record
- * `r` and its results on the test and validation samples, `x` and `v`. */
-#define COLUMN_LIST(X)                               \
-    X("test accuracy::%", x.accuracy, false)         \
-    X("± (95 %)::%", x.margin, false)                \
-    X("top 5::%", x.top5, true)                      \
-    X("test loss::4", x.loss, false)                 \
-    X("EMA::%", x.ema_accuracy, true)                \
-    X("val. accuracy::%", v.accuracy, true)          \
-    X("val. loss::4", v.loss, true)                  \
-    X("steps::0", dt_record_progress(r).step, false) \
-    X("samples/s::0", speed_of(r), false)            \
-    X("time::d", dt_record_seconds(r), false)        \
-    X("ranks::0", dt_record_number(r->start, "world_size"), false)
-#define COLUMN_NAME(column, value, optional) column,
-#define COLUMN_VALUE(column, value, optional) value,
-#define COLUMN_OPTIONAL(column, value, optional) optional,
-static const char *const columns[] = {COLUMN_LIST(COLUMN_NAME)};
-static const bool optional[] = {COLUMN_LIST(COLUMN_OPTIONAL)};
+/* Columns of the results; an optional one is left out where no run has a value. */
+static const struct {
+    const char *column;
+    bool optional;
+} columns[] = {{"test accuracy::%", false}, {"± (95 %)::%", false}, {"top 5::%", true},
+               {"test loss::4", false},     {"EMA::%", true},       {"val. accuracy::%", true},
+               {"val. loss::4", true},      {"steps::0", false},    {"samples/s::0", false},
+               {"time::d", false},          {"ranks::0", false}};
 #define N_COLUMNS (sizeof columns / sizeof columns[0])
 
-static void read_columns(const struct dt_record *r, double values[N_COLUMNS])
+static void read_columns(const struct dt_record *r, double out[N_COLUMNS])
 {
-    const struct dt_record_result x = dt_record_result(r), v = dt_record_validation(r);
-    const double all[] = {COLUMN_LIST(COLUMN_VALUE)};
-    memcpy(values, all, sizeof all);
+    const struct dt_record_result test = dt_record_result(r), validation = dt_record_validation(r);
+    const double values[] = {test.accuracy,
+                             test.margin,
+                             test.top5,
+                             test.loss,
+                             test.ema_accuracy,
+                             validation.accuracy,
+                             validation.loss,
+                             dt_record_progress(r).step,
+                             speed_of(r),
+                             dt_record_seconds(r),
+                             dt_record_number(r->start, "world_size")};
+    _Static_assert(sizeof values == N_COLUMNS * sizeof *values, "a value for each column");
+    memcpy(out, values, sizeof values);
 }
 
 static void add_compared(struct dt_doc *doc, const struct dt_record *records,
@@ -496,11 +492,11 @@ static void add_compared(struct dt_doc *doc, const struct dt_record *records,
         read_columns(&records[i], values[i]);
     }
     for (size_t c = 0; c < N_COLUMNS; c++) {
-        shown[c] = !optional[c];
+        shown[c] = !columns[c].optional;
         for (int i = 0; i < n; i++) {
             shown[c] = shown[c] || isfinite(values[i][c]);
         }
-        head = shown[c] ? dt_doc_print(doc, "%s|%s", head, columns[c]) : head;
+        head = shown[c] ? dt_doc_print(doc, "%s|%s", head, columns[c].column) : head;
     }
     struct dt_part *table = dt_doc_table(doc, "Results", head);
     dt_doc_main(table);

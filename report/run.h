@@ -30,6 +30,10 @@ extern const struct dt_run_reader dt_run_reader;
 /* The newest run below DT_RUNS_FOLDER. DT_NO_INPUT: none. DT_NO_MEMORY. */
 enum dt_status dt_runs_newest(char path[DT_PATH_SIZE]);
 
+/* "2026-01-31 23:59:59" of seconds since 1970. False: not in the years from 1970 to 5138. */
+#define DT_DATE_SIZE 32
+bool dt_run_date(double seconds, char text[DT_DATE_SIZE]);
+
 /* ---- parts, each in a file of its name */
 
 /* The configuration: keys that differ from their defaults, and as a detail all of them. */
@@ -65,11 +69,5 @@ enum dt_status dt_learned_find(const struct dt_record *record, const char *data,
                                struct dt_learned *out);
 /* Confusion, precision and recall, the worst samples, filters. */
 enum dt_status dt_run_learned_add(struct dt_doc *doc, const struct dt_learned *learned);
-
-struct dt_args;
-/* Redraws the terminal until the run is over, a signal comes, or q is typed; the last screen stays.
- * Where stdout is no terminal, or the run is over, it prints one screen and ends. What
- * dt_record_open says; DT_IO. */
-enum dt_status dt_watch(const struct dt_args *args);
 
 #endif

@@ -130,17 +130,22 @@ enum dt_status dt_runs_newest(char path[DT_PATH_SIZE])
     return s;
 }
 
+bool dt_run_date(double seconds, char text[DT_DATE_SIZE])
+{
+    const bool known = seconds >= 0 && seconds < 1e11;
+    const time_t time = known ? (time_t)seconds : 0;
+    struct tm utc;
+    text[0] = '\0';
+    return known && strftime(text, DT_DATE_SIZE, "%Y-%m-%d %H:%M:%S", gmtime_r(&time, &utc)) > 0;
+}
+
 /* A run that cannot be read, or only with more memory than there is, is listed, too: it must not
  * hide the others. */
 static void add_row(struct dt_part *table, const struct run_entry *entry)
 {
     struct dt_record r;
-    struct tm utc;
-    char written[32] = "";
-    const time_t seconds = (time_t)entry->written;
-    if (gmtime_r(&seconds, &utc) != NULL) {
-        strftime(written, sizeof written, "%Y-%m-%d %H:%M:%S", &utc);
-    }
+    char written[DT_DATE_SIZE];
+    dt_run_date(entry->written, written);
     if (dt_record_open(entry->path, &r) != DT_OK) {
         const struct dt_cell none = dt_n((double)NAN);
         dt_doc_row(table, dt_t(entry->path), dt_t("damaged"), none, none, none, none, dt_t(written),
