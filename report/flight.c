@@ -74,9 +74,10 @@ static enum dt_status read_rank(const struct dt_record *r, int rank, cJSON **out
                : dt_record_read(r->path, name, DT_FLIGHT_TEXT_SIZE, out);
 }
 
-static void note_rank(const cJSON *json, struct rank *out)
+static void note_rank(cJSON *json, struct rank *out)
 {
     *out = (struct rank){.there = json != NULL,
+                         .json = json,
                          .step = dt_record_number(json, "step"),
                          .begun = dt_record_number(json, "collectives_begun"),
                          .silent_ms = dt_record_number(json, "silent_ms"),
@@ -110,18 +111,18 @@ static enum dt_status open_flight(const struct dt_record *r, struct flight *f)
     }
     f->n_ranks = n_ranks;
     for (int i = 0; i < n_ranks; i++) {
-        cJSON *json;
-        DT_TRY(read_rank(r, i, &json));
-        note_rank(json, &f->ranks[i]);
-        cJSON_Delete(json);
-    }
-    find_behind(f);
-    for (int i = 0; i < n_ranks; i++) {
-        if (f->ranks[i].there && (n_shown++ < SHOWN_RANKS || i == f->behind)) {
-            DT_TRY(read_rank(r, i, &f->ranks[i].json));
+        cJSON **json = &f->ranks[i].json;
+        DT_TRY(read_rank(r, i, json));
+        note_rank(*json, &f->ranks[i]);
+        if (*json != NULL && n_shown++ >= SHOWN_RANKS) {
+            cJSON_Delete(*json);
+            *json = NULL;
         }
     }
-    return DT_OK;
+    find_behind(f);
+    return f->behind >= 0 && f->ranks[f->behind].json == NULL
+               ? read_rank(r, f->behind, &f->ranks[f->behind].json)
+               : DT_OK;
 }
 
 /* When the first rank of this host entered the step. */
