@@ -123,8 +123,11 @@ enum dt_status dt_trainer_check_loss(const struct dt_trainer *t, const char *wha
     }
     return dt_error_agreed(dt_error(DT_NON_FINITE,
                                     "training diverged at step %llu: the %s is %s, no checkpoint "
-                                    "saved (lower train.optimizer.lr or set clip_norm)",
-                                    (unsigned long long)step, what, text));
+                                    "saved (%s)",
+                                    (unsigned long long)step, what, text,
+                                    t->nan_injected
+                                        ? "an injected fault made gradients NaN: leave it out"
+                                        : "lower train.optimizer.lr or set clip_norm"));
 }
 
 double dt_step_lr(const struct dt_trainer *t, uint64_t step_in_epoch)

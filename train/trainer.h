@@ -71,6 +71,7 @@ struct dt_trainer {
     struct dt_checkpoint_state state; /* where the run stands */
     struct dt_step_clock clock;
     struct dt_watchers watchers;
+    bool nan_injected; /* a fault has made gradients NaN: the cause if the training diverges */
 };
 
 /* Shape and number of classes or targets, from the model: what differs in a

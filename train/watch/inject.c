@@ -350,8 +350,12 @@ static enum dt_status begin_step(struct dt_watcher *watcher, struct dt_trainer *
     struct inject *inject = (struct inject *)watcher;
     inject->poisoned = false;
     for (int i = 0; i < inject->faults->n; i++) {
-        if (is_now(&inject->faults->faults[i], t->world->rank, first, last)) {
-            begin_fault(inject, t, &inject->faults->faults[i], first);
+        const struct dt_fault *fault = &inject->faults->faults[i];
+        if (is_now(fault, t->world->rank, first, last)) {
+            begin_fault(inject, t, fault, first);
+        }
+        if (fault->kind == DT_FAULT_NAN && fault->first_step <= last) { /* every rank knows it */
+            t->nan_injected = true;
         }
     }
     return DT_OK;
