@@ -12,6 +12,10 @@ command -v python3 > /dev/null || { echo "skipped: python3, which makes the imag
 
 run 0 2 --config "$configs/mnist-mlp.json" --data "$data" --set train.epochs=1 --run run
 checkpoint=$(newest_checkpoint run)
+is 'as many classes as the labels have' 0 "$(grep -c 'no training sample' err)"
+run 0 2 --config "$configs/mnist-mlp.json" --data "$data" --set train.epochs=1 --set data.train_samples=600 \
+  --set model.layers.2.units=30 --run many
+check 'more classes than the labels have' grep -Fq 'the model has 30 classes, but no training sample has a label from 15 on' err
 
 # light-0.png ... light-9.png are test images whose border is dark, dark-0.png ... their negatives; ink-0.png ... and chalk-0.png ...
 # are black and white, transparent where the image is dark; `pictures` has label and pixels.
@@ -98,6 +102,7 @@ run 0 0 predict "$checkpoint" "$hostile" --csv -
 is 'a hostile name in CSV is as it is' "$hostile" "$(sed -n '2s/,.*//p' out)"
 run 0 0 predict "$checkpoint" "$hostile"
 check "a hostile name is not escaped: $(cat -v out)" grep -Fq 'a\x1b[2J\u009bü.png' out
+check 'one image: a table beside its own' test "$(grep -c '^Images$' out)" -eq 0
 # Models trained on dark on light, and on both: predict sees the test images as eval does, and turns round only what lies on the other
 # ground than all that was trained on. 60 test images, 2000 to train with.
 cat > grounds.py << 'PYTHON'

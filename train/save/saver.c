@@ -16,23 +16,49 @@ static double count_flawed(const struct dt_trainer *t)
            (validates ? 0 : (double)t->evaluator.set.data.n_flawed);
 }
 
-/* Counts the training images with a bright border, and warns of those that break a rule. */
+static void warn(const struct dt_trainer *t, const struct dt_emitter *emitter, const char *warning)
+{
+    if (t->world->rank == 0) {
+        emitter->emit(emitter->context,
+                      &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = warning});
+    }
+}
+
+/* This rank's training samples whose class is in the upper half of the model's. */
+static double count_upper_half(const struct dt_samples *samples)
+{
+    size_t n = 0;
+    for (size_t i = 0; samples->labels != NULL && i < samples->n; i++) {
+        n += samples->labels[i] >= samples->n_classes / 2;
+    }
+    return (double)n;
+}
+
+/* Counts the training images with a bright border. Warns of images that break a rule, and of a
+ * model with more classes than the samples have. */
 static enum dt_status inspect_images(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
     const struct dt_samples *samples = &t->set.data.samples;
     const bool images = samples->pixels != NULL;
     char warning[160];
     double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n,
-                     count_flawed(t)};
-    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM,
+                     count_flawed(t), count_upper_half(samples)};
+    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 4, DT_TYPE_F64, DT_REDUCE_SUM,
                              "sum of bright borders"));
-    if (sums[2] >= 0.5 && t->world->rank == 0) {
+    if (sums[2] >= 0.5) {
         snprintf(warning, sizeof warning,
                  "JPEG images that break a rule of the format, such as by extra bytes: %.0f; they "
                  "have all their pixels and are used",
                  sums[2]);
-        emitter->emit(emitter->context,
-                      &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = warning});
+        warn(t, emitter, warning);
+    }
+    if (sums[3] < 0.5 && samples->n_classes > 2 &&
+        samples->n_total >= 10 * (size_t)samples->n_classes) {
+        snprintf(warning, sizeof warning,
+                 "the model has %d classes, but no training sample has a label from %d on (let the "
+                 "last layer have as many units as there are classes)",
+                 samples->n_classes, samples->n_classes / 2);
+        warn(t, emitter, warning);
     }
     t->state.bright_borders = images
                                   ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5)
