@@ -257,7 +257,10 @@ static char *new_form(const struct dt_args *args)
         return NULL;
     }
     fprintf(out, "dtrain %s", args->command->word);
-    fprintf(out, args->key != NULL ? " %s" : "", args->key);
+    if (args->key != NULL) { /* "train" alone would be the command */
+        const bool is_command = dt_command_find(args->program, args->key) != NULL;
+        fprintf(out, " %s%s", is_command ? "config " : "", args->key);
+    }
     const bool help = args->command->informative;
     fprintf(out, help && args->about != NULL ? " %s" : "", args->about);
     for (int v = DT_N_VALUES - 1; v >= 0 && !help; v--) { /* words first */
@@ -495,6 +498,10 @@ static void choose_command(struct parser *p)
 static enum dt_status refuse_option(const struct dt_args *args, int i)
 {
     const char *key = dt_config_key_of(dt_options[i].name), *value = dt_args_text(args, i);
+    if (i == DT_OPTION_RUN && dt_command_takes(args->command, DT_PATHS)) {
+        return dt_error(DT_USAGE, "--run does not belong to %s (write dtrain %s %.200s)",
+                        args->command->word, args->command->word, value);
+    }
     if (key != NULL && dt_command_takes(args->command, DT_OPTION_SET)) {
         return dt_error(DT_USAGE, "--%s does not belong to %s (for the key write --set %s=%.60s)",
                         dt_options[i].name, args->command->word, key,

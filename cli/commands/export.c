@@ -15,8 +15,7 @@
 /* The range of inputs in training: data/dataset.h. */
 static const char *input_text(const struct dt_config *config)
 {
-    return config->data.format == DT_DATA_LINEAR ? "values as they are"
-                                                 : "pixels from 0 to 1, 255 of a file being 1";
+    return config->data.format == DT_DATA_LINEAR ? "values as they are" : "pixel values / 255";
 }
 
 /* The model to write; the arena is in the file's order (dt_model_reorder). */

@@ -28,5 +28,5 @@ enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, co
 {
     (void)model, (void)arena, (void)buffers, (void)normalize, (void)input_text, (void)bytes,
         (void)n_bytes;
-    return dt_protobuf_check("--onnx");
+    return dt_protobuf_check("export to ONNX");
 }

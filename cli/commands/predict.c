@@ -87,8 +87,8 @@ static enum dt_status check_logits(const struct prediction *p, const char *path)
     for (int k = 0; k < p->inference.model.n_outputs; k++) {
         if (!isfinite(p->logits[k])) {
             return dt_error(DT_NON_FINITE,
-                            "%s: for %s it computes no finite number (its training diverged: take "
-                            "an earlier checkpoint)",
+                            "%s: output for %s is not finite (its training diverged: take an "
+                            "earlier checkpoint)",
                             p->file, path);
         }
     }
@@ -226,6 +226,9 @@ static enum dt_status predict_all(const struct dt_trained *from, const struct dt
         struct answers a = {.doc = dt_doc_open("predict", "Predictions")};
         a.all = dt_doc_table(a.doc, "Images", "image|class|probability::%|background|inverted");
         dt_doc_main(a.all);
+        if (images.n == 1) {
+            dt_doc_detail(a.all); /* the caption below the picture says the same */
+        }
         int n = 0;
         while (s == DT_OK && n < images.n) {
             s = predict_one(&a, &p, images.texts[n], invert);

@@ -181,7 +181,8 @@ static void print_validation(const struct dt_run_event *run)
 {
     char held[32];
     if (run->n_validation > 0) {
-        fprintf(stderr, "  %s validation sample%s held out; the test set comes at the end\n",
+        fprintf(stderr,
+                "  %s validation sample%s held out; the test set is evaluated once, at the end\n",
                 dt_count_text((double)run->n_validation, held, sizeof held),
                 run->n_validation == 1 ? "" : "s");
     }

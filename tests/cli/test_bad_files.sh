@@ -74,7 +74,7 @@ checkpoint flipped-data 65 "flipped-data.safetensors: damaged (tensor '"
 checkpoint steps 65 'step_in_epoch is 18446744073709551615, expected 0 to 8'
 checkpoint path 65 'path.safetensors: its configuration:1:1: '
 row eval-huge 80 'huge.safetensors: the test loss is not a number' eval checkpoints/huge.safetensors
-row predict-huge 80 "huge.safetensors: for $tests/corpus/png/grey it computes no finite number" predict checkpoints/huge.safetensors "$tests/corpus/png/grey"
+row predict-huge 80 "huge.safetensors: output for $tests/corpus/png/grey is not finite" predict checkpoints/huge.safetensors "$tests/corpus/png/grey"
 resume=(--config good.json --run resumed "--resume=$saved")
 row resume-model 78 'model.layers[0].filters was 2, now it is 3' "${resume[@]}" --set model.layers.0.filters=3
 ranks=0 row resume-optimizer 78 'train.optimizer.type was "sgd", now it is "adam"' "${resume[@]}" --set 'train.optimizer={"type":"adam"}'

@@ -128,7 +128,7 @@ def check_split(train_set, test_set):
     check(evaluate("held/checkpoints/best.safetensors", "--data", "split") == results(ours, "validation"), "eval on the held-out samples")
     check(out.endswith(f"({results(ours, 'test')[1]}) of the best epoch, {best} of 24\n"), "stdout", out)
     check("warning" not in err, "a warning without a reason", err)
-    check(f"  {N_HELD} validation samples held out; the test set comes at the end\n" in err, "no banner line", err)
+    check(f"  {N_HELD} validation samples held out; the test set is evaluated once, at the end\n" in err, "no banner line", err)
     check(len(re.findall(r"^epoch .* validation loss \S+  validation accuracy ", err, re.M)) == 24, "no epochs on stderr", err)
     lines = [line for line in warned.splitlines() if "warning" in line]
     check(lines == ["dtrain: warning: checkpoint.best: the test samples choose the result that they measure (hold samples "

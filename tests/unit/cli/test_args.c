@@ -117,6 +117,7 @@ static const char *const bad[][2] = {
     {"eval a --config b", "--config and --set go with --weights"},
     {"eval a --set b=c", "--config and --set go with --weights"},
     {"predict a --data b c.png", "--data does not belong to predict"},
+    {"eval --run a", "--run does not belong to eval (write dtrain eval a)"},
     {"train --config a --checkpoint b", "unexpected argument 'b' (train takes options only"},
     {"plan --config a --resume", "--resume does not belong to plan"},
     {"plan --config a --print-config", "--print-config does not belong to plan"},
@@ -207,6 +208,7 @@ static void test_old_forms(void)
         {"--help-config", "dtrain help config"},
         {"watch --help", "dtrain help report"},
         {"--help-config train.epochs", "dtrain help train.epochs"},
+        {"--help-config train", "dtrain help config train"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char buffer[200];
