@@ -1,5 +1,5 @@
-/* Compressed gradients on four ranks: bytes saved against accuracy lost, without and with error
- * feedback; means over several seeds. */
+/* Compressed gradients on four ranks. The lesson compares the bytes that a codec saves with the
+ * accuracy that it costs, without and with error feedback: means over several seeds. */
 #include <math.h>
 
 #include "base/rng.h"
@@ -9,7 +9,7 @@
 #include "lab/distributed.h"
 #include "lab/golden.h"
 
-/* The rate and the epochs bring `none` to its plateau. */
+/* With this rate and these epochs the accuracy of `none` stops to rise. */
 #define RATE 0.5
 #define N_EPOCHS 6
 #define RATIO 0.01
@@ -21,16 +21,15 @@ enum {
     N_TYPES = DT_N_COMPRESSION_TYPES
 };
 
-/* A codec, without error feedback [0] and with it [1]; `none` has only the first. */
-struct way {
-    double accuracy[2][N_SEEDS]; /* in per cent */
-    double sent, expected;       /* bytes per step and rank: counted, and by the codec */
+/* The trainings with a codec. */
+struct outcome {
+    double accuracy[2][N_SEEDS]; /* in per cent: without error feedback, and with it */
+    double sent;                 /* bytes per step and rank */
 };
 
 struct compression_lesson {
-    struct way ways[N_TYPES];
-    size_t n_gradients, n_floats; /* n_floats: with zeros that align them */
-    uint64_t hash;                /* of the weights of `none`, of the first seed */
+    struct outcome outcomes[N_TYPES]; /* `none`, which has no error, has the same accuracy twice */
+    size_t n_gradients, n_floats;     /* n_floats: with zeros that align them */
     struct dt_golden golden;
 };
 
@@ -54,16 +53,14 @@ static enum dt_status train(struct dt_world *world, const struct dt_lab_images *
     return dt_lab_distributed_run(world, images, &training, out);
 }
 
-static void check_training(struct compression_lesson *l, int type, bool feedback,
+static void check_training(struct dt_golden *g, int type, bool feedback,
                            const struct dt_lab_outcome *outcome)
 {
-    struct dt_golden *g = &l->golden;
     const char *name = dt_compression_names[type], *with = feedback ? " with error feedback" : "";
-    l->ways[type].sent = outcome->sent[0];
-    l->ways[type].expected =
+    const double expected =
         (DT_LAB_RANKS - 1) * (double)dt_codec_bytes(&outcome->codec, 0, outcome->n_floats);
     for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-        dt_golden_number(g, outcome->sent[rank], l->ways[type].expected, 0,
+        dt_golden_number(g, outcome->sent[rank], expected, 0,
                          "%s%s: bytes that rank %d sends a step", name, with, rank);
         dt_golden_fact(g, outcome->hashes[rank] == outcome->hashes[0],
                        "%s%s: rank %d ends with the weights of rank 0, to the bit", name, with,
@@ -76,19 +73,22 @@ static enum dt_status run_seed(struct dt_world *world, int seed, const struct dt
 {
     static struct dt_lab_outcome outcome;
     const struct dt_compression_spec whole = {.type = DT_COMPRESSION_TOPK, .ratio = 1};
+    uint64_t hash = 0; /* of the weights of `none` */
     for (int type = 0; type < N_TYPES; type++) {
+        struct outcome *out = &l->outcomes[type];
         for (int feedback = 0; feedback < (type == DT_COMPRESSION_NONE ? 1 : 2); feedback++) {
             const struct dt_compression_spec spec = spec_of(type, feedback == 1);
             dt_lab_live(world, "seed %d of %d: %s%s", seed + 1, N_SEEDS, dt_compression_names[type],
                         feedback == 1 ? " with error feedback" : "");
             DT_TRY(train(world, images, seed, &spec, &outcome));
-            check_training(l, type, feedback == 1, &outcome);
-            l->ways[type].accuracy[feedback][seed] = 100 * outcome.accuracy;
-            l->hash = type == DT_COMPRESSION_NONE ? outcome.hashes[0] : l->hash;
+            check_training(&l->golden, type, feedback == 1, &outcome);
+            out->accuracy[feedback][seed] = out->accuracy[1][seed] = 100 * outcome.accuracy;
         }
+        out->sent = outcome.sent[0];
+        hash = type == DT_COMPRESSION_NONE ? outcome.hashes[0] : hash;
     }
     DT_TRY(train(world, images, seed, &whole, &outcome));
-    dt_golden_fact(&l->golden, outcome.hashes[0] == l->hash,
+    dt_golden_fact(&l->golden, outcome.hashes[0] == hash,
                    "topk of ratio 1 ends with the weights of none, to the bit");
     l->n_gradients = outcome.n_gradients;
     l->n_floats = outcome.n_floats;
@@ -110,8 +110,8 @@ static enum dt_status run(struct dt_world *world, struct compression_lesson *l)
 
 /* ---- error feedback alone */
 
-/* Numbers of 4 to 8 in steps of 1 / 2^16: a float holds every sum that occurs, so rounding loses
- * nothing. */
+/* A number of 4 to 8, a multiple of 1 / 2^16: a float holds every sum of them that occurs, so no
+ * addition rounds. */
 static float input(uint32_t encoding, uint32_t i)
 {
     const struct dt_rng4 draw = dt_philox4x32((struct dt_rng4){{i, encoding, 0, 0}}, 1, 0);
@@ -123,11 +123,8 @@ static float input(uint32_t encoding, uint32_t i)
 static bool prove(struct dt_error_feedback *feedback)
 {
     static float values[N_ENCODED], bytes[N_ENCODED];
-    static double in[N_ENCODED], sent[N_ENCODED];
-    size_t n_equal = 0;
-    for (uint32_t i = 0; i < N_ENCODED; i++) {
-        in[i] = sent[i] = 0;
-    }
+    double in[N_ENCODED] = {0}, sent[N_ENCODED] = {0};
+    bool equal = true;
     for (uint32_t encoding = 0; encoding < N_ENCODINGS; encoding++) {
         for (uint32_t i = 0; i < N_ENCODED; i++) {
             values[i] = input(encoding, i);
@@ -139,9 +136,9 @@ static bool prove(struct dt_error_feedback *feedback)
         }
     }
     for (uint32_t i = 0; i < N_ENCODED; i++) {
-        n_equal += sent[i] + (double)feedback->left[i] == in[i];
+        equal = equal && sent[i] + (double)feedback->left[i] == in[i];
     }
-    return n_equal == N_ENCODED;
+    return equal;
 }
 
 static enum dt_status prove_all(struct compression_lesson *l)
@@ -164,58 +161,42 @@ static enum dt_status prove_all(struct compression_lesson *l)
 static void check(struct compression_lesson *l)
 {
     for (int type = DT_COMPRESSION_ONEBIT; type <= DT_COMPRESSION_TOPK; type++) {
-        const struct way *way = &l->ways[type];
+        const struct outcome *o = &l->outcomes[type];
         dt_golden_fact(&l->golden,
-                       dt_lab_mean(N_SEEDS, way->accuracy[1]).mean >
-                           dt_lab_mean(N_SEEDS, way->accuracy[0]).mean,
+                       dt_lab_mean(N_SEEDS, o->accuracy[1]).mean >
+                           dt_lab_mean(N_SEEDS, o->accuracy[0]).mean,
                        "%s is better with error feedback", dt_compression_names[type]);
     }
 }
 
 /* ---- the document */
 
-/* `none` has nothing to feed back, and is in both lines. */
-static const double *accuracy(const struct compression_lesson *l, int type, int feedback)
+static void add_codecs(struct dt_doc *doc, const struct compression_lesson *l)
 {
-    return l->ways[type].accuracy[type == DT_COMPRESSION_NONE ? 0 : feedback];
-}
-
-static void draw(struct dt_doc *doc, const struct compression_lesson *l)
-{
+    double sent[N_TYPES];
+    struct dt_lab_mean without[N_TYPES], with[N_TYPES];
     struct dt_part *chart = dt_doc_series(doc, "Accuracy by the bytes that a rank sends in a step",
                                           "bytes", "accuracy, %");
-    dt_doc_axes(chart, DT_LOG_X);
-    for (int feedback = 0; feedback < 2; feedback++) {
-        double x[N_TYPES], y[N_TYPES], low[N_TYPES], high[N_TYPES];
-        for (int i = 0; i < N_TYPES; i++) {
-            const int type = N_TYPES - 1 - i; /* x grows */
-            const struct dt_lab_mean m = dt_lab_mean(N_SEEDS, accuracy(l, type, feedback));
-            x[i] = l->ways[type].sent;
-            y[i] = m.mean;
-            low[i] = m.mean - m.margin;
-            high[i] = fmin(100, m.mean + m.margin);
-        }
-        dt_doc_line(chart, &(struct dt_line){feedback == 1 ? "with error feedback" : "without",
-                                             DT_LINE_AND_DOTS, N_TYPES, x, y, low, high, 0});
-    }
-}
-
-static void fill_table(struct dt_doc *doc, const struct compression_lesson *l)
-{
     struct dt_part *table = dt_doc_table(doc, "Codecs",
                                          "type|sent:B:0|times fewer::1|without:%:1|±::1|with "
                                          "feedback:%:1|± with::1");
     struct dt_part *formulas = dt_doc_figures(doc, "Bytes of n numbers");
     for (int type = 0; type < N_TYPES; type++) {
-        const struct dt_lab_mean without = dt_lab_mean(N_SEEDS, accuracy(l, type, 0)),
-                                 with = dt_lab_mean(N_SEEDS, accuracy(l, type, 1));
+        const struct outcome *o = &l->outcomes[type];
+        const int at = N_TYPES - 1 - type; /* x grows */
         const bool none = type == DT_COMPRESSION_NONE;
-        dt_doc_row(table, dt_t(dt_compression_names[type]), dt_n(l->ways[type].sent),
-                   dt_n(l->ways[DT_COMPRESSION_NONE].sent / l->ways[type].sent), dt_n(without.mean),
-                   dt_n(without.margin), dt_n(none ? NAN : with.mean),
-                   dt_n(none ? NAN : with.margin));
+        sent[at] = o->sent;
+        without[at] = dt_lab_mean(N_SEEDS, o->accuracy[0]);
+        with[at] = dt_lab_mean(N_SEEDS, o->accuracy[1]);
+        dt_doc_row(table, dt_t(dt_compression_names[type]), dt_n(o->sent),
+                   dt_n(l->outcomes[DT_COMPRESSION_NONE].sent / o->sent), dt_n(without[at].mean),
+                   dt_n(without[at].margin), dt_n(none ? NAN : with[at].mean),
+                   dt_n(none ? NAN : with[at].margin));
         dt_doc_fact(formulas, dt_compression_names[type], "%s", dt_compression_formulas[type]);
     }
+    dt_doc_axes(chart, DT_LOG_X);
+    dt_lab_plot(chart, "without", N_TYPES, sent, without);
+    dt_lab_plot(chart, "with error feedback", N_TYPES, sent, with);
     dt_doc_caption(table,
                    "sent: by a rank in a step. Accuracy, without and with error feedback: means "
                    "over %d seeds, each with "
@@ -225,14 +206,14 @@ static void fill_table(struct dt_doc *doc, const struct compression_lesson *l)
                              "of columns.");
 }
 
-/* The types whose accuracy the seeds show to be less than that of `none`, or do not. */
+/* The names of the codecs with less accuracy than `none`; or, not `less`, of all others. */
 static const char *list(struct dt_doc *doc, const struct compression_lesson *l, int feedback,
                         bool less)
 {
     const char *names = "";
     for (int type = DT_COMPRESSION_NONE + 1; type < N_TYPES; type++) {
-        const int relation =
-            dt_lab_compare(N_SEEDS, accuracy(l, type, feedback), accuracy(l, 0, 0));
+        const int relation = dt_lab_compare(N_SEEDS, l->outcomes[type].accuracy[feedback],
+                                            l->outcomes[DT_COMPRESSION_NONE].accuracy[0]);
         if ((relation < 0) == less) {
             names = dt_doc_print(doc, "%s%s%s", names, names[0] != '\0' ? ", " : "",
                                  dt_compression_names[type]);
@@ -250,8 +231,7 @@ static struct dt_doc *tell(const struct compression_lesson *l)
         "the other %d in every step; %d epochs of SGD at rate %g, until `none` has reached "
         "its plateau. `topk` sends %g %% of them.",
         DT_LAB_RANKS, l->n_floats, l->n_gradients, DT_LAB_RANKS - 1, N_EPOCHS, RATE, 100 * RATIO);
-    draw(doc, l);
-    fill_table(doc, l);
+    add_codecs(doc, l);
     struct dt_part *claims =
         dt_doc_table(doc, "Beside none", "error feedback|costs accuracy|costs none that shows");
     dt_doc_caption(claims, "Compared seed by seed, at 95 %%.");
@@ -261,15 +241,14 @@ static struct dt_doc *tell(const struct compression_lesson *l)
     }
     dt_doc_text(
         doc,
-        "Without error feedback the error of a codec is lost in every step, and always of "
-        "the same kind. With it a rank keeps the error and adds it to the next step's "
-        "gradients: over %d encodings, sent values plus residual equal the original numbers "
-        "exactly.",
+        "Without error feedback every step loses the error of the codec, and these errors are "
+        "alike. With it a rank keeps the error and adds it to the next step's gradients: over %d "
+        "encodings, sent values plus residual equal the original numbers exactly.",
         N_ENCODINGS);
-    dt_doc_text(doc, "Encodings can be added only where each number stands for itself (fp16, "
-                     "bf16), with any allreduce. All others take `all_to_all`: every rank gets "
-                     "every encoding and adds them in one order, so all end with the same weights, "
-                     "to the bit.");
+    dt_doc_text(doc, "fp16 and bf16 encode each number by itself, so any allreduce can add their "
+                     "encodings. All other codecs need `all_to_all`: every rank receives every "
+                     "encoding and adds them in one order, so all ranks end with the same "
+                     "weights, to the bit.");
     return doc;
 }
 
