@@ -1,5 +1,5 @@
-/* Parameter servers compared with an allreduce, on four ranks: traffic of the busiest rank,
- * equality of weights, and staleness of gradients without waiting. */
+/* Parameter servers compared with an allreduce, on four ranks: the traffic of the busiest rank,
+ * which weights are equal, and how stale gradients are where no worker waits. */
 #include <math.h>
 
 #include "cli/result.h"
@@ -44,16 +44,8 @@ static const struct {
                "parameter_server"},
 };
 
-/* The results of a way to train. */
-struct way {
-    struct dt_lab_outcome outcome;
-    double busiest,
-        expected; /* bytes per step of the rank that sends most: counted, and by the formula */
-};
-
 struct server_lesson {
-    size_t n_elems; /* N: floats of all gradients */
-    struct way ways[N_WAYS];
+    struct dt_lab_outcome outcomes[N_WAYS];
     struct dt_golden golden;
 };
 
@@ -69,91 +61,80 @@ static enum dt_status run(struct dt_world *world, struct server_lesson *l)
                                                     .optimizer = adam,
                                                     .rate = RATE};
         dt_lab_live(world, "%s, training %d of %d", ways[way].name, way + 1, N_WAYS);
-        s = dt_lab_distributed_run(world, &images, &training, &l->ways[way].outcome);
+        s = dt_lab_distributed_run(world, &images, &training, &l->outcomes[way]);
     }
     dt_lab_live(world, NULL);
     dt_lab_images_close(&images);
-    l->n_elems = l->ways[RING].outcome.n_gradients;
     return s;
 }
 
 /* ---- expected results */
 
-static void compare(struct server_lesson *l)
+/* The bytes per step of the rank that sends most. */
+static double busiest(const struct dt_lab_outcome *outcome)
 {
-    const double n = DT_LAB_RANKS, all = (double)l->n_elems * sizeof(float);
-    for (int i = 0; i < N_WAYS; i++) {
-        struct way *way = &l->ways[i];
-        way->expected = (i == RING ? 2 * (n - 1) / n : n - 1) * all;
-        for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-            way->busiest = fmax(way->busiest, way->outcome.sent[rank]);
-        }
+    double most = 0;
+    for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
+        most = fmax(most, outcome->sent[rank]);
     }
+    return most;
 }
 
 static void check(struct server_lesson *l)
 {
-    const int n_pushers = DT_LAB_RANKS - 1;
-    for (int i = 0; i < N_WAYS;
-         i++) { /* an allreduce's buckets include the gaps between tensors, a few floats */
-        dt_golden_number(&l->golden, l->ways[i].busiest, l->ways[i].expected,
-                         0.001 * l->ways[i].expected,
+    const int n = DT_LAB_RANKS, n_pushers = n - 1;
+    const struct dt_lab_outcome *o = l->outcomes;
+    for (int i = 0; i < N_WAYS; i++) {
+        const double expected =
+            (i == RING ? 2.0 * (n - 1) / n : n - 1) * (double)o[i].n_gradients * sizeof(float);
+        /* an allreduce's buckets include the gaps between tensors, a few floats */
+        dt_golden_number(&l->golden, busiest(&o[i]), expected, 0.001 * expected,
                          "%s: bytes that the busiest rank sends a step", ways[i].name);
+        dt_golden_fact(&l->golden, o[i].accuracy > 0.7, "%s learns", ways[i].name);
     }
-    dt_golden_fact(&l->golden,
-                   l->ways[CENTRAL].outcome.hashes[0] == l->ways[MASTER].outcome.hashes[0],
+    dt_golden_fact(&l->golden, o[CENTRAL].hashes[0] == o[MASTER].hashes[0],
                    "central has the weights of master and workers, to the bit");
-    dt_golden_number(&l->golden, dt_staleness_n_bins(&l->ways[SYNC].outcome.staleness), 0, 0,
+    dt_golden_number(&l->golden, dt_staleness_n_bins(&o[SYNC].staleness), 0, 0,
                      "sync: gradients that are stale");
     dt_golden_fact(&l->golden,
-                   dt_staleness_n_bins(&l->ways[ASYNC].outcome.staleness) - 1 <=
+                   dt_staleness_n_bins(&o[ASYNC].staleness) - 1 <=
                        (n_pushers - 1) * (2 * MAX_STALENESS + 1),
                    "async: no gradient is staler than two workers can make it");
-    for (int i = 0; i < N_WAYS; i++) {
-        dt_golden_fact(&l->golden, l->ways[i].outcome.accuracy > 0.7, "%s learns", ways[i].name);
-    }
 }
 
 /* ---- the document */
 
-static void draw_ranks(struct dt_doc *doc, const struct server_lesson *l)
+static void add_ways(struct dt_doc *doc, const struct server_lesson *l)
 {
     static const double x[DT_LAB_RANKS] = {0, 1, 2, 3};
-    struct dt_part *chart = dt_doc_series(doc, "What each rank sends in a step", "rank", "bytes");
+    struct dt_part *facts = dt_doc_figures(doc, "Five ways to train on four ranks"),
+                   *chart = dt_doc_series(doc, "What each rank sends in a step", "rank", "bytes"),
+                   *table = dt_doc_table(doc, "The busiest rank",
+                                         "way|sends|bytes a step::B|workers::0|accuracy:%:1");
     dt_doc_ticks(chart, DT_LAB_RANKS, (const char *const[]){"0", "1", "2", "3"});
     for (int i = 0; i < N_WAYS; i++) {
-        dt_doc_plot(chart, ways[i].name, DT_BARS, DT_LAB_RANKS, x, l->ways[i].outcome.sent);
+        const struct dt_lab_outcome *o = &l->outcomes[i];
+        dt_doc_fact(facts, ways[i].name, "%s", ways[i].meaning);
+        dt_doc_plot(chart, ways[i].name, DT_BARS, DT_LAB_RANKS, x, o->sent);
+        dt_doc_row(table, dt_t(ways[i].name), dt_t(ways[i].formula), dt_n(busiest(o)),
+                   dt_n(o->n_workers), dt_n(100 * o->accuracy));
     }
-}
-
-static void fill_table(struct dt_doc *doc, const struct server_lesson *l)
-{
-    struct dt_part *table =
-        dt_doc_table(doc, "The busiest rank", "way|sends|bytes a step::B|workers::0|accuracy:%:1");
-    for (int i = 0; i < N_WAYS; i++) {
-        const struct way *way = &l->ways[i];
-        dt_doc_row(table, dt_t(ways[i].name), dt_t(ways[i].formula), dt_n(way->busiest),
-                   dt_n(way->outcome.n_workers), dt_n(100 * way->outcome.accuracy));
-    }
-    dt_doc_caption(table, "N: %zu gradients; n: %d ranks; %d epochs of batches of %d.", l->n_elems,
-                   DT_LAB_RANKS, DT_LAB_N_EPOCHS, DT_LAB_GLOBAL_BATCH);
+    dt_doc_caption(table, "N: %zu gradients; n: %d ranks; %d epochs of batches of %d.",
+                   l->outcomes[RING].n_gradients, DT_LAB_RANKS, DT_LAB_N_EPOCHS,
+                   DT_LAB_GLOBAL_BATCH);
 }
 
 static struct dt_doc *tell(const struct server_lesson *l)
 {
     struct dt_doc *doc = dt_doc_open("lab server", "Who carries the gradients?");
-    struct dt_part *facts = dt_doc_figures(doc, "Five ways to train on four ranks");
-    for (int i = 0; i < N_WAYS; i++) {
-        dt_doc_fact(facts, ways[i].name, "%s", ways[i].meaning);
-    }
-    draw_ranks(doc, l);
-    fill_table(doc, l);
+    add_ways(doc, l);
     dt_doc_text(doc, "Each rank of a ring sends as much, hardly more with more ranks. A server "
                      "sends each worker all weights and receives as much, so its link is the "
                      "bottleneck: (n - 1) N. Several servers share that among them.");
-    dt_lab_staleness(doc, &l->ways[ASYNC].outcome.staleness);
-    dt_doc_text(doc, "Without waiting, other workers have taken steps since a worker read the "
-                     "weights: its gradients are so many steps old. Where all wait, none is old.");
+    dt_lab_staleness(doc, &l->outcomes[ASYNC].staleness);
+    dt_doc_text(doc, "If workers do not wait, other workers take steps between a worker's read of "
+                     "the weights and its gradients: these are so many steps old. Where all wait, "
+                     "no gradient is old.");
     return doc;
 }
 
@@ -164,7 +145,6 @@ static enum dt_status lab_server(struct dt_world *world, const struct dt_args *a
     DT_TRY(dt_lab_need_ranks(world, "server", DT_LAB_RANKS));
     DT_TRY(run(world, &lesson));
     if (world->rank == 0) {
-        compare(&lesson);
         check(&lesson);
         s = dt_golden_show(&lesson.golden, args, tell(&lesson));
     }
