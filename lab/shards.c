@@ -1,6 +1,6 @@
-/* How ranks share the data: the samples that each reads, the proof that each sample is used once,
- * and shards that harm; accuracies are means over several seeds. */
-#include <stdlib.h>
+/* How ranks share the data: the lesson shows the samples that each rank reads, proves that each
+ * sample is used once, and measures which shards harm: accuracies are means over several seeds. */
+#include <string.h>
 
 #include "cli/result.h"
 #include "cli/terminal.h"
@@ -11,27 +11,23 @@
 #define RATE 0.005
 enum { N_SEEDS = 10, N_MODES = 3 };
 
-/* Order of the samples in the file: mixed, dealt so that each rank's part has its own labels, or by
- * label. */
-enum file_order { MIXED, DEALT, SORTED };
-
+/* `sorted`: the samples of the file, or those of each rank's part, are sorted by label. */
 enum { SHARD, GLOBAL, REPLICATE, BY_LABEL, SORTED_FILE, ALONE, BY_LABEL_ALONE, N_KINDS };
 static const struct kind {
     const char *name, *meaning;
     enum dt_sharding mode;
-    enum file_order order;
-    bool together;
+    bool sorted, alone;
 } kinds[N_KINDS] = {
-    [SHARD] = {"shard", "a part each", DT_SHARDING_SHARD, MIXED, true},
-    [GLOBAL] = {"global", "slices of one order", DT_SHARDING_GLOBAL, MIXED, true},
-    [REPLICATE] = {"replicate", "everything each", DT_SHARDING_REPLICATE, MIXED, true},
-    [BY_LABEL] = {"by label", "labels each", DT_SHARDING_SHARD, DEALT, true},
-    [SORTED_FILE] = {"sorted file", "one label at a time", DT_SHARDING_GLOBAL, SORTED, true},
-    [ALONE] = {"shard alone", "a part each", DT_SHARDING_SHARD, MIXED, false},
-    [BY_LABEL_ALONE] = {"by label alone", "labels each", DT_SHARDING_SHARD, DEALT, false},
+    [SHARD] = {"shard", "a part each", DT_SHARDING_SHARD, false, false},
+    [GLOBAL] = {"global", "slices of one order", DT_SHARDING_GLOBAL, false, false},
+    [REPLICATE] = {"replicate", "everything each", DT_SHARDING_REPLICATE, false, false},
+    [BY_LABEL] = {"by label", "labels each", DT_SHARDING_SHARD, true, false},
+    [SORTED_FILE] = {"sorted file", "one label at a time", DT_SHARDING_GLOBAL, true, false},
+    [ALONE] = {"shard alone", "a part each", DT_SHARDING_SHARD, false, true},
+    [BY_LABEL_ALONE] = {"by label alone", "labels each", DT_SHARDING_SHARD, true, true},
 };
 
-/* The results of a way of sharing after one epoch. */
+/* The results of a kind of sharing after one epoch. */
 struct sharing {
     uint64_t n_steps;
     struct dt_lab_uses uses;  /* of the first seed */
@@ -42,6 +38,8 @@ struct shards_lesson {
     int n_ranks;
     struct sharing sharings[N_KINDS];
     struct dt_golden golden;
+    uint8_t pixels[DT_LAB_N_TRAIN * DT_LAB_N_PIXELS]; /* the training set, sorted */
+    uint16_t labels[DT_LAB_N_TRAIN];
 };
 
 static struct dt_shard shard_of(int kind, int n_ranks, int rank, size_t n_total, int batch,
@@ -53,40 +51,38 @@ static struct dt_shard shard_of(int kind, int n_ranks, int rank, size_t n_total,
                              .global_batch = (size_t)batch,
                              .rank = rank,
                              .size = n_ranks,
-                             .shuffle = kinds[kind].order != SORTED};
+                             .shuffle = kind != SORTED_FILE};
 }
 
 /* ---- one epoch */
 
-/* Sample i of the file is sample out[i] by label: rank r's part, every n-th sample, is a contiguous
- * stretch of those. */
-static void deal(const struct dt_shard *shard, const uint32_t *by_label, uint32_t *out)
+/* Deals the samples, sorted by label, to the ranks' parts, one part after the other; a rank that
+ * reads the whole file gets all. */
+static struct dt_samples sort(struct shards_lesson *l, const struct dt_samples *all,
+                              struct dt_shard shard)
 {
-    size_t next = 0;
-    for (int rank = 0; rank < shard->size; rank++) {
-        struct dt_shard of_rank = *shard;
-        of_rank.rank = rank;
-        const struct dt_owned owned = dt_shard_owned(&of_rank);
-        for (size_t i = 0; i < owned.n; i++) {
-            out[owned.first + i * owned.stride] = by_label[next++];
+    struct dt_samples sorted = *all;
+    uint32_t by_label[DT_LAB_N_TRAIN];
+    size_t n = 0;
+    for (int label = 0; label < DT_LAB_CLASSES; label++) {
+        for (uint32_t i = 0; i < DT_LAB_N_TRAIN; i++) {
+            if (all->labels[i] == label) {
+                by_label[n++] = i;
+            }
         }
     }
-}
-
-static enum dt_status order_file(struct dt_lab_images *images, const struct dt_shard *shard,
-                                 enum file_order order)
-{
-    uint32_t *by_label = calloc(2 * DT_LAB_N_TRAIN, sizeof *by_label);
-    if (by_label == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for an order of samples");
+    for (n = 0; n < DT_LAB_N_TRAIN; shard.rank++) {
+        const struct dt_owned part = dt_shard_owned(&shard);
+        for (size_t i = 0; i < part.n; i++, n++) {
+            const size_t to = part.first + i * part.stride;
+            memcpy(l->pixels + to * DT_LAB_N_PIXELS,
+                   all->pixels + (size_t)by_label[n] * DT_LAB_N_PIXELS, DT_LAB_N_PIXELS);
+            l->labels[to] = all->labels[by_label[n]];
+        }
     }
-    dt_lab_images_by_label(images, by_label);
-    if (order == DEALT) {
-        deal(shard, by_label, by_label + DT_LAB_N_TRAIN);
-    }
-    dt_lab_images_sort(images, by_label + (order == DEALT ? DT_LAB_N_TRAIN : 0));
-    free(by_label);
-    return DT_OK;
+    sorted.pixels = l->pixels;
+    sorted.labels = l->labels;
+    return sorted;
 }
 
 static enum dt_status train(const struct dt_lab_training *training, const struct dt_samples *test,
@@ -110,24 +106,22 @@ static enum dt_status train(const struct dt_lab_training *training, const struct
     return s;
 }
 
-static enum dt_status run_kind(struct dt_lab_images *images, int kind, int n_ranks, int seed,
-                               struct sharing *out)
+static enum dt_status run_kind(struct shards_lesson *l, const struct dt_lab_images *images,
+                               int kind, int seed)
 {
+    const struct dt_samples *all = &images->train.samples, *test = &images->test.samples;
     struct dt_lab_training training = {
-        .samples = &images->train.samples,
-        .shard = shard_of(kind, n_ranks, 0, DT_LAB_N_TRAIN, BATCH, seed),
+        .shard = shard_of(kind, l->n_ranks, 0, DT_LAB_N_TRAIN, BATCH, seed),
         .only = -1,
         .schedule = {.type = DT_SCHEDULE_COSINE, .lr = RATE, .scale = 1, .n_epochs = 1}};
     training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
-    if (kinds[kind].order != MIXED) {
-        DT_TRY(order_file(images, &training.shard, kinds[kind].order));
-        training.samples = &images->sorted;
+    const struct dt_samples sorted = kinds[kind].sorted ? sort(l, all, training.shard) : *all;
+    training.samples = &sorted;
+    if (!kinds[kind].alone) {
+        return train(&training, test, seed, &l->sharings[kind]);
     }
-    if (kinds[kind].together) {
-        return train(&training, &images->test.samples, seed, out);
-    }
-    for (training.only = 0; training.only < n_ranks; training.only++) {
-        DT_TRY(train(&training, &images->test.samples, seed, out));
+    for (training.only = 0; training.only < l->n_ranks; training.only++) {
+        DT_TRY(train(&training, test, seed, &l->sharings[kind]));
     }
     return DT_OK;
 }
@@ -140,7 +134,7 @@ static enum dt_status run(struct shards_lesson *l)
         dt_terminal_live("seed %d of %d", seed + 1, N_SEEDS);
         s = dt_lab_images_open(DT_LAB_N_TEST, (uint64_t)seed + 1, &images);
         for (int kind = 0; s == DT_OK && kind < N_KINDS; kind++) {
-            s = run_kind(&images, kind, l->n_ranks, seed, &l->sharings[kind]);
+            s = run_kind(l, &images, kind, seed);
         }
         dt_lab_images_close(&images);
     }
@@ -164,10 +158,8 @@ static void check(struct shards_lesson *l)
     for (int kind = 0; kind < N_KINDS; kind++) {
         const struct dt_lab_uses *uses = &l->sharings[kind].uses;
         const int times = kind == REPLICATE ? l->n_ranks : 1;
-        dt_golden_number(g, uses->least, times, 0, "%s: how often a sample is used at least",
-                         kinds[kind].name);
-        dt_golden_number(g, uses->most, times, 0, "%s: how often a sample is used at most",
-                         kinds[kind].name);
+        dt_golden_number(g, uses->least, times, 0, "%s: least uses of a sample", kinds[kind].name);
+        dt_golden_number(g, uses->most, times, 0, "%s: most uses of a sample", kinds[kind].name);
     }
     dt_golden_fact(g, mean_of(l, SHARD) > mean_of(l, GLOBAL) - 2,
                    "shard learns as much as global, but for two in a hundred");
@@ -181,7 +173,7 @@ static void check(struct shards_lesson *l)
 
 /* ---- the document */
 
-/* A lane a rank, a box a sample, with the number of the step that takes it. */
+/* A lane for each rank, a box for each of its samples, with the number of the step that uses it. */
 static enum dt_status draw_use(struct dt_doc *doc, int mode, int n_ranks)
 {
     struct dt_part *lanes = dt_doc_lanes(doc, kinds[mode].name, "sample");
@@ -205,30 +197,23 @@ static enum dt_status draw_use(struct dt_doc *doc, int mode, int n_ranks)
     return DT_OK;
 }
 
-static void draw_accuracy(struct dt_doc *doc, const struct shards_lesson *l)
+static void add_accuracies(struct dt_doc *doc, const struct shards_lesson *l)
 {
     struct dt_part *lanes = dt_doc_lanes(doc, "Accuracy after one epoch", "accuracy, %");
-    for (int kind = 0; kind < N_KINDS; kind++) {
-        const struct dt_lab_mean m = dt_lab_mean(N_SEEDS, l->sharings[kind].accuracy);
-        dt_doc_box(lanes, dt_doc_lane(lanes, "%s", kinds[kind].name), 0, m.mean,
-                   relation_to_global(l, kind) < 0, "%.1f ± %.1f %%", m.mean, m.margin);
-    }
-    dt_doc_kind(lanes, 0, "not less");
-    dt_doc_kind(lanes, 1, "less than global");
-}
-
-static void fill_table(struct dt_doc *doc, const struct shards_lesson *l)
-{
     struct dt_part *table = dt_doc_table(doc, "After one epoch",
                                          "sharing|accuracy:%:1|±:%:1|steps::0|uses::0|labels::0|"
                                          "what ranks read");
     for (int kind = 0; kind < N_KINDS; kind++) {
+        const char *name = kinds[kind].name;
         const struct sharing *s = &l->sharings[kind];
         const struct dt_lab_mean m = dt_lab_mean(N_SEEDS, s->accuracy);
-        dt_doc_row(table, dt_t(kinds[kind].name), dt_n(m.mean), dt_n(m.margin),
-                   dt_n((double)s->n_steps), dt_n(s->uses.most), dt_n(s->uses.n_labels),
-                   dt_t(kinds[kind].meaning));
+        dt_doc_box(lanes, dt_doc_lane(lanes, "%s", name), 0, m.mean,
+                   relation_to_global(l, kind) < 0, "%.1f ± %.1f %%", m.mean, m.margin);
+        dt_doc_row(table, dt_t(name), dt_n(m.mean), dt_n(m.margin), dt_n((double)s->n_steps),
+                   dt_n(s->uses.most), dt_n(s->uses.n_labels), dt_t(kinds[kind].meaning));
     }
+    dt_doc_kind(lanes, 0, "not less");
+    dt_doc_kind(lanes, 1, "less than global");
     dt_doc_main(table);
     dt_doc_caption(
         table,
@@ -238,7 +223,7 @@ static void fill_table(struct dt_doc *doc, const struct shards_lesson *l)
         DT_LAB_N_TRAIN, DT_LAB_CLASSES, BATCH, N_SEEDS);
 }
 
-/* Says what the accuracies show beside those of `global`, and no more. */
+/* Concludes only what a comparison with the accuracies of `global` shows. */
 static void conclude(struct dt_doc *doc, const struct shards_lesson *l)
 {
     static const char *const says[] = {"less accurate", "no difference to be seen",
@@ -284,8 +269,7 @@ static enum dt_status lab_shards(const struct dt_args *args)
         s = draw_use(doc, mode, lesson.n_ranks);
     }
     dt_doc_section(doc, "What it costs");
-    draw_accuracy(doc, &lesson);
-    fill_table(doc, &lesson);
+    add_accuracies(doc, &lesson);
     conclude(doc, &lesson);
     const enum dt_status shown = dt_golden_show(&lesson.golden, args, doc);
     return s != DT_OK ? s : shown;

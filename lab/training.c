@@ -134,7 +134,6 @@ done:
 /* ---- images */
 
 #define SIDE 28
-#define N_PIXELS ((size_t)SIDE * SIDE)
 
 const struct dt_model_spec dt_lab_softmax_regression = {
     .input = {1, SIDE, SIDE},
@@ -151,24 +150,14 @@ enum dt_status dt_lab_images_open(int n_test, uint64_t seed, struct dt_lab_image
                                       .seed = seed,
                                       .shape = {1, SIDE, SIDE},
                                       .n_classes = DT_LAB_CLASSES};
-    *out = (struct dt_lab_images){.pixels = malloc(DT_LAB_N_TRAIN * N_PIXELS),
-                                  .labels = malloc(DT_LAB_N_TRAIN * sizeof(uint16_t))};
-    enum dt_status s = DT_OK;
-    if (out->pixels == NULL || out->labels == NULL) {
-        s = dt_error(DT_NO_MEMORY, "no memory for %d images", DT_LAB_N_TRAIN);
-        goto fail;
+    *out = (struct dt_lab_images){0};
+    DT_TRY(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                           (struct dt_owned){.n = DT_LAB_N_TRAIN, .stride = 1}, &out->train));
+    const enum dt_status s = dt_dataset_open(
+        &spec, DT_SPLIT_TEST, (struct dt_owned){.n = (size_t)n_test, .stride = 1}, &out->test);
+    if (s != DT_OK) {
+        dt_lab_images_close(out);
     }
-    DT_TRY_GOTO(s,
-                dt_dataset_open(&spec, DT_SPLIT_TRAIN,
-                                (struct dt_owned){.n = DT_LAB_N_TRAIN, .stride = 1}, &out->train),
-                fail);
-    DT_TRY_GOTO(s,
-                dt_dataset_open(&spec, DT_SPLIT_TEST,
-                                (struct dt_owned){.n = (size_t)n_test, .stride = 1}, &out->test),
-                fail);
-    return DT_OK;
-fail:
-    dt_lab_images_close(out);
     return s;
 }
 
@@ -176,34 +165,7 @@ void dt_lab_images_close(struct dt_lab_images *images)
 {
     dt_dataset_close(&images->train);
     dt_dataset_close(&images->test);
-    free(images->pixels);
-    free(images->labels);
-    *images = (struct dt_lab_images){.pixels = NULL};
-}
-
-void dt_lab_images_by_label(const struct dt_lab_images *images, uint32_t *out)
-{
-    const struct dt_samples *all = &images->train.samples;
-    size_t n = 0;
-    for (int label = 0; label < DT_LAB_CLASSES; label++) {
-        for (uint32_t i = 0; i < DT_LAB_N_TRAIN; i++) {
-            if (all->labels[i] == label) {
-                out[n++] = i;
-            }
-        }
-    }
-}
-
-void dt_lab_images_sort(struct dt_lab_images *images, const uint32_t *order)
-{
-    const struct dt_samples *all = &images->train.samples;
-    for (size_t i = 0; i < DT_LAB_N_TRAIN; i++) {
-        memcpy(images->pixels + i * N_PIXELS, all->pixels + order[i] * N_PIXELS, N_PIXELS);
-        images->labels[i] = all->labels[order[i]];
-    }
-    images->sorted = *all;
-    images->sorted.pixels = images->pixels;
-    images->sorted.labels = images->labels;
+    *images = (struct dt_lab_images){0};
 }
 
 /* ---- a training */

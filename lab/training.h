@@ -60,6 +60,7 @@ enum dt_status dt_lab_evaluate(struct dt_lab_network *network, const struct dt_s
 
 #define DT_LAB_N_TRAIN 2003 /* a prime: no number of ranks divides it */
 #define DT_LAB_N_TEST 500
+#define DT_LAB_N_PIXELS 784 /* of an image */
 #define DT_LAB_CLASSES 10
 #define DT_LAB_MAX_RANKS 8
 
@@ -67,19 +68,11 @@ extern const struct dt_model_spec dt_lab_softmax_regression; /* of the images */
 
 struct dt_lab_images {
     struct dt_dataset train, test;
-    struct dt_samples sorted; /* the training set in another order; borrows `pixels`, `labels` */
-    uint8_t *pixels;          /* owned, as are the labels */
-    uint16_t *labels;
 };
 
 /* Generates the images of `seed`, which is 1 or more. */
 enum dt_status dt_lab_images_open(int n_test, uint64_t seed, struct dt_lab_images *out);
 void dt_lab_images_close(struct dt_lab_images *images); /* a zeroed one is fine */
-
-/* Fills `sorted`: its sample i is the training set's sample order[i]. */
-void dt_lab_images_sort(struct dt_lab_images *images, const uint32_t *order);
-/* Writes the DT_LAB_N_TRAIN samples' numbers, sorted by label. */
-void dt_lab_images_by_label(const struct dt_lab_images *images, uint32_t *out);
 
 struct dt_lab_training {
     const struct dt_samples *samples;
