@@ -106,7 +106,7 @@ void dt_result_print(FILE *out, const struct dt_doc *doc)
 {
     const struct dt_text_view view = {.width = dt_terminal_width(STDOUT_FILENO),
                                       .color = has_colors(),
-                                      .utf8 = dt_terminal_screen(STDOUT_FILENO).utf8};
+                                      .utf8 = dt_terminal_utf8()};
     dt_view_text(out, doc, view);
 }
 

@@ -18,7 +18,6 @@
 
 #define USUAL_WIDTH 80
 #define USUAL_HEIGHT 24
-#define LIVE_INTERVAL_S 0.1
 
 static int width_of(int fd)
 {
@@ -72,13 +71,7 @@ int dt_terminal_width(int stream)
     return width;
 }
 
-int dt_terminal_room(int stream)
-{
-    const int width = dt_terminal_width(stream);
-    return width > 0 ? width : USUAL_WIDTH;
-}
-
-static bool is_utf8(void)
+bool dt_terminal_utf8(void)
 {
     const locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
     const bool utf8 = locale != (locale_t)0 && strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
@@ -88,14 +81,12 @@ static bool is_utf8(void)
     return utf8;
 }
 
-struct dt_screen dt_terminal_screen(int stream)
+int dt_terminal_height(int stream)
 {
-    struct winsize size = {.ws_row = 0};
-    const bool known =
-        isatty(stream) == 1 && ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
-    return (struct dt_screen){.width = dt_terminal_room(stream),
-                              .height = known ? size.ws_row : USUAL_HEIGHT,
-                              .utf8 = is_utf8()};
+    struct winsize size;
+    return isatty(stream) == 1 && ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_row > 0
+               ? size.ws_row
+               : USUAL_HEIGHT;
 }
 
 void dt_terminal_live(const char *format, ...)
@@ -114,11 +105,11 @@ void dt_terminal_live(const char *format, ...)
         va_end(values);
         fprintf(stderr, DT_TERMINAL_CLEAR "%.*s", width - 1, line);
         fflush(stderr);
-        next_s = dt_clock_s() + LIVE_INTERVAL_S;
+        next_s = dt_clock_s() + DT_TERMINAL_LIVE_S;
     }
 }
 
 const char *dt_terminal_times(void)
 {
-    return is_utf8() ? "×" : "x";
+    return dt_terminal_utf8() ? "×" : "x";
 }

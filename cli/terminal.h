@@ -17,8 +17,8 @@ char *dt_terminal_launcher_words(size_t *n_bytes);
  * mpirun on this host. Asked anew each time: it may have been resized. 0: it is no terminal. */
 int dt_terminal_width(int stream);
 
-/* Room for a line of a table: the width, and 80 columns where there is no terminal. */
-int dt_terminal_room(int stream);
+int dt_terminal_height(int stream); /* in lines; 24 if there is no terminal */
+bool dt_terminal_utf8(void);        /* whether the locale has UTF-8 */
 
 /* What moves the cursor of a terminal. */
 #define DT_TERMINAL_CLEAR "\r\033[K"            /* the line, from its begin on */
@@ -28,11 +28,7 @@ int dt_terminal_room(int stream);
 #define DT_TERMINAL_OPEN "\033[?1049h\033[?25l" /* a screen of one's own, without a cursor */
 #define DT_TERMINAL_CLOSE "\033[?25h\033[?1049l"
 
-struct dt_screen {
-    int width, height; /* columns and lines; 80 and 24 where there is no terminal */
-    bool utf8;
-};
-struct dt_screen dt_terminal_screen(int stream);
+#define DT_TERMINAL_LIVE_S 0.1 /* between two live lines */
 
 /* A live line on stderr, for a command that takes more than two seconds: on a terminal alone, cut
  * to its width; the next one replaces it, at most ten in a second. NULL takes it away: before any

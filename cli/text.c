@@ -2,10 +2,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/bytes.h"
-#include "dist/compression/codec.h"
 #include "train/watch/monitor.h"
 
 const char *dt_duration_text(double seconds, char *text, size_t size)
@@ -36,22 +34,6 @@ const char *dt_count_text(double value, char *text, size_t size)
     }
     text[used] = '\0';
     return text;
-}
-
-const char *dt_float_text(float value, char *text)
-{
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, 32, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) {
-            break;
-        }
-    }
-    return text;
-}
-
-int dt_digits(unsigned long long value)
-{
-    return snprintf(NULL, 0, "%llu", value);
 }
 
 const char *dt_unit_name(const struct dt_config *config)
@@ -113,19 +95,5 @@ void dt_traffic_print_between(FILE *out, const struct dt_step_traffic *traffic)
         fprintf(out, "  between hosts: %g message%s and %s, all ranks together\n",
                 traffic->messages_between, traffic->messages_between == 1 ? "" : "s",
                 dt_bytes_text(traffic->bytes_between, bytes));
-    }
-}
-
-void dt_compression_print(FILE *out, const struct dt_codec *codec, size_t n_gradients)
-{
-    char bytes[32], numbers[32];
-    if (codec != NULL && codec->spec.type != DT_COMPRESSION_NONE) {
-        const struct dt_compression_spec *compression = &codec->spec;
-        fprintf(out, "  compression: %s%s, %s bytes for %s gradients: %s for n numbers\n",
-                dt_compression_names[compression->type],
-                compression->error_feedback ? " with error feedback" : "",
-                dt_count_text((double)dt_codec_bytes(codec, 0, n_gradients), bytes, sizeof bytes),
-                dt_count_text((double)n_gradients, numbers, sizeof numbers),
-                dt_compression_formulas[compression->type]);
     }
 }

@@ -121,7 +121,7 @@ static enum dt_status follow(const char *folder, bool *left)
         free(text);
         text = next;
         next = NULL;
-        put_over(text, dt_terminal_screen(STDOUT_FILENO).height);
+        put_over(text, dt_terminal_height(STDOUT_FILENO));
         const double wait_s = SHARE_OF_TIME * (dt_clock_s() - begin);
         *left = wants_to_leave(&keys, wait_s > LEAST_INTERVAL_S ? wait_s : LEAST_INTERVAL_S);
     }

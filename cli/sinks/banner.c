@@ -10,6 +10,7 @@
 #include "cli/sinks/fields.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "dist/compression/codec.h"
 #include "dist/strategy/facts/facts.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "train/watch/inject.h"
@@ -17,6 +18,81 @@
 static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(DT_ENUM_NAME)};
 static const char *const scaling_names[] = {DT_LR_SCALING_LIST(DT_ENUM_NAME)};
 static const char *const schedule_names[] = {DT_SCHEDULE_LIST(DT_ENUM_NAME)};
+static const char *const sharding_names[] = {DT_SHARDING_LIST(DT_ENUM_NAME)};
+
+/* ---- the table of ranks */
+
+#define DATA_SIZE 96
+
+/* "shard: 15,000 of 60,000 samples" */
+static int data_text(const struct dt_folder_event *folder, const struct dt_run_event *run, int rank,
+                     char text[DATA_SIZE])
+{
+    char n_rows[32], n_total[32], held[DT_BYTES_TEXT_SIZE];
+    const struct dt_rank_info *info = &run->ranks[rank];
+    if (!info->works) {
+        return snprintf(text, DATA_SIZE, "none: serves %s of weights",
+                        dt_bytes_text((double)info->held, held));
+    }
+    return snprintf(text, DATA_SIZE, "%s: %s of %s samples",
+                    sharding_names[folder->config->sharding],
+                    dt_count_text((double)info->n_samples, n_rows, sizeof n_rows),
+                    dt_count_text((double)run->n_train, n_total, sizeof n_total));
+}
+
+/* Widths of the columns. */
+struct columns {
+    int host, device, data;
+    bool full; /* with "local" and "threads" */
+};
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* Chooses the columns between host and data: all of them, or only the device if `width` has no room
+ * for all (0: any room). A host that is still too wide is cut. */
+static struct columns plan_columns(const struct dt_folder_event *folder,
+                                   const struct dt_run_event *run, int width)
+{
+    struct columns c = {.host = 4, .device = 6, .data = 4};
+    char text[DATA_SIZE];
+    for (int r = 0; r < folder->world_size; r++) {
+        c.host = larger(c.host, (int)strlen(run->ranks[r].host));
+        c.device = larger(c.device, (int)strlen(run->ranks[r].device));
+        c.data = larger(c.data, data_text(folder, run, r, text));
+    }
+    const int rest = 10 + c.device + 2 + c.data;
+    c.full = width == 0 || 8 + c.host + 9 + c.device + 11 + c.data <= width;
+    c.host = c.full || c.host + rest <= width ? c.host : larger(width - rest, 8);
+    return c;
+}
+
+static void print_rank(const struct columns *c, const struct dt_rank_info *rank, const char *data)
+{
+    char local[16] = "", threads[16] = "";
+    if (c->full) {
+        snprintf(local, sizeof local, "  %5d", rank->local_rank);
+        snprintf(threads, sizeof threads, "  %7d", rank->n_threads);
+    }
+    dt_text_print(stderr, "  %4d  %-*.*s%s  %-*s%s  %s", rank->rank, c->host, c->host, rank->host,
+                  local, c->device, rank->device, threads, data);
+}
+
+static void print_ranks(const struct dt_folder_event *folder, const struct dt_run_event *run)
+{
+    const struct columns c = plan_columns(folder, run, dt_terminal_width(STDERR_FILENO));
+    char data[DATA_SIZE];
+    fprintf(stderr, "  rank  %-*s%s  %-*s%s  data\n", c.host, "host", c.full ? "  local" : "",
+            c.device, "device", c.full ? "  threads" : "");
+    for (int r = 0; r < folder->world_size; r++) {
+        data_text(folder, run, r, data);
+        print_rank(&c, &run->ranks[r], data);
+    }
+}
+
+/* ---- batch, rate and averaging */
 
 /* "batch 128 × 4 = 512, lr 0.001 × 4 = 0.004 (linear)" */
 static void print_arithmetic(const struct dt_folder_event *folder, const struct dt_run_event *run)
@@ -91,6 +167,22 @@ static void print_shared_cores(const struct dt_folder_event *folder, const struc
     }
 }
 
+/* "  compression: int8 with error feedback, 1,213,946 bytes for 1,199,882 gradients: n + 3 ceil(n /
+ * 256) for n numbers", if gradients are compressed. */
+static void print_compression(const struct dt_codec *codec, size_t n_gradients)
+{
+    char bytes[32], numbers[32];
+    if (codec != NULL && codec->spec.type != DT_COMPRESSION_NONE) {
+        const struct dt_compression_spec *compression = &codec->spec;
+        fprintf(stderr, "  compression: %s%s, %s bytes for %s gradients: %s for n numbers\n",
+                dt_compression_names[compression->type],
+                compression->error_feedback ? " with error feedback" : "",
+                dt_count_text((double)dt_codec_bytes(codec, 0, n_gradients), bytes, sizeof bytes),
+                dt_count_text((double)n_gradients, numbers, sizeof numbers),
+                dt_compression_formulas[compression->type]);
+    }
+}
+
 static void print_averaging(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
     const struct dt_strategy_facts *a = &run->averaging;
@@ -129,7 +221,7 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
             : folder->config->dist.deterministic            ? ", as integers"
                                                             : "");
     dt_text_print(stderr, "%s%s", a->why[0] != '\0' ? ", because " : "", a->why);
-    dt_compression_print(stderr, a->codec, run->n_parameters);
+    print_compression(a->codec, run->n_parameters);
     if (a->traffic.known && a->traffic.messages > 0) {
         char text[120], gradients[DT_BYTES_TEXT_SIZE];
         dt_traffic_text(&a->traffic, text, sizeof text);
@@ -222,7 +314,7 @@ void dt_banner_print(const struct dt_folder_event *folder, const struct dt_run_e
     dt_text_print(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s", dt_version, c->name,
                   dt_count_text((double)run->n_parameters, n_parameters, sizeof n_parameters),
                   optimizer_names[c->optimizer.type], n, n == 1 ? "" : "s");
-    dt_roster_print(stderr, folder, run, dt_terminal_width(STDERR_FILENO));
+    print_ranks(folder, run);
     print_device(c, run);
     print_shared_cores(folder, run);
     print_arithmetic(folder, run);

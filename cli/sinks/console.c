@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/sinks/fields.h"
 #include "cli/terminal.h"
@@ -17,6 +18,85 @@
 #include "train/watch/learned.h"
 #include "train/watch/monitor.h"
 #include "train/watch/timeline.h"
+
+static int digits_of(unsigned long long value)
+{
+    return snprintf(NULL, 0, "%llu", value);
+}
+
+/* ---- the line of progress */
+
+static void open_progress(const struct dt_config *config, uint64_t steps_per_epoch,
+                          struct dt_progress *out)
+{
+    const bool terminal = dt_terminal_width(STDERR_FILENO) > 0;
+    *out = (struct dt_progress){.config = config,
+                                .terminal = terminal,
+                                .interval_s = terminal ? DT_TERMINAL_LIVE_S : config->log_every_s,
+                                .last_s = dt_clock_s(),
+                                .steps_per_epoch = steps_per_epoch};
+}
+
+/* How much a line says: each level leaves out more than the next. */
+enum detail { DETAIL_BARE, DETAIL_TIME, DETAIL_ACCURACY, DETAIL_RATE, DETAIL_PLACES, DETAIL_WORDS };
+
+static int compose_progress(const struct dt_progress *p, const struct dt_step_event *st,
+                            enum detail detail, char *line, size_t size)
+{
+    char loss[32], number[32], rate[64] = "", accuracy[32] = "", left[40] = "";
+    const unsigned long long n_epochs = (unsigned long long)p->config->epochs;
+    if (p->config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && detail >= DETAIL_ACCURACY) {
+        snprintf(accuracy, sizeof accuracy, "%s %5.2f %%",
+                 detail == DETAIL_WORDS ? "  train accuracy" : "",
+                 100.0 * dt_metrics_accuracy(&st->epoch_train));
+    }
+    if (detail >= DETAIL_RATE) {
+        snprintf(rate, sizeof rate, "  %s %s/s",
+                 dt_count_text(st->images_per_s, number, sizeof number), dt_unit_name(p->config));
+    }
+    if (detail >= DETAIL_TIME) {
+        snprintf(left, sizeof left, "  %s left",
+                 dt_duration_text(st->eta_s, number, sizeof number));
+    }
+    return snprintf(line, size, "epoch %*llu/%llu  %s%*llu/%llu  train %s%s%s%s%s",
+                    detail >= DETAIL_PLACES ? digits_of(n_epochs) : 1,
+                    (unsigned long long)st->epoch, n_epochs, detail >= DETAIL_PLACES ? "step " : "",
+                    digits_of(p->steps_per_epoch), (unsigned long long)st->step_in_epoch,
+                    (unsigned long long)p->steps_per_epoch, detail == DETAIL_WORDS ? "loss " : "",
+                    dt_loss_text(dt_metrics_loss(&st->epoch_train), loss, sizeof loss), accuracy,
+                    rate, left);
+}
+
+static void show_progress(struct dt_progress *p, const struct dt_step_event *st)
+{
+    char line[256];
+    if (p->interval_s <= 0 || dt_clock_s() - p->last_s < p->interval_s) {
+        return;
+    }
+    const int width = p->terminal ? dt_terminal_width(STDERR_FILENO) : 0;
+    int detail = DETAIL_WORDS;
+    while (compose_progress(p, st, (enum detail)detail, line, sizeof line) >= width && width > 0 &&
+           detail > DETAIL_BARE) {
+        detail--;
+    }
+    if (p->terminal) {
+        dt_terminal_live("%s", line);
+    } else {
+        fprintf(stderr, "%s\n", line);
+    }
+    p->shown = p->terminal;
+    p->last_s = dt_clock_s();
+}
+
+void dt_progress_clear(struct dt_progress *p)
+{
+    if (p->shown) {
+        dt_terminal_live(NULL);
+        p->shown = false;
+    }
+}
+
+/* ---- the line of an epoch */
 
 /* `room`: 2 for all, 1 without the words for loss and accuracy, 0 without the throughput, too. */
 static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r, int room,
@@ -45,7 +125,7 @@ static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_eve
         snprintf(time, sizeof time, "  %s", dt_duration_text(r->seconds, number, sizeof number));
     }
     return snprintf(line, size, "epoch %*llu/%lld  train %s%s  %s %s%s%s  lr %.3g%s%s",
-                    dt_digits((unsigned long long)c->epochs), (unsigned long long)r->epoch,
+                    digits_of((unsigned long long)c->epochs), (unsigned long long)r->epoch,
                     (long long)c->epochs, words ? "loss " : "",
                     dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train), set,
                     words ? "loss " : "", dt_loss_text(dt_metrics_loss(m), test, sizeof test),
@@ -334,11 +414,11 @@ enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *e
     case DT_EVENT_RUN:
         if (event->status == DT_OK) {
             dt_banner_print(&sinks->folder, event->run);
-            dt_progress_open(sinks->folder.config, event->run->steps_per_epoch, &sinks->progress);
+            open_progress(sinks->folder.config, event->run->steps_per_epoch, &sinks->progress);
         }
         break;
     case DT_EVENT_STEP:
-        dt_progress_show(&sinks->progress, event->step);
+        show_progress(&sinks->progress, event->step);
         break;
     case DT_EVENT_EPOCH:
         print_epoch(sinks, event->epoch);

@@ -3,7 +3,7 @@
 #define DT_CLI_SINKS_SINKS_H
 
 #include "cli/sinks/event_file.h"
-#include "cli/sinks/progress.h"
+#include "train/events.h"
 
 /* metrics.jsonl and metrics.csv; NULL: not open. */
 struct dt_metrics_files {
@@ -11,6 +11,17 @@ struct dt_metrics_files {
     bool failed; /* a record was not written: warned once, training continues, the run ends with
                     DT_IO */
 };
+
+/* One line that says how far the run is: redrawn in place on a terminal, in its width, else printed
+ * once an interval. */
+struct dt_progress {
+    const struct dt_config *config;
+    bool terminal;             /* stderr is one */
+    bool shown;                /* the line stands on the terminal */
+    double interval_s, last_s; /* interval_s 0: no line */
+    uint64_t steps_per_epoch;
+};
+void dt_progress_clear(struct dt_progress *progress); /* before printing anything else */
 
 /* Lines of metrics.jsonl that are longer are no records: a run's folder may be anybody's. */
 #define DT_METRICS_LINE_BYTES ((size_t)1 << 20)
@@ -83,12 +94,7 @@ dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean somet
     return sinks->folder.config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
 }
 
-/* The first lines of a run, with that table. */
+/* The first lines of a run, with a table of its ranks. */
 void dt_banner_print(const struct dt_folder_event *folder, const struct dt_run_event *run);
-
-/* A table of the ranks: host, device, share of the data. In a `width` that has no room for all
- * columns it leaves out "local" and "threads"; 0: as wide as it is. */
-void dt_roster_print(FILE *out, const struct dt_folder_event *folder,
-                     const struct dt_run_event *run, int width);
 
 #endif

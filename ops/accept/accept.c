@@ -94,7 +94,7 @@ static void tell(const struct dt_finding *row)
 #define WORD(constant, word, class) word,
     static const char *const words[] = {DT_VERDICT_LIST(WORD)};
     const struct dt_text_view view = {.width = dt_terminal_width(STDERR_FILENO),
-                                      .utf8 = dt_terminal_screen(STDERR_FILENO).utf8};
+                                      .utf8 = dt_terminal_utf8()};
     dt_terminal_live(NULL);
     const int at =
         fprintf(stderr, "%-8s  %-10s  %5.1f s  ", words[row->verdict], row->name, row->seconds);
