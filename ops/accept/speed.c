@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "ops/accept/accept.h"
@@ -173,12 +172,7 @@ enum dt_status dt_accept_memory(struct dt_acceptance *a, struct dt_finding *row)
 
 static double now_s(const struct dt_backend *backend)
 {
-    struct timespec t;
-    if (!backend->host_memory) {
-        return dt_clock_s();
-    }
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return backend->host_memory ? dt_clock_thread_s() : dt_clock_s();
 }
 
 /* GFLOP/s of the fastest product of (n / 2, n) and (n, n). */

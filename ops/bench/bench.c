@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -114,13 +113,6 @@ struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, i
     return fit;
 }
 
-static double thread_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double dt_bench_peak(unsigned n_ms)
 {
     const struct dt_cpu_kernels *kernels;
@@ -130,15 +122,15 @@ double dt_bench_peak(unsigned n_ms)
         return 0;
     }
     const double n_flops = 2.0 * FMA_ROUNDS * DT_FMA_CHAINS * kernels->vector,
-                 end_s = thread_s() + 1e-3 * n_ms;
+                 end_s = dt_clock_thread_s() + 1e-3 * n_ms;
     double peak = 0;
-    for (double start_s = thread_s(); start_s < end_s;) {
+    for (double start_s = dt_clock_thread_s(); start_s < end_s;) {
         for (int i = 0; i < 2 * DT_MAX_VECTOR; i++) {
             out[i] = i < kernels->vector ? 0.999f
                                          : 0.001f; /* x = x * 0.999 + 0.001 stays a normal number */
         }
         kernels->fma_loop(FMA_ROUNDS, out);
-        const double now_s = thread_s();
+        const double now_s = dt_clock_thread_s();
         peak = n_flops / (now_s - start_s) > peak ? n_flops / (now_s - start_s) : peak;
         start_s = now_s;
     }
