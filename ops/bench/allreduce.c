@@ -413,8 +413,7 @@ static void add_chart(const struct bench *b, struct dt_doc *doc)
             y[i] = algbw(&row->points[i]) * dt_bench_bus_factor(b->world->size);
         }
         if (row->n_points > 0) {
-            dt_doc_line(p, &(struct dt_line){dt_allreduce_names[type], DT_LINE_AND_DOTS,
-                                             (size_t)row->n_points, x, y, NULL, NULL, 0});
+            dt_doc_plot(p, dt_allreduce_names[type], DT_LINE_AND_DOTS, (size_t)row->n_points, x, y);
         }
     }
 }

@@ -4,7 +4,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/arithmetic.h"
 #include "base/clock.h"
@@ -23,18 +22,9 @@
 /* A round is one step of each kind: without clocks, with them, and counting nonzero elements. */
 enum step { STEP_PLAIN, STEP_TIMED, STEP_COUNTED, N_STEPS };
 
-/* Where a step's time goes; the first ones are observed. The rest is communication and what lies
- * between the calls. */
-enum part {
-    PART_DATA,
-    PART_LOSS,
-    PART_UPDATE,
-    N_PARTS,
-    PART_FORWARD = N_PARTS,
-    PART_BACKWARD,
-    PART_REST,
-    N_ROWS
-};
+/* Where a step's time goes. Forward and backward are the sums of the blocks; the rest is
+ * communication and what lies between the calls. */
+enum part { PART_DATA, PART_FORWARD, PART_LOSS, PART_BACKWARD, PART_UPDATE, PART_REST, N_PARTS };
 
 struct cost {
     double wall_s, cpu_s; /* cpu: of all threads of this rank */
@@ -55,7 +45,7 @@ struct bench {
     struct dt_trace trace; /* first member: begin_span and end_span receive a pointer to it */
     struct dt_trainer trainer;
     struct dt_finding load;
-    struct timer parts[N_PARTS], steps[N_STEPS];
+    struct timer parts[N_PARTS], steps[N_STEPS]; /* parts: data, loss and update */
     struct block_times blocks[DT_MAX_LAYERS];
     double peak_flops; /* of a core; 0: unknown */
     bool recomputes;   /* the backward pass recomputes the first block */
@@ -71,10 +61,7 @@ struct bench {
 
 static struct cost now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (struct cost){.wall_s = dt_clock_s(),
-                         .cpu_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
+    return (struct cost){.wall_s = dt_clock_s(), .cpu_s = dt_clock_process_s()};
 }
 
 static void add_since(struct cost *cost, struct cost start)
@@ -288,7 +275,7 @@ static void add_pass(const struct bench *b, struct dt_part *table, int i, bool b
                  gflops = gflop > 0 && ms > 0 ? 1e3 * gflop / ms : (double)NAN;
     dt_doc_row(table, dt_t(block->name), dt_t(backward ? "backward" : "forward"), dt_n(row.ms),
                dt_n(row.cpu_ms), dt_n(gflops),
-               dt_n(b->peak_flops > 0 ? gflops / (1e-9 * b->peak_flops) : (double)NAN),
+               dt_n(1e9 * gflops / b->peak_flops), /* not finite without a peak */
                dt_n(times->n_nonzero[backward] / times->n_outputs),
                dt_n(backward ? passed(block, times) : (double)NAN),
                dt_n(gflop > 0 ? gflop : (double)NAN), dt_n(row.shortest_ms), dt_n(row.longest_ms));
@@ -347,39 +334,35 @@ static void add_engines(const struct bench *b, struct dt_doc *doc)
 
 static void add_step(const struct bench *b, struct dt_doc *doc)
 {
-    static const enum part order[] = {PART_DATA,     PART_FORWARD, PART_LOSS,
-                                      PART_BACKWARD, PART_UPDATE,  PART_REST};
-    static const char *const names[] = {"data", "forward", "loss", "backward", "update", "rest"};
-    struct row rows[N_ROWS] = {{0}}, total = {0};
-    const struct row plain = row_of(&b->steps[STEP_PLAIN]);
+    enum { TOTAL = N_PARTS, UNTIMED, N_ROWS };
+    static const char *const names[] = {"data",   "forward", "loss",  "backward",
+                                        "update", "rest",    "total", "untimed"};
+    struct row rows[N_ROWS] = {{0}};
     struct timer rest = b->steps[STEP_TIMED];
+    for (int i = 0; i < PART_REST; i++) {
+        rows[i] = row_of(&b->parts[i]);
+        take_from(&rest, &b->parts[i]);
+    }
     for (int i = 0; i < 2 * b->trainer.model.n_blocks; i++) {
         const struct timer *timer = &b->blocks[i / 2].passes[i % 2];
         const struct row row = row_of(timer);
         add_to(&rows[i % 2 == 0 ? PART_FORWARD : PART_BACKWARD], &row);
         take_from(&rest, timer);
     }
-    for (int i = 0; i < N_PARTS; i++) {
-        rows[i] = row_of(&b->parts[i]);
-        take_from(&rest, &b->parts[i]);
-    }
     rows[PART_REST] = row_of(&rest);
-    for (int i = 0; i < N_ROWS; i++) {
-        add_to(&total, &rows[i]);
+    for (int i = 0; i < N_PARTS; i++) {
+        add_to(&rows[TOTAL], &rows[i]);
     }
+    rows[UNTIMED] = row_of(&b->steps[STEP_PLAIN]);
     struct dt_part *p =
         dt_doc_table(doc, "Step", "part|time:ms:3|CPU:ms:3|share::%|shortest:ms:3|longest:ms:3");
     dt_doc_caption(p, "rest: communication, and the time between calls. untimed: a step without "
                       "these clocks.");
-    for (int i = 0; i < N_ROWS + 2; i++) {
-        const struct row *row = i < N_ROWS ? &rows[order[i]] : i == N_ROWS ? &total : &plain;
-        dt_doc_row(p,
-                   dt_t(i < N_ROWS    ? names[i]
-                        : i == N_ROWS ? "total"
-                                      : "untimed"),
-                   dt_n(row->ms), dt_n(row->cpu_ms),
-                   dt_n(i <= N_ROWS ? row->ms / total.ms : (double)NAN), dt_n(row->shortest_ms),
-                   dt_n(row->longest_ms));
+    for (int i = 0; i < N_ROWS; i++) {
+        const struct row *row = &rows[i];
+        dt_doc_row(p, dt_t(names[i]), dt_n(row->ms), dt_n(row->cpu_ms),
+                   dt_n(i != UNTIMED ? row->ms / rows[TOTAL].ms : (double)NAN),
+                   dt_n(row->shortest_ms), dt_n(row->longest_ms));
     }
 }
 

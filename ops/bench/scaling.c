@@ -355,8 +355,7 @@ static void add_link(struct dt_doc *doc, struct dt_part *p, const char *where,
                      const struct dt_link_cost *cost)
 {
     dt_doc_figure(p, dt_doc_print(doc, "latency %s:us:g", where), dt_n(1e6 * cost->alpha_s));
-    dt_doc_figure(p, dt_doc_print(doc, "bandwidth %s:GB/s:g", where),
-                  dt_n(cost->beta_s > 0 ? 1e-9 / cost->beta_s : (double)NAN));
+    dt_doc_figure(p, dt_doc_print(doc, "bandwidth %s:GB/s:g", where), dt_n(1e-9 / cost->beta_s));
 }
 
 /* What the prediction begins with: docs/scaling.md has the formulas. */
