@@ -1,10 +1,12 @@
-/* `dtrain accept`: its checks, one row each. All ranks run them together and reach the same
- * verdict; rank 0 shows it.
+/* `dtrain accept`: its checks, a row each. All ranks run them together and reach the same verdict;
+ * rank 0 shows it.
  *   accept.c     the command: runs the checks
- *   cluster.c    what the ranks can do together: launch, doctor, example, sums, training,
- * checkpoint speed.c      links, memory and matrix products, and hosts that are far slower than the
- * others gradients.c  the backward pass against finite differences frozen.c     a rank that stops
- * answering document.c   the result, as a document baseline.c   the figures of an earlier result */
+ *   cluster.c    checks of all ranks: launch, doctor, example, sums, training, checkpoint, frozen
+ *   speed.c      links, memory and matrix products
+ *   gradients.c  the backward pass against finite differences
+ *   row.c        shared: blame, exchanges, hosts that are far slower than the others
+ *   baseline.c   the figures of an earlier result
+ *   document.c   the result as a document */
 #ifndef DT_OPS_ACCEPT_ACCEPT_H
 #define DT_OPS_ACCEPT_ACCEPT_H
 
