@@ -1,6 +1,6 @@
-/* One slow rank of four: which ranks wait for it with an allreduce, with servers that wait, with
- * bounded staleness, and without a bound; and why ranks that are each late at times are slower
- * together. Delays are those of `--inject`. */
+/* One slow rank of four: the lesson shows which ranks wait for it with an allreduce, with a server
+ * that waits, with bounded staleness, and without a bound. And it shows why ranks that are late at
+ * random are slower together. Delays are those of `--inject`. */
 #include <math.h>
 
 #include "cli/result.h"
@@ -10,7 +10,7 @@
 #include "lab/golden.h"
 
 #define N_STEPS 10
-#define SLOW_RANK 2 /* the slow rank */
+#define SLOW_RANK 2
 #define WORK_MS 10
 #define SLOW_MS 50
 #define AHEAD 4 /* max_staleness, if bounded */
@@ -21,42 +21,37 @@
 #define RATE 0.1
 
 enum { RING, SYNC, BOUNDED, ASYNC, N_WAYS };
-enum { N_SIZES = 6 }; /* numbers of jittering ranks; the first DT_LAB_RANKS of them run */
-
-#define SERVER .strategy = "parameter_server"
 static const struct {
     const char *name, *meaning;
     struct dt_dist_spec dist;
     const char *strategy; /* NULL: allreduce */
 } ways[N_WAYS] = {
     [RING] = {"ring", "an allreduce: every rank waits for all", {.allreduce = DT_ALLREDUCE_RING}},
-    [SYNC] = {"server, sync", "rank 3 waits for all workers", {.servers = 1}, SERVER},
+    [SYNC] = {"server, sync", "rank 3 waits for all workers", {.servers = 1}, "parameter_server"},
     [BOUNDED] = {"server, 4 ahead",
                  "no worker is more than 4 steps ahead of the slowest",
                  {.servers = 1, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = AHEAD},
-                 SERVER},
+                 "parameter_server"},
     [ASYNC] = {"server, async",
                "no worker waits for another",
                {.servers = 1, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = N_STEPS},
-               SERVER},
+               "parameter_server"},
 };
 
-struct way {
-    struct dt_lab_outcome outcome;
-    double step_ms[DT_LAB_RANKS]; /* a worker's mean, from the first start to the last end */
-};
+/* Numbers of ranks of which each is late by 0 to JITTER_MS in every step. Up to DT_LAB_RANKS of
+ * them train; for more, delays are only drawn. */
+enum { N_SIZES = 6 };
+static const int sizes[N_SIZES] = {1, 2, 3, 4, 16, 64};
 
-/* n ranks, each late by 0 to JITTER_MS in every step; mean milliseconds per step. */
+/* Mean milliseconds per step. */
 struct jitter {
-    int n;
-    double formula, drawn; /* of the latest rank: expected, and over N_DRAWN steps */
-    double drawn_taken,
-        measured; /* over the steps taken: delay of the latest rank, and duration; 0: none taken */
+    double drawn;       /* delay of the latest rank, over N_DRAWN steps */
+    double drawn_taken; /* the same, over the steps that the ranks took; NAN: none */
+    double measured;    /* duration of these steps */
 };
 
 struct stragglers_lesson {
-    struct way ways[N_WAYS];
-    double longest_s; /* end of the last step, in the slowest way */
+    struct dt_lab_outcome outcomes[N_WAYS];
     struct jitter jitter[N_SIZES];
     struct dt_golden golden;
 };
@@ -77,26 +72,15 @@ static enum dt_status run_ways(struct dt_world *world, const struct dt_lab_image
                                                     .rate = RATE,
                                                     .n_steps = N_STEPS,
                                                     .faults = &faults};
-        DT_TRY(dt_lab_distributed_run(world, images, &training, &l->ways[way].outcome));
+        DT_TRY(dt_lab_distributed_run(world, images, &training, &l->outcomes[way]));
     }
     return DT_OK;
 }
 
-static void time_ways(struct stragglers_lesson *l)
-{
-    for (int way = 0; way < N_WAYS; way++) {
-        for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-            const double end = l->ways[way].outcome.spans[rank][N_STEPS - 1].end;
-            l->ways[way].step_ms[rank] = 1000 * end / N_STEPS;
-            l->longest_s = fmax(l->longest_s, end);
-        }
-    }
-}
-
 /* ---- jitter */
 
-/* The largest of n integers drawn uniformly from 0 to m is k or more with probability 1 - (k / (m +
- * 1))^n. */
+/* The expected delay of the latest of n ranks: the largest of n integers, drawn uniformly from 0 to
+ * m, is k or more with probability 1 - (k / (m + 1))^n. */
 static double expected_latest(int n)
 {
     double sum = 0;
@@ -120,21 +104,21 @@ static double drawn_latest(const struct dt_fault *jitter, int n, uint64_t n_step
     return sum / (double)n_steps;
 }
 
-/* An allreduce over all ranks, the first n of which jitter. */
+/* Trains with an allreduce over all ranks; the first n ranks jitter. */
 static enum dt_status run_jitter(struct dt_world *world, const struct dt_lab_images *images,
-                                 const struct dt_fault *jitter, struct jitter *out)
+                                 const struct dt_fault *jitter, int n, struct jitter *out)
 {
     struct dt_lab_outcome outcome;
-    struct dt_faults faults = {.n = out->n};
-    for (int rank = 0; rank < out->n; rank++) {
+    struct dt_faults faults = {.n = n};
+    for (int rank = 0; rank < n; rank++) {
         faults.faults[rank] = *jitter;
         faults.faults[rank].rank = rank;
     }
-    dt_lab_live(world, "%d ranks late by chance", out->n);
+    dt_lab_live(world, "%d ranks late at random", n);
     const struct dt_lab_distributed training = {
         .dist = ways[RING].dist, .rate = RATE, .n_steps = N_JITTERED, .faults = &faults};
     DT_TRY(dt_lab_distributed_run(world, images, &training, &outcome));
-    out->drawn_taken = drawn_latest(jitter, out->n, N_JITTERED);
+    out->drawn_taken = drawn_latest(jitter, n, N_JITTERED);
     out->measured = 1000 * outcome.spans[0][N_JITTERED - 1].end / N_JITTERED;
     return DT_OK;
 }
@@ -142,17 +126,14 @@ static enum dt_status run_jitter(struct dt_world *world, const struct dt_lab_ima
 static enum dt_status run_jitters(struct dt_world *world, const struct dt_lab_images *images,
                                   struct stragglers_lesson *l)
 {
-    static const int sizes[N_SIZES] = {1, 2, 3, 4, 16, 64};
     static const char *const text = "jitter:ms=40";
     struct dt_faults jitter;
     DT_TRY(dt_faults_parse(&text, 1, &jitter));
     for (int i = 0; i < N_SIZES; i++) {
-        const int n = sizes[i];
-        l->jitter[i] = (struct jitter){.n = n,
-                                       .formula = expected_latest(n),
-                                       .drawn = drawn_latest(&jitter.faults[0], n, N_DRAWN)};
-        if (n <= DT_LAB_RANKS) {
-            DT_TRY(run_jitter(world, images, &jitter.faults[0], &l->jitter[i]));
+        l->jitter[i] =
+            (struct jitter){drawn_latest(&jitter.faults[0], sizes[i], N_DRAWN), NAN, NAN};
+        if (sizes[i] <= DT_LAB_RANKS) {
+            DT_TRY(run_jitter(world, images, &jitter.faults[0], sizes[i], &l->jitter[i]));
         }
     }
     return DT_OK;
@@ -171,52 +152,57 @@ static enum dt_status run(struct dt_world *world, struct stragglers_lesson *l)
 
 /* ---- expected results: only those that a busy machine cannot change */
 
+/* The end of a rank's last step, in seconds. */
+static double end_of(const struct dt_lab_outcome *outcome, int rank)
+{
+    return outcome->spans[rank][N_STEPS - 1].end;
+}
+
+/* The mean duration of a rank's steps. */
+static double step_ms(const struct dt_lab_outcome *outcome, int rank)
+{
+    return 1000 * end_of(outcome, rank) / N_STEPS;
+}
+
 /* Checks that no worker's mean step is shorter than the delay it must wait for. */
 static void check_wait(struct stragglers_lesson *l, int way, double least_ms)
 {
-    for (int rank = 0; rank < l->ways[way].outcome.n_workers; rank++) {
-        dt_golden_fact(&l->golden, l->ways[way].step_ms[rank] >= least_ms,
+    for (int rank = 0; rank < l->outcomes[way].n_workers; rank++) {
+        dt_golden_fact(&l->golden, step_ms(&l->outcomes[way], rank) >= least_ms,
                        "%s: rank %d takes %.3g ms a step or more", ways[way].name, rank, least_ms);
     }
 }
 
-/* Steps that the slow rank had taken when the first worker finished. */
-static int slow_steps(const struct way *way)
+/* True if a worker has taken all its steps before the slow rank has. */
+static bool slow_is_last(const struct dt_lab_outcome *outcome)
 {
     double first = INFINITY;
-    int n = 0;
-    for (int rank = 0; rank < way->outcome.n_workers; rank++) {
-        first = fmin(first, way->outcome.spans[rank][N_STEPS - 1].end);
+    for (int rank = 0; rank < outcome->n_workers; rank++) {
+        first = fmin(first, end_of(outcome, rank));
     }
-    while (n < N_STEPS && way->outcome.spans[SLOW_RANK][n].end <= first) {
-        n++;
-    }
-    return n;
-}
-
-static void check_jitter(struct dt_golden *golden, const struct jitter *j)
-{
-    dt_golden_number(golden, j->drawn, j->formula, 0.02 * JITTER_MS,
-                     "the mean of the latest of %d ranks", j->n);
-    dt_golden_fact(golden, j->n > DT_LAB_RANKS || j->measured >= j->drawn_taken,
-                   "steps of %d ranks that jitter take as long as the latest, or longer", j->n);
+    return first < end_of(outcome, SLOW_RANK);
 }
 
 static void check(struct stragglers_lesson *l)
 {
-    const struct way *w = l->ways;
+    struct dt_golden *g = &l->golden;
     const int most = (DT_LAB_RANKS - 2) * (2 * AHEAD + 1); /* of two other workers */
     check_wait(l, RING, SLOW_MS);
     check_wait(l, SYNC, SLOW_MS);
     check_wait(l, BOUNDED, SLOW_MS * (double)(N_STEPS - AHEAD) / N_STEPS);
-    dt_golden_number(&l->golden, dt_staleness_n_bins(&w[SYNC].outcome.staleness), 0, 0,
+    dt_golden_number(g, dt_staleness_n_bins(&l->outcomes[SYNC].staleness), 0, 0,
                      "sync: gradients that are stale");
-    dt_golden_fact(&l->golden, dt_staleness_n_bins(&w[BOUNDED].outcome.staleness) - 1 <= most,
+    dt_golden_fact(g, dt_staleness_n_bins(&l->outcomes[BOUNDED].staleness) - 1 <= most,
                    "bounded: no gradient is staler than the bound allows");
-    dt_golden_fact(&l->golden, slow_steps(&w[ASYNC]) < N_STEPS,
+    dt_golden_fact(g, slow_is_last(&l->outcomes[ASYNC]),
                    "async: the first worker is through before the slow one");
     for (int i = 0; i < N_SIZES; i++) {
-        check_jitter(&l->golden, &l->jitter[i]);
+        const struct jitter *j = &l->jitter[i];
+        dt_golden_number(g, j->drawn, expected_latest(sizes[i]), 0.02 * JITTER_MS,
+                         "the mean of the latest of %d ranks", sizes[i]);
+        dt_golden_fact(g, sizes[i] > DT_LAB_RANKS || j->measured >= j->drawn_taken,
+                       "steps of %d ranks that jitter take as long as the latest, or longer",
+                       sizes[i]);
     }
 }
 
@@ -224,38 +210,45 @@ static void check(struct stragglers_lesson *l)
 
 enum { COMPUTES, SLOW, WAITS = 7 }; /* 7 is grey */
 
-static void draw_way(struct dt_doc *doc, const struct way *way, int i, double longest_s)
+static void draw_ways(struct dt_doc *doc, const struct stragglers_lesson *l)
 {
-    struct dt_part *lanes = dt_doc_lanes(doc, ways[i].name, "time, ms");
-    dt_doc_caption(lanes, "%s.", ways[i].meaning);
-    dt_doc_extent(lanes, 1000 * longest_s);
-    dt_doc_kind(lanes, COMPUTES, "computes");
-    dt_doc_kind(lanes, SLOW, "slow rank computes");
-    dt_doc_kind(lanes, WAITS, "waits");
-    for (int rank = 0; rank < way->outcome.n_workers; rank++) {
-        const int lane = dt_doc_lane(lanes, "rank %d", rank);
-        for (int step = 0; step < N_STEPS; step++) {
-            const struct dt_lab_span *s = &way->outcome.spans[rank][step];
-            dt_doc_box(lanes, lane, 1000 * s->begin, 1000 * s->ready,
-                       rank == SLOW_RANK ? SLOW : COMPUTES, "step %d", step + 1);
-            dt_doc_box(lanes, lane, 1000 * s->ready, 1000 * s->end, WAITS, "waits");
+    double longest_s = 0;
+    for (int i = 0; i < N_WAYS * DT_LAB_RANKS; i++) {
+        longest_s = fmax(longest_s, end_of(&l->outcomes[i / DT_LAB_RANKS], i % DT_LAB_RANKS));
+    }
+    for (int i = 0; i < N_WAYS; i++) {
+        struct dt_part *lanes = dt_doc_lanes(doc, ways[i].name, "time, ms");
+        dt_doc_caption(lanes, "%s.", ways[i].meaning);
+        dt_doc_extent(lanes, 1000 * longest_s);
+        dt_doc_kind(lanes, COMPUTES, "computes");
+        dt_doc_kind(lanes, SLOW, "slow rank computes");
+        dt_doc_kind(lanes, WAITS, "waits");
+        for (int rank = 0; rank < l->outcomes[i].n_workers; rank++) {
+            const int lane = dt_doc_lane(lanes, "rank %d", rank);
+            for (int step = 0; step < N_STEPS; step++) {
+                const struct dt_lab_span *s = &l->outcomes[i].spans[rank][step];
+                dt_doc_box(lanes, lane, 1000 * s->begin, 1000 * s->ready,
+                           rank == SLOW_RANK ? SLOW : COMPUTES, "step %d", step + 1);
+                dt_doc_box(lanes, lane, 1000 * s->ready, 1000 * s->end, WAITS, "waits");
+            }
         }
     }
 }
 
-static void fill_ways(struct dt_doc *doc, const struct stragglers_lesson *l)
+static void add_ways(struct dt_doc *doc, const struct stragglers_lesson *l)
 {
     struct dt_part *table = dt_doc_table(
         doc, "Time of a step", "way|rank 0:ms:1|rank 1:ms:1|rank 2, slow:ms:1|rank 3:ms:1");
     for (int i = 0; i < N_WAYS; i++) {
-        const double *ms = l->ways[i].step_ms;
-        dt_doc_row(table, dt_t(ways[i].name), dt_n(ms[0]), dt_n(ms[1]), dt_n(ms[2]),
-                   l->ways[i].outcome.n_workers > 3 ? dt_n(ms[3]) : dt_t("has the weights"));
+        const struct dt_lab_outcome *o = &l->outcomes[i];
+        dt_doc_row(table, dt_t(ways[i].name), dt_n(step_ms(o, 0)), dt_n(step_ms(o, 1)),
+                   dt_n(step_ms(o, 2)),
+                   o->n_workers > 3 ? dt_n(step_ms(o, 3)) : dt_t("has the weights"));
     }
     dt_doc_main(table);
 }
 
-static void draw_jitter(struct dt_doc *doc, const struct stragglers_lesson *l)
+static void add_jitter(struct dt_doc *doc, const struct stragglers_lesson *l)
 {
     double n[N_SIZES], formula[N_SIZES], measured[N_SIZES];
     struct dt_part *chart = dt_doc_series(doc, "Random delays on every rank", "ranks", "time, ms");
@@ -264,11 +257,11 @@ static void draw_jitter(struct dt_doc *doc, const struct stragglers_lesson *l)
         "ranks::0|by formula:ms:1|drawn:ms:1|drawn for these steps:ms:1|these steps:ms:1");
     for (int i = 0; i < N_SIZES; i++) {
         const struct jitter *j = &l->jitter[i];
-        n[i] = j->n;
-        formula[i] = j->formula;
-        measured[i] = j->measured > 0 ? j->measured : NAN;
-        dt_doc_row(table, dt_n(j->n), dt_n(j->formula), dt_n(j->drawn),
-                   dt_n(j->measured > 0 ? j->drawn_taken : NAN), dt_n(measured[i]));
+        n[i] = sizes[i];
+        formula[i] = expected_latest(sizes[i]);
+        measured[i] = j->measured;
+        dt_doc_row(table, dt_n(n[i]), dt_n(formula[i]), dt_n(j->drawn), dt_n(j->drawn_taken),
+                   dt_n(j->measured));
     }
     dt_doc_axes(chart, DT_LOG_X);
     dt_doc_plot(chart, "expected delay of the slowest of n ranks", DT_LINE_AND_DOTS, N_SIZES, n,
@@ -285,21 +278,19 @@ static struct dt_doc *tell(const struct stragglers_lesson *l)
     struct dt_doc *doc = dt_doc_open("lab stragglers", "Who waits for a slow rank?");
     dt_doc_text(doc, "%d steps. A step takes a rank %d ms, and rank %d %d ms.", N_STEPS, WORK_MS,
                 SLOW_RANK, SLOW_MS);
-    for (int i = 0; i < N_WAYS; i++) {
-        draw_way(doc, &l->ways[i], i, l->longest_s);
-    }
-    fill_ways(doc, l);
+    draw_ways(doc, l);
+    add_ways(doc, l);
     dt_doc_text(doc,
-                "Where all wait, all are as slow as the slowest. A bound lends %d steps; then "
-                "all wait again. Without a bound none waits, but gradients get old.",
+                "If all ranks wait, all are as slow as the slowest. With a bound, ranks wait once "
+                "they are %d steps ahead. Without a bound no rank waits, but gradients get old.",
                 AHEAD);
-    dt_lab_staleness(doc, &l->ways[ASYNC].outcome.staleness);
+    dt_lab_staleness(doc, &l->outcomes[ASYNC].staleness);
     dt_doc_text(doc,
                 "No rank needs to be slow for all to wait. Here every rank is late by 0 to "
                 "%d ms, at random: an allreduce waits for the slowest, and of many ranks some "
                 "rank is always late.",
                 JITTER_MS);
-    draw_jitter(doc, l);
+    add_jitter(doc, l);
     return doc;
 }
 
@@ -310,7 +301,6 @@ static enum dt_status lab_stragglers(struct dt_world *world, const struct dt_arg
     DT_TRY(dt_lab_need_ranks(world, "stragglers", DT_LAB_RANKS));
     DT_TRY(run(world, &lesson));
     if (world->rank == 0) {
-        time_ways(&lesson);
         check(&lesson);
         s = dt_golden_show(&lesson.golden, args, tell(&lesson));
     }
