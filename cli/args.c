@@ -8,7 +8,7 @@
 #include "cli/suggest.h"
 
 const struct dt_option_row dt_options[DT_N_OPTIONS] = {
-#define OPTION_ROW(constant, ...) {__VA_ARGS__},
+#define OPTION_ROW(constant, ...) {.name = __VA_ARGS__},
     DT_OPTION_LIST(OPTION_ROW)};
 
 /* State of the parser. */
@@ -146,6 +146,7 @@ static enum dt_status add_key(struct dt_args *args, int i, const char *value)
 static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
     const struct dt_option_row *o = &dt_options[i];
+    const bool takes = o->value[0] != '\0';
     if (i == DT_OPTION_JSON && p->has_command && is_help(p->out->command)) {
         p->out->about = "--json"; /* of help it takes no value */
         return DT_OK;
@@ -153,15 +154,14 @@ static enum dt_status take_option(struct parser *p, int i, const char *value)
     if (dt_args_has(p->out, i) && o->use != DT_REPEATED && i != DT_OPTION_HELP) {
         return dt_error(DT_USAGE, "--%s is given twice (remove one)", o->name);
     }
-    if (o->takes == DT_TAKES_NOTHING && value != NULL) {
+    if (!takes && value != NULL) {
         return dt_error(DT_USAGE, "--%s takes no value (remove '=%s')", o->name, value);
     }
-    if (o->takes == DT_TAKES_VALUE && value == NULL && p->next < p->argc &&
+    if (takes && !o->optional && value == NULL && p->next < p->argc &&
         strncmp(p->argv[p->next], "--", 2) != 0) {
         value = p->argv[p->next++];
     }
-    if (o->takes != DT_TAKES_NOTHING &&
-        (value == NULL ? o->takes == DT_TAKES_VALUE : value[0] == '\0')) {
+    if (takes && (value == NULL ? !o->optional : value[0] == '\0')) {
         return dt_error(DT_USAGE, "--%s needs a value (write --%s %s)", o->name, o->name, o->value);
     }
     if (i == DT_OPTION_SET && strchr(value, '=') == NULL && next_word(p) != NULL) {
@@ -269,9 +269,7 @@ static char *new_form(const struct dt_args *args)
             fprintf(out, v < DT_N_OPTIONS ? " --%s" : "",
                     v < DT_N_OPTIONS ? dt_options[v].name : "");
             if (value != NULL) {
-                fputc(v < DT_N_OPTIONS && dt_options[v].takes == DT_TAKES_OPTIONAL_VALUE ? '='
-                                                                                         : ' ',
-                      out);
+                fputc(v < DT_N_OPTIONS && dt_options[v].optional ? '=' : ' ', out);
                 dt_text_put_word(out, value);
             }
         }

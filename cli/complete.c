@@ -109,7 +109,8 @@ static void offer_arguments(struct cursor c, const struct dt_command *command, c
         return;
     }
     option = dt_option_find(before, (int)strlen(before));
-    if (option < DT_N_OPTIONS && dt_options[option].takes == DT_TAKES_VALUE) {
+    if (option < DT_N_OPTIONS && dt_options[option].value[0] != '\0' &&
+        !dt_options[option].optional) {
         offer_value(c, option);
     } else if (c.word[0] == '-') {
         for (int i = 0; i < DT_N_OPTIONS; i++) {

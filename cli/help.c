@@ -46,12 +46,11 @@ static void print_option(FILE *out, const struct dt_option_row *o, const char *m
     if (o->letter != 0) {
         snprintf(letter, sizeof letter, ", -%c", o->letter);
     }
-    const bool optional = o->takes == DT_TAKES_OPTIONAL_VALUE;
     snprintf(left, sizeof left, "--%s%s%s%s%s", o->name, letter,
-             optional              ? "[="
+             o->optional           ? "[="
              : o->value[0] != '\0' ? " "
                                    : "",
-             o->value, optional ? "]" : "");
+             o->value, o->optional ? "]" : "");
     print_row(out, left, meaning != NULL ? meaning : o->meaning);
 }
 

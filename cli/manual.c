@@ -47,7 +47,7 @@ static void put_option(struct dt_json *j, const struct dt_option_row *o)
     dt_json_text(j, "name", o->name);
     put_text(j, "letter", (const char[]){o->letter, '\0'});
     put_text(j, "value", o->value);
-    dt_json_bool(j, "value_optional", o->takes == DT_TAKES_OPTIONAL_VALUE);
+    dt_json_bool(j, "value_optional", o->optional);
     dt_json_bool(j, "repeated", o->use == DT_REPEATED);
     dt_json_bool(j, "common", o->use == DT_COMMON);
     dt_json_text(j, "meaning", o->meaning);
