@@ -1,4 +1,4 @@
-/* The configuration of a run, and where those of several differ. */
+/* The configuration of a run, and the keys in which several runs differ. */
 #include "report/run.h"
 
 #include <math.h>

@@ -38,7 +38,8 @@ static const cJSON *first_event(const cJSON *rank)
     return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(rank, "events"), 0);
 }
 
-/* Fewer collectives than others; of those that have as few, the one that was silent for longest. */
+/* The rank with fewer collectives is further behind; if both have as many, the rank that was silent
+ * for longer. */
 static bool is_more_behind(const struct rank *a, const struct rank *b)
 {
     return a->begun < b->begun || (a->begun == b->begun && a->silent_ms > b->silent_ms);

@@ -206,7 +206,8 @@ static enum dt_status read_summary(struct dt_record *r)
     return DT_OK;
 }
 
-/* Of an error that rank 0 could not sum up, the rank that had it tells (train/watch/guard.h). */
+/* If rank 0 wrote no summary, the rank that had the error wrote status.json (train/watch/guard.h).
+ */
 static enum dt_status read_end(struct dt_record *r)
 {
     cJSON *status;
@@ -343,7 +344,7 @@ const char *dt_record_name(const struct dt_record *r)
     return name[0] != '\0' ? name : r->config.name;
 }
 
-/* Of the summary, whose fields have the names of an epoch's, or of the last epoch. */
+/* A field of the summary, which has the names of an epoch's fields, or of the last epoch. */
 static double result_in(const struct dt_record *r, bool summary, enum dt_epoch_field field)
 {
     return summary ? dt_record_number(r->summary, dt_epoch_fields.rows[field].name)
@@ -386,7 +387,7 @@ struct dt_record_result dt_record_validation(const struct dt_record *r)
     return result_on(r, &validation);
 }
 
-/* A start with nothing to do records none, and has those of its checkpoint. */
+/* A start with nothing to do records no epoch; its summary has the number of its checkpoint. */
 static double epochs_of(const struct dt_record *r)
 {
     return fmax(0, fmax(dt_record_last(&r->epochs, DT_EPOCH_EPOCH),

@@ -1,4 +1,4 @@
-/* A run as its folder tells it, finished, under way or killed: for `dtrain report`.
+/* A run as its folder describes it, finished, under way or killed: for `dtrain report`.
  *
  * The files may be anything. Without a readable config.json it is no run's folder; everything else
  * may be missing or damaged, and what cannot be read is as if it were not there. Numbers are finite
@@ -11,7 +11,7 @@
 #include "cli/sinks/fields.h"
 
 /* Row after row; steps grow from row to row. Columns are the fields of a step or an epoch, in their
- * order; of those that are no number, NaN. */
+ * order; a field that is no number is NaN. */
 struct dt_record_table {
     size_t n, n_columns;
     int step; /* its column */

@@ -266,7 +266,7 @@ struct freeze {
 /* The message's; static because it may arrive when no rank waits for it any more. */
 static char thaw_byte;
 
-/* Waits without a request of the communicator: those show signs of life. Not for ever. */
+/* Waits for at most FREEZE_MOST_S. A request of the communicator would show signs of life. */
 static enum dt_status wait_quietly(struct freeze *f, struct dt_wire_request *request)
 {
     bool done = false;

@@ -353,7 +353,7 @@ static void add_rows(const struct bench *b, struct dt_doc *doc)
                    b->options.n_iters,
                    b->device.module != NULL ? ", in host memory and in that of GPUs" : "");
     for (int i = 0; i < MAX_SIZES; i++) {
-        for (int k = 0; k < 2 * DT_N_ALLREDUCE_TYPES; k++) { /* those of GPUs last */
+        for (int k = 0; k < 2 * DT_N_ALLREDUCE_TYPES; k++) { /* GPUs last */
             const int type = k % DT_N_ALLREDUCE_TYPES;
             if (is_in(b, type, k >= DT_N_ALLREDUCE_TYPES) && i < b->rows[type].n_points) {
                 add_row(b, p, type, &b->rows[type].points[i]);
@@ -508,8 +508,8 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     return DT_OK;
 }
 
-/* Sums by size, for each implementation here, or those that --algorithms names. DT_INTERNAL: a sum
- * was wrong. Agreed. */
+/* Measures sums by size, for each available implementation or the ones named by --algorithms.
+ * DT_INTERNAL: a sum was wrong. Agreed. */
 static enum dt_status bench_allreduce(struct dt_world *world, const struct dt_args *args)
 {
     struct bench *b;

@@ -54,7 +54,7 @@ struct dt_scale {
     int n_threads; /* of a rank */
     bool ranks_given;
     uint64_t wanted[DT_SCALE_MOST_RANKS / 64 + 1]; /* bit n: measure n ranks (ranks_given) */
-    struct dt_heartbeat heartbeat; /* of the ranks that measure, for those that wait */
+    struct dt_heartbeat heartbeat; /* ranks that wait look at it while others measure */
     double beat, beats;            /* its numbers */
     char device[128];
     const char *adds_by;
@@ -65,7 +65,7 @@ struct dt_scale {
     struct dt_costs links;                      /* by round trips; gamma too */
     struct dt_scale_job jobs[DT_SCALE_RESULTS]; /* what each round leads to */
     /* Of two ranks: the measured step over the job's. It multiplies every prediction of its kind,
-     * so that those for two ranks are what was measured. */
+     * so that the predictions for two ranks are what was measured. */
     double rests[DT_N_SHOWN_KINDS][DT_SCALE_RESULTS];
 };
 
@@ -81,7 +81,7 @@ const struct dt_scale_row *dt_scale_find(const struct dt_scale_table *table,
 /* Fills the median, the shortest and the longest by the rounds. */
 void dt_scale_sort(struct dt_scale_row *row);
 
-/* Starts signs of life of ranks that work, for those that wait: they look at s->heartbeat, and
+/* Starts the heartbeat s->heartbeat: ranks that work look at it between steps, and ranks that wait
  * finish it. Every rank calls it. */
 enum dt_status dt_scale_start_heartbeat(struct dt_scale *s);
 

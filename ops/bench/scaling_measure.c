@@ -291,7 +291,7 @@ static enum dt_status measure(struct dt_scale *s, struct dt_world *part, struct 
     world->comm->meanwhile = NULL; /* without it in timed steps */
     enum dt_status status = time_steps(s, part->comm, &t, &row->step_s[round]);
     if (status == DT_OK && row->kind == DT_SCALE_WEAK) {
-        note_facts(s, &t); /* those of the last row stay, with all ranks */
+        note_facts(s, &t); /* the last row, with all ranks, overwrites the others */
     }
     if (status == DT_OK && row->kind == DT_SCALE_WEAK && row->n_ranks == 1 && round == 0) {
         status = watch_buckets(s, &t);
@@ -300,8 +300,8 @@ static enum dt_status measure(struct dt_scale *s, struct dt_world *part, struct 
     return status;
 }
 
-/* Keeps this process on the cores of rank 0, as many as one rank's threads; *own: those that it may
- * use otherwise. */
+/* Keeps this process on the cores of rank 0, as many as one rank's threads; *own: the cores that
+ * it may use otherwise. */
 static bool share_cores(const struct dt_scale *s, cpu_set_t *own)
 {
     cpu_set_t few;
@@ -395,7 +395,7 @@ static enum dt_status measure_rows(struct dt_scale *s)
 
 /* ---- all of it */
 
-/* Those that any rank of rank 0's host may use. */
+/* Counts the cores that any rank of rank 0's host may use. */
 static enum dt_status count_cores(struct dt_scale *s)
 {
     const struct dt_comm *comm = s->world->comm;
@@ -473,7 +473,7 @@ static enum dt_status fit_pair(const struct dt_scale *s, int round, struct dt_sc
                         step_of(s, kind, 2, round) - compute_s);
 }
 
-/* What they reveal on the core of one. */
+/* What two ranks reveal on the core of one. */
 static enum dt_status fit_crowd(const struct dt_scale *s, int round, struct dt_scale_job *job)
 {
     struct dt_scale_job crowd = *job;

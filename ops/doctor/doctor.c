@@ -69,8 +69,8 @@ static struct dt_doc *describe(const struct dt_world *world, const struct dt_arg
     return doc;
 }
 
-/* DT_UNAVAILABLE, agreed: there are problems; warnings are none. Some facts, like Slurm's settings,
- * are those of one rank: rank 0 decides. */
+/* DT_UNAVAILABLE, agreed: there are problems; warnings are none. Rank 0 decides, because some
+ * facts, like Slurm's settings, may differ between ranks. */
 static enum dt_status report(struct dt_world *world, const struct dt_args *args,
                              const struct dt_rank_facts *ranks)
 {

@@ -351,7 +351,7 @@ static double worth(const struct row *row)
     return row->known && strcmp(row->state, "diverged") != 0 && isfinite(worth) ? worth : -1e300;
 }
 
-/* For qsort: the best first, those without a result last. */
+/* For qsort: the best run first, runs without a result last. */
 static int compare(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
