@@ -167,7 +167,8 @@ def wrong():
     rows, _, done = accept(2, "--baseline", "low.json", "--html", "deaf", "--csv", "rows.csv",
                            failing="example gradients sums checkpoint frozen", **broken)
     check(re.search("^dtrain: deaf: nobody reads from it", done.stderr, re.M), done.stderr)
-    check(read("rows.csv").splitlines()[0] == 'check,"time, s",result,verdict,hint', read("rows.csv"))
+    hints = ",hint" * any("hint" in row for row in rows.values())  # the doctor has warnings where other programs run
+    check(read("rows.csv").splitlines()[0] == 'check,"time, s",result,verdict' + hints, read("rows.csv"))
     check(verdicts(rows, "PASS") == "launch doctor links memory compute training", rows)
     for name, pattern in [("example", "^weights after the step, input 1, rank 0: got "),
                           ("gradients", r"rank 1 \(.*\): [1-9]\d* of 92 derivatives differ"), ("sums", ": 2 of 100003 sums are wrong on some rank$"),
