@@ -405,7 +405,7 @@ def test_refused():
         write(f"{name}/config.json", text)
     refused(64, "report: --follow shows one run (name one)", "a", "b", "--follow")
     refused(64, "9 runs, at most 8 fit beside each other (name fewer)", *"abcdefghi")
-    refused(64, "--run does not belong to report (see dtrain report --help)", "a", "--run", "b")
+    refused(64, "--run does not belong to report (write dtrain report b)", "a", "--run", "b")
     refused(66, "missing: no such folder (name the folder of a run)", "missing")
     refused(66, "none: not the folder of a run, it has no config.json (name one that has)", "none/")
     refused(66, "tiny.json: no such folder (name the folder of a run)", "tiny.json")
