@@ -319,36 +319,42 @@ const struct dt_command *dt_command_find(const struct dt_program *program, const
     return *c;
 }
 
-/* "bench": with what follows one command, "bench model". */
-static bool is_first_word(const struct dt_program *program, const char *word)
+bool dt_command_is_in(const struct dt_command *command, const char *group)
 {
-    const size_t n = strlen(word);
+    const size_t n = strlen(group);
+    return strncmp(command->word, group, n) == 0 && command->word[n] == ' ';
+}
+
+bool dt_command_is_group(const struct dt_program *program, const char *word)
+{
     const struct dt_command *const *c = program->commands;
-    while (*c != NULL && !(strncmp((*c)->word, word, n) == 0 && (*c)->word[n] == ' ')) {
+    while (*c != NULL && !dt_command_is_in(*c, word)) {
         c++;
     }
     return *c != NULL;
 }
 
-/* Lists those that begin with the same word, or else the first words. */
+bool dt_command_repeats(const struct dt_command *command, const struct dt_command *before)
+{
+    const size_t n = strcspn(command->word, " ");
+    return before != NULL && strncmp(before->word, command->word, n) == 0 &&
+           strcspn(before->word, " ") == n;
+}
+
+/* Lists the commands that begin with the same word, or else all first words. */
 static enum dt_status unknown_command(const struct dt_program *program, const char *word)
 {
-    const int n_word = (int)strcspn(word, " ");
     char words[256] = "", first[32];
-    const char *last = "";
-    snprintf(first, sizeof first, "%.*s", n_word, word);
-    const bool group = is_first_word(program, first);
-    for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
-        const char *other = (*c)->word;
-        const size_t n = strlen(words), n_first = strcspn(other, " ");
-        const bool again = strncmp(last, other, n_first) == 0 && strchr(" ", last[n_first]) != NULL;
-        const bool second =
-            other[n_first] == ' ' && strncmp(other, first, n_first) == 0 && first[n_first] == '\0';
-        if (dt_command_has_word(*c) && (group ? second : !again)) {
+    const struct dt_command *before = NULL;
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(word, " "), word);
+    const bool group = dt_command_is_group(program, first);
+    for (const struct dt_command *const *c = program->commands; *c != NULL; before = *c++) {
+        const size_t n = strlen(words);
+        if (dt_command_has_word(*c) &&
+            (group ? dt_command_is_in(*c, first) : !dt_command_repeats(*c, before))) {
             snprintf(words + n, sizeof words - n, "%s%.*s", n > 0 ? ", " : "",
-                     group ? 99 : (int)n_first, other);
+                     group ? 99 : (int)strcspn((*c)->word, " "), (*c)->word);
         }
-        last = other;
     }
     return dt_error(DT_USAGE, "unknown command '%.200s' (one of %s)", word, words);
 }
@@ -386,7 +392,7 @@ static enum dt_status refuse_command(const struct parser *p, const char *word)
             dt_suggest_offer(&s, (*c)->word);
         }
     }
-    if (s.best != NULL && !is_first_word(program, word)) {
+    if (s.best != NULL && !dt_command_is_group(program, word)) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (did you mean '%s'?)", word, s.best);
     }
     return unknown_command(program, word);
@@ -396,11 +402,11 @@ static enum dt_status read_command(struct parser *p, const char *first)
 {
     char word[512];
     struct dt_args *args = p->out;
-    const bool two =
-        is_first_word(args->program, first) && p->next < p->argc && p->argv[p->next][0] != '-';
+    const bool two = dt_command_is_group(args->program, first) && p->next < p->argc &&
+                     p->argv[p->next][0] != '-';
     snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "",
              two ? p->argv[p->next++] : "");
-    const bool group = is_first_word(args->program, word) && asks_for_help(p);
+    const bool group = dt_command_is_group(args->program, word) && asks_for_help(p);
     const struct dt_command *command = dt_command_find(args->program, group ? "help" : word);
     const char *now = find_old(word, (int)strlen(word));
     if (command == NULL && now != NULL) {
@@ -421,7 +427,7 @@ static enum dt_status read_about(struct parser *p, const char *word)
     struct dt_args *args = p->out;
     const bool keys = args->key != NULL && strcmp(args->key, "config") == 0;
     const bool is_command = !keys && dt_command_find(args->program, word) != NULL;
-    const bool group = !keys && is_first_word(args->program, word) && p->next == p->argc;
+    const bool group = !keys && dt_command_is_group(args->program, word) && p->next == p->argc;
     const bool is_key = dt_config_names(word);
     if (args->about != NULL || (args->key != NULL && !(keys && is_key))) {
         return dt_error(DT_USAGE, "help: '%.60s' is %s (see dtrain help%s)", word,

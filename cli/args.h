@@ -111,6 +111,11 @@ enum dt_status dt_args_time(const struct dt_args *args, enum dt_option option, d
 int dt_option_find(const char *word, int n);
 /* The command of this word, or NULL. */
 const struct dt_command *dt_command_find(const struct dt_program *program, const char *word);
+/* Whether `word` is the first of two words of commands: "bench" of "bench model". */
+bool dt_command_is_group(const struct dt_program *program, const char *word);
+bool dt_command_is_in(const struct dt_command *command, const char *group);
+/* Whether a list of first words has this command's already, by the command before it (or NULL). */
+bool dt_command_repeats(const struct dt_command *command, const struct dt_command *before);
 
 static inline bool dt_command_takes(const struct dt_command *command, int option)
 {
@@ -132,17 +137,12 @@ void dt_manual_json(FILE *out, const struct dt_program *program);
 
 void dt_args_brief(FILE *out); /* what to type first */
 
-/* ---- text in columns (help.c), the TAB key (complete.c), the line again (launch_line.c) */
+/* ---- the TAB key (complete.c), the line again (launch_line.c) */
 
-/* The words of `text` from `column` on, where the line is already, in 80 columns; further lines
- * begin at `column`, and the last one is ended. Backticks are left out. */
-void dt_help_wrap(FILE *out, int column, const char *text);
-
-/* Completions for the TAB key: `dtrain __complete WORDS...`, which the stubs in
- * packaging/completions ask. `words`: those typed behind the program's name; the last one is under
- * the cursor, and may be empty. Prints what it may become, a line each, with a tab and its meaning;
- * or ":file" or
- * ":folder" alone, where the shell knows the names. */
+/* Completions for the TAB key: the stubs in packaging/completions call `dtrain __complete
+ * WORDS...`. `words`: the words typed behind the program's name; the cursor is at the end of the
+ * last one, which may be empty. Prints a line for each completion, with a tab and its meaning, or
+ * ":file" or ":folder" alone: the shell completes names of files. */
 void dt_complete(FILE *out, const struct dt_program *program, int n_words, char *const *words);
 
 /* The program's line as a shell reads it, behind that of the mpirun that started it where that can

@@ -21,7 +21,7 @@ struct cursor {
     int n_before;
 };
 
-/* One that begins as the word under the cursor does: `name`, of n bytes, and `end` behind it. */
+/* Offers `name`, of n bytes, with `end` behind it, if it begins as the word under the cursor. */
 static void offer(const struct cursor *c, const char *name, int n, const char *end,
                   const char *meaning)
 {
@@ -33,30 +33,27 @@ static void offer(const struct cursor *c, const char *name, int n, const char *e
     }
 }
 
-/* First words, or, behind `first`, the second ones. */
+/* Offers first words, or, behind `first`, second words. */
 static bool offer_commands(const struct cursor *c, const struct dt_program *program,
                            const char *first)
 {
-    const size_t n_first = strlen(first);
-    const char *last = "";
+    const struct dt_command *before = NULL;
     bool found = false;
-    for (const struct dt_command *const *row = program->commands; *row != NULL; row++) {
-        const char *word = (*row)->word;
+    for (const struct dt_command *const *row = program->commands; *row != NULL; before = *row++) {
+        const char *word = (*row)->word, *second = word + strlen(first) + 1;
         const int n = (int)strcspn(word, " ");
-        if (n_first > 0 && strncmp(word, first, n_first) == 0 && word[n_first] == ' ') {
-            const char *second = word + n_first + 1;
+        if (first[0] != '\0' && dt_command_is_in(*row, first)) {
             offer(c, second, (int)strlen(second), "", (*row)->meaning);
             found = true;
-        } else if (n_first == 0 && dt_command_has_word(*row) &&
-                   (strncmp(last, word, (size_t)n) != 0 || strchr(" ", last[n]) == NULL)) {
+        } else if (first[0] == '\0' && dt_command_has_word(*row) &&
+                   !dt_command_repeats(*row, before)) {
             offer(c, word, n, "", word[n] == '\0' ? (*row)->meaning : NULL);
         }
-        last = word;
     }
     return found;
 }
 
-/* "auto|yes|no", behind the key that they are values of; a bar may begin them. */
+/* Offers the names of "auto|yes|no"; a bar may precede the first name. */
 static void offer_names(struct cursor c, const char *names)
 {
     for (names += names[0] == '|'; *names != '\0';) {

@@ -1,5 +1,4 @@
-/* `dtrain help`; dt_args_help of cli/args.h, dt_config_help of
- * cli/config/config.h. */
+/* `dtrain help`: dt_args_help of cli/args.h, dt_config_help of cli/config/config.h. */
 #include <string.h>
 
 #include "cli/args.h"
@@ -9,7 +8,7 @@
 #define WIDTH 80
 #define INDENT 27 /* where the right column begins */
 
-/* A word without backticks; how many columns it takes. */
+/* Prints a word without backticks. Returns how many columns it takes. */
 static int put_word(FILE *out, const char *word, int n)
 {
     int columns = 0;
@@ -19,7 +18,9 @@ static int put_word(FILE *out, const char *word, int n)
     return columns;
 }
 
-void dt_help_wrap(FILE *out, int column, const char *text)
+/* Prints the words of `text` from `column` on, where the line is already, in 80 columns; further
+ * lines begin at `column`. Leaves out backticks. */
+static void put_wrapped(FILE *out, int column, const char *text)
 {
     for (int at = column; *text != '\0';) {
         const int n = (int)strcspn(text, " ");
@@ -37,7 +38,7 @@ void dt_help_wrap(FILE *out, int column, const char *text)
 static void print_row(FILE *out, const char *left, const char *text)
 {
     fprintf(out, "  %-*s", INDENT - 2, left);
-    dt_help_wrap(out, INDENT, text);
+    put_wrapped(out, INDENT, text);
 }
 
 static void print_option(FILE *out, const struct dt_option_row *o, const char *meaning)
@@ -59,7 +60,7 @@ static void print_command(FILE *out, const struct dt_command *c)
     fprintf(out, "dtrain %s: %s\n\n  %s\n", c->word, c->meaning, c->usage);
     if (c->more != NULL) {
         fputc('\n', out);
-        dt_help_wrap(out, 0, c->more);
+        put_wrapped(out, 0, c->more);
     }
     const char *head = "\nOptions\n";
     for (int i = 0; i < DT_N_OPTIONS; i++) {
@@ -118,23 +119,16 @@ static void print_all(FILE *out, const struct dt_program *program)
     }
 }
 
-/* `word` begins with this one, of `n` bytes, and another follows. */
-static bool is_below(const char *word, const char *first, size_t n)
-{
-    return strncmp(word, first, n) == 0 && word[n] == ' ';
-}
-
-/* A command, and in a line each those that begin with its word; or all that begin with this one. */
+/* A command, with a line for each command of its group; or all commands of a group. */
 static void print_commands(FILE *out, const struct dt_program *program, const char *about)
 {
     const struct dt_command *command = dt_command_find(program, about);
-    const size_t n = strlen(about);
     const char *before = command != NULL ? "\nCommands\n" : "";
     if (command != NULL) {
         print_command(out, command);
     }
     for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
-        if (is_below((*c)->word, about, n)) {
+        if (dt_command_is_in(*c, about)) {
             fputs(before, out);
             if (command != NULL) {
                 print_row(out, (*c)->word, (*c)->meaning);
@@ -148,12 +142,8 @@ static void print_commands(FILE *out, const struct dt_program *program, const ch
 
 void dt_args_help(FILE *out, const struct dt_program *program, const char *about)
 {
-    bool is_command = false;
-    for (const struct dt_command *const *c = program->commands; about != NULL && *c != NULL; c++) {
-        is_command = is_command || strcmp((*c)->word, about) == 0 ||
-                     is_below((*c)->word, about, strlen(about));
-    }
-    if (is_command) {
+    if (about != NULL &&
+        (dt_command_find(program, about) != NULL || dt_command_is_group(program, about))) {
         print_commands(out, program, about);
     } else {
         print_all(out, program);
@@ -169,7 +159,7 @@ static const char *default_text(const struct dt_key *key)
                                           : key->default_text;
 }
 
-/* "train.schedule.type=cosine or plateau": a line can be broken there. */
+/* "train.schedule.type=cosine or plateau": put_wrapped can break the line there. */
 static void when_text(const struct dt_key *key, char *text, size_t size)
 {
     size_t n = 0;
@@ -189,11 +179,11 @@ static void help_key(FILE *out, const struct dt_key *key, int indent)
     dt_key_values(key, values);
     when_text(key, when, sizeof when);
     fprintf(out, "%*s%-*s  %-10s  ", indent, "", 27 - indent, key->path, default_text(key));
-    dt_help_wrap(out, 41, values);
+    put_wrapped(out, 41, values);
     snprintf(meaning, sizeof meaning, "%s%s%s%s", key->meaning,
              when[0] == '\0' ? "" : " (only with ", when, when[0] == '\0' ? "" : ")");
     fprintf(out, "%*s", indent + 4, "");
-    dt_help_wrap(out, indent + 4, meaning);
+    put_wrapped(out, indent + 4, meaning);
 }
 
 void dt_config_help(FILE *out, const char *about)

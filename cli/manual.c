@@ -9,14 +9,6 @@
 #include "cli/sinks/fields.h"
 #include "train/watch/inject.h"
 
-/* Left out where it is NULL or empty. */
-static void put_text(struct dt_json *j, const char *name, const char *text)
-{
-    if (text != NULL && text[0] != '\0') {
-        dt_json_text(j, name, text);
-    }
-}
-
 /* ---- commands and options */
 
 static void put_command(struct dt_json *j, const struct dt_command *c)
@@ -25,15 +17,15 @@ static void put_command(struct dt_json *j, const struct dt_command *c)
     dt_json_text(j, "name", c->word);
     dt_json_text(j, "meaning", c->meaning);
     dt_json_text(j, "usage", c->usage);
-    put_text(j, "more", c->more);
-    put_text(j, "examples", c->examples);
+    dt_json_text_if(j, "more", c->more);
+    dt_json_text_if(j, "examples", c->examples);
     dt_json_begin(j, "options", '[');
     for (int i = 0; i < DT_N_OPTIONS; i++) {
         if (c->options[i].need != DT_NOT_TAKEN) {
             dt_json_begin(j, NULL, '{');
             dt_json_text(j, "name", dt_options[i].name);
             dt_json_bool(j, "required", c->options[i].need == DT_REQUIRED);
-            put_text(j, "meaning", c->options[i].meaning);
+            dt_json_text_if(j, "meaning", c->options[i].meaning);
             dt_json_end(j, '{');
         }
     }
@@ -45,46 +37,31 @@ static void put_option(struct dt_json *j, const struct dt_option_row *o)
 {
     dt_json_begin(j, NULL, '{');
     dt_json_text(j, "name", o->name);
-    put_text(j, "letter", (const char[]){o->letter, '\0'});
-    put_text(j, "value", o->value);
+    dt_json_text_if(j, "letter", (const char[]){o->letter, '\0'});
+    dt_json_text_if(j, "value", o->value);
     dt_json_bool(j, "value_optional", o->optional);
     dt_json_bool(j, "repeated", o->use == DT_REPEATED);
     dt_json_bool(j, "common", o->use == DT_COMMON);
     dt_json_text(j, "meaning", o->meaning);
-    put_text(j, "more", o->more);
+    dt_json_text_if(j, "more", o->more);
     dt_json_end(j, '{');
 }
 
 /* ---- keys */
 
-static const char *type_name(enum dt_key_kind kind)
-{
-    switch (kind) {
-    case DT_KEY_BOOL:
-        return "boolean";
-    case DT_KEY_INT:
-        return "integer";
-    case DT_KEY_REAL:
-        return "number";
-    case DT_KEY_TEXT:
-        return "text";
-    case DT_KEY_ENUM:
-        return "name";
-    case DT_KEY_SHAPE:
-        return "shape";
-    case DT_KEY_LAYERS:
-        return "layers";
-    case DT_KEY_NAMES:
-        return "names";
-    case DT_KEY_AUTO:
-        return "name or integer";
-    case DT_KEY_NORMALIZE:
-        return "normalize";
-    case DT_KEY_AUGMENT:
-        return "augment";
-    }
-    return "";
-}
+static const char *const type_names[] = {
+    [DT_KEY_BOOL] = "boolean",
+    [DT_KEY_INT] = "integer",
+    [DT_KEY_REAL] = "number",
+    [DT_KEY_TEXT] = "text",
+    [DT_KEY_ENUM] = "name",
+    [DT_KEY_SHAPE] = "shape",
+    [DT_KEY_LAYERS] = "layers",
+    [DT_KEY_NAMES] = "names",
+    [DT_KEY_AUTO] = "name or integer",
+    [DT_KEY_NORMALIZE] = "normalize",
+    [DT_KEY_AUGMENT] = "augment",
+};
 
 static void put_range(struct dt_json *j, const char *values)
 {
@@ -140,7 +117,7 @@ static void put_key(struct dt_json *j, const struct dt_key *key)
     const char *names = strchr(key->values, '|');
     dt_json_begin(j, NULL, '{');
     dt_json_text(j, "key", key->path);
-    dt_json_text(j, "type", type_name(key->kind));
+    dt_json_text(j, "type", type_names[key->kind]);
     dt_key_values(key, text);
     dt_json_text(j, "values", text);
     if (key->values[0] == '[' || key->values[0] == '(') {
@@ -152,7 +129,7 @@ static void put_key(struct dt_json *j, const struct dt_key *key)
     put_most(j, key);
     dt_json_bool(j, "required", key->default_text == NULL);
     put_default(j, key);
-    put_text(j, "when", key->when);
+    dt_json_text_if(j, "when", key->when);
     dt_json_text(j, "meaning", key->meaning);
     dt_json_end(j, '{');
 }
@@ -187,9 +164,9 @@ static void put_fields(struct dt_json *j, const char *name, const struct dt_fiel
         const struct dt_field *f = &fields->rows[i];
         dt_json_begin(j, NULL, '{');
         dt_json_text(j, "name", f->name);
-        put_text(j, "unit", f->unit);
+        dt_json_text_if(j, "unit", f->unit);
         dt_json_bool(j, "csv", f->csv != DT_CSV_NO);
-        put_text(j, "tensorboard", f->tag);
+        dt_json_text_if(j, "tensorboard", f->tag);
         dt_json_text(j, "meaning", f->meaning);
         dt_json_end(j, '{');
     }
@@ -211,7 +188,7 @@ static void put_item(struct dt_json *j, const char *name, const char *meaning, c
     dt_json_begin(j, NULL, '{');
     dt_json_text(j, "name", name);
     dt_json_text(j, "meaning", meaning);
-    put_text(j, "more", more);
+    dt_json_text_if(j, "more", more);
     dt_json_end(j, '{');
 }
 

@@ -111,3 +111,10 @@ void dt_json_text(struct dt_json *j, const char *key, const char *text)
     put_key(j, key);
     put_text(j->out, text);
 }
+
+void dt_json_text_if(struct dt_json *json, const char *key, const char *text)
+{
+    if (text != NULL && text[0] != '\0') {
+        dt_json_text(json, key, text);
+    }
+}

@@ -25,6 +25,8 @@ void dt_json_end(struct dt_json *json, char bracket);
 void dt_json_number(struct dt_json *json, const char *key, int digits, double value);
 void dt_json_bool(struct dt_json *json, const char *key, bool value);
 void dt_json_text(struct dt_json *json, const char *key, const char *text);
+/* Leaves the member out if the text is NULL or empty. */
+void dt_json_text_if(struct dt_json *json, const char *key, const char *text);
 
 /* A number alone, with `digits` as above; "nan" of what is none. */
 void dt_json_digits(FILE *out, int digits, double value);

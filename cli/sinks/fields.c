@@ -76,13 +76,6 @@ static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics 
     return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : nan("");
 }
 
-static void put_text_if(struct dt_json *j, const char *name, const char *text)
-{
-    if (text != NULL && text[0] != '\0') {
-        dt_json_text(j, name, text);
-    }
-}
-
 static void put_integer(struct dt_json *j, const char *name, uint64_t value)
 {
     dt_json_number(j, name, 0, (double)value);
@@ -148,9 +141,9 @@ void dt_run_put(struct dt_json *j, const struct dt_sinks *sinks, const struct dt
     dt_json_text(j, "version", dt_version);
     dt_json_text(j, "commit", dt_commit);
     dt_json_number(j, "started", 0, sinks->started_s);
-    put_text_if(j, "command", sinks->command);
-    put_text_if(j, "resumed_from", r->resumed_from);
-    put_text_if(j, "changes", r->changes);
+    dt_json_text_if(j, "command", sinks->command);
+    dt_json_text_if(j, "resumed_from", r->resumed_from);
+    dt_json_text_if(j, "changes", r->changes);
     dt_json_number(j, "workers", 0, r->n_workers);
     put_integer(j, "steps_per_epoch", r->steps_per_epoch);
     put_integer(j, "train_samples", r->n_train);
@@ -453,7 +446,7 @@ void dt_end_put(struct dt_json *j, const struct dt_sinks *sinks, const struct dt
     const int n_ranks = sinks->folder.world_size;
     dt_json_number(j, "exit_code", 0, event->status);
     dt_json_text(j, "outcome", status_meaning(event->status));
-    put_text_if(j, "error", dt_error_text());
+    dt_json_text_if(j, "error", dt_error_text());
     put_integer(j, "epochs", r->epochs);
     put_integer(j, "steps", r->steps);
     if (r->signal != 0) {
@@ -463,7 +456,7 @@ void dt_end_put(struct dt_json *j, const struct dt_sinks *sinks, const struct dt
     if (r->lines != NULL) {
         put_fits(j, r->lines, n_ranks);
     }
-    put_text_if(j, "weights_xxh3", r->weights);
+    dt_json_text_if(j, "weights_xxh3", r->weights);
     put_monitored(j, r);
     dt_json_number(j, "world_size", 0, n_ranks);
     dt_json_number(j, "seconds", 0, r->seconds);
