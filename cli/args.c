@@ -20,7 +20,7 @@ struct parser {
     struct dt_args *out;
 };
 
-/* The next argument, where it can be an option's value; else NULL. */
+/* The next argument, if it can be an option's value; else NULL. */
 static const char *next_word(const struct parser *p)
 {
     return p->next < p->argc && p->argv[p->next][0] != '-' ? p->argv[p->next] : NULL;
@@ -47,7 +47,7 @@ static bool is_help(const struct dt_command *command)
 
 /* ---- options that are not there */
 
-/* Words of other programs, and what does the same here; %s: the value. */
+/* Words of other programs, and the words of dtrain that do the same; %s: the value. */
 static const struct {
     const char *said, *meant;
 } other_words[] = {
@@ -90,8 +90,8 @@ static enum dt_status check_other(const char *kind, const char *word, const char
     return DT_OK;
 }
 
-/* The option that was meant: of that name, of this letter at its beginning, or of a similar name;
- * NULL: none. */
+/* The option that the user probably meant: it has this name, begins with this letter, or has a
+ * similar name. NULL: no option. */
 static const char *similar_option(const struct dt_command *command, const char *name)
 {
     struct dt_suggestion s = {.word = name};
@@ -142,7 +142,7 @@ static enum dt_status add_key(struct dt_args *args, int i, const char *value)
                                            dt_options[i].name);
 }
 
-/* `value`: what stood behind an equals sign, else NULL. */
+/* `value`: the text behind an equals sign, or NULL. */
 static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
     const struct dt_option_row *o = &dt_options[i];
@@ -188,7 +188,7 @@ int dt_option_find(const char *word, int n)
     return i;
 }
 
-/* ---- old forms: for this release, and with a line that says the new one */
+/* ---- old forms: they work for this release, and dtrain prints the new form */
 
 static const struct {
     const char *old, *now; /* RUN, FILE: the value becomes this word */
@@ -198,7 +198,7 @@ static const struct {
     {"--safetensors", "FILE"},       {"--help-config", "help config"},
 };
 
-/* NULL: it is none. */
+/* The new form of an old word or option, or NULL. */
 static const char *find_old(const char *word, int n)
 {
     for (size_t i = 0; i < sizeof old_forms / sizeof old_forms[0]; i++) {
@@ -278,8 +278,8 @@ static char *new_form(const struct dt_args *args)
     return text;
 }
 
-/* --name, --name=value, or -n, whose value is the next argument. Letters belong to the command that
- * takes the option, and so come behind it. */
+/* Reads --name, --name=value, or -n, whose value is the next argument. A letter belongs to the
+ * command that takes the option, and so must come behind the command. */
 static enum dt_status read_option(struct parser *p, const char *text)
 {
     const int n = (int)strcspn(text, "="), i = dt_option_find(text, n);
@@ -359,7 +359,7 @@ static enum dt_status unknown_command(const struct dt_program *program, const ch
     return dt_error(DT_USAGE, "unknown command '%.200s' (one of %s)", word, words);
 }
 
-/* DT_USAGE: "<what> '<word>' (...)", if the word shows what is missing before it; else DT_OK. */
+/* DT_USAGE: "<what> '<word>' (...)", if the word shows which option the user forgot; else DT_OK. */
 static enum dt_status check_meant(const struct parser *p, const char *what, const char *word)
 {
     const char *last = p->next >= 2 ? p->argv[p->next - 2] : "", *equals = strchr(word, '=');
@@ -421,7 +421,8 @@ static enum dt_status read_command(struct parser *p, const char *first)
     return DT_OK;
 }
 
-/* Of help: a command, as if it came alone with --help; a group of commands, "config", or a key. */
+/* Reads a word behind `help`: a command, as if it came alone with --help, a group of commands,
+ * "config", or a key. */
 static enum dt_status read_about(struct parser *p, const char *word)
 {
     struct dt_args *args = p->out;
@@ -477,7 +478,7 @@ static enum dt_status read_all(struct parser *p)
     return DT_OK;
 }
 
-/* Options that stand for a command, as --version does; --help wins over all. */
+/* Some options stand for a command, as --version does; --help wins over all of them. */
 static void choose_command(struct parser *p)
 {
     struct dt_args *args = p->out;

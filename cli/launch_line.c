@@ -9,7 +9,7 @@
 #include "cli/terminal.h"
 #include "dist/ranks/launch/launch.h"
 
-/* Whether the last words are the program's; what it is called may differ. */
+/* Whether the last words are the program's arguments; its own name may differ. */
 static bool ends_in(const char *words, size_t n_bytes, int argc, char *const *argv)
 {
     size_t at = n_bytes;

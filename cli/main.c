@@ -22,7 +22,7 @@
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     const struct dt_command *command = args->command;
-    char what[64]; /* decides what the ranks do together */
+    char what[64]; /* must be the same on all ranks */
     snprintf(what, sizeof what, "%s%s%s", command->word,
              dt_args_has(args, DT_OPTION_RESUME) ? " resume" : "",
              dt_args_has(args, DT_OPTION_WEIGHTS) ? " weights" : "");
@@ -50,7 +50,7 @@ static void print_error(void)
     dt_text_print(stderr, "dtrain: %s", dt_error_text());
 }
 
-/* One that the other ranks do not have says whose it is; a stall names the ranks itself. */
+/* An error of one rank alone names the rank; the text of a stall names the ranks itself. */
 static void print_error_of(const struct dt_world *world, enum dt_status status, bool agreed)
 {
     if (agreed || status == DT_STALLED || world->size == 1) {
@@ -61,8 +61,7 @@ static void print_error_of(const struct dt_world *world, enum dt_status status, 
     }
 }
 
-/* Without the three standard files, their numbers would go to files of ours, and what is printed
- * into those. */
+/* If a standard file is closed, the next file that we open would get its number, and our output. */
 static void open_standard_files(void)
 {
     int fd;

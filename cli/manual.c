@@ -99,7 +99,7 @@ static void put_default(struct dt_json *j, const struct dt_key *key)
     }
 }
 
-/* Of a text, of each text of a list, or of a list whose range is that of its members. */
+/* The largest number of bytes of a text, or of items of a list. */
 static void put_most(struct dt_json *j, const struct dt_key *key)
 {
     if (key->kind == DT_KEY_TEXT || key->kind == DT_KEY_NAMES) {

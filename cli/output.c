@@ -15,7 +15,8 @@
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stream.h"
 
-/* Options of mpirun that say what is to become of the output: only it can do that. */
+/* Whether the argument is an option of mpirun that labels or redirects the output: only mpirun can
+ * do that. */
 static bool is_output_option(const char *argument)
 {
     argument += argument[0] == '-' && argument[1] == '-';
@@ -63,8 +64,8 @@ static bool appends(pid_t launcher, int stream)
     return (flags & O_APPEND) != 0;
 }
 
-/* mpirun's own open file, with its place in it, in which mpirun writes on. Who may not take that
- * (ptrace_scope) can append where mpirun does, too. */
+/* A copy of mpirun's open file, which shares its position with mpirun. If ptrace_scope forbids the
+ * copy, a file that mpirun appends to can be opened for appending as well. */
 static int open_file(pid_t launcher, int stream, const char *path)
 {
     const int process = (int)syscall(SYS_pidfd_open, launcher, 0);

@@ -14,7 +14,7 @@
 
 #define HEAD_SIZE 4096 /* bytes of a file that show its kind */
 
-/* A form of the result in a file, and what an earlier file of it begins with. */
+/* A form of the result in a file, and the mark near the beginning of earlier files of this form. */
 static const struct form {
     enum dt_option option;
     void (*render)(FILE *out, const struct dt_doc *doc);
@@ -30,7 +30,7 @@ static bool is_stdout(const char *path)
     return path != NULL && strcmp(path, "-") == 0;
 }
 
-/* The beginning of a regular file; "" where there is none. */
+/* Reads the beginning of a regular file; "" if there is none. */
 static enum dt_status read_head(const char *path, char head[HEAD_SIZE + 1])
 {
     struct stat info;

@@ -7,7 +7,7 @@
 /* Begin with { .word = "confg" }, offer every valid word, then read `best`. */
 struct dt_suggestion {
     const char *word;
-    const char *best; /* NULL: none is near enough to be meant; points to what was offered */
+    const char *best; /* the nearest offered word; NULL: no word is near enough */
     size_t distance;
 };
 

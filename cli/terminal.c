@@ -54,7 +54,7 @@ char *dt_terminal_launcher_words(size_t *n_bytes)
     return words;
 }
 
-/* Under mpirun our streams are pipes, and what counts are mpirun's own. */
+/* Under mpirun our streams are pipes, and mpirun's own streams show the output. */
 int dt_terminal_width(int stream)
 {
     const pid_t launcher = dt_terminal_launcher();

@@ -20,12 +20,12 @@ int dt_terminal_width(int stream);
 int dt_terminal_height(int stream); /* in lines; 24 if there is no terminal */
 bool dt_terminal_utf8(void);        /* whether the locale has UTF-8 */
 
-/* What moves the cursor of a terminal. */
-#define DT_TERMINAL_CLEAR "\r\033[K"            /* the line, from its begin on */
-#define DT_TERMINAL_REST "\033[K"               /* what is left of the line */
+/* Sequences that move the cursor of a terminal. */
+#define DT_TERMINAL_CLEAR "\r\033[K"            /* the whole line */
+#define DT_TERMINAL_REST "\033[K"               /* the rest of the line */
 #define DT_TERMINAL_BELOW "\033[J"              /* and all lines below */
 #define DT_TERMINAL_HOME "\033[H"               /* to the first line */
-#define DT_TERMINAL_OPEN "\033[?1049h\033[?25l" /* a screen of one's own, without a cursor */
+#define DT_TERMINAL_OPEN "\033[?1049h\033[?25l" /* a separate screen, without a cursor */
 #define DT_TERMINAL_CLOSE "\033[?25h\033[?1049l"
 
 #define DT_TERMINAL_LIVE_S 0.1 /* between two live lines */
@@ -35,7 +35,7 @@ bool dt_terminal_utf8(void);        /* whether the locale has UTF-8 */
  * other line on stderr or stdout, and at the end. One rank draws it; any rank may take it away. */
 void dt_terminal_live(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* "×" where the locale has UTF-8, else "x". */
+/* "×" if the locale has UTF-8, else "x". */
 const char *dt_terminal_times(void);
 
 #endif

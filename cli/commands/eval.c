@@ -125,7 +125,7 @@ static enum dt_status open_network(const struct dt_world *world, const struct dt
         .n_threads = out->config.threads > 0 ? (int)out->config.threads : n_threads,
         .local_rank = world->local_rank,
         .precision = out->config.precision,
-        .deterministic = true, /* once through the images pays for no trials */
+        .deterministic = true, /* one pass over the images is too short for trials of kernels */
         .limit_s = world->comm != NULL ? world->comm->timeout_s : 0};
     DT_TRY(out->device.backend->open(&options, &out->backend));
     DT_TRY(dt_network_open_alone(&out->model, out->backend, capacity, &out->network));
@@ -181,7 +181,7 @@ static enum dt_status open_evaluator(struct dt_world *world, const struct dt_tra
     return dt_inference_evaluator(world, from->file, inference, &spec, evaluator);
 }
 
-/* Finite weights may still be so large that what comes out is not. */
+/* The loss of finite, but large weights may not be finite. */
 static enum dt_status check_loss(const char *file, double loss)
 {
     if (isfinite(loss)) {

@@ -28,19 +28,19 @@ enum dt_status dt_trained_weights(const struct dt_trained *from,
                                   const struct dt_checkpoint_file *file,
                                   const struct dt_model *model, float *arena);
 
-/* Opened for use: configuration, model, backend and network with its weights. */
+/* A trained network, ready for use. */
 struct dt_inference {
     struct dt_config config;
     struct dt_model model;
     struct dt_device_choice device;
     struct dt_backend *backend;
     struct dt_network *network;
-    enum dt_ground ground; /* of the images that it was trained on, if the file says so */
+    enum dt_ground ground; /* of the training images, if the file has it */
     char *class_names;     /* of a checkpoint, if it has them; owned */
 };
 
 /* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. A
- * checkpoint of a GPU also opens where there is none: on the CPU, in f32. Every rank of `world`
+ * checkpoint of a GPU also opens without a GPU: on the CPU, in f32. Every rank of `world`
  * calls it; agreed. A failed open owes nothing. */
 enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from,
                                  int n_threads, int capacity, struct dt_inference *out);
@@ -51,7 +51,7 @@ enum dt_status dt_inference_evaluator(struct dt_world *world, const char *file,
                                       const struct dt_data_spec *spec, struct dt_evaluator *out);
 void dt_inference_close(struct dt_inference *inference);
 
-/* What RUN is, for the help of a command. */
+/* The meaning of RUN, for the help of a command. */
 #define DT_RUN_WORD                                                                              \
     "RUN is the folder of a run, whose best checkpoint it takes if the run keeps one, else the " \
     "newest; RUN:best, RUN:last, or a checkpoint file."
@@ -73,8 +73,8 @@ struct dt_values dt_trained_words(const struct dt_args *args);
     [DT_OPTION_WEIGHTS] = {                                                                  \
         DT_TAKEN, "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"}
 
-/* Finds the weights that the options name; `config` has room for that of bare weights. Every rank
- * calls it; agreed. */
+/* Finds the weights that the options name; `config` receives the configuration of --weights. Every
+ * rank calls it; agreed. */
 enum dt_status dt_trained_find(struct dt_world *world, const struct dt_args *args,
                                struct dt_config *config, struct dt_trained *out);
 

@@ -23,7 +23,7 @@ struct trained_model {
     struct dt_config config;
     struct dt_model model;
     float *arena, *buffers;
-    struct dt_part *files; /* the table of those written */
+    struct dt_part *files; /* the table of the files that were written */
 };
 
 static enum dt_status write_onnx(const struct trained_model *m, const char *path)
@@ -44,7 +44,7 @@ static enum dt_status write_onnx(const struct trained_model *m, const char *path
     return s;
 }
 
-/* Names, shapes and order are those of checkpoints already, which are PyTorch's. */
+/* Checkpoints have PyTorch's names, shapes and order already. */
 static enum dt_status write_safetensors(const struct trained_model *m, const char *path)
 {
     char kind[80], *header = NULL;
@@ -77,7 +77,7 @@ static const struct format {
     enum dt_status (*write)(const struct trained_model *model, const char *path);
 } formats[] = {{".onnx", write_onnx}, {".safetensors", write_safetensors}};
 
-/* By the file's suffix. NULL: none. */
+/* The format of the file's suffix, or NULL. */
 static const struct format *find_format(const char *path)
 {
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
@@ -89,7 +89,7 @@ static const struct format *find_format(const char *path)
     return NULL;
 }
 
-/* Before the work: whether each file can be written. */
+/* Checks before the work that each file can be written. */
 static enum dt_status try_files(const struct dt_values *files)
 {
     for (int i = 0; i < files->n; i++) {

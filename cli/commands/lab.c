@@ -11,7 +11,7 @@ static enum dt_status list_lessons(const struct dt_args *args)
                      "checks the result. docs/lessons.md says what to look for.");
     struct dt_part *table = dt_doc_table(doc, "Lessons", "command|minutes::0|question");
     for (const struct dt_command *const *c = args->program->commands; *c != NULL; c++) {
-        if ((*c)->minutes > 0) { /* the usage without what may be left out */
+        if ((*c)->minutes > 0) { /* the usage without its optional part */
             const int n = (int)(strstr((*c)->usage, " [") - (*c)->usage);
             dt_doc_row(table, dt_t(dt_doc_print(doc, "%.*s", n, (*c)->usage)), dt_n((*c)->minutes),
                        dt_t((*c)->meaning));

@@ -54,7 +54,7 @@ static void layers_text(const struct dt_model *model, int index, char *text, siz
     }
 }
 
-/* Behind a flatten shapes are numbers of features; so they are where no block has images. */
+/* Behind a flatten, and in a model without images, a shape is a number of features. */
 static bool is_flat(const struct dt_model *model, int n_blocks)
 {
     bool flat = model->n_spatial == 0;

@@ -1,4 +1,4 @@
-/* What a document says of a model. */
+/* The parts of a document that describe a model. */
 #ifndef DT_CLI_COMMANDS_MODEL_TABLE_H
 #define DT_CLI_COMMANDS_MODEL_TABLE_H
 
@@ -11,7 +11,7 @@ double dt_model_table(struct dt_doc *doc, const struct dt_model *model);
 /* How PyTorch writes convolutions with more padding behind than before. */
 void dt_model_tell_uneven(struct dt_doc *doc, const struct dt_model *model);
 
-/* The name of a class, or its number where `names` ("cat/dog") is NULL. Lives as long as `doc`. */
+/* The name of a class, or its number if `names` ("cat/dog") is NULL. Lives as long as `doc`. */
 const char *dt_class_text(struct dt_doc *doc, const char *names, int class);
 
 #endif

@@ -1,4 +1,4 @@
-/* `dtrain plan`: what a run would be, without training. */
+/* `dtrain plan`: describes a run without training. */
 
 #include "cli/commands/load.h"
 
@@ -43,7 +43,7 @@ static int n_states(const struct dt_config *c)
     return dt_optimizer_n_states(&c->optimizer) + (c->ema > 0);
 }
 
-/* That rank 0 reads; 0: not known. */
+/* Samples that rank 0 reads; 0: unknown. */
 static size_t n_samples(const struct plan *p)
 {
     const size_t size = (size_t)p->shard.size;
@@ -65,7 +65,7 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
            data_bytes(p, n_samples(p)) + DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
 }
 
-/* A plan does not ask what this host has: the run's may be another. */
+/* A plan does not ask for this host's GPU: the run may use another host. */
 static void add_memory(struct dt_doc *doc, const struct plan *p)
 {
     const struct dt_config *c = &p->config;
@@ -152,7 +152,7 @@ static void add_ranks(struct dt_doc *doc, const struct plan *p)
     }
 }
 
-/* Which tensors each server holds. */
+/* The tensors of each server. */
 static void add_servers(struct dt_doc *doc, const struct plan *p)
 {
     struct dt_placement placement;
@@ -172,7 +172,7 @@ static void add_servers(struct dt_doc *doc, const struct plan *p)
     }
 }
 
-/* Which blocks each rank has, and what it does. */
+/* The blocks of each rank, and its share of the work. */
 static void add_stages(struct dt_doc *doc, const struct plan *p)
 {
     double all = 0;
@@ -309,9 +309,9 @@ static enum dt_status show(const struct dt_args *args, const struct plan *p)
     return s;
 }
 
-/* Shows layers with shapes, parameters and FLOPs per sample; memory; steps; what each rank will
- * read. Reads only the headers of the data files, and says what it cannot know where they are
- * missing; with --data, because somebody named their folder, that is an error. Agreed. */
+/* Shows layers with shapes, parameters and FLOPs per sample; memory; steps; the samples of each
+ * rank. Reads only the headers of the data files. Without data the plan says what is unknown; with
+ * --data, missing data are an error, because the user named the folder. Agreed. */
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct plan *plan = calloc(1, sizeof *plan);

@@ -1,4 +1,4 @@
-/* `dtrain predict`: what a trained model sees in PNG images. */
+/* `dtrain predict`: the classes that a trained model gives to images. */
 #include "cli/commands/eval.h"
 
 #include <math.h>
@@ -61,7 +61,7 @@ static void close_prediction(struct prediction *p)
     free(p->probabilities);
 }
 
-/* Bound anew for each image: what is bound must not change, and a GPU holds a copy of it. */
+/* Binds each image anew: bound samples must not change, and a GPU holds a copy of them. */
 static enum dt_status compute_logits(struct prediction *p)
 {
     const struct dt_inference *inference = &p->inference;
@@ -81,7 +81,7 @@ out:
     return s;
 }
 
-/* As eval does: finite weights may still be so large that what comes out is not. */
+/* The outputs of finite, but large weights may not be finite. */
 static enum dt_status check_logits(const struct prediction *p, const char *path)
 {
     for (int k = 0; k < p->inference.model.n_outputs; k++) {
@@ -122,8 +122,8 @@ static enum dt_status read_invert(const char *text, enum invert *out)
     return dt_error(DT_USAGE, "--invert: expected auto, yes or no, got '%.60s'", text);
 }
 
-/* Inverts the image where the user says so, or where it is grey and no training image had such a
- * border. Returns the remark about it. */
+/* Inverts the image if the user says so, or if it is grey and no training image had such a border.
+ * Returns a remark about it. */
 static const char *invert_pixels(const struct prediction *p, enum invert invert)
 {
     const struct dt_shape shape = p->samples.shape;
@@ -144,8 +144,8 @@ static const char *invert_pixels(const struct prediction *p, enum invert invert)
                     : " (light on dark: inverted)";
 }
 
-/* A transparent image lies on white, as in training; but where no training image had so bright a
- * border it may lie on black. */
+/* A transparent image lies on white, as in training, but may lie on black if no training image had
+ * so bright a border. */
 static enum dt_status read_image(const struct prediction *p, const char *path,
                                  struct dt_picture *picture)
 {
@@ -159,7 +159,7 @@ static enum dt_status read_image(const struct prediction *p, const char *path,
 /* The document of all images. */
 struct answers {
     struct dt_doc *doc;
-    struct dt_part *all; /* a row for each */
+    struct dt_part *all; /* a row for each image */
 };
 
 /* The picture in characters as the model sees it, the class, and the probabilities. `note`: what
@@ -214,7 +214,7 @@ static enum dt_status predict_one(const struct answers *a, struct prediction *p,
     return DT_OK;
 }
 
-/* Where an image fails, those before it are shown. */
+/* If an image fails, the images before it are shown. */
 static enum dt_status predict_all(const struct dt_trained *from, const struct dt_args *args)
 {
     struct prediction p = {0};

@@ -19,7 +19,7 @@ static enum dt_status check(const struct dt_args *args)
     return DT_OK;
 }
 
-/* What looks on: for struct dt_train_options. */
+/* The watchers of a training, for struct dt_train_options. */
 struct watch {
     struct dt_faults faults;
     struct dt_guard *guard;

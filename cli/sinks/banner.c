@@ -153,7 +153,7 @@ static void print_device(const struct dt_config *c, const struct dt_run_event *r
     }
 }
 
-/* Ranks of this host that compute on its CPU, where they are more than its cores. */
+/* Warns if this host has more ranks on its CPU than cores. */
 static void print_shared_cores(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
     const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);

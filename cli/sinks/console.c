@@ -277,7 +277,7 @@ static void print_monitored(const struct dt_end_event *end)
     }
 }
 
-/* Where no epoch told of the test samples. */
+/* The test results of a run whose epochs measured validation samples. */
 static void print_test(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
     if (end->validation.n_samples == 0 || end->test.n_samples == 0) {
@@ -290,7 +290,7 @@ static void print_test(const struct dt_sinks *sinks, const struct dt_end_event *
     print_average(sinks, "test", &end->averaged);
 }
 
-/* Of a run that went to its end and learned nothing. */
+/* A hint after a run that went to its end and learned nothing. */
 static void print_chance(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
     const struct dt_model_spec *model = &sinks->folder.config->model;
@@ -446,7 +446,7 @@ enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *e
         break;
     case DT_EVENT_AUDIT:
     case DT_EVENT_FOLDER:
-    case DT_EVENT_FAULT: /* whoever called says why */
+    case DT_EVENT_FAULT: /* the caller prints the error */
         break;
     }
     return DT_OK;

@@ -2,7 +2,7 @@
  * in a run's folder, one for each start of the run. They hold records as TensorFlow's TFRecord
  * files do: the length as 8 bytes, a checksum of these, the bytes, a checksum of those, all
  * little-endian. A checksum is the CRC-32C, turned and moved so that one of bytes with checksums in
- * them is still good. What is in a record is for cli/sinks/tensorboard.c. */
+ * them is still good. cli/sinks/tensorboard.c fills the records. */
 #ifndef DT_CLI_SINKS_EVENT_FILE_H
 #define DT_CLI_SINKS_EVENT_FILE_H
 
@@ -15,8 +15,8 @@
  * DT_NO_MEMORY; a failed open owes nothing. */
 enum dt_status dt_event_file_open(const struct dt_run_dir *run, FILE **out);
 
-/* Appends a record, and hands it to the system at once: what was put is there when the program is
- * killed. Allocates nothing. False, with errno: it is not whole, and nothing may follow it. */
+/* Appends a record, and hands it to the system at once, so that it survives if the program is
+ * killed. Allocates nothing. False, with errno: the record is not whole, and nothing may follow. */
 bool dt_event_file_put(FILE *file, const void *bytes, size_t n);
 
 /* CRC-32C (Castagnoli's polynomial), which zlib has not got, of n bytes: the checksum of records.

@@ -361,7 +361,7 @@ static void put_fits(struct dt_json *j, const struct dt_fit *fits, int n)
     dt_json_end(j, '[');
 }
 
-/* A run that was stopped has no result, but perhaps that of the average of its weights. */
+/* A stopped run has no result, but may have the result of its averaged weights. */
 static void put_results(struct dt_json *j, const struct dt_sinks *sinks,
                         const struct dt_end_event *r)
 {

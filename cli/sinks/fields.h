@@ -1,4 +1,4 @@
-/* What a run records of itself: metrics.jsonl, metrics.csv, TensorBoard's scalars and summary.json.
+/* The records of a run: metrics.jsonl, metrics.csv, TensorBoard's scalars and summary.json.
  * The fields of a step and of an epoch are the rows of two lists, from which the columns of
  * metrics.csv, the tags of TensorBoard, the reader of runs (report/record.h) and the tables of
  * docs/files.md follow; a new number is a row here and a line in fields.c. The fields of the other
@@ -107,7 +107,7 @@ struct dt_field {
     enum dt_csv csv;
 };
 
-/* A number, a text, a list or an object; none of them: the field is left out. */
+/* A number, a text, a list or an object; a field without any of these is left out. */
 struct dt_field_value {
     bool is_number;
     int digits; /* as dt_json_number has it */
@@ -126,7 +126,7 @@ struct dt_fields {
 };
 extern const struct dt_fields dt_step_fields, dt_epoch_fields;
 
-/* What the values point to stays as long as the event. */
+/* The values may point into the event. */
 void dt_fields_read(const struct dt_fields *fields, const struct dt_sinks *sinks,
                     const struct dt_event *event, struct dt_field_value values[DT_MAX_FIELDS]);
 

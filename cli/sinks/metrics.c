@@ -20,13 +20,13 @@
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 
-/* Where a resumed run stands: later records are dropped. */
+/* The position of a resumed run: later records are dropped. */
 struct position {
     uint64_t step, n_epochs; /* done */
 };
 
-/* A line that is no record of ours, such as one cut short or written into by a crash, or too long a
- * one, is not kept. */
+/* Drops a line that is no record of ours, such as a line that a crash cut short, or a line that is
+ * too long. */
 static enum dt_status keep_jsonl(const char *line, const struct position *at, bool *out)
 {
     struct dt_json_fault fault;
@@ -57,11 +57,11 @@ static enum dt_status keep_csv(const char *line, const struct position *at, bool
     return DT_OK;
 }
 
-/* A test of a line, and where the run stands; false: it is not kept. */
+/* Says whether to keep a line, given the position of the run. */
 typedef enum dt_status (*keep_fn)(const char *line, const struct position *at, bool *out);
 
-/* Rewrites a file of lines without those of what the run has still to do; a last line that was cut
- * short goes, too, and one with a NUL byte. */
+/* Rewrites a file of lines without the records after the run's position. A last line that was cut
+ * short goes, too, and so does a line with a NUL byte. */
 static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
                                  const struct position *at, keep_fn keep)
 {
@@ -108,7 +108,7 @@ static enum dt_status open_append(const struct dt_run_dir *run, const char *name
         close(fd);
         return dt_error(DT_NO_MEMORY, "%s/%s: out of memory", run->path, name);
     }
-    fseek(*out, 0, SEEK_END); /* where fopen begins, so that an empty file shows */
+    fseek(*out, 0, SEEK_END); /* as fopen does, so that ftell is 0 for an empty file */
     return DT_OK;
 }
 
@@ -163,7 +163,8 @@ static void put_line(struct dt_sinks *sinks, const char *type, dt_record_put_fn 
     flush(&sinks->files, json.out, "metrics.jsonl");
 }
 
-/* Seconds of earlier starts, also for steps that are repeated now and whose records are removed. */
+/* Finds the seconds of earlier starts, including steps whose records are removed and which are
+ * repeated now. */
 static enum dt_status find_seconds_before(struct dt_sinks *sinks)
 {
     double seconds = 0;
@@ -174,7 +175,7 @@ static enum dt_status find_seconds_before(struct dt_sinks *sinks)
     return DT_OK;
 }
 
-/* The warning about missing records is long past. */
+/* Repeats at the end that records are missing: the warning came long before. */
 static enum dt_status check_records(const struct dt_sinks *sinks, enum dt_status status)
 {
     if (status != DT_OK || !sinks->files.failed) {

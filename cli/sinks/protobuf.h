@@ -6,7 +6,7 @@
 
 const char *dt_protobuf_library(void); /* "protobuf-c 1.4.1", or "none"; static */
 
-/* DT_UNAVAILABLE, with the cure: `what` needs it, and this build has none. */
+/* DT_UNAVAILABLE: `what` needs the library, and this build has none. */
 enum dt_status dt_protobuf_check(const char *what);
 
 #endif

@@ -8,7 +8,7 @@
 
 #define POSITION_INTERVAL_S 1.0
 
-/* To the millisecond, so that the files have it to the last digit. */
+/* Rounded to the millisecond, so that the files have every digit. */
 static double since_1970(void)
 {
     struct timespec now;
@@ -47,7 +47,7 @@ enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
     return failed;
 }
 
-/* However far apart the records are, whoever watches sees that the run moves. */
+/* Shows readers of the folder that the run moves, however far apart its records are. */
 enum dt_status dt_position_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
     const double now_s = event->kind == DT_EVENT_STEP ? dt_clock_s() : 0;

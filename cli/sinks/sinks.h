@@ -36,21 +36,21 @@ struct dt_run_reader {
     enum dt_status (*take)(struct dt_sinks *sinks, const struct dt_event *event);
 };
 
-/* Their state between events. Zeroed at first but for `command`, `silent` and `reader`; before the
- * folder's event, sinks get nothing but warnings. */
+/* The sinks' state between events. The caller sets `command`, `silent` and `reader`, and zeroes the
+ * rest. Before the folder's event, sinks get warnings alone. */
 struct dt_sinks {
-    const char *command; /* the program's line, for people; set by whoever opens them */
-    bool silent;         /* likewise: no output on the terminal */
-    const struct dt_run_reader *reader; /* likewise, or NULL */
-    double started_s;      /* when the folder was opened, since 1970: tells a run's starts apart */
-    double clock_s;        /* likewise, by dt_clock_s */
-    double seconds_before; /* that the starts before have taken */
+    const char *command;                /* the program's line, for people */
+    bool silent;                        /* no output on the terminal */
+    const struct dt_run_reader *reader; /* or NULL */
+    double started_s;      /* since 1970, when the folder was opened: names this start of the run */
+    double clock_s;        /* the same moment, by dt_clock_s */
+    double seconds_before; /* of earlier starts */
     struct dt_folder_event folder;
     struct dt_progress progress;
     struct dt_metrics_files files;
-    FILE *events;       /* open while TensorBoard gets more events */
-    bool events_failed; /* some could not be written: reported once, and the run ends with DT_IO */
-    double position_s;  /* when the step was written last */
+    FILE *events;         /* open while TensorBoard gets more events */
+    bool events_failed;   /* some were not written: reported once, and the run ends with DT_IO */
+    double position_s;    /* when the step was written last */
     bool timeline_failed; /* trace.json was not written: said once, and the run ends with DT_IO
                            */
 };
@@ -66,17 +66,15 @@ struct dt_sinks {
     X(terminal)      /* stderr, and the result on stdout: cli/sinks/console.c */ \
     X(summary)       /* summary.json, likewise */
 
-/* Tells the row of an event. DT_IO and the like: what is asked of it cannot be done. */
+/* Gives an event to the sink. DT_IO and others: the sink could not do its work. */
 #define DT_SINK_DECLARE(name) \
     enum dt_status dt_##name##_take(struct dt_sinks *sinks, const struct dt_event *event);
 DT_SINK_LIST(DT_SINK_DECLARE)
 #undef DT_SINK_DECLARE
 
-/* DT_UNAVAILABLE: the configuration asks for one that this build has not got. */
+/* DT_UNAVAILABLE: this build lacks a sink that the configuration asks for. */
 enum dt_status dt_sinks_check(const struct dt_config *config);
 
-/* A resumed run after `step` steps and `n_epochs` whole epochs drops the records of later ones
- * first, also that of the epoch in which it stands: it will be written again. */
 void dt_metrics_close(struct dt_metrics_files *files);
 
 /* A dt_emitter.emit; context: the dt_sinks. */

@@ -129,7 +129,7 @@ static struct range measure(const float *numbers, size_t n)
     return r;
 }
 
-/* How many lie in each of N_BUCKETS parts of the range, which are of one width. */
+/* Counts the numbers in each of N_BUCKETS equal parts of the range. */
 static void count(const float *numbers, size_t n, const struct range *r, uint32_t counts[N_BUCKETS])
 {
     const double per_width = N_BUCKETS / ((double)r->max - (double)r->min);
@@ -310,7 +310,7 @@ static void add_metrics(struct scalars *s, const struct dt_sinks *sinks, int los
     }
 }
 
-/* Of a run with a validation set, which is tested but once; under the tags of other runs. */
+/* The test result of a run with a validation set, under the tags that other runs use. */
 static void put_test(struct dt_sinks *sinks, const struct dt_end_event *end)
 {
     struct scalars s = {0};
