@@ -84,11 +84,4 @@ content = bytearray(open(sys.argv[1], "rb").read())
 content[-3] ^= 1
 open("flipped.safetensors", "wb").write(content)' "$saved"
 refused 65 'flipped.safetensors: damaged (tensor ' eval --config config.json --weights flipped.safetensors
-
-refused 64 'eval: --weights FILE needs --config FILE' eval --weights files/torch.safetensors
-refused 64 'is one word too many (dtrain eval --config FILE --weights FILE)' eval "${torch[@]}" "$saved"
-refused 64 '--config and --set go with --weights' eval "$saved" --config config.json
-refused 64 '--config and --set go with --weights' predict "$saved" --set threads=1 "$tests/corpus/png/grey"
-refused 64 '--resume=FILE and --weights' "${torch[@]}" --resume="$saved"
-refused 64 '--weights does not belong to plan' plan "${torch[@]}"
 finish

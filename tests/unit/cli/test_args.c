@@ -115,6 +115,8 @@ static const char *const bad[][2] = {
     {"b.safetensors", "(to resume from it write --resume=b.safetensors, to measure it dtrain eval"},
     {"train --config a b", "unexpected argument 'b' (train takes options only"},
     {"eval a --config b", "--config and --set go with --weights"},
+    {"eval --weights w", "eval: --weights FILE needs --config FILE"},
+    {"--config a --weights w --resume=c", "--resume=FILE and --weights both say where to begin"},
     {"eval a --set b=c", "--config and --set go with --weights"},
     {"predict a --data b c.png", "--data does not belong to predict"},
     {"eval --run a", "--run does not belong to eval (write dtrain eval a)"},
