@@ -503,7 +503,7 @@ static void choose_command(struct parser *p)
 static enum dt_status refuse_option(const struct dt_args *args, int i)
 {
     const char *key = dt_config_key_of(dt_options[i].name), *value = dt_args_text(args, i);
-    if (i == DT_OPTION_RUN && dt_command_takes(args->command, DT_PATHS)) {
+    if (i == DT_OPTION_RUN && strstr(args->command->usage, "RUN") != NULL) {
         return dt_error(DT_USAGE, "--run does not belong to %s (write dtrain %s %.200s)",
                         args->command->word, args->command->word, value);
     }

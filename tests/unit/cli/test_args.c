@@ -120,6 +120,7 @@ static const char *const bad[][2] = {
     {"eval a --set b=c", "--config and --set go with --weights"},
     {"predict a --data b c.png", "--data does not belong to predict"},
     {"eval --run a", "--run does not belong to eval (write dtrain eval a)"},
+    {"init --run a", "--run does not belong to init (see dtrain init --help)"},
     {"train --config a --checkpoint b", "unexpected argument 'b' (train takes options only"},
     {"plan --config a --resume", "--resume does not belong to plan"},
     {"plan --config a --print-config", "--print-config does not belong to plan"},
