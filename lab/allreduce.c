@@ -14,76 +14,76 @@
 
 #define MAX_RANKS 64
 #define MAX_ELEMS ((size_t)1 << 25) /* of all ranks together */
-#define MAX_LETTERS 8               /* more ranks have numbers in place of names */
+#define MAX_LETTERS 8               /* more ranks have numbers instead of letters */
 #define MAX_DRAWN 16                /* ranks whose rounds are shown */
 
 /* ---- the rounds */
 
-/* A replay, and what its numbers mean. */
+/* The rounds of a replay in a document. */
 struct rounds {
+    struct dt_doc *doc;
     const struct dt_replay *replay;
-    bool plain; /* numbers; else bit r of a value says that its sum includes rank r */
+    bool plain; /* values are plain numbers; else bit r of a value says that rank r is in the sum */
 };
 
 enum { KIND_ADDED, KIND_REPLACED, KIND_COMPLETE, KIND_UNCHANGED = 7 };
 
-#define WORD 80 /* bytes of a word below */
-
-static const char *rank_text(const struct rounds *l, int rank, char out[WORD])
+static bool has_letters(const struct rounds *l)
 {
-    const bool letters = l->replay->size <= MAX_LETTERS;
-    snprintf(out, WORD, letters ? "%c" : "%d", letters ? 'A' + rank : rank);
-    return out;
+    return l->replay->size <= MAX_LETTERS;
 }
 
-/* "ab0": pieces [begin, end) of the sum of a and b; "7": a number, or ranks in the sum. */
-static const char *sum_text(const struct rounds *l, float value, int begin, int end, char out[WORD])
+static const char *rank_text(const struct rounds *l, int rank)
 {
+    return has_letters(l) ? dt_doc_print(l->doc, "%c", 'A' + rank)
+                          : dt_doc_print(l->doc, "%d", rank);
+}
+
+/* "ab0": pieces [begin, end) of the sum of a and b; "7": a number, or how many ranks are in the
+ * sum. */
+static const char *sum_text(const struct rounds *l, float value, int begin, int end)
+{
+    char letters[MAX_RANKS + 1] = "";
     int n = 0;
-    for (int rank = 0; !l->plain && rank < l->replay->size; rank++) {
+    if (l->plain) {
+        return dt_doc_print(l->doc, "%g", (double)value);
+    }
+    for (int rank = 0; rank < l->replay->size; rank++) {
         if (((unsigned)value >> rank & 1) != 0) {
-            out[n++] = (char)('a' + rank % MAX_LETTERS);
+            letters[n++] = (char)('a' + rank);
         }
     }
-    if (l->plain || l->replay->size > MAX_LETTERS) {
-        snprintf(out, WORD, "%g", l->plain ? (double)value : n);
-    } else if (l->replay->n_pieces == 1) {
-        out[n] = '\0';
-    } else {
-        snprintf(out + n, (size_t)(WORD - n), end > begin + 1 ? "%d..%d" : "%d", begin, end - 1);
-    }
-    return out;
+    return !has_letters(l)            ? dt_doc_print(l->doc, "%d", n)
+           : l->replay->n_pieces == 1 ? dt_doc_print(l->doc, "%s", letters)
+           : end > begin + 1          ? dt_doc_print(l->doc, "%s%d..%d", letters, begin, end - 1)
+                                      : dt_doc_print(l->doc, "%s%d", letters, begin);
 }
 
 /* What a message carries. */
-static const char *content_text(const struct rounds *l, const struct dt_transfer *t, char out[WORD])
+static const char *content_text(const struct rounds *l, const struct dt_transfer *t)
 {
     if (t->begin == t->end) {
-        snprintf(out, WORD, "nothing");
-    } else if (!isnan(t->value) && (l->plain || l->replay->size <= MAX_LETTERS)) {
-        sum_text(l, t->value, t->begin, t->end, out);
-    } else if (t->end > t->begin + 1) {
-        snprintf(out, WORD, "pieces %d..%d", t->begin, t->end - 1);
-    } else {
-        snprintf(out, WORD, "piece %d", t->begin);
+        return "nothing";
     }
-    return out;
+    if (!isnan(t->value) && (l->plain || has_letters(l))) {
+        return sum_text(l, t->value, t->begin, t->end);
+    }
+    return t->end > t->begin + 1 ? dt_doc_print(l->doc, "pieces %d..%d", t->begin, t->end - 1)
+                                 : dt_doc_print(l->doc, "piece %d", t->begin);
 }
 
-/* The vectors after n_rounds rounds, whose last one had these n transfers. */
-static void draw_vectors(struct dt_doc *doc, const struct rounds *l, int n_rounds,
-                         const struct dt_transfer *t, int n)
+/* Draws the vectors after n_rounds rounds, the last of which had these n transfers. */
+static void draw_vectors(const struct rounds *l, int n_rounds, const struct dt_transfer *t, int n)
 {
     const struct dt_replay *p = l->replay;
-    struct dt_part *lanes = dt_doc_lanes(doc, NULL, "");
-    char word[WORD];
+    struct dt_part *lanes = dt_doc_lanes(l->doc, NULL, "");
     dt_doc_kind(lanes, KIND_ADDED, "added in this round");
     dt_doc_kind(lanes, KIND_REPLACED, "replaced in this round");
     dt_doc_kind(lanes, KIND_COMPLETE, "complete");
     dt_doc_kind(lanes, KIND_UNCHANGED, "unchanged");
     for (int rank = 0; rank < p->size; rank++) {
         const float *state = dt_replay_state(p, n_rounds, rank);
-        const int lane = dt_doc_lane(lanes, "%s", rank_text(l, rank, word));
+        const int lane = dt_doc_lane(lanes, "%s", rank_text(l, rank));
         for (int i = 0; i < p->n_pieces; i++) {
             int kind = state[i] == p->data[0][p->cuts[i]] ? KIND_COMPLETE : KIND_UNCHANGED;
             for (int k = 0; k < n; k++) {
@@ -91,40 +91,39 @@ static void draw_vectors(struct dt_doc *doc, const struct rounds *l, int n_round
                     kind = t[k].adds ? KIND_ADDED : KIND_REPLACED;
                 }
             }
-            dt_doc_box(lanes, lane, i, i + 1, kind, "%s", sum_text(l, state[i], i, i + 1, word));
+            dt_doc_box(lanes, lane, i, i + 1, kind, "%s", sum_text(l, state[i], i, i + 1));
         }
     }
 }
 
-static void add_round(struct dt_doc *doc, const struct rounds *l, int round)
+static void add_first(const struct rounds *l)
+{
+    dt_doc_step(l->doc, "At first");
+    draw_vectors(l, 0, NULL, 0);
+}
+
+static void add_round(const struct rounds *l, int round)
 {
     int n;
     const struct dt_transfer *t = dt_replay_transfers(l->replay, round, &n);
-    dt_doc_step(doc, dt_doc_print(doc, "Round %d of %d", round + 1, l->replay->n_rounds));
-    struct dt_part *table = dt_doc_table(doc, NULL, "from|sends|to|operation");
+    dt_doc_step(l->doc, dt_doc_print(l->doc, "Round %d of %d", round + 1, l->replay->n_rounds));
+    struct dt_part *table = dt_doc_table(l->doc, NULL, "from|sends|to|operation");
     for (int i = 0; i < n; i++) {
-        char from[WORD], to[WORD], content[WORD];
-        dt_doc_row(table, dt_t(rank_text(l, t[i].from, from)),
-                   dt_t(content_text(l, &t[i], content)), dt_t(rank_text(l, t[i].to, to)),
+        dt_doc_row(table, dt_t(rank_text(l, t[i].from)), dt_t(content_text(l, &t[i])),
+                   dt_t(rank_text(l, t[i].to)),
                    dt_t(t[i].from == t[i].to ? "adds its own input"
                         : t[i].adds          ? "adds"
                                              : "replaces"));
     }
-    if (l->replay->size > MAX_LETTERS) {
+    if (!has_letters(l)) {
         dt_doc_detail(table);
     }
-    draw_vectors(doc, l, round + 1, t, n);
-}
-
-static void add_first(struct dt_doc *doc, const struct rounds *l)
-{
-    dt_doc_step(doc, "At first");
-    draw_vectors(doc, l, 0, NULL, 0);
+    draw_vectors(l, round + 1, t, n);
 }
 
 /* ---- the proof */
 
-/* Encodes the set of ranks in a sum as a number. */
+/* A rank's input, from whose sums a reader tells which ranks are in them. */
 static float mark(int rank, size_t i)
 {
     (void)i;
@@ -155,11 +154,9 @@ static void prove(struct dt_doc *doc, const struct dt_replay *p, float (*value)(
                   struct dt_golden *golden)
 {
     const struct dt_traffic formula = p->algorithm->formula(p->size, p->n_elems);
-    double equal = 0, messages = 0, bytes = 0;
+    int equal = 0;
     for (int rank = 0; rank < p->size; rank++) {
         equal += memcmp(p->data[rank], p->data[0], p->n_elems * sizeof(float)) == 0;
-        messages += (double)p->sent[rank].messages;
-        bytes += (double)p->sent[rank].bytes;
     }
     const struct {
         const char *what;
@@ -167,8 +164,8 @@ static void prove(struct dt_doc *doc, const struct dt_replay *p, float (*value)(
     } rows[] = {
         {"ranks with the same sum", equal, p->size},
         {"elements with the exact sum", (double)count_exact(p, value), (double)p->n_elems},
-        {"messages sent", messages, (double)formula.messages},
-        {"bytes sent", bytes, (double)formula.elements * sizeof(float)},
+        {"messages sent", (double)p->sent.messages, (double)formula.messages},
+        {"bytes sent", (double)p->sent.bytes, (double)formula.elements * sizeof(float)},
     };
     struct dt_part *table = dt_doc_table(doc, "Proof", "check|counted::0|expected::0");
     dt_doc_caption(table, "With whole numbers, whose sums are exact. Messages and bytes are "
@@ -184,83 +181,73 @@ static void prove(struct dt_doc *doc, const struct dt_replay *p, float (*value)(
 
 /* ---- all algorithms */
 
-/* How long an allreduce takes depends on the number of elements: few cost latency, many cost
- * bandwidth. */
+/* The time of an allreduce depends on the number of floats: few cost latency, many cost bandwidth.
+ */
 enum { TIME_ASKED, TIME_FEW, TIME_MANY, N_TIMES };
 #define MANY_ELEMS 1199882 /* the gradients of configs/mnist.json */
 
-struct costs {
-    struct dt_simulation asked;
-    double seconds[N_TIMES];
-};
-
-static enum dt_status simulate_all(int size, size_t n_elems, struct costs out[DT_N_ALGORITHMS])
-{
-    static const struct dt_costs costs = {
-        .ranks_per_host = 1, .between = {10e-6, 8.0 / 10e9}, .gamma_s = 1e-9};
-    const size_t n[N_TIMES] = {n_elems, (size_t)size, MANY_ELEMS};
-    for (int i = 0; i < DT_N_ALGORITHMS; i++) {
-        for (int k = N_TIMES - 1; k >= 0; k--) {
-            DT_TRY(dt_simulate(&dt_algorithms[i], size, n[k], &costs, &out[i].asked, NULL));
-            out[i].seconds[k] = out[i].asked.seconds;
-        }
-    }
-    return DT_OK;
-}
-
-static int fastest(const struct costs costs[DT_N_ALGORITHMS], int time)
+static int fastest(const double seconds[DT_N_ALGORITHMS])
 {
     int best = 0;
     for (int i = 1; i < DT_N_ALGORITHMS; i++) {
-        best = costs[i].seconds[time] < costs[best].seconds[time] ? i : best;
+        best = seconds[i] < seconds[best] ? i : best;
     }
     return best;
 }
 
-static void add_costs(struct dt_doc *doc, const struct dt_replay *p,
-                      const struct costs costs[DT_N_ALGORITHMS])
+static void conclude(struct dt_doc *doc, const double few[DT_N_ALGORITHMS],
+                     const double many[DT_N_ALGORITHMS])
 {
+    dt_doc_text(doc,
+                "Few floats are latency-bound: each message takes 10 µs, whatever it carries, so "
+                "few rounds win. %s is fastest with %.1f µs; the ring takes %.1f µs.",
+                dt_algorithms[fastest(few)].name, 1e6 * few[fastest(few)], 1e6 * few[0]);
+    dt_doc_text(doc,
+                "Many floats are bandwidth-bound: bytes take the time, so the algorithm wins whose "
+                "busiest rank has the fewest. %s is fastest with %.2f ms; the ring takes %.2f ms.",
+                dt_algorithms[fastest(many)].name, 1e3 * many[fastest(many)], 1e3 * many[0]);
+}
+
+static enum dt_status add_costs(struct dt_doc *doc, const struct dt_replay *p)
+{
+    static const struct dt_costs costs = {
+        .ranks_per_host = 1, .between = {10e-6, 8.0 / 10e9}, .gamma_s = 1e-9};
+    const size_t n[N_TIMES] = {p->n_elems, (size_t)p->size, MANY_ELEMS};
+    double seconds[N_TIMES][DT_N_ALGORITHMS];
+    char n_elems[32];
     struct dt_part *traffic = dt_doc_table(doc, "Messages and bytes",
                                            "algorithm|rounds::0|messages::0|sent:bytes:0|"
                                            "busiest rank:bytes:0");
-    dt_doc_caption(traffic, "Busiest rank: the most bytes that one rank sends and receives.");
-    dt_doc_main(traffic);
     struct dt_part *times =
         dt_doc_table(doc, "Simulated times", "algorithm|this size::t|few floats::t|many floats::t");
     for (int i = 0; i < DT_N_ALGORITHMS; i++) {
         const struct dt_algorithm *a = &dt_algorithms[i];
-        const struct dt_simulation *s = &costs[i].asked;
+        struct dt_simulation s;
+        for (int k = N_TIMES - 1; k >= 0; k--) { /* the last has the traffic of this size */
+            DT_TRY(dt_simulate(a, p->size, n[k], &costs, &s, NULL));
+            seconds[k][i] = s.seconds;
+        }
         dt_doc_row(traffic, dt_t(a->name), dt_n(a->n_rounds(p->size, p->n_elems)),
-                   dt_n((double)s->all.messages), dt_n((double)s->all.bytes),
-                   dt_n((double)s->busiest_rank_bytes));
-        dt_doc_row(times, dt_t(a->name), dt_n(costs[i].seconds[TIME_ASKED]),
-                   dt_n(costs[i].seconds[TIME_FEW]), dt_n(costs[i].seconds[TIME_MANY]));
+                   dt_n((double)s.all.messages), dt_n((double)s.all.bytes),
+                   dt_n((double)s.busiest_rank_bytes));
+        dt_doc_row(times, dt_t(a->name), dt_n(seconds[TIME_ASKED][i]), dt_n(seconds[TIME_FEW][i]),
+                   dt_n(seconds[TIME_MANY][i]));
         if (a == p->algorithm) {
             dt_doc_emphasize(traffic);
             dt_doc_emphasize(times);
         }
     }
-    char n_elems[32];
+    dt_doc_caption(traffic, "Busiest rank: the most bytes that one rank sends and receives.");
+    dt_doc_main(traffic);
     dt_doc_caption(times,
                    "This size: %s on each rank; few: %d; many: 1,199,882, the gradients of "
                    "configs/mnist.json. With 10 µs a message, 10 Gbit/s, 1 ns an addition, each "
                    "rank on a host of its own.",
                    dt_count_text((double)p->n_elems, n_elems, sizeof n_elems), p->size);
-}
-
-static void conclude(struct dt_doc *doc, const struct costs costs[DT_N_ALGORITHMS])
-{
-    const int few = fastest(costs, TIME_FEW), many = fastest(costs, TIME_MANY);
-    dt_doc_text(doc,
-                "Few floats are latency-bound: each message takes 10 µs, whatever it carries, so "
-                "few rounds win. %s is fastest with %.1f µs; the ring takes %.1f µs.",
-                dt_algorithms[few].name, 1e6 * costs[few].seconds[TIME_FEW],
-                1e6 * costs[0].seconds[TIME_FEW]);
-    dt_doc_text(doc,
-                "Many floats are bandwidth-bound: bytes take the time, so the algorithm wins whose "
-                "busiest rank has the fewest. %s is fastest with %.2f ms; the ring takes %.2f ms.",
-                dt_algorithms[many].name, 1e3 * costs[many].seconds[TIME_MANY],
-                1e3 * costs[0].seconds[TIME_MANY]);
+    if (p->size > 1) {
+        conclude(doc, seconds[TIME_FEW], seconds[TIME_MANY]);
+    }
+    return DT_OK;
 }
 
 /* ---- lab allreduce */
@@ -275,18 +262,18 @@ static enum dt_status find_algorithm(const char *name, const struct dt_algorithm
     struct dt_suggestion s = {.word = name};
     char names[256] = "";
     *out = dt_algorithm_find(name);
-    for (int i = 0; *out == NULL && i < DT_N_ALGORITHMS; i++) {
+    if (*out != NULL) {
+        return DT_OK;
+    }
+    for (int i = 0; i < DT_N_ALGORITHMS; i++) {
         const size_t n = strlen(names);
         snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", dt_algorithms[i].name);
         dt_suggest_offer(&s, dt_algorithms[i].name);
     }
-    if (*out == NULL && s.best != NULL) {
-        return dt_error(DT_USAGE, "--algorithm: unknown algorithm '%.60s' (did you mean '%s'?)",
-                        name, s.best);
-    }
-    return *out != NULL ? DT_OK
-                        : dt_error(DT_USAGE, "--algorithm: unknown algorithm '%.60s' (one of %s)",
-                                   name, names);
+    return dt_error(DT_USAGE,
+                    s.best != NULL ? "--algorithm: unknown algorithm '%.60s' (did you mean '%s'?)"
+                                   : "--algorithm: unknown algorithm '%.60s' (one of %s)",
+                    name, s.best != NULL ? s.best : names);
 }
 
 static enum dt_status read_options(const struct dt_args *args, struct options *o)
@@ -308,13 +295,13 @@ static enum dt_status read_options(const struct dt_args *args, struct options *o
 static enum dt_status add_rounds(struct dt_doc *doc, const struct options *o)
 {
     struct dt_replay replay;
-    const struct rounds rounds = {.replay = &replay};
+    const struct rounds rounds = {.doc = doc, .replay = &replay};
     if (o->n_ranks > MAX_DRAWN) {
         dt_doc_text(doc, "Rounds are shown for at most %d ranks.", MAX_DRAWN);
         return DT_OK;
     }
     DT_TRY(dt_replay_open(o->algorithm, (int)o->n_ranks, o->n_elems, mark, &replay));
-    if (replay.size > MAX_LETTERS) {
+    if (!has_letters(&rounds)) {
         dt_doc_text(doc, "A row is the vector of a rank. The number in a piece says how many ranks "
                          "its sum includes.");
     } else if (replay.size > 1) {
@@ -322,9 +309,9 @@ static enum dt_status add_rounds(struct dt_doc *doc, const struct options *o)
                     "A row is the vector of a rank: rank A begins with a, B with b, and so on; %s.",
                     replay.n_pieces > 1 ? "a0 is piece 0 of a, and ab0 is a0 + b0" : "ab is a + b");
     }
-    add_first(doc, &rounds);
+    add_first(&rounds);
     for (int round = 0; round < replay.n_rounds; round++) {
-        add_round(doc, &rounds, round);
+        add_round(&rounds, round);
     }
     dt_doc_step(doc, NULL);
     dt_replay_close(&replay);
@@ -333,18 +320,13 @@ static enum dt_status add_rounds(struct dt_doc *doc, const struct options *o)
 
 static enum dt_status add_all(struct dt_doc *doc, const struct options *o, struct dt_golden *golden)
 {
-    struct costs costs[DT_N_ALGORITHMS];
     struct dt_replay replay;
     DT_TRY(add_rounds(doc, o));
-    DT_TRY(simulate_all((int)o->n_ranks, o->n_elems, costs));
     DT_TRY(dt_replay_open(o->algorithm, (int)o->n_ranks, o->n_elems, whole, &replay));
     prove(doc, &replay, whole, golden);
-    add_costs(doc, &replay, costs);
-    if (replay.size > 1) {
-        conclude(doc, costs);
-    }
+    const enum dt_status s = add_costs(doc, &replay);
     dt_replay_close(&replay);
-    return DT_OK;
+    return s;
 }
 
 static enum dt_status lab_allreduce(const struct dt_args *args)
@@ -396,7 +378,7 @@ static float counting(int rank, size_t i)
     return (float)(rank + 1);
 }
 
-/* The round after the last that adds. */
+/* The number of rounds up to the last that adds. */
 static int end_of_reduce(const struct dt_replay *p)
 {
     int end = 0;
@@ -411,16 +393,16 @@ static int end_of_reduce(const struct dt_replay *p)
 
 static struct dt_doc *tell_reduce(const struct dt_replay *p, struct dt_golden *golden)
 {
-    const struct rounds rounds = {.replay = p, .plain = true};
     const int n_reduce = end_of_reduce(p);
     struct dt_doc *doc = dt_doc_open("lab reduce", "Reduce and allreduce of 1 to %d", p->size);
+    const struct rounds rounds = {.doc = doc, .replay = p, .plain = true};
     dt_doc_text(doc,
                 "Five ranks, A to E, have the numbers 1 to 5. Reduce adds them up on one rank, the "
                 "root; allreduce then sends the sum to all. The algorithm is a %s.",
                 p->algorithm->name);
-    add_first(doc, &rounds);
+    add_first(&rounds);
     for (int round = 0; round < p->n_rounds; round++) {
-        add_round(doc, &rounds, round);
+        add_round(&rounds, round);
         if (round + 1 == n_reduce) {
             dt_doc_text(doc, "Reduce is done: rank A, the root, has the sum.");
         }
@@ -429,8 +411,7 @@ static struct dt_doc *tell_reduce(const struct dt_replay *p, struct dt_golden *g
     dt_doc_step(doc, NULL);
     struct dt_part *table = dt_doc_table(doc, "Sums", "rank|after reduce::0|after allreduce::0");
     for (int rank = 0; rank < p->size; rank++) {
-        char word[WORD];
-        dt_doc_row(table, dt_t(rank_text(&rounds, rank, word)),
+        dt_doc_row(table, dt_t(rank_text(&rounds, rank)),
                    dt_n((double)*dt_replay_state(p, n_reduce, rank)),
                    dt_n((double)p->data[rank][0]));
     }

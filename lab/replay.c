@@ -1,24 +1,29 @@
-#include "lab/allreduce.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dist/allreduce/executor.h"
+#include "lab/allreduce.h"
 
-/* State of the ranks while they run. */
+/* The ranks while they run. */
 struct run {
     struct dt_replay *replay;
     struct dt_wire **wires;
     struct dt_executor *executors;
-    struct dt_move *moves;            /* of one rank's round */
-    float *after;                     /* n_pieces: one rank's values between two moves */
-    int n_transfers, n_wires, n_open; /* n_open: executors */
+    struct dt_move *moves; /* of one rank's round */
+    float *after;          /* n_pieces: one rank's values between two moves */
+    int n_transfers, n_wires;
 };
+
+static int moves_of(const struct run *run, int rank, int round)
+{
+    const struct dt_replay *p = run->replay;
+    return p->algorithm->round(rank, p->size, p->n_elems, round, run->moves);
+}
 
 static bool receives(const struct dt_move *move)
 {
-    return move->kind == DT_ADD || move->kind == DT_REPLACE || move->kind == DT_ADD_INPUT;
+    return move->kind != DT_SEND && move->kind != DT_SEND_INPUT;
 }
 
 /* ---- the pieces */
@@ -29,15 +34,14 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Counts all ranks' receiving moves of all rounds, and writes their begins and ends, unless `ends`
- * is NULL. */
+/* Counts the receiving moves of all ranks in all rounds, and writes where each begins and ends,
+ * unless `ends` is NULL. */
 static size_t gather_ends(const struct run *run, size_t *ends)
 {
     const struct dt_replay *p = run->replay;
     size_t n = 0;
     for (int i = 0; i < p->size * p->n_rounds; i++) {
-        const int n_moves =
-            p->algorithm->round(i % p->size, p->size, p->n_elems, i / p->size, run->moves);
+        const int n_moves = moves_of(run, i % p->size, i / p->size);
         for (int k = 0; k < n_moves; k++) {
             if (receives(&run->moves[k])) {
                 if (ends != NULL) {
@@ -57,7 +61,7 @@ static int index_of(const struct dt_replay *p, size_t cut)
     return found != NULL ? (int)(found - p->cuts) : 0;
 }
 
-/* Cuts the vector wherever a move begins or ends, and allocates memory for all transfers. */
+/* Cuts the vector where a move begins or ends, and allocates memory for all transfers. */
 static bool cut(struct run *run)
 {
     struct dt_replay *p = run->replay;
@@ -80,47 +84,43 @@ static bool cut(struct run *run)
 
 /* ---- the record of a round */
 
-static float *state_of(const struct dt_replay *p, int n_rounds, int rank)
+float *dt_replay_state(const struct dt_replay *p, int n_rounds, int rank)
 {
     return p->states + ((size_t)n_rounds * (size_t)p->size + (size_t)rank) * (size_t)p->n_pieces;
 }
 
-static void keep_state(const struct dt_replay *p, int n_rounds, int rank)
+static void record_state(const struct dt_replay *p, int n_rounds, int rank)
 {
-    float *state = state_of(p, n_rounds, rank);
+    float *state = dt_replay_state(p, n_rounds, rank);
     for (int i = 0; i < p->n_pieces; i++) {
         state[i] = p->data[rank][p->cuts[i]];
     }
 }
 
-/* The value that this rank's move received for piece i; `now` is the rank's current value. */
-static float value_of(const struct dt_executor *e, const struct dt_move *move, size_t at, float now)
-{
-    return move->kind == DT_REPLACE ? now : dt_executor_incoming(e, move->peer)[at];
-}
-
-/* The received value, if it is the same in all pieces. `after`: the rank's pieces after the move;
- * on return, before it. */
+/* Returns the value that a move received: NAN if its pieces have different ones. `after`: the
+ * rank's pieces after the move, from which this removes the move. */
 static float take_back(const struct run *run, int rank, const struct dt_move *move,
                        const struct dt_transfer *t, float *after)
 {
+    const float *incoming = dt_executor_incoming(&run->executors[rank], move->peer);
     float value = NAN;
     for (int i = t->begin; i < t->end; i++) {
-        const float came = value_of(&run->executors[rank], move, run->replay->cuts[i], after[i]);
+        const float came = t->adds ? incoming[run->replay->cuts[i]] : after[i];
         after[i] -= t->adds ? came : 0;
         value = i == t->begin || came == value ? came : NAN;
     }
     return value;
 }
 
-/* Records what `rank` received in its own round `own`, which ended in round `round` of all;
- * from its last move to its first. */
-static void keep_transfers(struct run *run, int rank, int own, int round)
+/* Records what `rank` received in its own round `own`, which ended in round `round` of all: from
+ * the last move to the first. */
+static void record_transfers(struct run *run, int rank, int own, int round)
 {
     struct dt_replay *p = run->replay;
-    keep_state(p, round + 1, rank);
-    memcpy(run->after, state_of(p, round + 1, rank), (size_t)p->n_pieces * sizeof *run->after);
-    for (int i = p->algorithm->round(rank, p->size, p->n_elems, own, run->moves) - 1; i >= 0; i--) {
+    record_state(p, round + 1, rank);
+    memcpy(run->after, dt_replay_state(p, round + 1, rank),
+           (size_t)p->n_pieces * sizeof *run->after);
+    for (int i = moves_of(run, rank, own) - 1; i >= 0; i--) {
         const struct dt_move *move = &run->moves[i];
         if (receives(move)) {
             struct dt_transfer *t = &p->transfers[run->n_transfers++];
@@ -142,9 +142,9 @@ static int by_sender(const void *a, const void *b)
                               : (x->to > y->to) - (x->to < y->to);
 }
 
-/* ---- running all ranks, in the same round */
+/* ---- all ranks, round by round */
 
-/* Advances each rank that has not passed this round; *moved: one advanced. */
+/* Advances each rank that has not passed this round; *moved: one of them advanced. */
 static enum dt_status sweep(struct run *run, int round, bool *moved)
 {
     *moved = false;
@@ -155,7 +155,7 @@ static enum dt_status sweep(struct run *run, int round, bool *moved)
             DT_TRY(dt_executor_step(&run->executors[rank], 0, &ended));
         }
         if (ended) {
-            keep_transfers(run, rank, own, round);
+            record_transfers(run, rank, own, round);
         }
         *moved = *moved || ended;
     }
@@ -167,7 +167,7 @@ static enum dt_status run_round(struct run *run, int round)
     struct dt_replay *p = run->replay;
     const int first = run->n_transfers;
     bool moved = true;
-    memcpy(state_of(p, round + 1, 0), state_of(p, round, 0),
+    memcpy(dt_replay_state(p, round + 1, 0), dt_replay_state(p, round, 0),
            (size_t)p->size * (size_t)p->n_pieces * sizeof *p->states);
     while (moved) {
         DT_TRY(sweep(run, round, &moved));
@@ -180,22 +180,22 @@ static enum dt_status run_round(struct run *run, int round)
 
 static enum dt_status run_all(struct run *run)
 {
-    const struct dt_replay *p = run->replay;
+    struct dt_replay *p = run->replay;
     for (int rank = 0; rank < p->size; rank++) {
-        keep_state(p, 0, rank);
+        record_state(p, 0, rank);
         DT_TRY(dt_executor_start(&run->executors[rank], 0, 0, 0, p->n_elems));
     }
     for (int round = 0; round < p->n_rounds; round++) {
         DT_TRY(run_round(run, round));
     }
     for (int rank = 0; rank < p->size; rank++) {
-        bool done;
-        DT_TRY(dt_executor_progress(&run->executors[rank], 0, &done));
-        if (!done) {
+        const struct dt_wire_count sent = dt_wire_sent(run->wires[rank]).all;
+        if (run->executors[rank].slots[0].round < p->n_rounds) {
             return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever",
                             p->algorithm->name, p->size, rank);
         }
-        p->sent[rank] = dt_wire_sent(run->wires[rank]).all;
+        p->sent.messages += sent.messages;
+        p->sent.bytes += sent.bytes;
     }
     return DT_OK;
 }
@@ -224,9 +224,8 @@ static bool allocate(struct run *run)
     run->moves = calloc((size_t)DT_MAX_MOVES(p->size), sizeof *run->moves);
     p->ends = calloc(n_rounds + 1, sizeof *p->ends);
     p->data = calloc(size, sizeof *p->data);
-    p->sent = calloc(size, sizeof *p->sent);
     if (run->wires == NULL || run->executors == NULL || run->moves == NULL || p->ends == NULL ||
-        p->data == NULL || p->sent == NULL || !cut(run)) {
+        p->data == NULL || !cut(run)) {
         return false;
     }
     p->states = calloc((n_rounds + 1) * size * (size_t)p->n_pieces + 1, sizeof *p->states);
@@ -243,8 +242,7 @@ static enum dt_status open_and_run(struct run *run, float (*value)(int rank, siz
     }
     DT_TRY(dt_wire_open_local(p->size, run->wires));
     run->n_wires = p->size;
-    for (; run->n_open < p->size; run->n_open++) {
-        const int rank = run->n_open;
+    for (int rank = 0; rank < p->size; rank++) {
         DT_TRY(dt_executor_open(p->algorithm, run->wires[rank], p->data[rank], p->n_elems, 1,
                                 (struct dt_encoding){.codec = NULL}, &run->executors[rank]));
     }
@@ -260,7 +258,7 @@ enum dt_status dt_replay_open(const struct dt_algorithm *algorithm, int size, si
                               .n_rounds = algorithm->n_rounds(size, n_elems)};
     struct run run = {.replay = out};
     const enum dt_status s = open_and_run(&run, value);
-    for (int i = 0; i < run.n_open; i++) {
+    for (int i = 0; run.executors != NULL && i < size; i++) {
         dt_executor_close(&run.executors[i]);
     }
     for (int i = 0; i < run.n_wires; i++) {
@@ -286,7 +284,6 @@ void dt_replay_close(struct dt_replay *r)
     free(r->transfers);
     free(r->ends);
     free(r->states);
-    free(r->sent);
     *r = (struct dt_replay){.size = 0};
 }
 
@@ -295,9 +292,4 @@ const struct dt_transfer *dt_replay_transfers(const struct dt_replay *r, int rou
     const int first = round > 0 ? r->ends[round - 1] : 0;
     *n = r->ends[round] - first;
     return r->transfers + first;
-}
-
-const float *dt_replay_state(const struct dt_replay *r, int n_rounds, int rank)
-{
-    return state_of(r, n_rounds, rank);
 }
