@@ -1,6 +1,6 @@
-/* How devices share a model: a pipeline's schedules on a clock (`lab pipeline`), and four ways
- * compared for a configuration (`lab model-parallel`). One clock runs the passes of both, and one
- * routine draws them. */
+/* How devices share a model: `lab pipeline` runs a pipeline's schedules on a clock; `lab
+ * model-parallel` compares four ways to share the model of a configuration. Both use the same clock
+ * and the same picture. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -34,8 +34,7 @@ struct step {
     int n_passes[DT_LAB_MAX_RANKS];
     struct pass passes[DT_LAB_MAX_RANKS][2 * MICRO_BATCHES]; /* in the order of time */
     double ends[2][DT_LAB_MAX_RANKS][MICRO_BATCHES];         /* forward, backward; -1: unknown */
-    int held[DT_LAB_MAX_RANKS]; /* most micro-batches between forward and backward pass */
-    double length, busy;        /* of the step; of all stages together */
+    double length, busy; /* of the step; of all stages together */
 };
 
 /* ---- the clock */
@@ -47,14 +46,11 @@ static double arrival(const struct step *s, int stage, struct dt_pipeline_op op)
     if (!op.backward) {
         return stage > 0 ? s->ends[false][stage - 1][i] : 0;
     }
-    if (s->ends[false][stage][i] < 0) {
-        return -1;
-    }
     return stage < last ? s->ends[true][stage + 1][i] : s->ends[false][last][i];
 }
 
-/* Runs the next pass of a stage, as soon as the stage is free and has the input. False: the input
- * has no time yet, or the stage is done. */
+/* Runs the next pass of a stage, as soon as the stage is free and has the input. False: the arrival
+ * of the input is unknown, or the stage is done. */
 static bool run_pass(struct step *s, int stage)
 {
     const int n = s->n_passes[stage], m = s->n_micro_batches;
@@ -78,24 +74,27 @@ static bool run_pass(struct step *s, int stage)
 
 static void run(struct step *s)
 {
-    bool ran = true;
     for (int i = 0; i < DT_LAB_MAX_RANKS * MICRO_BATCHES; i++) {
         s->ends[false][i / MICRO_BATCHES][i % MICRO_BATCHES] = -1;
         s->ends[true][i / MICRO_BATCHES][i % MICRO_BATCHES] = -1;
     }
-    while (ran) {
+    for (bool ran = true; ran;) {
         ran = false;
         for (int stage = 0; stage < s->n_stages; stage++) {
             ran = run_pass(s, stage) || ran;
         }
     }
-    for (int stage = 0; stage < s->n_stages; stage++) {
-        int held = 0;
-        for (int i = 0; i < s->n_passes[stage]; i++) {
-            held += s->passes[stage][i].op.backward ? -1 : 1;
-            s->held[stage] = held > s->held[stage] ? held : s->held[stage];
-        }
+}
+
+/* The most micro-batches that a stage has between their forward and their backward pass. */
+static int most_held(const struct step *s, int stage)
+{
+    int held = 0, most = 0;
+    for (int i = 0; i < s->n_passes[stage]; i++) {
+        held += s->passes[stage][i].op.backward ? -1 : 1;
+        most = held > most ? held : most;
     }
+    return most;
 }
 
 /* The share of the step that a stage waits, on average. */
@@ -146,8 +145,8 @@ static void check_step(struct dt_golden *golden, const struct step *s)
         const int later = p - stage < m ? p - stage : m; /* stages from this one on */
         dt_golden_number(golden, s->n_passes[stage], 2 * m, 0, "%s: passes of stage %d", s->name,
                          stage);
-        dt_golden_number(golden, s->held[stage], s->schedule == DT_PIPELINE_1F1B ? later : m, 0,
-                         "%s: micro-batches that stage %d holds at once", s->name, stage);
+        dt_golden_number(golden, most_held(s, stage), s->schedule == DT_PIPELINE_1F1B ? later : m,
+                         0, "%s: micro-batches that stage %d holds at once", s->name, stage);
     }
     dt_golden_number(golden, s->length * m / MICRO_BATCHES, (m + p - 1) * (1 + BACKWARD), 0,
                      "%s: length of a step", s->name);
@@ -155,16 +154,6 @@ static void check_step(struct dt_golden *golden, const struct step *s)
                      s->name);
     dt_golden_number(golden, dt_pipeline_bubble(p, m), formula, 1e-12,
                      "%s: the share that a training reports as waiting", s->name);
-}
-
-static void add_row(struct dt_doc *doc, struct dt_part *table, const struct step *s)
-{
-    const char *held = "";
-    for (int stage = 0; stage < s->n_stages; stage++) {
-        held = dt_doc_print(doc, stage > 0 ? "%s %d" : "%s%d", held, s->held[stage]);
-    }
-    dt_doc_row(table, dt_t(s->name), dt_n(s->n_micro_batches), dt_n(s->length), dt_n(waiting(s)),
-               dt_n(dt_pipeline_bubble(s->n_stages, s->n_micro_batches)), dt_t(held));
 }
 
 static struct dt_doc *tell_pipeline(const struct step steps[N_SCHEDULES])
@@ -185,7 +174,13 @@ static struct dt_doc *tell_pipeline(const struct step steps[N_SCHEDULES])
         dt_doc_table(doc, "Schedules",
                      "schedule|micro-batches::0|units::0|waiting::%|formula::%|held by each stage");
     for (int i = 0; i < N_SCHEDULES; i++) {
-        add_row(doc, table, &steps[i]);
+        const struct step *s = &steps[i];
+        const char *held = "";
+        for (int stage = 0; stage < p; stage++) {
+            held = dt_doc_print(doc, stage > 0 ? "%s %d" : "%s%d", held, most_held(s, stage));
+        }
+        dt_doc_row(table, dt_t(s->name), dt_n(s->n_micro_batches), dt_n(s->length),
+                   dt_n(waiting(s)), dt_n(dt_pipeline_bubble(p, s->n_micro_batches)), dt_t(held));
     }
     dt_doc_caption(table,
                    "Formula: (p - 1) / (m + p - 1) for p stages and m micro-batches. Held: the "
@@ -265,9 +260,8 @@ struct sharing {
     size_t batch;            /* samples of a step */
     double flops;            /* of a sample, forward */
     struct stage stages[DT_LAB_MAX_RANKS];
-    struct step naive, pipeline;
-    double bytes[N_WAYS];   /* sent between devices in a step */
-    double at_once[N_WAYS]; /* devices that compute at the same time, on average */
+    struct step steps[2]; /* of WAY_NAIVE and WAY_PIPELINE */
+    double bytes[N_WAYS]; /* sent between devices in a step */
 };
 
 static double flops_of(const struct dt_model *model, int begin, int end)
@@ -277,6 +271,12 @@ static double flops_of(const struct dt_model *model, int begin, int end)
         sum += dt_block_flops(&model->blocks[i]);
     }
     return sum;
+}
+
+/* Devices that compute at the same time, on average. */
+static double at_once(const struct sharing *l, int way)
+{
+    return way <= WAY_PIPELINE ? l->steps[way].busy / l->steps[way].length : l->n_devices;
 }
 
 static double outputs_of(const struct dt_model *model, int block)
@@ -309,10 +309,10 @@ static void cut(struct sharing *l)
     }
 }
 
-static void run_stages(const struct sharing *l, int way, int n_micro_batches, struct step *s)
+static void run_stages(struct sharing *l, int way, int n_micro_batches)
 {
+    struct step *s = &l->steps[way];
     *s = (struct step){.name = ways[way].name,
-                       .meaning = ways[way].meaning,
                        .schedule = DT_PIPELINE_GPIPE,
                        .n_micro_batches = n_micro_batches,
                        .n_stages = l->n_stages};
@@ -357,7 +357,7 @@ static double even_stages(const struct sharing *l)
 }
 
 /* Devices at work in this pipeline: the first micro-batch passes all stages, then the longest stage
- * releases them one at a time. */
+ * ends one micro-batch after the other. */
 static double uneven_stages(const struct sharing *l)
 {
     double longest = 0;
@@ -378,10 +378,10 @@ static void check_sharing(const struct sharing *l, struct dt_golden *g)
     }
     dt_golden_number(g, next, l->model.n_blocks, 0, "blocks on devices");
     dt_golden_number(g, flops, l->flops, 0, "operations on devices");
-    dt_golden_number(g, l->naive.length, WHOLE, 1e-9, "length of a naive step");
-    dt_golden_number(g, l->at_once[WAY_PIPELINE], uneven_stages(l), 1e-9,
+    dt_golden_number(g, l->steps[WAY_NAIVE].length, WHOLE, 1e-9, "length of a naive step");
+    dt_golden_number(g, at_once(l, WAY_PIPELINE), uneven_stages(l), 1e-9,
                      "devices at work in a pipeline, by its longest stage");
-    dt_golden_fact(g, l->at_once[WAY_PIPELINE] <= even_stages(l) + 1e-9,
+    dt_golden_fact(g, at_once(l, WAY_PIPELINE) <= even_stages(l) + 1e-9,
                    "a pipeline is best with even stages");
     dt_golden_number(g, l->bytes[WAY_DATA],
                      2.0 * (l->n_devices - 1) * sizeof(float) * (double)l->model.n_parameters, 0,
@@ -396,7 +396,8 @@ static void check_sharing(const struct sharing *l, struct dt_golden *g)
 
 /* ---- its document */
 
-/* All devices compute at once, n blocks with `exchanges` after each, or one at the end. */
+/* Draws a way in which all devices compute at once, with an exchange after each block, or one at
+ * the end. */
 static struct dt_part *draw_together(struct dt_doc *doc, const struct sharing *l, int way)
 {
     const bool slices = way == WAY_TENSOR;
@@ -447,8 +448,8 @@ static void add_ways(struct dt_doc *doc, const struct sharing *l)
     struct dt_part *table = dt_doc_table(
         doc, "Four ways", "way|sent:bytes:0|devices at work::2|step:% of one device's:1");
     for (int i = 0; i < N_WAYS; i++) {
-        dt_doc_row(table, dt_t(ways[i].name), dt_n(l->bytes[i]), dt_n(l->at_once[i]),
-                   dt_n(WHOLE / l->at_once[i]));
+        dt_doc_row(table, dt_t(ways[i].name), dt_n(l->bytes[i]), dt_n(at_once(l, i)),
+                   dt_n(WHOLE / at_once(l, i)));
     }
     dt_doc_caption(table, "Sent: by all devices in a step. Step: its length without exchanges.");
     dt_doc_main(table);
@@ -467,7 +468,7 @@ static void add_ways(struct dt_doc *doc, const struct sharing *l)
                 "A pipeline of %d even stages would keep %d × %d / (%d + %d - 1) = %.2f devices at "
                 "work. These stages are uneven, and all wait for the longest: %.2f.",
                 l->n_stages, l->n_stages, MICRO_BATCHES, MICRO_BATCHES, l->n_stages, even_stages(l),
-                l->at_once[WAY_PIPELINE]);
+                at_once(l, WAY_PIPELINE));
 }
 
 static struct dt_doc *tell_sharing(const struct sharing *l)
@@ -481,10 +482,9 @@ static struct dt_doc *tell_sharing(const struct sharing *l)
                 l->batch);
     add_stages(doc, l);
     for (int i = 0; i < N_WAYS; i++) {
-        struct dt_part *lanes = i == WAY_NAIVE      ? draw(doc, &l->naive, AXIS, WHOLE)
-                                : i == WAY_PIPELINE ? draw(doc, &l->pipeline, AXIS, WHOLE)
-                                                    : draw_together(doc, l, i);
-        dt_doc_caption(lanes, "%s: %.2f of %d devices at work.", ways[i].meaning, l->at_once[i],
+        struct dt_part *lanes =
+            i <= WAY_PIPELINE ? draw(doc, &l->steps[i], AXIS, WHOLE) : draw_together(doc, l, i);
+        dt_doc_caption(lanes, "%s: %.2f of %d devices at work.", ways[i].meaning, at_once(l, i),
                        l->n_devices);
     }
     add_ways(doc, l);
@@ -506,11 +506,8 @@ static enum dt_status prepare(const struct dt_args *args, struct sharing *l)
                                           : n * (size_t)l->config.batch_per_rank;
     l->flops = flops_of(&l->model, 0, l->model.n_blocks);
     cut(l);
-    run_stages(l, WAY_NAIVE, 1, &l->naive);
-    run_stages(l, WAY_PIPELINE, MICRO_BATCHES, &l->pipeline);
-    l->at_once[WAY_NAIVE] = l->naive.busy / l->naive.length;
-    l->at_once[WAY_PIPELINE] = l->pipeline.busy / l->pipeline.length;
-    l->at_once[WAY_TENSOR] = l->at_once[WAY_DATA] = l->n_devices;
+    run_stages(l, WAY_NAIVE, 1);
+    run_stages(l, WAY_PIPELINE, MICRO_BATCHES);
     count_activations(l);
     return count_gradients(l);
 }
