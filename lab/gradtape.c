@@ -30,9 +30,8 @@ static const char *const stage_names[DT_TAPE_STAGES] = {
     "weights after the broadcast"};
 static const char *const part_names[DT_TAPE_PARTS] = {"input 1", "input 2", "bias"};
 
-/* ---- Matsumoto and Nishimura's generator (mt19937ar: init_genrand, genrand_int32, genrand_res53),
- * which NumPy and many tutorials draw from: for their numbers alone. What dtrain itself draws has
- * no state (base/rng.h). */
+/* ---- Matsumoto and Nishimura's generator (mt19937ar: init_genrand, genrand_int32, genrand_res53).
+ * NumPy and the example draw from it. dtrain itself draws without a state (base/rng.h). */
 
 struct mt19937 {
     uint32_t state[624];
@@ -78,10 +77,14 @@ static double draw(struct mt19937 *mt)
 
 /* ---- a rank's work */
 
-/* Reads a stage's numbers times `scale`, and whether the units differ. */
-static void read_stage(struct dt_tape *tape, enum dt_tape_stage stage, const float *weight,
-                       const float *bias, float scale)
+/* Reads the numbers of a stage, and whether the units differ. After an allreduce the rank has the
+ * sum of both ranks' gradients: half of it is the mean. */
+static void read_stage(struct dt_lab_network *n, struct dt_tape *tape, enum dt_tape_stage stage)
 {
+    const bool grads = stage == DT_TAPE_GRADIENT || stage == DT_TAPE_MEAN;
+    const float *weight = grads ? dt_lab_grad(n, "fc1.weight") : dt_lab_param(n, "fc1.weight"),
+                *bias = grads ? dt_lab_grad(n, "fc1.bias") : dt_lab_param(n, "fc1.bias");
+    const float scale = stage == DT_TAPE_MEAN ? 0.5f : 1;
     float *out = tape->numbers[stage];
     for (int i = 0; i < DT_TAPE_INPUTS; i++) {
         out[i] = weight[i] * scale;
@@ -92,17 +95,6 @@ static void read_stage(struct dt_tape *tape, enum dt_tape_stage stage, const flo
             tape->units_differ || bias[unit] != bias[0] ||
             memcmp(weight + DT_TAPE_INPUTS * unit, weight, DT_TAPE_INPUTS * sizeof *weight) != 0;
     }
-}
-
-static void read_weights(struct dt_lab_network *n, struct dt_tape *tape, enum dt_tape_stage stage)
-{
-    read_stage(tape, stage, dt_lab_param(n, "fc1.weight"), dt_lab_param(n, "fc1.bias"), 1);
-}
-
-static void read_gradients(const struct dt_lab_network *n, struct dt_tape *tape,
-                           enum dt_tape_stage stage, float scale)
-{
-    read_stage(tape, stage, dt_lab_grad(n, "fc1.weight"), dt_lab_grad(n, "fc1.bias"), scale);
 }
 
 static void set_weights(struct dt_lab_network *n, float value)
@@ -116,48 +108,43 @@ static void set_weights(struct dt_lab_network *n, float value)
     }
 }
 
-/* The loss is the sum of all outputs, so its gradient with respect to each is 1; then the backward
- * pass, and the step. */
+/* Takes a step whose loss is the sum of all outputs. */
 static enum dt_status step(struct dt_lab_network *n, double lr, int n_samples, float *loss)
 {
     static const uint32_t rows[DT_TAPE_SAMPLES] = {0, 1, 2, 3};
     const struct dt_batch batch = {.n = n_samples, .rows = rows, .ids = rows};
-    struct dt_pass pass = {.batch = &batch, .training = true};
-    DT_TRY(dt_network_gather(n->network, n->bound, &batch));
-    DT_TRY(dt_network_forward(n->network, &pass));
+    /* divides the gradients by 2, the number of ranks */
+    const struct dt_update update = dt_strategy_next(n->strategy, lr, DT_TAPE_RANKS, 1);
+    struct dt_strategy_step under_way = dt_strategy_begin(n->strategy, &update);
     double sum = 0;
+    DT_TRY(dt_lab_pass_sum(n, &batch, &under_way));
     for (int i = 0; i < n_samples * DT_TAPE_UNITS; i++) {
         sum += (double)dt_network_logits(n->network)[i];
-        dt_network_dlogits(n->network)[i] = 1;
     }
     *loss = (float)sum;
-    const struct dt_update update =
-        dt_strategy_next(n->strategy, lr, 2, 1); /* the mean of two ranks' gradients */
-    struct dt_strategy_step under_way = dt_strategy_begin(n->strategy, &update);
-    DT_TRY(dt_strategy_backward(&under_way, n->network, &pass));
     return dt_strategy_wait(&under_way);
 }
 
-/* Steps with the rank's own gradient; nothing is sent, and the rate is 0. */
+/* Computes the rank's own gradient: nothing is sent, and the rate is 0. */
 static enum dt_status run_alone(struct dt_lab_network *n, int role, struct dt_tape *tape)
 {
     set_weights(n, role == 0 ? 1 : 0);
-    read_weights(n, tape, DT_TAPE_FIRST);
+    read_stage(n, tape, DT_TAPE_FIRST);
     DT_TRY(step(n, 0, DT_TAPE_SAMPLES, &tape->loss));
-    read_gradients(n, tape, DT_TAPE_GRADIENT, 1);
+    read_stage(n, tape, DT_TAPE_GRADIENT);
     return DT_OK;
 }
 
-/* The gradients of ranks beyond the example's two are zero. */
+/* Steps with the mean of the example's two ranks: the gradients of other ranks are zero. */
 static enum dt_status run_shared(struct dt_lab_network *n, int rank, struct dt_tape *tape)
 {
     float loss;
     set_weights(n, rank % DT_TAPE_RANKS == 0 ? 1 : 0);
     DT_TRY(step(n, 1, rank < DT_TAPE_RANKS ? DT_TAPE_SAMPLES : 0, &loss));
-    read_gradients(n, tape, DT_TAPE_MEAN, 0.5f);
-    read_weights(n, tape, DT_TAPE_STEPPED);
+    read_stage(n, tape, DT_TAPE_MEAN);
+    read_stage(n, tape, DT_TAPE_STEPPED);
     DT_TRY(dt_strategy_broadcast(n->strategy));
-    read_weights(n, tape, DT_TAPE_SENT);
+    read_stage(n, tape, DT_TAPE_SENT);
     return DT_OK;
 }
 
@@ -221,50 +208,46 @@ void dt_tape_check(const struct dt_tape *t, int rank, int n_ranks, struct dt_gol
 
 /* ---- the document */
 
-static void draw_stages(struct dt_doc *doc, const struct dt_tape t[DT_TAPE_RANKS])
+static void add_stages(struct dt_doc *doc, const struct dt_tape t[DT_TAPE_RANKS])
 {
     static const char *const names[DT_TAPE_STAGES] = {"weights", "gradient", "mean", "stepped",
                                                       "broadcast"};
     struct dt_part *lanes = dt_doc_lanes(doc, "Where the ranks are equal", "");
+    struct dt_part *table =
+        dt_doc_table(doc, "Numbers of each unit", "number|rank::0|input 1::f|input 2::f|bias::f");
     dt_doc_kind(lanes, 1, "different on the ranks");
     dt_doc_kind(lanes, 2, "equal on both");
-    const int head = dt_doc_lane(lanes, "%s", "");
+    dt_doc_lane(lanes, "%s", "");
     for (int stage = 0; stage < DT_TAPE_STAGES; stage++) {
         const bool equal =
             memcmp(t[0].numbers[stage], t[1].numbers[stage], sizeof t[0].numbers[stage]) == 0;
-        dt_doc_box(lanes, head, stage, stage + 1, 7, "%s", names[stage]);
+        dt_doc_box(lanes, 0, stage, stage + 1, 7, "%s", names[stage]);
         for (int rank = 0; rank < DT_TAPE_RANKS; rank++) {
             const float *n = t[rank].numbers[stage];
             if (stage == 0) {
                 dt_doc_lane(lanes, "rank %d", rank);
             }
-            dt_doc_box(lanes, head + 1 + rank, stage, stage + 1, equal ? 2 : 1, "%.2g %.2g %.2g",
+            dt_doc_box(lanes, 1 + rank, stage, stage + 1, equal ? 2 : 1, "%.2g %.2g %.2g",
                        (double)n[0], (double)n[1], (double)n[2]);
+            dt_doc_row(table, dt_t(stage_names[stage]), dt_n(rank), dt_n((double)n[0]),
+                       dt_n((double)n[1]), dt_n((double)n[2]));
         }
     }
     dt_doc_caption(lanes, "From left to right in time: the numbers of input 1, input 2 and bias.");
+    dt_doc_main(table);
 }
 
-static void add_numbers(struct dt_doc *doc, const struct dt_tape t[DT_TAPE_RANKS])
+static void add_samples(struct dt_doc *doc, const struct dt_tape t[DT_TAPE_RANKS])
 {
-    struct dt_part *table =
-        dt_doc_table(doc, "Numbers of each unit", "number|rank::0|input 1::f|input 2::f|bias::f");
-    for (int i = 0; i < DT_TAPE_STAGES * DT_TAPE_RANKS; i++) {
-        const int rank = i % DT_TAPE_RANKS;
-        const float *n = t[rank].numbers[i / DT_TAPE_RANKS];
-        dt_doc_row(table, dt_t(stage_names[i / DT_TAPE_RANKS]), dt_n(rank), dt_n((double)n[0]),
-                   dt_n((double)n[1]), dt_n((double)n[2]));
-    }
-    dt_doc_main(table);
-    table = dt_doc_table(doc, "Samples", "rank::0|sample::0|input 1::f|input 2::f");
-    for (int i = 0; i < DT_TAPE_RANKS * DT_TAPE_SAMPLES; i++) {
-        const int rank = i / DT_TAPE_SAMPLES, sample = i % DT_TAPE_SAMPLES;
-        const float *x = t[rank].x + DT_TAPE_INPUTS * sample;
-        dt_doc_row(table, dt_n(rank), dt_n(sample + 1), dt_n((double)x[0]), dt_n((double)x[1]));
-    }
+    struct dt_part *table = dt_doc_table(doc, "Samples", "rank::0|sample::0|input 1::f|input 2::f");
     struct dt_part *losses = dt_doc_figures(doc, "Loss");
-    dt_doc_figure(losses, "rank 0::f", dt_n((double)t[0].loss));
-    dt_doc_figure(losses, "rank 1::f", dt_n((double)t[1].loss));
+    for (int rank = 0; rank < DT_TAPE_RANKS; rank++) {
+        for (int i = 0; i < DT_TAPE_SAMPLES; i++) {
+            const float *x = t[rank].x + DT_TAPE_INPUTS * i;
+            dt_doc_row(table, dt_n(rank), dt_n(i + 1), dt_n((double)x[0]), dt_n((double)x[1]));
+        }
+        dt_doc_figure(losses, rank == 0 ? "rank 0::f" : "rank 1::f", dt_n((double)t[rank].loss));
+    }
 }
 
 static struct dt_doc *tell(const struct dt_tape t[DT_TAPE_RANKS])
@@ -273,8 +256,8 @@ static struct dt_doc *tell(const struct dt_tape t[DT_TAPE_RANKS])
     dt_doc_text(doc, "Two ranks, each with four samples of two inputs (MT19937 seeded by the rank) "
                      "and a dense layer of three units, which have the same numbers. The loss is "
                      "the sum of all outputs, the learning rate 1.");
-    draw_stages(doc, t);
-    add_numbers(doc, t);
+    add_stages(doc, t);
+    add_samples(doc, t);
     dt_doc_text(doc, "Each rank computes the gradient of its own samples. The allreduce gives both "
                      "the mean, so that both take the same step and stay 1 apart, as they began. "
                      "Only the broadcast makes their weights equal; from then on equal steps keep "

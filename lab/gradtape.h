@@ -11,8 +11,8 @@
 #define DT_TAPE_INPUTS 2
 #define DT_TAPE_UNITS 3
 
-/* What a rank has, in the order of computation: weights, gradients, their mean over the ranks,
- * weights after the step, weights after the broadcast. */
+/* The stages of a step, in the order of computation: first weights, the rank's gradients, their
+ * mean over the ranks, weights after the step, weights after the broadcast. */
 enum dt_tape_stage {
     DT_TAPE_FIRST,
     DT_TAPE_GRADIENT,
@@ -33,9 +33,9 @@ struct dt_tape {
     bool units_differ;
 };
 
-/* Computes it, on any number of ranks: even ranks act as rank 0 of the example, the others as rank
- * 1, but mean, step and broadcast use only the first two ranks' gradients. Every rank calls it;
- * agreed. */
+/* Computes the example on any number of ranks: even ranks act as its rank 0, odd ranks as its rank
+ * 1; mean, step and broadcast use only the gradients of the first two ranks. Every rank calls it
+ * and gets the same status. */
 enum dt_status dt_tape_run(struct dt_world *world, struct dt_tape *out);
 /* Checks the numbers of `rank`, one of n_ranks, against the example. A single rank has no mean. */
 void dt_tape_check(const struct dt_tape *tape, int rank, int n_ranks, struct dt_golden *golden);

@@ -7,7 +7,6 @@
 #include "lab/golden.h"
 #include "lab/training.h"
 #include "model/schedule.h"
-#include "model/stages.h"
 
 #define N_RATES 5 /* four halvings */
 enum { HALF = DT_LAB_N_POINTS / 2 };
@@ -43,16 +42,10 @@ static enum dt_status step(struct dt_lab_network *net, uint32_t begin, int n, do
         rows[i] = begin + (uint32_t)i;
     }
     const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
-    struct dt_pass pass = {.batch = &batch, .training = true};
     const struct dt_update update = dt_strategy_next(net->strategy, rate, (size_t)n, (size_t)n);
     struct dt_strategy_step under_way = dt_strategy_begin(net->strategy, &update);
-    DT_TRY(dt_network_gather(net->network, net->bound, &batch));
-    DT_TRY(dt_network_forward(net->network, &pass));
-    DT_TRY(dt_network_loss(net->network, net->bound, &pass));
-    for (int i = 0; constant && i < n; i++) {
-        dt_network_dlogits(net->network)[i] = 1;
-    }
-    DT_TRY(dt_strategy_backward(&under_way, net->network, &pass));
+    DT_TRY(constant ? dt_lab_pass_sum(net, &batch, &under_way)
+                    : dt_lab_pass(net, &batch, false, &under_way));
     return dt_strategy_wait(&under_way);
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/stages.h"
+
 enum dt_status dt_lab_need_ranks(const struct dt_world *world, const char *lesson, int n)
 {
     if (world->size == n) {
@@ -91,6 +93,19 @@ enum dt_status dt_lab_pass(struct dt_lab_network *n, const struct dt_batch *batc
     DT_TRY(dt_network_loss(n->network, n->bound, &pass));
     return step != NULL ? dt_strategy_backward(step, n->network, &pass)
                         : dt_network_backward(n->network, &pass, NULL, NULL);
+}
+
+enum dt_status dt_lab_pass_sum(struct dt_lab_network *n, const struct dt_batch *batch,
+                               struct dt_strategy_step *step)
+{
+    const struct dt_block *last = &n->model.blocks[n->model.n_blocks - 1];
+    struct dt_pass pass = {.batch = batch, .training = true};
+    DT_TRY(dt_network_gather(n->network, n->bound, batch));
+    DT_TRY(dt_network_forward(n->network, &pass));
+    for (size_t i = 0; i < (size_t)batch->n * dt_shape_elems(last->out); i++) {
+        dt_network_dlogits(n->network)[i] = 1;
+    }
+    return dt_strategy_backward(step, n->network, &pass);
 }
 
 static enum dt_status evaluate(struct dt_lab_network *n, struct dt_bound_samples *bound,

@@ -51,6 +51,10 @@ const float *dt_lab_grad(const struct dt_lab_network *network, const char *name)
  * dt_strategy_wait updates the weights. */
 enum dt_status dt_lab_pass(struct dt_lab_network *network, const struct dt_batch *batch,
                            bool accumulate, struct dt_strategy_step *step);
+/* The same for a loss that is the sum of all outputs: its gradient does not depend on the weights.
+ */
+enum dt_status dt_lab_pass_sum(struct dt_lab_network *network, const struct dt_batch *batch,
+                               struct dt_strategy_step *step);
 
 /* Writes sums over all samples of a set. */
 enum dt_status dt_lab_evaluate(struct dt_lab_network *network, const struct dt_samples *samples,
