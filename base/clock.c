@@ -21,23 +21,6 @@ double dt_clock_s(void)
     return (double)dt_clock_ns() * 1e-9;
 }
 
-static double seconds_of(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-double dt_clock_thread_s(void)
-{
-    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
-}
-
-double dt_clock_process_s(void)
-{
-    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-}
-
 void dt_sleep_ms(unsigned n_ms)
 {
     const struct timespec pause = {.tv_sec = n_ms / 1000,

@@ -7,9 +7,6 @@
 
 uint64_t dt_clock_ns(void); /* since an arbitrary start; never goes back */
 double dt_clock_s(void);    /* the same in seconds */
-/* CPU time of this thread, and of all threads of this process, in seconds. */
-double dt_clock_thread_s(void);
-double dt_clock_process_s(void);
 void dt_sleep_ms(unsigned n_ms);
 
 /* When a process of this host started, in the kernel's clock ticks since the host did: with its

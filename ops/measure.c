@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 
@@ -179,4 +180,23 @@ enum dt_status dt_measure_sum_check(const struct dt_measure_sum *sum, size_t n_e
     *n_wrong += dt_measure_count_wrong(backend != NULL ? x : sum->allreduce->total, n_elems,
                                        comm->size, round);
     return DT_OK;
+}
+
+/* ---- CPU time */
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double dt_measure_thread_s(void)
+{
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
+}
+
+double dt_measure_process_s(void)
+{
+    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 }

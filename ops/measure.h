@@ -62,4 +62,8 @@ void dt_measure_fill(float *x, size_t n_elems, int rank, unsigned round);
 /* Counts elements that differ from the sum over ranks 0 .. n_ranks - 1 of these numbers. */
 size_t dt_measure_count_wrong(const float *sum, size_t n_elems, int n_ranks, unsigned round);
 
+/* CPU time of this thread, and of all threads of this process, in seconds. */
+double dt_measure_thread_s(void);
+double dt_measure_process_s(void);
+
 #endif

@@ -172,7 +172,7 @@ enum dt_status dt_accept_memory(struct dt_acceptance *a, struct dt_finding *row)
 
 static double now_s(const struct dt_backend *backend)
 {
-    return backend->host_memory ? dt_clock_thread_s() : dt_clock_s();
+    return backend->host_memory ? dt_measure_thread_s() : dt_clock_s();
 }
 
 /* GFLOP/s of the fastest product of (n / 2, n) and (n, n). */

@@ -61,7 +61,7 @@ struct bench {
 
 static struct cost now(void)
 {
-    return (struct cost){.wall_s = dt_clock_s(), .cpu_s = dt_clock_process_s()};
+    return (struct cost){.wall_s = dt_clock_s(), .cpu_s = dt_measure_process_s()};
 }
 
 static void add_since(struct cost *cost, struct cost start)
