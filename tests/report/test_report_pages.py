@@ -29,6 +29,8 @@ def check_page(run):
 new_folder()
 train("run", 2, "trace.steps=10:12")
 check_page("run")
+train("alone", 1, "train.optimizer.lr=1e6", code=80)
+check("Last events" in read("alone/report.html"), "the page of one rank that failed has no flight record")
 train("failed", 2, "train.optimizer.lr=1e6", code=80)
 for width, text in windows(read("failed/report.html"), "failed"):
     check("Last events" in text and "allreduce of gradient bucket" in text, f"failed, {width} pixels: no flight record")

@@ -86,6 +86,11 @@ static void keep(void *context, struct dt_flight *flight, const char *line)
 
 /* ---- the watcher */
 
+static bool has_ended_well(enum dt_status status)
+{
+    return status == DT_OK || status == DT_STOPPED;
+}
+
 static enum dt_status take_folder(struct dt_watcher *watcher, struct dt_trainer *t)
 {
     struct dt_guard *guard = (struct dt_guard *)watcher;
@@ -108,14 +113,28 @@ static enum dt_status begin_steps(struct dt_watcher *watcher, struct dt_trainer 
     return DT_OK;
 }
 
+/* Before the end is emitted: a sink draws the run's page with the record. */
+static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                              enum dt_status status, struct dt_end_event *end)
+{
+    struct dt_guard *guard = (struct dt_guard *)watcher;
+    (void)t, (void)end;
+    if (!has_ended_well(status)) {
+        dt_flight_write(dt_watchdog_flight(guard->dog), guard->folder, guard->world->host);
+    }
+    return DT_OK;
+}
+
 /* The guard stays: its run may end badly after the trainer. */
 static void close_watcher(struct dt_watcher *watcher)
 {
     watcher->next = NULL;
 }
 
-static const struct dt_watcher_ops guard_ops = {
-    .run_begun = take_folder, .step_begin = begin_steps, .close = close_watcher};
+static const struct dt_watcher_ops guard_ops = {.run_begun = take_folder,
+                                                .step_begin = begin_steps,
+                                                .run_end = end_run,
+                                                .close = close_watcher};
 
 enum dt_status dt_guard_watch(struct dt_guard *guard, struct dt_trainer *t, const char *folder)
 {
@@ -149,7 +168,7 @@ void dt_guard_close(struct dt_guard *guard, enum dt_status status)
 {
     const bool has_folder = atomic_load(&guard->has_folder);
     struct dt_flight *flight = dt_watchdog_flight(guard->dog);
-    const bool well = status == DT_OK || status == DT_STOPPED;
+    const bool well = has_ended_well(status);
     const bool tells = guard->world->rank == 0 || (!well && !dt_error_is_agreed());
     if (has_folder && tells) {
         leave_error(guard, status);
