@@ -7,7 +7,7 @@
 #include "cli/config/schema.h"
 #include "cli/suggest.h"
 
-const struct dt_option_row dt_options[DT_N_OPTIONS] = {
+const struct dt_option_entry dt_options[DT_N_OPTIONS] = {
 #define OPTION_ROW(constant, ...) {.name = __VA_ARGS__},
     DT_OPTION_LIST(OPTION_ROW)};
 
@@ -145,7 +145,7 @@ static enum dt_status add_key(struct dt_args *args, int i, const char *value)
 /* `value`: the text behind an equals sign, or NULL. */
 static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
-    const struct dt_option_row *o = &dt_options[i];
+    const struct dt_option_entry *o = &dt_options[i];
     const bool takes = o->value[0] != '\0';
     if (i == DT_OPTION_JSON && p->has_command && is_help(p->out->command)) {
         p->out->about = "--json"; /* of help it takes no value */

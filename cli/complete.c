@@ -5,7 +5,7 @@
 #include "cli/config/schema.h"
 #include "dist/allreduce/algorithm.h"
 #include "dist/allreduce/allreduce.h"
-#include "train/watch/inject.h"
+#include "train/hooks/inject.h"
 
 /* Options whose values are names of another table. */
 static const char *const names_of[DT_N_OPTIONS] = {

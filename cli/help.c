@@ -41,7 +41,7 @@ static void print_row(FILE *out, const char *left, const char *text)
     put_wrapped(out, INDENT, text);
 }
 
-static void print_option(FILE *out, const struct dt_option_row *o, const char *meaning)
+static void print_option(FILE *out, const struct dt_option_entry *o, const char *meaning)
 {
     char left[64], letter[8] = "";
     if (o->letter != 0) {

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "cli/terminal.h"
-#include "dist/ranks/launch/launch.h"
+#include "dist/launch/launch.h"
 
 /* Whether the last words are the program's arguments; its own name may differ. */
 static bool ends_in(const char *words, size_t n_bytes, int argc, char *const *argv)

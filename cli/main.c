@@ -13,11 +13,11 @@
 #include "cli/output.h"
 #include "cli/result.h"
 #include "cli/terminal.h"
-#include "dist/ranks/launch/job.h"
-#include "dist/ranks/launch/launch.h"
-#include "dist/ranks/launch/stop.h"
-#include "dist/ranks/launch/stream.h"
-#include "train/ranks.h"
+#include "dist/launch/job.h"
+#include "dist/launch/launch.h"
+#include "dist/launch/stop.h"
+#include "dist/launch/stream.h"
+#include "train/rank_checks.h"
 
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {

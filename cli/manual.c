@@ -7,7 +7,7 @@
 #include "cli/config/schema.h"
 #include "cli/prose.h"
 #include "cli/sinks/fields.h"
-#include "train/watch/inject.h"
+#include "train/hooks/inject.h"
 
 /* ---- commands and options */
 
@@ -33,7 +33,7 @@ static void put_command(struct dt_json *j, const struct dt_command *c)
     dt_json_end(j, '{');
 }
 
-static void put_option(struct dt_json *j, const struct dt_option_row *o)
+static void put_option(struct dt_json *j, const struct dt_option_entry *o)
 {
     dt_json_begin(j, NULL, '{');
     dt_json_text(j, "name", o->name);

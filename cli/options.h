@@ -8,7 +8,7 @@
 /* DT_COMMON: every command takes it. DT_OF_KEY: it has the name of a key (dt_config_key_of). */
 enum dt_use { DT_ONCE, DT_REPEATED, DT_OF_KEY, DT_COMMON };
 
-struct dt_option_row {
+struct dt_option_entry {
     const char *name;
     const char *value; /* its name, such as FILE; "": the option takes no value */
     const char *meaning;
@@ -118,6 +118,6 @@ struct dt_option_row {
       "print the configuration with all defaults filled in")
 
 enum dt_option { DT_OPTION_LIST(DT_NAMED_ENUM) DT_N_OPTIONS };
-extern const struct dt_option_row dt_options[DT_N_OPTIONS];
+extern const struct dt_option_entry dt_options[DT_N_OPTIONS];
 
 #endif

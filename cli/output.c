@@ -12,8 +12,8 @@
 
 #include "base/text.h"
 #include "cli/terminal.h"
-#include "dist/ranks/launch/launch.h"
-#include "dist/ranks/launch/stream.h"
+#include "dist/launch/launch.h"
+#include "dist/launch/stream.h"
 
 /* Whether the argument is an option of mpirun that labels or redirects the output: only mpirun can
  * do that. */

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "dist/ranks/launch/launch.h"
-#include "dist/ranks/launch/launcher.h"
+#include "dist/launch/launch.h"
+#include "dist/launch/launcher.h"
 
 #define USUAL_WIDTH 80
 #define USUAL_HEIGHT 24

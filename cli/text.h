@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/summary/summary.h"
 #include "train/events.h"
 
 /* The word for this run's samples: "images", or "samples" if they are numbers. */

@@ -5,5 +5,5 @@
 DT_OPERATION_LIST(DT_OPERATION_DECLARATION)
 static const struct dt_layer_ops *const ref[] = {DT_OPERATION_LIST(DT_OPERATION_ENTRY)};
 
-const struct dt_layer_rows dt_all_layers = {
+const struct dt_layer_entries dt_all_layers = {
     .enter = dt_layers_enter, .lower = dt_layer_lower, .finish = dt_layers_finish, .ref = ref};

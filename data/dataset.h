@@ -21,7 +21,7 @@
     X(DT_DATA_IMAGES, "images", dt_images_data)
 enum dt_data_format { DT_DATA_FORMAT_LIST(DT_NAMED_ENUM) };
 
-enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST, DT_SPLIT_VALIDATION }; /* data/validation.h */
+enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST, DT_SPLIT_VALIDATION }; /* data/validation_split.h */
 
 /* What is done to pixels (data/transform.h). A channel becomes (pixel / 255 - mean) / std,
  * of_dataset: by the training images' own numbers, not known yet; and training images are changed
@@ -41,7 +41,7 @@ struct dt_data_spec;
 struct dt_dataset;
 
 /* A format. All slots are mandatory. */
-struct dt_data_row {
+struct dt_data_reader {
     bool generated; /* without files */
     /* Whether it goes with the model: shape, n_classes, n_targets. DT_CONFIG. */
     enum dt_status (*check)(const struct dt_data_spec *spec);
@@ -51,13 +51,13 @@ struct dt_data_row {
     enum dt_status (*load)(const struct dt_data_spec *spec, enum dt_split split,
                            struct dt_owned owned, struct dt_dataset *out);
 };
-extern const struct dt_data_row dt_idx_data, dt_synthetic_data, dt_linear_data, dt_cifar_data,
+extern const struct dt_data_reader dt_idx_data, dt_synthetic_data, dt_linear_data, dt_cifar_data,
     dt_npy_data, dt_images_data;
 
 struct dt_data_spec {
-    const struct dt_data_row *row, *whole; /* whole: the format, where `validation` is above 0 */
-    enum dt_data_format format;            /* of a configuration: its name */
-    char dir[DT_PATH_SIZE];                /* of files */
+    const struct dt_data_reader *row, *whole; /* whole: the format, where `validation` is above 0 */
+    enum dt_data_format format;               /* of a configuration: its name */
+    char dir[DT_PATH_SIZE];                   /* of files */
     size_t n_train, n_test; /* generated: how many; files: at most so many, 0 = all */
     double validation, slope, intercept, noise; /* a line: the last three; synthetic: noise */
     uint64_t seed, split_seed;                  /* generated; of the validation samples */

@@ -161,5 +161,5 @@ static enum dt_status idx_count(const struct dt_data_spec *spec, enum dt_split s
     return count(spec, split, &paths, n_total);
 }
 
-const struct dt_data_row dt_idx_data = {
+const struct dt_data_reader dt_idx_data = {
     .check = dt_dataset_check_labelled, .count = idx_count, .load = idx_load};

@@ -155,7 +155,7 @@ static enum dt_status synthetic_load(const struct dt_data_spec *spec, enum dt_sp
     return DT_OK;
 }
 
-const struct dt_data_row dt_synthetic_data = {.generated = true,
-                                              .check = dt_dataset_check_labelled,
-                                              .count = dt_generated_count,
-                                              .load = synthetic_load};
+const struct dt_data_reader dt_synthetic_data = {.generated = true,
+                                                 .check = dt_dataset_check_labelled,
+                                                 .count = dt_generated_count,
+                                                 .load = synthetic_load};

@@ -40,10 +40,10 @@ static struct dt_data_spec data = {
     .row = &dt_synthetic_data, .n_train = 2000, .n_test = 500, .noise = 0.1};
 
 /* Gradients are added by a schedule of messages, which is the ring's. */
-static const struct dt_allreduce_row *const allreduces[] = {&dt_schedule_allreduce, NULL};
+static const struct dt_allreduce_entry *const allreduces[] = {&dt_scheduled_allreduce, NULL};
 static const struct dt_algorithm ring = {"ring", .n_rounds = dt_ring_n_rounds,
                                          .round = dt_ring_round, .formula = dt_ring_formula};
-static const struct dt_dist_rows rows = {.allreduce = {allreduces, &ring, .n_algorithms = 1}};
+static const struct dt_dist_entries rows = {.allreduce = {allreduces, &ring, .n_algorithms = 1}};
 /* A bucket for every block, on its way while the backward pass goes on. */
 static const struct dt_dist_spec dist = {
     .rows = &rows, .allreduce = DT_ALLREDUCE_RING, .average = true, .overlap = true};

@@ -118,18 +118,18 @@ static void check(struct batch_lesson *l)
     const struct outcome *first = &l->outcomes[0], *last = &l->outcomes[N_SIZES - 1];
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
-        dt_golden_fact(&l->golden, o->reached, "batch %d reaches %g %% in %d epochs", sizes[i],
-                       100 * TARGET, MAX_EPOCHS);
-        dt_golden_fact(&l->golden, o->whole, "batch %d uses each sample once an epoch", sizes[i]);
+        dt_golden_figure(&l->golden, o->reached, "batch %d reaches %g %% in %d epochs", sizes[i],
+                         100 * TARGET, MAX_EPOCHS);
+        dt_golden_figure(&l->golden, o->whole, "batch %d uses each sample once an epoch", sizes[i]);
         for (int seed = 0; seed < N_SEEDS; seed++) {
             dt_golden_number(&l->golden, o->samples[seed], samples_of(sizes[i], o->steps[seed]), 0,
                              "batch %d, seed %d: samples of its steps", sizes[i], seed + 1);
         }
     }
-    dt_golden_fact(&l->golden, dt_lab_compare(N_SEEDS, last->steps, first->steps) < 0,
-                   "the largest batch takes fewer steps than the smallest");
-    dt_golden_fact(&l->golden, last->all_samples > 2 * first->all_samples,
-                   "the largest batch takes more than twice the smallest's samples");
+    dt_golden_figure(&l->golden, dt_lab_compare(N_SEEDS, last->steps, first->steps) < 0,
+                     "the largest batch takes fewer steps than the smallest");
+    dt_golden_figure(&l->golden, last->all_samples > 2 * first->all_samples,
+                     "the largest batch takes more than twice the smallest's samples");
 }
 
 /* ---- the document */

@@ -101,10 +101,10 @@ static void check(struct bits_lesson *l)
     dt_golden_number(&l->golden, (double)l->tiny[1], 1 + 0x1p-23, 0, "2^-24 + 2^-24 + 1");
     dt_golden_number(&l->golden, l->exact, l->formula, 1e-5 * fabs(l->formula),
                      "the gradient by the data");
-    dt_golden_fact(&l->golden, l->n_distinct > 1, "floats give another sum at other ranks");
+    dt_golden_figure(&l->golden, l->n_distinct > 1, "floats give another sum at other ranks");
     for (int n = 1; n <= MOST_RANKS; n++) {
-        dt_golden_fact(&l->golden, l->of[n].integer == one->integer,
-                       "%d ranks have the integer of one", n);
+        dt_golden_figure(&l->golden, l->of[n].integer == one->integer,
+                         "%d ranks have the integer of one", n);
         dt_golden_number(&l->golden, (double)l->of[n].joined, (double)(float)l->exact, 0,
                          "the sum of the digits of %d ranks", n);
     }

@@ -55,7 +55,7 @@ static enum dt_status train(struct dt_comm *comm, struct run *run, double *sent)
     const uint64_t n_steps =
         run->training->n_steps > 0 ? (uint64_t)run->training->n_steps : DT_LAB_N_EPOCHS * per_epoch;
     struct dt_strategy *strategy = run->net.strategy;
-    struct dt_strategy_facts facts;
+    struct dt_strategy_summary facts;
     run->origin_s = dt_clock_s();
     DT_TRY(dt_comm_barrier(comm, "the start of the steps"));
     strategy->n_expected = (int)n_steps;
@@ -63,7 +63,7 @@ static enum dt_status train(struct dt_comm *comm, struct run *run, double *sent)
         struct dt_lab_span further;
         DT_TRY(take_step(run, i, i < DT_LAB_MAX_SPANS ? &run->spans[i] : &further));
     }
-    dt_strategy_facts(strategy, &facts);
+    dt_strategy_summary(strategy, &facts);
     *sent = (double)facts.sent.all.bytes / (double)n_steps;
     return dt_strategy_share_weights(strategy);
 }
@@ -131,7 +131,7 @@ enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_la
                                              .capacity = DT_LAB_GLOBAL_BATCH};
     double sent;
     enum dt_status s;
-    dist.rows = &dt_all_rows;
+    dist.rows = &dt_all_entries;
     dist.strategy =
         dt_strategy_named(training->strategy != NULL ? training->strategy : "allreduce");
     dist.average = dist.broadcast = dist.overlap = true;

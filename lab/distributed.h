@@ -4,9 +4,9 @@
 #define DT_LAB_DISTRIBUTED_H
 
 #include "dist/compression/codec.h"
-#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/summary/summary.h"
 #include "lab/training.h"
-#include "train/watch/inject.h"
+#include "train/hooks/inject.h"
 #include "view/document.h"
 
 #define DT_LAB_RANKS 4

@@ -31,7 +31,7 @@ void dt_golden_number(struct dt_golden *golden, double actual, double expected, 
     va_end(values);
 }
 
-void dt_golden_fact(struct dt_golden *golden, bool holds, const char *what, ...)
+void dt_golden_figure(struct dt_golden *golden, bool holds, const char *what, ...)
 {
     va_list values;
     va_start(values, what);

@@ -16,8 +16,8 @@ struct dt_golden {
  * number for people: "the loss of rank %d". */
 void dt_golden_number(struct dt_golden *golden, double actual, double expected, double tolerance,
                       const char *what, ...) __attribute__((format(printf, 5, 6)));
-void dt_golden_fact(struct dt_golden *golden, bool holds, const char *what,
-                    ...) /* "both ranks have the same weights" */
+void dt_golden_figure(struct dt_golden *golden, bool holds, const char *what,
+                      ...) /* "both ranks have the same weights" */
     __attribute__((format(printf, 3, 4)));
 
 /* Ends a lesson: sets the document's verdict, shows the document in all forms that `args` asks for,

@@ -196,7 +196,7 @@ void dt_tape_check(const struct dt_tape *t, int rank, int n_ranks, struct dt_gol
               end = n_ranks >= DT_TAPE_RANKS ? DT_TAPE_STAGES : DT_TAPE_MEAN;
     dt_golden_number(golden, (double)t->loss, (double)strtof(printed[role].loss, NULL), 0,
                      "loss of rank %d", rank);
-    dt_golden_fact(golden, !t->units_differ, "all units have the same numbers");
+    dt_golden_figure(golden, !t->units_differ, "all units have the same numbers");
     for (int stage = DT_TAPE_GRADIENT; stage < end; stage++) {
         for (int part = 0; part < DT_TAPE_PARTS; part++) {
             dt_golden_number(golden, (double)t->numbers[stage][part],

@@ -6,7 +6,7 @@
 #include "cli/result.h"
 #include "lab/golden.h"
 #include "lab/training.h"
-#include "model/schedule.h"
+#include "model/lr_schedule.h"
 
 #define N_RATES 5 /* four halvings */
 enum { HALF = DT_LAB_N_POINTS / 2 };
@@ -89,12 +89,12 @@ static double gap_formula(const struct dt_samples *points)
 
 static double warmed_up(double epoch)
 {
-    const struct dt_schedule schedule = {.lr = 0.004,
-                                         .scale = 4,
-                                         .warmup_epochs = 3,
-                                         .steps_per_epoch = 100,
-                                         .n_epochs = N_EPOCHS_SHOWN};
-    return dt_schedule_lr(&schedule, (uint64_t)lround(100 * epoch));
+    const struct dt_lr_schedule schedule = {.lr = 0.004,
+                                            .scale = 4,
+                                            .warmup_epochs = 3,
+                                            .steps_per_epoch = 100,
+                                            .n_epochs = N_EPOCHS_SHOWN};
+    return dt_lr_schedule_at(&schedule, (uint64_t)lround(100 * epoch));
 }
 
 static enum dt_status run(struct dt_lab_network *net, const struct dt_samples *points, void *lesson)

@@ -90,16 +90,16 @@ static void check(struct server_lesson *l)
         /* an allreduce's buckets include the gaps between tensors, a few floats */
         dt_golden_number(&l->golden, busiest(&o[i]), expected, 0.001 * expected,
                          "%s: bytes that the busiest rank sends a step", ways[i].name);
-        dt_golden_fact(&l->golden, o[i].accuracy > 0.7, "%s learns", ways[i].name);
+        dt_golden_figure(&l->golden, o[i].accuracy > 0.7, "%s learns", ways[i].name);
     }
-    dt_golden_fact(&l->golden, o[CENTRAL].hashes[0] == o[MASTER].hashes[0],
-                   "central has the weights of master and workers, to the bit");
+    dt_golden_figure(&l->golden, o[CENTRAL].hashes[0] == o[MASTER].hashes[0],
+                     "central has the weights of master and workers, to the bit");
     dt_golden_number(&l->golden, dt_staleness_n_bins(&o[SYNC].staleness), 0, 0,
                      "sync: gradients that are stale");
-    dt_golden_fact(&l->golden,
-                   dt_staleness_n_bins(&o[ASYNC].staleness) - 1 <=
-                       (n_pushers - 1) * (2 * MAX_STALENESS + 1),
-                   "async: no gradient is staler than two workers can make it");
+    dt_golden_figure(&l->golden,
+                     dt_staleness_n_bins(&o[ASYNC].staleness) - 1 <=
+                         (n_pushers - 1) * (2 * MAX_STALENESS + 1),
+                     "async: no gradient is staler than two workers can make it");
 }
 
 /* ---- the document */

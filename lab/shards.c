@@ -161,14 +161,14 @@ static void check(struct shards_lesson *l)
         dt_golden_number(g, uses->least, times, 0, "%s: least uses of a sample", kinds[kind].name);
         dt_golden_number(g, uses->most, times, 0, "%s: most uses of a sample", kinds[kind].name);
     }
-    dt_golden_fact(g, mean_of(l, SHARD) > mean_of(l, GLOBAL) - 2,
-                   "shard learns as much as global, but for two in a hundred");
-    dt_golden_fact(g, mean_of(l, BY_LABEL) > mean_of(l, SHARD) - 2,
-                   "by label, averaged, costs less than two in a hundred");
-    dt_golden_fact(g, mean_of(l, SORTED_FILE) < mean_of(l, GLOBAL) - 50,
-                   "a sorted file costs fifty in a hundred");
-    dt_golden_fact(g, mean_of(l, BY_LABEL_ALONE) < mean_of(l, ALONE) - 30,
-                   "labels of its own and nothing averaged cost thirty in a hundred");
+    dt_golden_figure(g, mean_of(l, SHARD) > mean_of(l, GLOBAL) - 2,
+                     "shard learns as much as global, but for two in a hundred");
+    dt_golden_figure(g, mean_of(l, BY_LABEL) > mean_of(l, SHARD) - 2,
+                     "by label, averaged, costs less than two in a hundred");
+    dt_golden_figure(g, mean_of(l, SORTED_FILE) < mean_of(l, GLOBAL) - 50,
+                     "a sorted file costs fifty in a hundred");
+    dt_golden_figure(g, mean_of(l, BY_LABEL_ALONE) < mean_of(l, ALONE) - 30,
+                     "labels of its own and nothing averaged cost thirty in a hundred");
 }
 
 /* ---- the document */

@@ -168,8 +168,9 @@ static double step_ms(const struct dt_lab_outcome *outcome, int rank)
 static void check_wait(struct stragglers_lesson *l, int way, double least_ms)
 {
     for (int rank = 0; rank < l->outcomes[way].n_workers; rank++) {
-        dt_golden_fact(&l->golden, step_ms(&l->outcomes[way], rank) >= least_ms,
-                       "%s: rank %d takes %.3g ms a step or more", ways[way].name, rank, least_ms);
+        dt_golden_figure(&l->golden, step_ms(&l->outcomes[way], rank) >= least_ms,
+                         "%s: rank %d takes %.3g ms a step or more", ways[way].name, rank,
+                         least_ms);
     }
 }
 
@@ -192,17 +193,17 @@ static void check(struct stragglers_lesson *l)
     check_wait(l, BOUNDED, SLOW_MS * (double)(N_STEPS - AHEAD) / N_STEPS);
     dt_golden_number(g, dt_staleness_n_bins(&l->outcomes[SYNC].staleness), 0, 0,
                      "sync: gradients that are stale");
-    dt_golden_fact(g, dt_staleness_n_bins(&l->outcomes[BOUNDED].staleness) - 1 <= most,
-                   "bounded: no gradient is staler than the bound allows");
-    dt_golden_fact(g, slow_is_last(&l->outcomes[ASYNC]),
-                   "async: the first worker is through before the slow one");
+    dt_golden_figure(g, dt_staleness_n_bins(&l->outcomes[BOUNDED].staleness) - 1 <= most,
+                     "bounded: no gradient is staler than the bound allows");
+    dt_golden_figure(g, slow_is_last(&l->outcomes[ASYNC]),
+                     "async: the first worker is through before the slow one");
     for (int i = 0; i < N_SIZES; i++) {
         const struct jitter *j = &l->jitter[i];
         dt_golden_number(g, j->drawn, expected_latest(sizes[i]), 0.02 * JITTER_MS,
                          "the mean of the latest of %d ranks", sizes[i]);
-        dt_golden_fact(g, sizes[i] > DT_LAB_RANKS || j->measured >= j->drawn_taken,
-                       "steps of %d ranks that jitter take as long as the latest, or longer",
-                       sizes[i]);
+        dt_golden_figure(g, sizes[i] > DT_LAB_RANKS || j->measured >= j->drawn_taken,
+                         "steps of %d ranks that jitter take as long as the latest, or longer",
+                         sizes[i]);
     }
 }
 

@@ -26,7 +26,7 @@ static enum dt_status open_parts(const struct dt_lab_network_spec *spec, struct 
                                         .model = &out->model,
                                         .comm = spec->comm};
     strategy.dist = spec->dist != NULL ? *spec->dist : strategy.dist;
-    strategy.dist.rows = &dt_all_rows;
+    strategy.dist.rows = &dt_all_entries;
     DT_TRY(dt_model_lower(spec->model, &out->model));
     DT_TRY(dt_cpu_backend.open(&(struct dt_backend_options){.n_threads = 1}, &out->backend));
     strategy.backend = out->backend;
@@ -254,8 +254,8 @@ enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t 
     const size_t all = dt_shard_step_samples(&run->training.shard, step);
     const struct dt_batch own = batch_of(run, first, epoch, step);
     *n_samples = only >= 0 ? (size_t)own.n : all;
-    const double rate = dt_schedule_lr(&run->training.schedule,
-                                       epoch * run->training.schedule.steps_per_epoch + step);
+    const double rate = dt_lr_schedule_at(&run->training.schedule,
+                                          epoch * run->training.schedule.steps_per_epoch + step);
     const struct dt_update update =
         dt_strategy_next(run->net.strategy, rate, *n_samples, *n_samples);
     struct dt_strategy_step under_way = dt_strategy_begin(run->net.strategy, &update);

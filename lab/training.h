@@ -9,7 +9,7 @@
 #include "data/shard.h"
 #include "dist/ranks/world.h"
 #include "dist/strategy/strategies.h"
-#include "model/schedule.h"
+#include "model/lr_schedule.h"
 #include "model/spec.h"
 #include "view/document.h"
 
@@ -80,9 +80,9 @@ void dt_lab_images_close(struct dt_lab_images *images); /* a zeroed one is fine 
 
 struct dt_lab_training {
     const struct dt_samples *samples;
-    struct dt_shard shard;       /* of rank 0; n_total is that of `samples` */
-    int only;                    /* the one rank that trains, on its own batches; -1: all ranks */
-    struct dt_schedule schedule; /* of the learning rate */
+    struct dt_shard shard; /* of rank 0; n_total is that of `samples` */
+    int only;              /* the one rank that trains, on its own batches; -1: all ranks */
+    struct dt_lr_schedule schedule; /* of the learning rate */
 };
 
 /* A training, whose weights start at zero, and the loaders of all its ranks. */

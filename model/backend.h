@@ -192,7 +192,7 @@ struct dt_backend_ops {
                                   double *out);
 };
 
-extern const struct dt_backend_ops dt_ref_backend; /* cpu/reference/backend.c */
+extern const struct dt_backend_ops dt_ref_backend; /* cpu/reference/reference_backend.c */
 extern const struct dt_backend_ops dt_cpu_backend; /* cpu/backend.c */
 
 #endif

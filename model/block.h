@@ -96,7 +96,7 @@ struct dt_lowering {
     bool flat;
     int n_conv, n_dense;
 };
-struct dt_layer_rows {
+struct dt_layer_entries {
     enum dt_status (*enter)(struct dt_lowering *lowering); /* before each layer */
     /* Fills the block that a layer has opened. */
     enum dt_status (*lower)(struct dt_lowering *lowering, const struct dt_layer_spec *layer);

@@ -83,8 +83,8 @@ struct dt_model_spec {
     int n_layers;
     struct dt_layer_spec layers[DT_MAX_LAYERS];
     enum dt_loss loss;
-    double label_smoothing;           /* in training, as in PyTorch: 0 to below 1 */
-    const struct dt_layer_rows *rows; /* NULL: a plain chain (model/block.h) */
+    double label_smoothing;              /* in training, as in PyTorch: 0 to below 1 */
+    const struct dt_layer_entries *rows; /* NULL: a plain chain (model/block.h) */
 };
 
 /* "conv2d", "relu", as in the config. */

@@ -206,7 +206,7 @@ static enum dt_status read_summary(struct dt_record *r)
     return DT_OK;
 }
 
-/* If rank 0 wrote no summary, the rank that had the error wrote status.json (train/watch/guard.h).
+/* If rank 0 wrote no summary, the rank that had the error wrote status.json (train/hooks/guard.h).
  */
 static enum dt_status read_end(struct dt_record *r)
 {

@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "cli/result.h"
 #include "cli/terminal.h"
-#include "dist/ranks/launch/launch.h"
-#include "dist/ranks/launch/stop.h"
+#include "dist/launch/launch.h"
+#include "dist/launch/stop.h"
 #include "report/run.h"
 
 #define LEAST_INTERVAL_S 1.0

@@ -6,7 +6,7 @@
 #define DT_REPORT_RUN_H
 
 #include "report/record.h"
-#include "train/watch/learned.h"
+#include "train/hooks/learned.h"
 #include "view/document.h"
 
 #define DT_RUN_PAGE "report.html"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/summary/summary.h"
 
 #define MAX_LANES 64
 #define MAX_ROWS 1024 /* of the table of numbers */

@@ -5,8 +5,8 @@
 #include "base/status.h"
 #include "data/dataset.h"
 #include "dist/strategy/dist_spec.h"
+#include "model/lr_schedule.h"
 #include "model/optimizer.h"
-#include "model/schedule.h"
 
 #define DT_DEVICE_LIST(X)     \
     X(DT_DEVICE_AUTO, "auto") \
@@ -29,7 +29,7 @@ enum dt_device { DT_DEVICE_LIST(DT_NAMED_ENUM) };
     X(DT_EMA_VALIDATION_ACCURACY, "ema_validation_accuracy", "validation accuracy of the average")
 enum dt_test_metric { DT_TEST_METRIC_LIST(DT_NAMED_ENUM) };
 
-/* When something follows from a metric (train/watch/monitor.h). */
+/* When something follows from a metric (train/hooks/monitor.h). */
 struct dt_monitor_spec {
     enum dt_test_metric metric; /* DT_TEST_NONE: never */
     int64_t patience;           /* after so many epochs without improvement */
@@ -55,7 +55,7 @@ struct dt_config {
     struct dt_optimizer_spec optimizer;
     enum dt_lr_scaling lr_scaling;
     double warmup_epochs, ema; /* ema: decay of the weights' average, or 0 */
-    enum dt_schedule_type schedule;
+    enum dt_lr_schedule_type schedule;
     double schedule_step_epochs, schedule_gamma, schedule_factor, schedule_min_lr;
     struct dt_monitor_spec plateau; /* of the schedule of that name: when the rate goes down */
     struct dt_monitor_spec early_stopping;
@@ -72,7 +72,7 @@ struct dt_config {
         checkpoint_best;     /* by which one checkpoint more is kept; DT_TEST_NONE: it is not */
     double log_every_s;      /* seconds between progress lines where stderr is no terminal */
     int64_t log_every_steps; /* between recorded ones; 0: none; DT_AUTO: dt_record_interval says */
-    bool log_audit;          /* which samples each step uses is recorded (train/watch/audit.h) */
+    bool log_audit;          /* which samples each step uses is recorded (train/hooks/audit.h) */
     char trace_steps[48];    /* "10:30", as configured; "": none */
     uint64_t trace_first, trace_last; /* these */
 

@@ -41,8 +41,8 @@ struct dt_evaluator {
     struct dt_answers *answers; /* borrowed; NULL: nobody notes them */
 };
 
-/* Loads this rank's share of the validation samples, or without any (data/validation.h) of the test
- * set. Local: the caller agrees. */
+/* Loads this rank's share of the validation samples, or without any (data/validation_split.h) of
+ * the test set. Local: the caller agrees. */
 enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec,
                                  struct dt_network *network, struct dt_evaluator *out);
 void dt_evaluator_close(struct dt_evaluator *evaluator);

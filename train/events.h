@@ -5,14 +5,14 @@
 #ifndef DT_TRAIN_EVENTS_H
 #define DT_TRAIN_EVENTS_H
 
-#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/strategy.h"
+#include "dist/strategy/summary/summary.h"
 #include "train/config.h"
-#include "train/ranks.h"
+#include "train/rank_checks.h"
 #include "train/step_clock.h"
 
 struct dt_run_dir;        /* train/save/run_dir.h */
-struct dt_faults;         /* train/watch/: inject.h */
+struct dt_faults;         /* train/hooks/: inject.h */
 struct dt_learned;        /* learned.h */
 struct dt_inspection;     /* inspect.h */
 struct dt_timeline_event; /* timeline.h */
@@ -41,7 +41,7 @@ struct dt_run_event {
     const char *changes;                /* of the configuration since that checkpoint, or "" */
     bool gpu, graph;                    /* graph: the GPU takes steps on its own */
     const char *device_why;
-    struct dt_strategy_facts averaging;
+    struct dt_strategy_summary averaging;
     const struct dt_faults *faults; /* that were put in; NULL: none */
 };
 
@@ -59,7 +59,7 @@ struct dt_step_event {
     double eta_s; /* to the end of the run */
 };
 
-/* The state of the metric that a run is controlled by (train/watch/monitor.h). */
+/* The state of the metric that a run is controlled by (train/hooks/monitor.h). */
 struct dt_monitored {
     enum dt_test_metric metric; /* DT_TEST_NONE: it does not */
     double best;
@@ -97,7 +97,7 @@ struct dt_stop_event {
     const char *checkpoint;
 };
 
-/* The line that a rank has learned (train/watch/line.c). */
+/* The line that a rank has learned (train/hooks/line.c). */
 struct dt_fit {
     float slope, intercept;
 };

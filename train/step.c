@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/summary/summary.h"
 
 /* Micro-batch m of k: a range of the batch's rows. All k exist on every rank, if need be empty, so
  * that all ranks sync alike. */
@@ -86,8 +86,8 @@ enum dt_status dt_step_passes(struct dt_trainer *t, const struct dt_batch *batch
         lap(clock, DT_PHASE_DATA);
         DT_TRY(forward(t, step, &pass, clock));
         DT_TRY(dt_network_loss(t->network, t->set.samples, &pass));
-        if (t->watchers.first != NULL) {
-            DT_TRY(dt_watchers_after_loss(t));
+        if (t->hooks.first != NULL) {
+            DT_TRY(dt_hooks_after_loss(t));
         }
         lap(clock, DT_PHASE_FORWARD);
         if (m < k - 1) {
@@ -132,8 +132,8 @@ enum dt_status dt_trainer_check_loss(const struct dt_trainer *t, const char *wha
 
 double dt_step_lr(const struct dt_trainer *t, uint64_t step_in_epoch)
 {
-    return dt_schedule_lr(&t->schedule,
-                          t->state.epoch * t->schedule.steps_per_epoch + step_in_epoch);
+    return dt_lr_schedule_at(&t->schedule,
+                             t->state.epoch * t->schedule.steps_per_epoch + step_in_epoch);
 }
 
 enum dt_status dt_step_count(struct dt_trainer *t, const struct dt_metrics *train,
@@ -163,10 +163,10 @@ enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
     const struct dt_update update =
         dt_strategy_next(t->strategy, dt_step_lr(t, step_in_epoch),
                          dt_shard_step_samples(&loader->shard, step_in_epoch), (size_t)batch.n);
-    if (t->watchers.first != NULL) {
+    if (t->hooks.first != NULL) {
         const uint64_t number = t->state.step + 1 + step_in_epoch - t->state.step_in_epoch;
         dt_step_clock_lap(&t->clock, DT_PHASE_DATA);
-        DT_TRY(dt_watchers_step_begin(t, number, number));
+        DT_TRY(dt_hooks_step_begin(t, number, number));
         dt_step_clock_lap(&t->clock, DT_PHASE_FORWARD); /* a delay counts as if it computed */
     }
     *out = dt_strategy_begin(t->strategy, &update);
@@ -242,7 +242,7 @@ enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_
     if (norm_every > 0 && t->state.step % norm_every == 0) {
         DT_TRY(measure_norm(t, &out->steps[out->n - 1]));
     }
-    DT_TRY(dt_watchers_step_end(t, first, t->state.step));
+    DT_TRY(dt_hooks_step_end(t, first, t->state.step));
     out->seconds = dt_clock_s() - begin;
     return DT_OK;
 }

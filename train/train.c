@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "dist/ranks/launch/stop.h"
+#include "dist/launch/stop.h"
 #include "train/trainer.h"
 
 /* A run under way. */
@@ -192,7 +192,7 @@ static enum dt_status finish_epoch(struct run *run)
     const uint64_t last_step =
         t->state.epoch * t->schedule.steps_per_epoch + t->state.step_in_epoch - 1;
     const bool whole = t->state.step_in_epoch == t->schedule.steps_per_epoch;
-    const double lr = dt_schedule_lr(&t->schedule, last_step);
+    const double lr = dt_lr_schedule_at(&t->schedule, last_step);
     DT_TRY(evaluate(run));
     struct dt_epoch_event epoch = {.step = t->state.step,
                                    .epoch = t->state.epoch + 1,
@@ -205,7 +205,7 @@ static enum dt_status finish_epoch(struct run *run)
                                    .n_timed_steps = t->clock.n_steps,
                                    .step_samples = run->step_samples};
     run->before = t->state;
-    DT_TRY(dt_watchers_epoch_end(t, &epoch));
+    DT_TRY(dt_hooks_epoch_end(t, &epoch));
     run->end.test = epoch.test;
     run->end.validation = epoch.validation;
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
@@ -244,7 +244,7 @@ static enum dt_status save_last(struct run *run)
 static bool is_over(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    return steps_left(run) == 0 || (t->state.step_in_epoch == 0 && t->watchers.enough);
+    return steps_left(run) == 0 || (t->state.step_in_epoch == 0 && t->hooks.enough);
 }
 
 static enum dt_status run_epochs(struct run *run)
@@ -295,12 +295,12 @@ static enum dt_status tell_start(struct run *run)
                                  .gpu = t->device.module != NULL,
                                  .graph = t->driver.ops->on_device,
                                  .device_why = t->device.why};
-    DT_TRY(dt_watchers_run_begin(t, &start));
+    DT_TRY(dt_hooks_run_begin(t, &start));
     DT_TRY(run->saver != NULL ? run->saver->ops->begin(run->saver, t, run->emitter) : DT_OK);
     DT_TRY(dt_world_agree(t->world,
                           emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start})));
     run->begun = true;
-    return dt_watchers_run_begun(t);
+    return dt_hooks_run_begun(t);
 }
 
 static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
@@ -318,7 +318,7 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
 /* A run that failed tells so too, if it still can; the first error's text stays. */
 static void tell_fault(struct run *run, enum dt_status status)
 {
-    (void)dt_watchers_run_end(&run->trainer, status, &run->end);
+    (void)dt_hooks_run_end(&run->trainer, status, &run->end);
     emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end});
 }
 
@@ -326,7 +326,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     struct dt_trainer *t = &run->trainer;
     run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
-    DT_TRY(dt_watchers_run_end(t, status, &run->end));
+    DT_TRY(dt_hooks_run_end(t, status, &run->end));
     const enum dt_status emitted =
         emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */

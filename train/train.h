@@ -39,7 +39,7 @@ struct dt_train_options {
     const struct dt_trainer_parts *parts;
     struct dt_saver *saver; /* NULL: nothing is kept */
     struct {
-        /* Adds the watchers (train/watcher.h) of a trainer that is open. NULL: there are none.
+        /* Adds the hooks (train/hook.h) of a trainer that is open. NULL: there are none.
          * Every rank calls it; agreed. */
         enum dt_status (*open)(const void *context, struct dt_trainer *trainer,
                                const struct dt_emitter *emitter);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/ranks.h"
+#include "train/rank_checks.h"
 
 void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model)
 {
@@ -156,21 +156,21 @@ void dt_trainer_close_network(struct dt_trainer *t)
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
-struct dt_schedule dt_trainer_schedule(const struct dt_config *c, uint64_t n_workers,
-                                       uint64_t steps_per_epoch)
+struct dt_lr_schedule dt_trainer_schedule(const struct dt_config *c, uint64_t n_workers,
+                                          uint64_t steps_per_epoch)
 {
     const double ratio = c->batch_global > 0 ? 1.0 : (double)n_workers;
     const double scale = dt_lr_scale(c->lr_scaling, ratio);
-    return (struct dt_schedule){.type = c->schedule,
-                                .lr = c->optimizer.lr * scale,
-                                .scale = scale,
-                                .warmup_epochs = c->warmup_epochs,
-                                .steps_per_epoch = steps_per_epoch,
-                                .n_epochs = (double)c->epochs,
-                                .min_lr = c->schedule_min_lr,
-                                .step_epochs = c->schedule_step_epochs,
-                                .step_gamma = c->schedule_gamma,
-                                .factor = c->schedule_factor};
+    return (struct dt_lr_schedule){.type = c->schedule,
+                                   .lr = c->optimizer.lr * scale,
+                                   .scale = scale,
+                                   .warmup_epochs = c->warmup_epochs,
+                                   .steps_per_epoch = steps_per_epoch,
+                                   .n_epochs = (double)c->epochs,
+                                   .min_lr = c->schedule_min_lr,
+                                   .step_epochs = c->schedule_step_epochs,
+                                   .step_gamma = c->schedule_gamma,
+                                   .factor = c->schedule_factor};
 }
 
 static enum dt_status open_parts(struct dt_trainer *t)
@@ -258,7 +258,7 @@ void dt_trainer_close(struct dt_trainer *t)
     dt_strategy_close(t->strategy); /* early: it ends what a GPU may be waiting for, and what comes
                                        now waits for the GPU */
     dt_trainer_close_network(t);
-    dt_watchers_close(&t->watchers); /* which may have memory of the backend */
+    dt_hooks_close(&t->hooks); /* which may have memory of the backend */
     if (t->backend != NULL) {
         t->backend->ops->close(t->backend);
     }

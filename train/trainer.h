@@ -2,23 +2,23 @@
  * stands.
  *
  *   trainer.c   opens and closes it       step.c   a step and its parts: by its driver, with its
- *   driver.h    who takes steps (drivers/)         watchers
- *   watcher.h   who looks on (watch/)     train.c  the epochs, and what people see of them
+ *   driver.h    who takes steps (drivers/)         hooks
+ *   hook.h   who looks on (watch/)     train.c  the epochs, and what people see of them
  *   evaluate.c  the test samples          save/    checkpoints and the run's folder
  *   parts.c     lists all parts */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
+#include "checkpoint/run_state.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 #include "model/device_module.h"
-#include "model/run_state.h"
-#include "model/schedule.h"
+#include "model/lr_schedule.h"
 #include "train/config.h"
 #include "train/driver.h"
 #include "train/evaluate.h"
+#include "train/hook.h"
 #include "train/step_clock.h"
-#include "train/watcher.h"
 
 /* The device of a run, and how gradients travel between its ranks (train/device.h). */
 struct dt_device_choice {
@@ -67,10 +67,10 @@ struct dt_trainer {
     struct dt_network *network;
     struct dt_driver driver;
     struct dt_evaluator evaluator;
-    struct dt_schedule schedule;
+    struct dt_lr_schedule schedule;
     struct dt_checkpoint_state state; /* where the run stands */
     struct dt_step_clock clock;
-    struct dt_watchers watchers;
+    struct dt_hooks hooks;
     bool nan_injected; /* a fault has made gradients NaN: the cause if the training diverges */
 };
 
@@ -149,7 +149,7 @@ enum dt_status dt_trainer_check_loss(const struct dt_trainer *trainer, const cha
                                      const struct dt_metrics *m, uint64_t step);
 
 /* The learning rates of a configuration at that many ranks that compute gradients. */
-struct dt_schedule dt_trainer_schedule(const struct dt_config *config, uint64_t n_workers,
-                                       uint64_t steps_per_epoch);
+struct dt_lr_schedule dt_trainer_schedule(const struct dt_config *config, uint64_t n_workers,
+                                          uint64_t steps_per_epoch);
 
 #endif

@@ -9,13 +9,13 @@
 #include "cli/config/config.h"
 #include "cli/result.h"
 #include "cli/sinks/fields.h"
-#include "data/validation.h"
+#include "data/validation_split.h"
 #include "model/layers/layers.h"
 #include "train/evaluate.h"
-#include "train/ranks.h"
+#include "train/hooks/learned.h"
+#include "train/rank_checks.h"
 #include "train/save/saved.h"
 #include "train/trainer.h"
-#include "train/watch/learned.h"
 
 #define EVAL_BATCH 256
 

@@ -2,9 +2,9 @@
 #ifndef DT_CLI_COMMANDS_EVAL_H
 #define DT_CLI_COMMANDS_EVAL_H
 
+#include "checkpoint/checkpoint.h"
 #include "cli/args.h"
 #include "data/border.h"
-#include "model/checkpoint.h"
 #include "model/network.h"
 #include "train/device.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dist/ranks/liveness/start_watch.h"
+#include "dist/liveness/start_watch.h"
 
 enum dt_status dt_load_data_dir(struct dt_data_spec *spec, const char *dir)
 {

@@ -6,12 +6,12 @@
 #include "cli/config/read.h"
 #include "data/idx.h"
 #include "data/transform.h"
-#include "data/validation.h"
+#include "data/validation_split.h"
 #include "dist/compression/fixed_point.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 #include "model/layers/layers.h"
-#include "train/watch/monitor.h"
+#include "train/hooks/monitor.h"
 
 #define GENERATED_TRAIN 6000
 #define GENERATED_TEST 1000
@@ -49,7 +49,7 @@ static void set_name(const char *path, char *out, size_t n_out)
 }
 
 #define DATA_ROW(constant, name, row) [constant] = &(row),
-static const struct dt_data_row *const data_rows[] = {DT_DATA_FORMAT_LIST(DATA_ROW)};
+static const struct dt_data_reader *const data_rows[] = {DT_DATA_FORMAT_LIST(DATA_ROW)};
 
 /* What follows from more than one key, and from what was given of `root`. */
 static void resolve(const cJSON *root, struct dt_config *c)
@@ -76,7 +76,7 @@ static void resolve(const cJSON *root, struct dt_config *c)
     c->data.refuse = dt_idx_refuse;
     c->data.transform = dt_transform_open;
     c->data.augment_seed = (uint64_t)c->seed;
-    c->dist.rows = &dt_all_rows;
+    c->dist.rows = &dt_all_entries;
     c->model.rows = &dt_all_layers;
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }

@@ -11,9 +11,9 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "dist/compression/codec.h"
-#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
-#include "train/watch/inject.h"
+#include "dist/strategy/summary/summary.h"
+#include "train/hooks/inject.h"
 
 static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(DT_ENUM_NAME)};
 static const char *const scaling_names[] = {DT_LR_SCALING_LIST(DT_ENUM_NAME)};
@@ -185,7 +185,7 @@ static void print_compression(const struct dt_codec *codec, size_t n_gradients)
 
 static void print_averaging(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
-    const struct dt_strategy_facts *a = &run->averaging;
+    const struct dt_strategy_summary *a = &run->averaging;
     if (folder->world_size == 1 || !folder->config->dist.average) {
         return;
     }

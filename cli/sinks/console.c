@@ -12,12 +12,12 @@
 #include "cli/sinks/fields.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "dist/strategy/facts/facts.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/roles.h"
-#include "train/watch/learned.h"
-#include "train/watch/monitor.h"
-#include "train/watch/timeline.h"
+#include "dist/strategy/summary/summary.h"
+#include "train/hooks/learned.h"
+#include "train/hooks/monitor.h"
+#include "train/hooks/timeline.h"
 
 static int digits_of(unsigned long long value)
 {

@@ -7,9 +7,9 @@
 #include "base/version.h"
 #include "cli/text.h"
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
-#include "train/watch/audit.h"
-#include "train/watch/inject.h"
-#include "train/watch/learned.h"
+#include "train/hooks/audit.h"
+#include "train/hooks/inject.h"
+#include "train/hooks/learned.h"
 
 const char dt_commit[] = DTRAIN_COMMIT;
 

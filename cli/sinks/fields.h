@@ -11,7 +11,7 @@
 #define DT_CLI_SINKS_FIELDS_H
 
 #include "cli/sinks/sinks.h"
-#include "dist/strategy/facts/facts.h"
+#include "dist/strategy/summary/summary.h"
 #include "view/json_write.h"
 
 // clang-format off

@@ -11,8 +11,8 @@
 #include "cli/sinks/fields.h"
 #include "cli/sinks/protobuf.h"
 #include "tensorboard.pb-c.h"
-#include "train/watch/inspect.h"
-#include "train/watch/learned.h"
+#include "train/hooks/inspect.h"
+#include "train/hooks/learned.h"
 #include "view/image.h"
 
 #define N_BUCKETS 30

@@ -218,5 +218,5 @@ static enum dt_status cifar_load(const struct dt_data_spec *spec, enum dt_split 
     return DT_OK;
 }
 
-const struct dt_data_row dt_cifar_data = {
+const struct dt_data_reader dt_cifar_data = {
     .check = dt_dataset_check_labelled, .count = cifar_count, .load = cifar_load};

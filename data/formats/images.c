@@ -325,5 +325,5 @@ static enum dt_status images_check(const struct dt_data_spec *spec)
                           spec->shape.c);
 }
 
-const struct dt_data_row dt_images_data = {
+const struct dt_data_reader dt_images_data = {
     .check = images_check, .count = images_count, .load = images_load};

@@ -355,5 +355,5 @@ static enum dt_status npy_load(const struct dt_data_spec *spec, enum dt_split sp
     return s;
 }
 
-const struct dt_data_row dt_npy_data = {
+const struct dt_data_reader dt_npy_data = {
     .check = dt_dataset_check_labelled, .count = npy_count, .load = npy_load};

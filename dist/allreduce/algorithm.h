@@ -73,7 +73,7 @@ struct dt_algorithm {
 /* The rows of DT_ALGORITHM_LIST. */
 #define DT_ALGORITHM_ROW(constant, name, c_name, gathers, meaning) \
     {name, meaning, gathers, dt_##c_name##_n_rounds, dt_##c_name##_round, dt_##c_name##_formula},
-/* All of them, for a program that links all (dist/strategy/all_rows.c). */
+/* All of them, for a program that links all (dist/strategy/all_entries.c). */
 extern const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS];
 const struct dt_algorithm *dt_algorithm_find(const char *name); /* NULL: none is called so */
 

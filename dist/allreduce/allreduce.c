@@ -4,7 +4,7 @@
 
 const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES] = {DT_ALLREDUCE_LIST(DT_ENUM_NAME)};
 
-const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
+const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_entries *rows,
                                                   enum dt_allreduce_type type)
 {
     for (int i = 0; i < rows->n_algorithms; i++) {
@@ -20,7 +20,7 @@ enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt
     struct dt_allreduce_spec rest = *spec;
     *out = NULL;
     while (*rest.rows.implementations != NULL) {
-        const struct dt_allreduce_row *row = *rest.rows.implementations++;
+        const struct dt_allreduce_entry *row = *rest.rows.implementations++;
         if (row->serves(&rest)) {
             return row->open(&rest, out);
         }

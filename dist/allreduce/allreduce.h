@@ -52,25 +52,25 @@ typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *s
                                                struct dt_allreduce **out);
 
 /* An implementation. */
-struct dt_allreduce_row {
+struct dt_allreduce_entry {
     bool (*serves)(const struct dt_allreduce_spec *spec);
     dt_allreduce_open_fn open; /* the spec's rows are then those behind this one */
 };
 
 /* The implementations and algorithms that a program links. */
-struct dt_allreduce_rows {
-    const struct dt_allreduce_row *const *implementations; /* NULL ends them */
+struct dt_allreduce_entries {
+    const struct dt_allreduce_entry *const *implementations; /* NULL ends them */
     const struct dt_algorithm *algorithms;
     int n_algorithms;
 };
 
 /* In the order in which a program that links several gives them. */
-extern const struct dt_allreduce_row dt_priority_allreduce, dt_compressed_allreduce,
-    dt_device_allreduce, dt_staged_allreduce, dt_shared_memory_allreduce, dt_schedule_allreduce,
+extern const struct dt_allreduce_entry dt_priority_allreduce, dt_compressed_allreduce,
+    dt_device_allreduce, dt_staged_allreduce, dt_shared_memory_allreduce, dt_scheduled_allreduce,
     dt_mpi_allreduce;
 
 /* The program's algorithm that has the type's name; NULL: none. */
-const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
+const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_entries *rows,
                                                   enum dt_allreduce_type type);
 
 /* All slots are mandatory. */
@@ -102,7 +102,7 @@ struct dt_allreduce {
 extern struct dt_backend dt_program_memory;
 
 struct dt_allreduce_spec {
-    struct dt_allreduce_rows rows;
+    struct dt_allreduce_entries rows;
     enum dt_allreduce_type type;
     int across; /* hierarchical: which of DT_ALGORITHM_LIST goes between the hosts; 0: a ring */
     struct dt_comm *comm;       /* the world's, borrowed */

@@ -27,4 +27,5 @@ static enum dt_status open_compressed(const struct dt_allreduce_spec *spec,
     return DT_OK;
 }
 
-const struct dt_allreduce_row dt_compressed_allreduce = {.serves = serves, .open = open_compressed};
+const struct dt_allreduce_entry dt_compressed_allreduce = {.serves = serves,
+                                                           .open = open_compressed};

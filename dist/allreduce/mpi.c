@@ -57,4 +57,4 @@ static enum dt_status mpi_open(const struct dt_allreduce_spec *spec, struct dt_a
     return DT_OK;
 }
 
-const struct dt_allreduce_row dt_mpi_allreduce = {.serves = serves, .open = mpi_open};
+const struct dt_allreduce_entry dt_mpi_allreduce = {.serves = serves, .open = mpi_open};

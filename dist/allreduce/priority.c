@@ -33,4 +33,5 @@ static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec,
     return DT_OK;
 }
 
-const struct dt_allreduce_row dt_priority_allreduce = {.serves = serves, .open = open_by_priority};
+const struct dt_allreduce_entry dt_priority_allreduce = {.serves = serves,
+                                                         .open = open_by_priority};

@@ -126,4 +126,5 @@ static enum dt_status shared_open(const struct dt_allreduce_spec *spec, struct d
     return DT_OK;
 }
 
-const struct dt_allreduce_row dt_shared_memory_allreduce = {.serves = serves, .open = shared_open};
+const struct dt_allreduce_entry dt_shared_memory_allreduce = {.serves = serves,
+                                                              .open = shared_open};

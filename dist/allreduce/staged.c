@@ -121,7 +121,7 @@ static enum dt_status staged_open(const struct dt_allreduce_spec *spec, struct d
     return open_around(spec, host, out);
 }
 
-const struct dt_allreduce_row dt_staged_allreduce = {.serves = serves, .open = staged_open};
+const struct dt_allreduce_entry dt_staged_allreduce = {.serves = serves, .open = staged_open};
 
 static bool device_serves(const struct dt_allreduce_spec *spec)
 {
@@ -134,4 +134,5 @@ static enum dt_status device_open(const struct dt_allreduce_spec *spec, struct d
     return spec->device_open(spec, out);
 }
 
-const struct dt_allreduce_row dt_device_allreduce = {.serves = device_serves, .open = device_open};
+const struct dt_allreduce_entry dt_device_allreduce = {.serves = device_serves,
+                                                       .open = device_open};

@@ -17,7 +17,7 @@ bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
     return type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED;
 }
 
-bool dt_allreduce_compresses(const struct dt_allreduce_rows *rows, enum dt_allreduce_type type,
+bool dt_allreduce_compresses(const struct dt_allreduce_entries *rows, enum dt_allreduce_type type,
                              int across, const struct dt_codec *codec)
 {
     const struct dt_algorithm *algorithm = dt_allreduce_algorithm(

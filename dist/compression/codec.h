@@ -28,8 +28,8 @@ struct dt_matrix {
 };
 #define DT_MAX_MATRICES 64
 
-/* The matrices of an array, in its order (dist/strategy/compression.h). onebit encodes them, and
- * sends all other numbers as they are. */
+/* The matrices of an array, in its order (dist/strategy/check_compression.h). onebit encodes them,
+ * and sends all other numbers as they are. */
 struct dt_codec_layout {
     int n_matrices;
     struct dt_matrix matrices[DT_MAX_MATRICES];

@@ -94,7 +94,7 @@ struct dt_comm {
                                    which come in the same order on all ranks */
     bool stalled;               /* a wait was too long: ranks no longer wait for each other */
     int silent; /* the rank of this host that a stall was put down to, or -1: none */
-    bool cut;   /* a fault put in (train/watch/inject.h): nothing that this rank sends on a wire
+    bool cut;   /* a fault put in (train/hooks/inject.h): nothing that this rank sends on a wire
                    arrives any more */
     void (*meanwhile)(void *context); /* what this rank does at each look of a wait and each sign of
                                          life; NULL: nothing */

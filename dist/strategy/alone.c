@@ -48,4 +48,4 @@ static bool serves(const struct dt_dist_spec *dist)
     return !dist->average;
 }
 
-const struct dt_strategy_row dt_alone_strategy = {.serves = serves, .open = alone_open};
+const struct dt_strategy_entry dt_alone_strategy = {.serves = serves, .open = alone_open};

@@ -2,12 +2,12 @@
  * (leaves.h), by any allreduce. Every rank steps with the same sum. */
 #include <stdlib.h>
 
-#include "dist/strategy/leaves.h"
+#include "dist/strategy/micro_batches.h"
 #include "dist/strategy/mirrored.h"
 
 struct deterministic {
     struct dt_mirrored mirrored; /* its gradients are digits */
-    struct dt_leaves leaves;
+    struct dt_micro_batches leaves;
     float *grads; /* (arena): sums over all ranks */
     size_t n_wrong;
 };
@@ -22,8 +22,8 @@ static enum dt_status deterministic_passes(struct dt_strategy_step *step,
                                            struct dt_bound_samples *samples,
                                            const struct dt_pass *pass)
 {
-    return dt_leaves_passes(&deterministic_of(step->strategy)->leaves, step, network, samples, pass,
-                            step->strategy->allreduce->part);
+    return dt_micro_batches_passes(&deterministic_of(step->strategy)->leaves, step, network,
+                                   samples, pass, step->strategy->allreduce->part);
 }
 
 static enum dt_status deterministic_ready(struct dt_strategy_step *step, size_t begin, size_t end)
@@ -82,7 +82,7 @@ static void deterministic_close(struct dt_strategy *strategy)
     struct dt_backend *backend = strategy->spec.backend;
     dt_allreduce_close(strategy->allreduce);
     dt_optimizer_close(&strategy->optimizer);
-    dt_leaves_close(backend, &deterministic_of(strategy)->leaves);
+    dt_micro_batches_close(backend, &deterministic_of(strategy)->leaves);
     dt_floats_free(backend, strategy->memory.params);
     free(strategy);
 }
@@ -101,7 +101,7 @@ static enum dt_status open_own(struct deterministic *self)
     struct dt_strategy *strategy = &self->mirrored.base;
     const struct dt_strategy_spec *spec = &strategy->spec;
     const size_t n_elems = spec->model->arena_elems;
-    DT_TRY(dt_leaves_open(spec, spec->comm->size, &self->leaves));
+    DT_TRY(dt_micro_batches_open(spec, spec->comm->size, &self->leaves));
     DT_TRY(dt_floats_alloc(spec->backend, "the weights", "", n_elems, &strategy->memory.params));
     strategy->memory.grads = self->leaves.grads;
     return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &strategy->optimizer);
@@ -121,7 +121,7 @@ static enum dt_status open_sum(struct deterministic *self)
     DT_TRY(dt_allreduce_open(&allreduce, &strategy->allreduce));
     self->grads = self->leaves.n_digits == 1 ? strategy->allreduce->part : self->leaves.grads;
     dt_grad_sync_open(strategy->allreduce, spec->model, &spec->dist, &self->mirrored.sync);
-    dt_leaves_widen(self->leaves.n_digits, &self->mirrored.sync);
+    dt_micro_batches_widen(self->leaves.n_digits, &self->mirrored.sync);
     return DT_OK;
 }
 
@@ -154,5 +154,5 @@ static bool serves(const struct dt_dist_spec *dist)
     return dist->strategy == DT_STRATEGY_ALLREDUCE && dist->deterministic;
 }
 
-const struct dt_strategy_row dt_deterministic_strategy = {
-    .serves = serves, .check = dt_leaves_check, .open = deterministic_open};
+const struct dt_strategy_entry dt_deterministic_strategy = {
+    .serves = serves, .check = dt_micro_batches_check, .open = deterministic_open};

@@ -13,7 +13,7 @@
 enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) DT_N_STRATEGY_TYPES };
 
 /* Their rows (strategies.h). */
-extern const struct dt_strategy_row dt_pipeline_strategy, dt_alone_strategy,
+extern const struct dt_strategy_entry dt_pipeline_strategy, dt_alone_strategy,
     dt_deterministic_strategy, dt_priority_strategy, dt_mirrored_strategy, dt_server_strategy;
 
 #define DT_SERVER_MODE_LIST(X)     \
@@ -39,10 +39,10 @@ struct dt_pipeline_cut {
     X(DT_ORDER_PRIORITY, "priority")
 enum dt_order { DT_ORDER_LIST(DT_NAMED_ENUM) };
 
-struct dt_dist_rows; /* strategies.h */
+struct dt_dist_entries; /* strategies.h */
 
 struct dt_dist_spec {
-    const struct dt_dist_rows *rows; /* that the program links */
+    const struct dt_dist_entries *rows; /* that the program links */
     enum dt_strategy_type strategy;
     enum dt_allreduce_type allreduce;
     int across;      /* of struct dt_allreduce_spec */

@@ -14,8 +14,8 @@ struct dt_host_step {
                                void *context);
     void (*close)(struct dt_host_step *step);
 };
-/* The host_step_open of struct dt_dist_rows. Where the ranks of a host cannot share their steps, or
- * one does not want to (shared_step of its spec), nothing changes. */
+/* The host_step_open of struct dt_dist_entries. Where the ranks of a host cannot share their steps,
+ * or one does not want to (shared_step of its spec), nothing changes. */
 enum dt_status dt_host_step_open(struct dt_mirrored *mirrored);
 
 struct dt_mirrored {

@@ -207,5 +207,5 @@ static enum dt_status priority_open(const struct dt_strategy_spec *spec, struct 
     return dt_mirrored_open(spec, self != NULL ? &self->mirrored : NULL, out);
 }
 
-const struct dt_strategy_row dt_priority_strategy = {
+const struct dt_strategy_entry dt_priority_strategy = {
     .serves = serves, .check = check_spec, .open = priority_open};

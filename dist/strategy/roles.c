@@ -7,7 +7,7 @@
 enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
                              struct dt_roles *out)
 {
-    const struct dt_strategy_row *row = dt_strategy_row_of(dist);
+    const struct dt_strategy_entry *row = dt_strategy_entry_of(dist);
     *out = (struct dt_roles){.n_workers = size};
     if (row != NULL && row->roles != NULL) {
         row->roles(dist, size, out);

@@ -4,10 +4,10 @@
 
 const char *const dt_strategy_names[] = {DT_STRATEGY_LIST(DT_ENUM_NAME)};
 
-const struct dt_strategy_row *dt_strategy_row_of(const struct dt_dist_spec *dist)
+const struct dt_strategy_entry *dt_strategy_entry_of(const struct dt_dist_spec *dist)
 {
-    static const struct dt_strategy_row *const none[] = {NULL};
-    const struct dt_strategy_row *const *row = dist->rows != NULL ? dist->rows->strategies : none;
+    static const struct dt_strategy_entry *const none[] = {NULL};
+    const struct dt_strategy_entry *const *row = dist->rows != NULL ? dist->rows->strategies : none;
     while (*row != NULL && !(*row)->serves(dist)) {
         row++;
     }
@@ -16,14 +16,14 @@ const struct dt_strategy_row *dt_strategy_row_of(const struct dt_dist_spec *dist
 
 enum dt_status dt_strategy_check(const struct dt_strategy_spec *spec, const char **key)
 {
-    const struct dt_strategy_row *row = dt_strategy_row_of(&spec->dist);
+    const struct dt_strategy_entry *row = dt_strategy_entry_of(&spec->dist);
     return row != NULL && row->check != NULL ? row->check(spec, key) : DT_OK;
 }
 
 enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
     const struct dt_dist_spec *dist = &spec->dist;
-    const struct dt_strategy_row *row = dt_strategy_row_of(dist);
+    const struct dt_strategy_entry *row = dt_strategy_entry_of(dist);
     struct dt_strategy_spec encoded = *spec;
     const char *key = NULL;
     *out = NULL;

@@ -15,11 +15,11 @@
 #include "dist/strategy/strategy.h"
 
 struct dt_mirrored;
-struct dt_facts_row;
+struct dt_summary_entry;
 struct dt_codec_ops;
 struct dt_roles;
 
-struct dt_strategy_row {
+struct dt_strategy_entry {
     bool (*serves)(const struct dt_dist_spec *dist);
     /* dt_strategy_check. NULL: it can always serve. */
     enum dt_status (*check)(const struct dt_strategy_spec *spec, const char **key);
@@ -41,22 +41,22 @@ struct dt_compression_ops {
 };
 
 /* The rows that a program links. */
-struct dt_dist_rows {
-    const struct dt_strategy_row *const
+struct dt_dist_entries {
+    const struct dt_strategy_entry *const
         *strategies; /* NULL ends them; the first that serves opens */
-    struct dt_allreduce_rows allreduce;
+    struct dt_allreduce_entries allreduce;
     const struct dt_codec_ops *const *codecs;     /* of dt_codec_open */
     const struct dt_compression_ops *compression; /* NULL: it sends floats as they are */
-    const struct dt_facts_row *const *facts;      /* NULL: it reports nothing; NULL ends them */
+    const struct dt_summary_entry *const *facts;  /* NULL: it reports nothing; NULL ends them */
     /* dt_host_step_open (mirrored.h); NULL: every rank takes its own steps. Every rank calls it,
      * with its allreduce open. */
     enum dt_status (*host_step_open)(struct dt_mirrored *mirrored);
 };
 
-extern const struct dt_dist_rows dt_all_rows;
+extern const struct dt_dist_entries dt_all_entries;
 
 /* The first of the program's rows that serves; NULL: none does. */
-const struct dt_strategy_row *dt_strategy_row_of(const struct dt_dist_spec *dist);
+const struct dt_strategy_entry *dt_strategy_entry_of(const struct dt_dist_spec *dist);
 
 /* Local. DT_CONFIG: the strategy cannot serve. A spec without a backend is a configuration alone,
  * of which *key becomes the key that is wrong. dt_strategy_open has checked the rest. */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "model/checkpoint.h"
 #include "model/layers/layers.h"
 
 /* An array that gradients of outputs share, one after another. */
@@ -399,18 +398,4 @@ enum dt_status dt_buffers_set(struct dt_network *net, const float *host)
     return n == 0 ? DT_OK
                   : net->backend->ops->copy_in(net->backend, net->graph->buffers, host,
                                                n * sizeof *host);
-}
-
-enum dt_status dt_buffers_load(struct dt_network *network, const struct dt_checkpoint_file *file)
-{
-    const struct dt_model *model = network->model;
-    float *buffers = calloc(model->buffer_elems + 1, sizeof *buffers);
-    if (buffers == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for running statistics");
-    }
-    dt_checkpoint_get_buffers(file, model, buffers);
-    enum dt_status s = dt_buffers_reorder(model, false, buffers);
-    s = s == DT_OK ? dt_buffers_set(network, buffers) : s;
-    free(buffers);
-    return s;
 }

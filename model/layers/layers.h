@@ -50,8 +50,8 @@ struct dt_layer_call {
     float *dweight, *dbias;
 };
 
-/* An operation on a backend: dt_ref_add in cpu/reference/add.c, DT_KERNEL(add) in cpu/layers/,
- * dt_cuda_add in cuda/layers/. */
+/* An operation on a backend: dt_ref_add in cpu/reference/reference_add.c, DT_KERNEL(add) in
+ * cpu/layers/, dt_cuda_add in cuda/layers/. */
 struct dt_layer_ops {
     size_t (*n_bytes)(const struct dt_block *block, int capacity); /* of `memory`; NULL: none */
     enum dt_status (*forward)(struct dt_backend *backend, const struct dt_layer_call *call);
@@ -77,10 +77,6 @@ enum dt_status dt_sums_join(const struct dt_layer_call *call, double *sums);
 enum dt_status dt_buffers_get(struct dt_network *network, float *host);
 enum dt_status dt_buffers_set(struct dt_network *network, const float *host);
 
-/* Those of a checked file become the network's. DT_NO_MEMORY. */
-struct dt_checkpoint_file;
-enum dt_status dt_buffers_load(struct dt_network *network, const struct dt_checkpoint_file *file);
-
 /* Device floats that the graph of a model has beside weights and their gradients: model/network.h's
  * dt_model_n_bytes. */
 size_t dt_graph_elems(const struct dt_model *model, int capacity);
@@ -92,12 +88,12 @@ static inline int dt_block_input(const struct dt_model *model, int block, int i)
     return input > 0 ? input - 1 : i == 0 ? block : -1;
 }
 
-/* Implement struct dt_layer_rows. */
+/* Implement struct dt_layer_entries. */
 enum dt_status dt_layers_enter(struct dt_lowering *lowering);
 enum dt_status dt_layer_lower(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
 enum dt_status dt_layers_finish(struct dt_lowering *lowering);
 
-extern const struct dt_layer_rows dt_all_layers; /* cpu/layers.c */
+extern const struct dt_layer_entries dt_all_layers; /* cpu/layers.c */
 
 /* Of DT_OPERATION_LIST: declarations of a backend's operations, and entries of its table, which is
  * by type. It defines DT_OPERATION(symbol), their names: dt_ref_add. */

@@ -210,7 +210,7 @@ static enum dt_status prepare(struct dt_acceptance *a)
     DT_TRY(dt_device_choose(world, &a->config, &a->device));
     DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * (size_t)world->size, sizeof *a->all_cells,
                           "the ranks' results", (void **)&a->all_cells));
-    DT_TRY(dt_facts_gather(world, &doctor, &a->ranks));
+    DT_TRY(dt_probe_gather(world, &doctor, &a->ranks));
     return dt_world_agree(
         world, world->rank == 0 && before != NULL ? dt_accept_baseline_read(a, before) : DT_OK);
 }

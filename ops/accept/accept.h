@@ -16,8 +16,8 @@
 #include "model/network.h"
 #include "ops/doctor/doctor.h"
 #include "train/device.h"
+#include "train/hooks/inject.h"
 #include "train/save/run_dir.h"
-#include "train/watch/inject.h"
 
 /* X(name, meaning), in the order in which they run */
 #define DT_ACCEPT_LIST(X)                                                                     \
@@ -76,7 +76,7 @@ struct dt_acceptance {
     struct dt_config config;        /* of the training, and for the choice of `auto` */
     struct dt_device_choice device; /* of the training */
     double measure_s;               /* duration of each measurement on each rank */
-    struct dt_rank_facts *ranks;    /* the doctor's facts */
+    struct dt_rank_probe *ranks;    /* the doctor's facts */
     struct dt_run_dir folder;       /* of the training */
     /* the current check */
     struct dt_accept_cell *cells; /* per rank */
@@ -152,7 +152,7 @@ struct dt_behind {
 /* From one value per rank, larger is better; a host's is the largest of its ranks', because ranks
  * of one host may slow each other down. by_rank: compares ranks instead of hosts. Fewer than
  * DT_ACCEPT_LEAST_COMPARED are not compared: the outlier would be ambiguous. */
-struct dt_behind dt_accept_behind(const double *values, const struct dt_rank_facts *ranks, int n,
+struct dt_behind dt_accept_behind(const double *values, const struct dt_rank_probe *ranks, int n,
                                   bool by_rank);
 
 /* Fills row, cells and figure from a measurement on each rank; larger is better. A host or rank far

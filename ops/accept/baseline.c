@@ -67,7 +67,7 @@ static const cJSON *value_of(const cJSON *json, const char *part, const char *fi
 static enum dt_status check_place(const struct dt_acceptance *a, const char *path,
                                   const cJSON *device, const cJSON *each)
 {
-    const int n_each = dt_facts_on_host(a->ranks, a->world->size, 0);
+    const int n_each = dt_probe_on_host(a->ranks, a->world->size, 0);
     const char *name = a->device.backend->name;
     if (!cJSON_IsNumber(each) || !cJSON_IsString(device)) {
         return dt_error(DT_BAD_DATA, "%.300s: no baseline (%s)", path, cure);

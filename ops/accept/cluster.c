@@ -10,13 +10,13 @@
 #include "lab/gradtape.h"
 #include "ops/accept/accept.h"
 #include "ops/measure.h"
+#include "train/hooks/hooks.h"
 #include "train/save/saver.h"
 #include "train/trainer.h"
-#include "train/watch/watch.h"
 
 enum dt_status dt_accept_launch(struct dt_acceptance *a, struct dt_finding *row)
 {
-    const int n = a->world->size, n_each = dt_facts_on_host(a->ranks, n, 0);
+    const int n = a->world->size, n_each = dt_probe_on_host(a->ranks, n, 0);
     *row = dt_check_run(DT_CHECK_versions, a->ranks, n);
     if (row->verdict == DT_VERDICT_FAIL) {
         return DT_OK;
@@ -26,7 +26,7 @@ enum dt_status dt_accept_launch(struct dt_acceptance *a, struct dt_finding *row)
     *row = dt_find(DT_VERDICT_PASS, NULL, "%d rank%s on each host, %s", n_each,
                    n_each == 1 ? "" : "s", versions);
     for (int r = 0; r < n; r++) {
-        const int n_here = dt_facts_on_host(a->ranks, n, r);
+        const int n_here = dt_probe_on_host(a->ranks, n, r);
         if (n_here != n_each) {
             dt_accept_fail(a, row, r, true, "%s has %d rank%s, %s has %d", a->ranks[r].host, n_here,
                            n_here == 1 ? "" : "s", a->ranks[0].host, n_each);
@@ -112,7 +112,7 @@ static enum dt_status try_impl(struct dt_acceptance *a, enum dt_allreduce_type t
 {
     struct dt_measure_sum sum = {.backend = backend, .host = host};
     const struct dt_allreduce_spec spec = {
-        .rows = dt_all_rows.allreduce,
+        .rows = dt_all_entries.allreduce,
         .type = type,
         .comm = a->world->comm,
         .backend = backend != NULL ? backend : &dt_program_memory,
@@ -205,7 +205,7 @@ enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_finding *ro
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {dt_watch_all, a->faults}};
+                                             .watch = {dt_hooks_open, a->faults}};
     DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){on_event, &results}));
     DT_TRY(dt_comm_broadcast(a->world->comm, &results.n_correct, 3 * sizeof results.n_correct, 0,
                              "result of the training"));

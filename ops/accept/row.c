@@ -15,7 +15,7 @@ void dt_accept_fail(struct dt_acceptance *a, struct dt_finding *row, int rank, b
     va_list args;
     for (int r = 0; r < a->world->size; r++) {
         a->cells[r].failed |=
-            r == rank || (whole_host && dt_facts_same_host(&a->ranks[r], &a->ranks[rank]));
+            r == rank || (whole_host && dt_probe_same_host(&a->ranks[r], &a->ranks[rank]));
     }
     if (row->verdict != DT_VERDICT_FAIL) {
         row->verdict = DT_VERDICT_FAIL;
@@ -51,23 +51,23 @@ enum dt_status dt_accept_backend_open(const struct dt_acceptance *a, struct dt_b
 /* ---- which host or rank is far behind the others */
 
 /* The best of the ranks on r's host. */
-static double best_of_host(const double *values, const struct dt_rank_facts *ranks, int n, int r)
+static double best_of_host(const double *values, const struct dt_rank_probe *ranks, int n, int r)
 {
     double best = 0;
     for (int i = 0; i < n; i++) {
-        best = dt_facts_same_host(&ranks[i], &ranks[r]) ? fmax(best, values[i]) : best;
+        best = dt_probe_same_host(&ranks[i], &ranks[r]) ? fmax(best, values[i]) : best;
     }
     return best;
 }
 
-struct dt_behind dt_accept_behind(const double *values, const struct dt_rank_facts *ranks, int n,
+struct dt_behind dt_accept_behind(const double *values, const struct dt_rank_probe *ranks, int n,
                                   bool by_rank)
 {
     struct dt_behind out = {.least = INFINITY, .share = 1};
     double *sorted = calloc((size_t)n, sizeof *sorted);
     for (int r = 0; r < n && sorted != NULL; r++) {
         const double best = by_rank ? values[r] : best_of_host(values, ranks, n, r);
-        if (best > 0 && (by_rank || dt_facts_is_first(ranks, r))) {
+        if (best > 0 && (by_rank || dt_probe_is_first(ranks, r))) {
             out.rank = best < out.least ? r : out.rank;
             out.least = fmin(out.least, best);
             sorted[out.n_compared++] = best;

@@ -66,7 +66,7 @@ static double reach(const struct dt_acceptance *a, const double *matrix, int ran
     double best = -INFINITY;
     for (int r = 0; r < a->links.n; r++) {
         const bool elsewhere =
-            a->world->comm->n_hosts == 1 || !dt_facts_same_host(&a->ranks[r], &a->ranks[rank]);
+            a->world->comm->n_hosts == 1 || !dt_probe_same_host(&a->ranks[r], &a->ranks[rank]);
         best = r != rank && elsewhere ? fmax(best, sign * matrix[rank * a->links.n + r]) : best;
     }
     return sign * best;

@@ -147,8 +147,8 @@ static int n_cores(void)
 
 enum dt_status dt_bench_find_load(struct dt_world *world, struct dt_finding *out)
 {
-    struct dt_rank_facts *ranks;
-    DT_TRY(dt_facts_gather(world, NULL, &ranks));
+    struct dt_rank_probe *ranks;
+    DT_TRY(dt_probe_gather(world, NULL, &ranks));
     *out = dt_check_run(DT_CHECK_load, ranks, world->size);
     free(ranks);
     return DT_OK;
@@ -179,7 +179,7 @@ void dt_bench_describe(struct dt_part *p, const struct dt_world *world,
                        const struct dt_finding *load, double peak_flops)
 {
     char cpu[128];
-    dt_facts_cpu(cpu, sizeof cpu);
+    dt_probe_cpu(cpu, sizeof cpu);
     if (load->verdict == DT_VERDICT_WARN) {
         dt_doc_fact(p, "load", "%s", load->text);
         dt_doc_judge(p, DT_VERDICT_WARN, "%s", load->hint);

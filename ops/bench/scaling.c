@@ -10,7 +10,7 @@
 #include "dist/strategy/roles.h"
 #include "ops/bench/bench.h"
 #include "ops/bench/scaling.h"
-#include "train/ranks.h"
+#include "train/rank_checks.h"
 
 #define PEAK_MS 3
 #define MAX_GIVEN 24 /* numbers of ranks */

@@ -8,7 +8,7 @@
 #include <sched.h>
 
 #include "cli/config/config.h"
-#include "dist/ranks/liveness/heartbeat.h"
+#include "dist/liveness/heartbeat.h"
 #include "dist/ranks/world.h"
 #include "ops/bench/scaling_model.h"
 

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "cli/terminal.h"
-#include "dist/ranks/launch/job.h"
-#include "dist/strategy/facts/facts.h"
+#include "dist/launch/job.h"
 #include "dist/strategy/grad_sync.h"
+#include "dist/strategy/summary/summary.h"
 #include "ops/bench/bench.h"
 #include "ops/bench/scaling.h"
 #include "ops/measure.h"
@@ -271,8 +271,8 @@ static enum dt_status time_steps(struct dt_scale *s, struct dt_comm *part, struc
 
 static void note_facts(struct dt_scale *s, const struct dt_trainer *t)
 {
-    struct dt_strategy_facts facts;
-    dt_strategy_facts(t->strategy, &facts);
+    struct dt_strategy_summary facts;
+    dt_strategy_summary(t->strategy, &facts);
     snprintf(s->device, sizeof s->device, "%s %s", t->backend->ops->name, t->backend->description);
     s->adds_by = facts.allreduce;
     s->n_parameters = t->model.n_parameters;

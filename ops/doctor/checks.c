@@ -39,7 +39,7 @@ struct dt_finding dt_find(enum dt_verdict verdict, const char *hint, const char 
 
 /* The first rank's finding for which the condition holds; f: its facts. */
 #define ANY(condition, verdict, hint, ...)                            \
-    for (const struct dt_rank_facts *f = ranks; f < ranks + n; f++) { \
+    for (const struct dt_rank_probe *f = ranks; f < ranks + n; f++) { \
         if (condition) {                                              \
             return verdict(hint, __VA_ARGS__);                        \
         }                                                             \
@@ -47,9 +47,9 @@ struct dt_finding dt_find(enum dt_verdict verdict, const char *hint, const char 
 
 /* ---- one function per check */
 
-static struct dt_finding check_versions(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_versions(const struct dt_rank_probe *ranks, int n)
 {
-    const struct dt_rank_facts *first = ranks;
+    const struct dt_rank_probe *first = ranks;
     ANY(strcmp(f->version, first->version) != 0 || strcmp(f->mpi, first->mpi) != 0, FAIL,
         "install one version everywhere", AT " has dtrain %s on %s, rank 0 has %s on %s", WHERE,
         f->version, f->mpi, first->version, first->mpi)
@@ -57,7 +57,7 @@ static struct dt_finding check_versions(const struct dt_rank_facts *ranks, int n
                 first->launcher[0] != '\0' ? first->launcher : "hand");
 }
 
-static struct dt_finding check_environment(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_environment(const struct dt_rank_probe *ranks, int n)
 {
     ANY(f->has_ucx_conf, WARN, "remove it unless it is yours: it can overwrite files",
         "UCX obeys ./ucx.conf in the working folder of " AT, WHERE)
@@ -69,11 +69,11 @@ static struct dt_finding check_environment(const struct dt_rank_facts *ranks, in
 }
 
 /* Counts the CPUs available to the ranks of a rank's host. */
-static int count_cpus(const struct dt_rank_facts *ranks, int n, const struct dt_rank_facts *f)
+static int count_cpus(const struct dt_rank_probe *ranks, int n, const struct dt_rank_probe *f)
 {
     cpu_set_t all = f->cpus;
     for (int i = 0; i < n; i++) {
-        if (dt_facts_same_host(&ranks[i], f)) {
+        if (dt_probe_same_host(&ranks[i], f)) {
             CPU_OR(&all, &all, &ranks[i].cpus);
         }
     }
@@ -81,12 +81,12 @@ static int count_cpus(const struct dt_rank_facts *ranks, int n, const struct dt_
 }
 
 /* Ranks that share CPUs only slow each other down if there are more ranks than CPUs. */
-static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_cores(const struct dt_rank_probe *ranks, int n)
 {
     int least = ranks[0].n_cpus, most = ranks[0].n_cpus;
-    for (const struct dt_rank_facts *f = ranks; f < ranks + n; f++) {
+    for (const struct dt_rank_probe *f = ranks; f < ranks + n; f++) {
         char hint[96];
-        const int n_ranks = dt_facts_on_host(ranks, n, f->rank), n_cpus = count_cpus(ranks, n, f);
+        const int n_ranks = dt_probe_on_host(ranks, n, f->rank), n_cpus = count_cpus(ranks, n, f);
         if (n_ranks > n_cpus) {
             snprintf(hint, sizeof hint, "start at most %d there, or ask for more cores", n_cpus);
             return WARN(hint, "%d ranks of %s share %d core%s", n_ranks, f->host, n_cpus,
@@ -106,14 +106,14 @@ static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
  * use. Their threads waited for a CPU over the last minute and still do (so neither a run that has
  * just ended nor a short-lived program counts), less our ranks, each of which may be running, and
  * the CPUs that our ranks may not use anyway. */
-static bool is_loaded(const struct dt_rank_facts *ranks, int n, const struct dt_rank_facts *f)
+static bool is_loaded(const struct dt_rank_probe *ranks, int n, const struct dt_rank_probe *f)
 {
     const int n_cpus = count_cpus(ranks, n, f);
-    const double others = fmin(f->load, f->n_runnable - dt_facts_on_host(ranks, n, f->rank));
+    const double others = fmin(f->load, f->n_runnable - dt_probe_on_host(ranks, n, f->rank));
     return f->n_runnable > 0 && others - (f->n_host_cpus - n_cpus) >= fmax(1, 0.25 * n_cpus);
 }
 
-static struct dt_finding check_load(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_load(const struct dt_rank_probe *ranks, int n)
 {
     ANY(is_loaded(ranks, n, f), WARN,
         "wait for them to end, or ask for whole nodes: sbatch --exclusive",
@@ -124,7 +124,7 @@ static struct dt_finding check_load(const struct dt_rank_facts *ranks, int n)
                : NONE("not known: /proc/loadavg cannot be read");
 }
 
-static struct dt_finding check_numa(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_numa(const struct dt_rank_probe *ranks, int n)
 {
     ANY(f->n_numa_nodes > 1, WARN, "bind it: mpirun -bind-to numa, or srun --cpu-bind=ldoms",
         AT " may run on %d NUMA nodes, away from its memory", WHERE, f->n_numa_nodes)
@@ -132,11 +132,11 @@ static struct dt_finding check_numa(const struct dt_rank_facts *ranks, int n)
                                       : FINE("each rank stays on one node");
 }
 
-static struct dt_finding check_memory(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_memory(const struct dt_rank_probe *ranks, int n)
 {
     char text[DT_BYTES_TEXT_SIZE];
     double least = (double)INFINITY;
-#define SHARE(f) ((f)->memory_free / dt_facts_on_host(ranks, n, (f)->rank))
+#define SHARE(f) ((f)->memory_free / dt_probe_on_host(ranks, n, (f)->rank))
     ANY(SHARE(f) < MEMORY_WANTED, FAIL,
         "start fewer ranks there, or ask for more memory (sbatch --mem)",
         AT " has %s, and wants 256 MB", WHERE, dt_bytes_text(SHARE(f), text))
@@ -146,11 +146,11 @@ static struct dt_finding check_memory(const struct dt_rank_facts *ranks, int n)
     return FINE("%s free for each rank", dt_bytes_text(least, text));
 }
 
-static struct dt_finding check_shared_memory(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_shared_memory(const struct dt_rank_probe *ranks, int n)
 {
     char text[DT_BYTES_TEXT_SIZE];
     double least = (double)INFINITY;
-    ANY(f->shared_free < SHARED_WANTED && dt_facts_on_host(ranks, n, f->rank) > 1, WARN,
+    ANY(f->shared_free < SHARED_WANTED && dt_probe_on_host(ranks, n, f->rank) > 1, WARN,
         "make it larger: mount -o remount,size=1G /dev/shm, or docker run --shm-size=1g",
         "/dev/shm of %s has %s: gradients may have to go by messages", f->host,
         dt_bytes_text(f->shared_free, text))
@@ -160,7 +160,7 @@ static struct dt_finding check_shared_memory(const struct dt_rank_facts *ranks, 
     return FINE("%s free in /dev/shm", dt_bytes_text(least, text));
 }
 
-static struct dt_finding check_huge_pages(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_huge_pages(const struct dt_rank_probe *ranks, int n)
 {
     ANY(strcmp(f->huge_pages, "never") == 0, WARN,
         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
@@ -168,19 +168,19 @@ static struct dt_finding check_huge_pages(const struct dt_rank_facts *ranks, int
     return ranks[0].huge_pages[0] != '\0' ? FINE("%s", ranks[0].huge_pages) : NONE("not known");
 }
 
-static struct dt_finding check_limits(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_limits(const struct dt_rank_probe *ranks, int n)
 {
     char text[DT_BYTES_TEXT_SIZE];
     ANY(f->max_files < FILES_WANTED, FAIL, "ulimit -n 1024",
         AT " may open %.0f files, and wants %d", WHERE, f->max_files, FILES_WANTED)
-    ANY(isfinite(f->max_locked) && dt_facts_count_hosts(ranks, n) > 1, WARN,
+    ANY(isfinite(f->max_locked) && dt_probe_count_hosts(ranks, n) > 1, WARN,
         "ulimit -l unlimited, in /etc/security/limits.d or by Slurm's PropagateResourceLimits",
         AT " may lock %s of memory: InfiniBand wants no limit", WHERE,
         dt_bytes_text(f->max_locked, text))
     return FINE("files, threads and locked memory suffice");
 }
 
-static struct dt_finding check_clocks(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_clocks(const struct dt_rank_probe *ranks, int n)
 {
     double error_s = 0, most_s = 0;
 #define APART_S(f) fabs((f)->time_of_day_s - ranks[0].time_of_day_s)
@@ -195,10 +195,10 @@ static struct dt_finding check_clocks(const struct dt_rank_facts *ranks, int n)
                          1e6 * error_s);
 }
 
-static struct dt_finding check_network(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_network(const struct dt_rank_probe *ranks, int n)
 {
     double slowest = (double)INFINITY;
-    if (dt_facts_count_hosts(ranks, n) == 1) {
+    if (dt_probe_count_hosts(ranks, n) == 1) {
         return NONE("not used: one host");
     }
     ANY(f->network[0] == '\0', FAIL, "ask the administrators of the cluster",
@@ -217,7 +217,7 @@ static struct dt_finding check_network(const struct dt_rank_facts *ranks, int n)
 }
 
 /* The rank before f with the same GPU; or f. */
-static int sharer_of(const struct dt_rank_facts *ranks, const struct dt_rank_facts *f)
+static int sharer_of(const struct dt_rank_probe *ranks, const struct dt_rank_probe *f)
 {
     int r = 0;
     while (strcmp(ranks[r].gpu_uuid, f->gpu_uuid) != 0) {
@@ -226,7 +226,7 @@ static int sharer_of(const struct dt_rank_facts *ranks, const struct dt_rank_fac
     return r;
 }
 
-static struct dt_finding check_gpus(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_gpus(const struct dt_rank_probe *ranks, int n)
 {
     int with = 0;
     for (int r = 0; r < n; r++) {
@@ -253,7 +253,7 @@ static const char *throttle_name(unsigned long long reasons)
     return DT_THROTTLE_LIST(THROTTLE) NULL;
 }
 
-static struct dt_finding check_gpu_health(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_gpu_health(const struct dt_rank_probe *ranks, int n)
 {
     const struct dt_gpu_health *first = &ranks[0].gpu_health;
     ANY(f->gpu_health.known && f->gpu_health.n_ecc_errors > 0, FAIL,
@@ -273,7 +273,7 @@ static struct dt_finding check_gpu_health(const struct dt_rank_facts *ranks, int
 }
 
 /* An idle link lowers its speed to save power, but keeps its width. */
-static struct dt_finding check_gpu_links(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_gpu_links(const struct dt_rank_probe *ranks, int n)
 {
     const struct dt_gpu_health *first = &ranks[0].gpu_health;
     ANY(f->gpu_health.known && f->gpu_health.pcie_width < f->gpu_health.pcie_full_width, WARN,
@@ -289,7 +289,7 @@ static struct dt_finding check_gpu_links(const struct dt_rank_facts *ranks, int 
                : FINE("no NVLink: PCIe %d x%d", first->pcie_generation, first->pcie_width);
 }
 
-static struct dt_finding check_data(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_data(const struct dt_rank_probe *ranks, int n)
 {
     char count[32];
     const double n_samples = ranks[0].n_samples;
@@ -305,7 +305,7 @@ static struct dt_finding check_data(const struct dt_rank_facts *ranks, int n)
 }
 
 /* Rank 0 alone writes; but a requeued job may start on another host. */
-static struct dt_finding check_runs(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_runs(const struct dt_rank_probe *ranks, int n)
 {
     if (!ranks[0].sees_run) {
         return FAIL("choose another --run", "%s", ranks[0].why_no_run);
@@ -317,7 +317,7 @@ static struct dt_finding check_runs(const struct dt_rank_facts *ranks, int n)
 }
 
 /* Slurm's settings are the same on all ranks: rank 0's. */
-static struct dt_finding check_slurm(const struct dt_rank_facts *ranks, int n)
+static struct dt_finding check_slurm(const struct dt_rank_probe *ranks, int n)
 {
     (void)ranks;
     const char *tasks = getenv("SLURM_NTASKS"), *job = getenv("SLURM_JOB_ID"),
@@ -341,19 +341,19 @@ static struct dt_finding check_slurm(const struct dt_rank_facts *ranks, int n)
 
 /* ---- all of them */
 
-struct dt_finding dt_check_run(enum dt_check check, const struct dt_rank_facts *ranks, int n)
+struct dt_finding dt_check_run(enum dt_check check, const struct dt_rank_probe *ranks, int n)
 {
 #define ROW(function, name) {name, check_##function},
     static const struct {
         const char *name;
-        struct dt_finding (*run)(const struct dt_rank_facts *ranks, int n);
+        struct dt_finding (*run)(const struct dt_rank_probe *ranks, int n);
     } checks[] = {DT_CHECK_LIST(ROW)};
     struct dt_finding finding = checks[check].run(ranks, n);
     finding.name = checks[check].name;
     return finding;
 }
 
-void dt_checks_run(const struct dt_rank_facts *ranks, int n,
+void dt_checks_run(const struct dt_rank_probe *ranks, int n,
                    struct dt_finding findings[DT_N_CHECKS])
 {
     for (int i = 0; i < DT_N_CHECKS; i++) {

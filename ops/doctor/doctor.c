@@ -31,7 +31,7 @@ static void cpus_text(const cpu_set_t *cpus, char *text, size_t size)
 }
 
 struct dt_part *dt_record_show(struct dt_doc *doc, const struct dt_args *args,
-                               const struct dt_rank_facts *ranks, int n)
+                               const struct dt_rank_probe *ranks, int n)
 {
     struct dt_part *record = dt_doc_figures(doc, "Record");
     const time_t now = time(NULL);
@@ -49,16 +49,16 @@ struct dt_part *dt_record_show(struct dt_doc *doc, const struct dt_args *args,
 }
 
 static struct dt_doc *describe(const struct dt_world *world, const struct dt_args *args,
-                               const struct dt_rank_facts *ranks,
+                               const struct dt_rank_probe *ranks,
                                const struct dt_finding findings[DT_N_CHECKS])
 {
-    const int n = world->size, n_hosts = dt_facts_count_hosts(ranks, n);
+    const int n = world->size, n_hosts = dt_probe_count_hosts(ranks, n);
     struct dt_doc *doc = dt_doc_open("doctor", "Allocation of %d rank%s on %d host%s", n,
                                      n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s");
     struct dt_part *table =
         dt_doc_table(doc, "Ranks", "rank::+|host|local::+|CPUs|memory free::B|device");
     for (int r = 0; r < n; r++) {
-        const struct dt_rank_facts *f = &ranks[r];
+        const struct dt_rank_probe *f = &ranks[r];
         char cpus[64];
         cpus_text(&f->cpus, cpus, sizeof cpus);
         dt_doc_row(table, dt_n(r), dt_t(f->host), dt_n(f->local_rank), dt_t(cpus),
@@ -72,7 +72,7 @@ static struct dt_doc *describe(const struct dt_world *world, const struct dt_arg
 /* DT_UNAVAILABLE, agreed: there are problems; warnings are none. Rank 0 decides, because some
  * facts, like Slurm's settings, may differ between ranks. */
 static enum dt_status report(struct dt_world *world, const struct dt_args *args,
-                             const struct dt_rank_facts *ranks)
+                             const struct dt_rank_probe *ranks)
 {
     static struct dt_finding findings[DT_N_CHECKS]; /* large */
     enum dt_status s = DT_OK;
@@ -101,12 +101,12 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     struct dt_doctor_spec spec = {.run = dt_args_text(args, DT_OPTION_RUN)};
-    struct dt_rank_facts *ranks = NULL;
+    struct dt_rank_probe *ranks = NULL;
     if (dt_args_has(args, DT_OPTION_CONFIG)) {
         DT_TRY(dt_load_config_all(world, args, &config));
         spec.config = &config;
     }
-    enum dt_status s = dt_facts_gather(world, &spec, &ranks);
+    enum dt_status s = dt_probe_gather(world, &spec, &ranks);
     s = s == DT_OK ? report(world, args, ranks) : s;
     free(ranks);
     return s;

@@ -8,7 +8,7 @@
 
 #include "cli/args.h"
 #include "cli/config/config.h"
-#include "dist/ranks/liveness/clocks.h"
+#include "dist/liveness/clocks.h"
 #include "dist/ranks/world.h"
 #include "view/document.h"
 
@@ -40,7 +40,7 @@ void dt_gpu_health_find(const char *uuid, struct dt_gpu_health *out);
 
 #define DT_FACT_SIZE 160 /* of a sentence */
 
-struct dt_rank_facts {
+struct dt_rank_probe {
     int rank, local_rank;
     char host[DT_HOST_SIZE];
     char version[48], mpi[48]; /* dtrain's, with its commit, and MPI's */
@@ -80,15 +80,15 @@ struct dt_rank_facts {
     char why_no_run[DT_FACT_SIZE]; /* on rank 0: why it could not write one */
 };
 
-static inline bool dt_facts_same_host(const struct dt_rank_facts *a, const struct dt_rank_facts *b)
+static inline bool dt_probe_same_host(const struct dt_rank_probe *a, const struct dt_rank_probe *b)
 {
     return strcmp(a->host, b->host) == 0;
 }
 /* True if rank r is the first of its host. */
-bool dt_facts_is_first(const struct dt_rank_facts *ranks, int r);
-int dt_facts_count_hosts(const struct dt_rank_facts *ranks, int n);
+bool dt_probe_is_first(const struct dt_rank_probe *ranks, int r);
+int dt_probe_count_hosts(const struct dt_rank_probe *ranks, int n);
 /* Number of ranks on rank r's host. */
-int dt_facts_on_host(const struct dt_rank_facts *ranks, int n, int r);
+int dt_probe_on_host(const struct dt_rank_probe *ranks, int n, int r);
 
 /* Where runs would write, and the data they would read. */
 struct dt_doctor_spec {
@@ -99,11 +99,11 @@ struct dt_doctor_spec {
 /* Gathers all ranks' facts, on every rank; the caller frees. spec NULL: only the facts needed
  * before a measurement: hosts, CPUs and their load. Every rank calls it; agreed. Leaves no files
  * behind. */
-enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_spec *spec,
-                               struct dt_rank_facts **out);
+enum dt_status dt_probe_gather(struct dt_world *world, const struct dt_doctor_spec *spec,
+                               struct dt_rank_probe **out);
 
 /* The kernel's name for this machine's processor; "" if it has none. */
-void dt_facts_cpu(char *text, size_t size);
+void dt_probe_cpu(char *text, size_t size);
 
 /* ---- findings: what a check says, here and in `dtrain accept` */
 
@@ -126,7 +126,7 @@ void dt_findings_show(struct dt_doc *doc, const struct dt_finding *findings, int
 
 /* Figures that say when, how and with what: date, command, versions, launcher, number of ranks. */
 struct dt_part *dt_record_show(struct dt_doc *doc, const struct dt_args *args,
-                               const struct dt_rank_facts *ranks, int n);
+                               const struct dt_rank_probe *ranks, int n);
 
 static inline int dt_findings_count(const struct dt_finding *findings, int n,
                                     enum dt_verdict verdict)
@@ -161,8 +161,8 @@ static inline int dt_findings_count(const struct dt_finding *findings, int n,
 enum dt_check { DT_CHECK_LIST(DT_CHECK_NUMBER) DT_N_CHECKS };
 #undef DT_CHECK_NUMBER
 
-struct dt_finding dt_check_run(enum dt_check check, const struct dt_rank_facts *ranks, int n);
-void dt_checks_run(const struct dt_rank_facts *ranks, int n,
+struct dt_finding dt_check_run(enum dt_check check, const struct dt_rank_probe *ranks, int n);
+void dt_checks_run(const struct dt_rank_probe *ranks, int n,
                    struct dt_finding findings[DT_N_CHECKS]);
 
 #endif

@@ -16,15 +16,15 @@
 #include "cli/sinks/sinks.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "dist/ranks/launch/job.h"
-#include "dist/ranks/launch/stop.h"
-#include "dist/ranks/liveness/heartbeat.h"
-#include "dist/ranks/liveness/start_watch.h"
+#include "dist/launch/job.h"
+#include "dist/launch/stop.h"
+#include "dist/liveness/heartbeat.h"
+#include "dist/liveness/start_watch.h"
 #include "report/run.h"
-#include "train/ranks.h"
+#include "train/hooks/hooks.h"
+#include "train/rank_checks.h"
 #include "train/save/saver.h"
 #include "train/trainer.h"
-#include "train/watch/watch.h"
 #include "view/render.h"
 
 #define TABLE "sweep.csv"
@@ -538,7 +538,7 @@ static enum dt_status train(struct sweep *w, int run)
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {dt_watch_all, NULL}};
+                                             .watch = {dt_hooks_open, NULL}};
     enum dt_status s = load(w, run);
     if (s == DT_OK) {
         s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){on_event, w});

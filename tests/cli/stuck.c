@@ -9,7 +9,7 @@
 
 #include "cli/output.h"
 #include "data/dataset.h"
-#include "dist/ranks/launch/launch.h"
+#include "dist/launch/launch.h"
 #include "model/network.h"
 
 static bool hangs_in(const char *function, int n_calls)

@@ -16,7 +16,7 @@ from samples import write_idx
 N_TRAIN, N_TEST, N_HELD, SIDE, SEED = 330, 90, 66, 8, 5
 
 
-# ---- the hold-out by another implementation: base/rng.h, base/permutation.h and data/validation.c say how
+# ---- the hold-out by another implementation: base/rng.h, base/permutation.h and data/validation_split.c say how
 
 def philox(counter, key0, key1):
     c = list(counter)

@@ -6,7 +6,7 @@
 
 #include "cuda/cuda_block.h"
 #include "cuda/nccl_allreduce.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "tests/fakecuda/fake.h"
 #include "tests/fakecuda/fake_nccl.h"
 #include "tests/lib/comm_values.h"

@@ -17,7 +17,7 @@ static void check_figures(const struct dt_acceptance *a)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
-    static struct dt_rank_facts rank = {.host = "a"};
+    static struct dt_rank_probe rank = {.host = "a"};
     static struct dt_world world = {.size = 1};
     static const struct dt_backend_ops backend = {.name = "cpu"};
     static struct dt_acceptance a = {

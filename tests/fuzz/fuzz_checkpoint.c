@@ -2,7 +2,7 @@
  * header mended, so that what lies behind them is reached, and as the weights of another program:
  * an error with a text, or finite weights for a small model; never a crash, a leak or a read out of
  * bounds. */
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/lib/layers.h"
 

@@ -9,13 +9,13 @@
 
 /* The rows that the reader asks: nothing that opens. */
 static const struct dt_algorithm algorithms[] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
-static const struct dt_strategy_row *const strategies[] = {NULL};
-const struct dt_dist_rows dt_all_rows = {
+static const struct dt_strategy_entry *const strategies[] = {NULL};
+const struct dt_dist_entries dt_all_entries = {
     .strategies = strategies,
     .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS}};
 
 const struct dt_graph_ops dt_layer_graph = {0};
-const struct dt_layer_rows dt_all_layers = {
+const struct dt_layer_entries dt_all_layers = {
     .enter = dt_layers_enter, .lower = dt_layer_lower, .finish = dt_layers_finish};
 
 /* Where the last line begins, if it is a change. */

@@ -4,7 +4,7 @@
  * number of a name, how many bytes (two bytes, little-endian), and those bytes. */
 #include "data/dataset.h"
 #include "data/idx.h"
-#include "data/validation.h"
+#include "data/validation_split.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>

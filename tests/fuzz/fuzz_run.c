@@ -35,8 +35,8 @@ static size_t n_page;
 
 /* The rows that the configuration's reader asks: nothing that opens. */
 static const struct dt_algorithm algorithms[] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
-static const struct dt_strategy_row *const strategies[] = {NULL};
-const struct dt_dist_rows dt_all_rows = {
+static const struct dt_strategy_entry *const strategies[] = {NULL};
+const struct dt_dist_entries dt_all_entries = {
     .strategies = strategies,
     .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS}};
 

@@ -9,7 +9,7 @@
 #include "cuda/nccl_allreduce.h"
 #include "cuda/step_graph.h"
 #include "data/shard.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "tests/fakecuda/fake.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"

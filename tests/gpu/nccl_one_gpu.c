@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/nccl_allreduce.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"
 

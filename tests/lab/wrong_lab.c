@@ -10,7 +10,7 @@
 #include "dist/strategy/strategy.h"
 #include "model/block.h"
 #include "tests/lib/wrap.h"
-#include "train/watch/inject.h"
+#include "train/hooks/inject.h"
 
 WRAP(int, dt_ring_round, int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/layers.h"
 

@@ -11,7 +11,7 @@ static inline struct dt_codec codec_of(const struct dt_compression_spec *spec,
                                        const struct dt_codec_layout *layout)
 {
     struct dt_codec codec;
-    CHECK_OK(dt_codec_open(dt_all_rows.codecs, spec, layout, &codec));
+    CHECK_OK(dt_codec_open(dt_all_entries.codecs, spec, layout, &codec));
     return codec;
 }
 

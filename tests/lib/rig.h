@@ -69,7 +69,7 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
                                         .comm = comm,
                                         .backend = rig->backend,
                                         .shared_step = spec->shared_step};
-    strategy.dist.rows = &dt_all_rows;
+    strategy.dist.rows = &dt_all_entries;
     CHECK_OK(dt_strategy_open(&strategy, &rig->strategy));
     CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->strategy->memory,
                              false, &rig->network));

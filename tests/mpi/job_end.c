@@ -36,9 +36,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "dist/ranks/launch/job.h"
-#include "dist/ranks/launch/launch.h"
-#include "dist/ranks/launch/stop.h"
+#include "dist/launch/job.h"
+#include "dist/launch/launch.h"
+#include "dist/launch/stop.h"
 #include "tests/lib/check.h"
 
 static void leave(struct dt_world *world, enum dt_status status) __attribute__((noreturn));

@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "dist/ranks/launch/job.h"
-#include "dist/ranks/liveness/clocks.h"
-#include "dist/ranks/liveness/start_watch.h"
-#include "dist/ranks/liveness/table.h"
+#include "dist/launch/job.h"
+#include "dist/liveness/clocks.h"
+#include "dist/liveness/start_watch.h"
+#include "dist/liveness/table.h"
 #include "dist/ranks/wire.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"

@@ -6,7 +6,7 @@
 #include "dist/allreduce/formula.h"
 #include "dist/allreduce/host_sum.h"
 #include "dist/allreduce/types.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "dist/ranks/wire_credit.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/strategies.h"
@@ -245,7 +245,7 @@ static void test_needs(struct dt_grad_sync *sync, int step)
 /* With the smallest credit there is, whatever the buckets. */
 static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int across)
 {
-    const struct dt_allreduce_spec spec = {.rows = dt_all_rows.allreduce,
+    const struct dt_allreduce_spec spec = {.rows = dt_all_entries.allreduce,
                                            .type = type,
                                            .across = across,
                                            .comm = comm,
@@ -275,7 +275,7 @@ static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int
 
 static void test_way(struct dt_comm *comm, enum dt_allreduce_type type, int across)
 {
-    const struct dt_allreduce_spec spec = {.rows = dt_all_rows.allreduce,
+    const struct dt_allreduce_spec spec = {.rows = dt_all_entries.allreduce,
                                            .type = type,
                                            .across = across,
                                            .comm = comm,

@@ -7,7 +7,7 @@
 #include "tests/lib/rig.h"
 
 #include "dist/allreduce/host_sum.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 
 enum { N_ELEMS = 100003, N_RANGES = 5, N_ROUNDS = 40 };
 /* Ranges of one element, of none, below a piece, and of many pieces that do not divide it. */

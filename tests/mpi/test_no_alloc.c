@@ -5,12 +5,12 @@
 #include <malloc.h>
 
 #include "cli/config/config.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "tests/lib/check.h"
 #include "train/events.h"
+#include "train/hooks/audit.h"
+#include "train/hooks/hooks.h"
 #include "train/trainer.h"
-#include "train/watch/audit.h"
-#include "train/watch/watch.h"
 
 #if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
 #define CAN_COUNT 0

@@ -9,14 +9,14 @@
 
 #include "cli/commands/eval.h"
 #include "cli/config/config.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "tests/lib/check.h"
 #include "tests/lib/failing.h"
 #include "tests/lib/wrap.h"
+#include "train/hooks/hooks.h"
 #include "train/save/run_dir.h"
 #include "train/save/state.h"
 #include "train/trainer.h"
-#include "train/watch/watch.h"
 
 FAILING(void *, aligned_alloc, (size_t alignment, size_t n), (alignment, n))
 FAILING(char *, strdup, (const char *text), (text))
@@ -54,7 +54,7 @@ static enum dt_status open_trainer(struct dt_trainer *t)
     DT_TRY(dt_world_agree(
         &world, dt_config_parse("c.json", config_text, sizeof config_text - 1, NULL, 0, &config)));
     DT_TRY(dt_trainer_open(&world, &config, &dt_config_json, &dt_all_parts, t));
-    const enum dt_status s = dt_watch_all(NULL, t, &never);
+    const enum dt_status s = dt_hooks_open(NULL, t, &never);
     if (s != DT_OK) {
         dt_trainer_close(t);
     }

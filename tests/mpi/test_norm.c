@@ -2,8 +2,8 @@
  * samples, the same on all ranks. */
 #include "tests/lib/classifier.h"
 
-#include "dist/ranks/launch/job.h"
-#include "dist/strategy/facts/facts.h"
+#include "dist/launch/job.h"
+#include "dist/strategy/summary/summary.h"
 
 /* The norm of one process that has all the samples of the second step, from its own sums. */
 static double norm_alone(struct rig_spec spec, struct dt_comm *self)

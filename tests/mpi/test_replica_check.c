@@ -1,7 +1,7 @@
 /* One flipped bit of one weight of one rank is found and named, alike on every rank. */
 #include "tests/lib/rig.h"
 
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "dist/strategy/replica_check.h"
 
 static float values[4];

@@ -2,7 +2,7 @@
  * of adding gradients, on so many hosts as MPI pretends. And what compression has left is sent in
  * the end, whoever encodes after a resume. */
 #include "cli/config/config.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "dist/strategy/residuals.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/rig.h"

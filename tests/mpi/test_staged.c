@@ -2,7 +2,7 @@
  * messages and by algorithms. */
 #include <sched.h>
 
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "dist/strategy/strategies.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"
@@ -71,7 +71,7 @@ static void test_late_rank(struct dt_allreduce *staged)
 static void test_way(struct dt_comm *comm, enum dt_allreduce_type type)
 {
     struct dt_allreduce *staged;
-    const struct dt_allreduce_spec spec = {.rows = dt_all_rows.allreduce,
+    const struct dt_allreduce_spec spec = {.rows = dt_all_entries.allreduce,
                                            .type = type,
                                            .comm = comm,
                                            .backend = &device,

@@ -5,7 +5,7 @@
 #include "tests/lib/codec_of.h"
 
 #include "dist/allreduce/types.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "dist/strategy/mirrored.h"
 
 /* Between parameters there are zeros, whatever compression makes of these. */
@@ -112,7 +112,7 @@ static void test_compressed(struct dt_comm *comm)
                                              .rounding = DT_ROUNDING_STOCHASTIC};
             spec.dist.across = type % 2 == 0 ? DT_ALLREDUCE_ALL_TO_ALL - DT_ALLREDUCE_RING : 0;
             const struct dt_codec codec = codec_of(&spec.dist.compression, NULL);
-            if (dt_allreduce_compresses(&dt_all_rows.allreduce, allreduce, spec.dist.across,
+            if (dt_allreduce_compresses(&dt_all_entries.allreduce, allreduce, spec.dist.across,
                                         &codec)) {
                 run_steps(spec, false, comm, weights);
                 CHECK(weights[0] != 0);

@@ -1,7 +1,7 @@
 /* batch_norm with sync: ranks have the same running statistics, to the bit, without anybody giving
  * them around, and have begun the same number of collectives, whatever part of a batch each has. */
 #include "cli/config/config.h"
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "model/layers/layers.h"
 #include "tests/lib/rig.h"
 #include "train/trainer.h"

@@ -1,5 +1,5 @@
 /* The ranks agree on errors, whoever has them. */
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "tests/lib/rig.h"
 
 /* Ranks whose bit is set in `failing` fail; `alike`: all in the same way. */

@@ -5,7 +5,7 @@
 
 #include "cli/commands/eval.h"
 #include "dist/allreduce/allreduce.h"
-#include "dist/ranks/launch/launch.h"
+#include "dist/launch/launch.h"
 #include "dist/strategy/strategy.h"
 #include "ops/doctor/doctor.h"
 #include "ops/measure.h"
@@ -22,17 +22,17 @@ static bool is_rank(const char *number)
     return dt_launch_number(DT_LAUNCH_RANK) == atoi(number);
 }
 
-static void make_busy(struct dt_rank_facts *f)
+static void make_busy(struct dt_rank_probe *f)
 {
     f->load = 15.24;
     f->n_runnable = 24;
     f->n_host_cpus = 4;
 }
 
-WRAP(enum dt_status, dt_facts_gather, struct dt_world *world, const struct dt_doctor_spec *spec,
-     struct dt_rank_facts **out)
+WRAP(enum dt_status, dt_probe_gather, struct dt_world *world, const struct dt_doctor_spec *spec,
+     struct dt_rank_probe **out)
 {
-    const enum dt_status s = __real_dt_facts_gather(world, spec, out);
+    const enum dt_status s = __real_dt_probe_gather(world, spec, out);
     const int last = world->size - 1;
     for (int r = 0; s == DT_OK && r <= last && getenv("ONE_EACH") != NULL; r++) {
         snprintf((*out)[r].host, sizeof(*out)[r].host, "node%d", r);

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/ranks/liveness/table.h"
+#include "dist/liveness/table.h"
 #include "tests/simulate/sim.h"
 
 #define GRACE_S 3.0
 #define JUST_S 0.1
 #define JUMPED_S 1.0
-#define OTHERS_FIRST_S 1.5 /* dist/ranks/liveness/table.c */
-#define LEAVING_S 10.0     /* dist/ranks/launch/job.c */
+#define OTHERS_FIRST_S 1.5 /* dist/liveness/table.c */
+#define LEAVING_S 10.0     /* dist/launch/job.c */
 
 struct verdict {
     const struct sim_plan *plan;

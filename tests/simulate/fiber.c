@@ -220,7 +220,7 @@ static void strike_fault(const struct sim_fault *fault)
         sim.now->flip = SIM_FLIP_RECEIVED;
         break;
     case SIM_NAN:
-    case SIM_FLIP: /* train/watch/inject.c */
+    case SIM_FLIP: /* train/hooks/inject.c */
         break;
     case SIM_N_FAULT_KINDS:
         break;

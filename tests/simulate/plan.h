@@ -62,7 +62,7 @@ struct sim_fault {
     double at;      /* which part of the rank's points come before it */
     double seconds; /* of a pause, of a cut, of a jump, of each point of a slow rank; 0: for ever */
     bool both_ways; /* a cut */
-    uint64_t step;  /* of what is put into a step (train/watch/inject.h) */
+    uint64_t step;  /* of what is put into a step (train/hooks/inject.h) */
     bool off;       /* left out, to see whether the run still fails */
 };
 

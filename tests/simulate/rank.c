@@ -1,17 +1,17 @@
-/* A rank's main function: as cli/main.c and cli/commands/train.c, without a command line, and with
- * events in place of what people see. */
+/* A rank's main function: as cli/main.c and cli/commands/train_command.c, without a command line,
+ * and with events in place of what people see. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/ranks/launch/job.h"
+#include "dist/launch/job.h"
 #include "tests/lib/wrap.h"
 #include "tests/simulate/sim.h"
+#include "train/hooks/hooks.h"
+#include "train/hooks/inject.h"
 #include "train/save/saver.h"
 #include "train/train.h"
 #include "train/trainer.h"
-#include "train/watch/inject.h"
-#include "train/watch/watch.h"
 
 /* ---- configurations as one word: all ranks have the plan's */
 
@@ -102,7 +102,7 @@ static enum dt_status train(struct dt_world *world)
     const struct dt_train_options options = {.format = &format,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {dt_watch_all, &faults}};
+                                             .watch = {dt_hooks_open, &faults}};
     world->comm->timeout_s = config->timeout_s;
     return dt_train(world, config, &options, &(struct dt_emitter){.emit = hear});
 }

@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 
-BELOW = {"model", "checkpoint", "base"}
-DIST = {"dist/ranks", "dist/compression", "dist/allreduce", "dist/strategy"}
-ENGINE = {"train", "data", "cpu"} | DIST | BELOW
+BELOW = {"model", "base"}
+RANKS = {"dist/ranks", "dist/liveness", "dist/launch"}
+DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
+ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/watch", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
 MOST_FILES, MOST_LINES = 62, 5990
@@ -23,8 +24,10 @@ MAY_INCLUDE = {
     "checkpoint": BELOW,
     "data": {"base"},
     "dist/ranks": {"base"},
+    "dist/liveness": {"dist/ranks", "dist/launch", "base"},
+    "dist/launch": {"dist/liveness", "dist/ranks", "base"},
     "dist/compression": {"base"},
-    "dist/allreduce": {"dist/ranks", "dist/compression"} | BELOW,
+    "dist/allreduce": {"dist/compression"} | RANKS | BELOW,
     "dist/strategy": DIST | BELOW,
     "cpu/kernels": BELOW,
     "cpu/reference": BELOW,

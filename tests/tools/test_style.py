@@ -68,7 +68,7 @@ def wrong_strategies(path, text):
     """Nothing outside dist/strategy asks by name which strategy it is."""
     for found in re.finditer(r"\bDT_STRATEGY_(?!LIST\b)\w+", "" if path.startswith("dist/strategy/") else text):
         if not found[0].endswith("_H"):
-            yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]} (ask dt_strategy_facts or dt_roles_find)"
+            yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]} (ask dt_strategy_summary or dt_roles_find)"
 
 
 def wrong_streams(path, text):

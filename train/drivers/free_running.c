@@ -52,7 +52,7 @@ static void close_free(struct dt_trainer *t, void *own)
 
 static enum dt_status take(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
 {
-    return dt_together_take(t, t->driver.own, limit, out);
+    return dt_device_steps_take(t, t->driver.own, limit, out);
 }
 
 const struct dt_driver_ops dt_free_driver = {

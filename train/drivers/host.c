@@ -1,4 +1,4 @@
-#include "dist/ranks/launch/stop.h"
+#include "dist/launch/stop.h"
 #include "train/driver.h"
 #include "train/step.h"
 

@@ -76,8 +76,8 @@ static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
 {
     const struct dt_span span = {.kind = DT_SPAN_GPU, .n_samples = n};
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
-    if (t->watchers.first != NULL) {
-        DT_TRY(dt_watchers_step_begin(t, t->state.step + 1, t->state.step + (uint64_t)n));
+    if (t->hooks.first != NULL) {
+        DT_TRY(dt_hooks_step_begin(t, t->state.step + 1, t->state.step + (uint64_t)n));
     }
     struct dt_trace *trace = t->strategy->trace; /* of the steps as one */
     dt_trainer_watch(t, NULL);
@@ -136,7 +136,7 @@ static void close_recorded(struct dt_trainer *t, void *own)
 static enum dt_status take(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
 {
     struct recorded *r = t->driver.own;
-    return dt_together_take(t, &r->together, limit, out);
+    return dt_device_steps_take(t, &r->together, limit, out);
 }
 
 const struct dt_driver_ops dt_recorded_driver = {

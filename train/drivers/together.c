@@ -1,6 +1,6 @@
 #include "train/drivers/together.h"
 
-#include "dist/ranks/launch/stop.h"
+#include "dist/launch/stop.h"
 #include "train/step.h"
 
 /* Doubles that travel after the steps, all ranks' added. */
@@ -18,8 +18,8 @@ static void adapt(struct dt_together *together, double seconds)
     together->n = n > DT_MAX_STEPS_TOGETHER ? DT_MAX_STEPS_TOGETHER : n > 1 ? (int)n : 1;
 }
 
-enum dt_status dt_together_take(struct dt_trainer *t, struct dt_together *together, uint64_t limit,
-                                struct dt_step_results *out)
+enum dt_status dt_device_steps_take(struct dt_trainer *t, struct dt_together *together,
+                                    uint64_t limit, struct dt_step_results *out)
 {
     const int n = limit < (uint64_t)together->n ? (int)limit : together->n;
     struct sums sums = {.n_stopping = 0};

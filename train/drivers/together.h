@@ -13,7 +13,7 @@ struct dt_together {
 };
 
 /* A dt_driver_ops.take, of up to together->n steps, which it then adapts. */
-enum dt_status dt_together_take(struct dt_trainer *trainer, struct dt_together *together,
-                                uint64_t limit, struct dt_step_results *out);
+enum dt_status dt_device_steps_take(struct dt_trainer *trainer, struct dt_together *together,
+                                    uint64_t limit, struct dt_step_results *out);
 
 #endif

@@ -111,17 +111,17 @@ static void tell(char *changes, const char *what, int digits, double before, dou
 void dt_saved_tell_changes(const struct dt_trainer *t, const struct dt_config *saved,
                            const struct dt_checkpoint_state *before, char *changes)
 {
-    struct dt_schedule was = dt_trainer_schedule(saved, before->world_size,
-                                                 dt_saved_steps_per_epoch(saved, before)),
-                       now = t->schedule;
+    struct dt_lr_schedule was = dt_trainer_schedule(saved, before->world_size,
+                                                    dt_saved_steps_per_epoch(saved, before)),
+                          now = t->schedule;
     was.n_reductions = before->lr_reductions;
     now.n_reductions = t->state.lr_reductions;
     const uint64_t at = before->epoch * was.steps_per_epoch + before->step_in_epoch;
     const double next =
-        dt_schedule_lr(&now, t->state.epoch * now.steps_per_epoch + t->state.step_in_epoch);
+        dt_lr_schedule_at(&now, t->state.epoch * now.steps_per_epoch + t->state.step_in_epoch);
     tell(changes, "number of ranks", 9, (double)before->world_size, (double)t->state.world_size);
     tell(changes, "global batch", 9, (double)before->global_batch, (double)t->state.global_batch);
-    if (dt_schedule_lr(&was, at) != next) {
-        tell(changes, "learning rate", 4, dt_schedule_lr(&was, at > 0 ? at - 1 : 0), next);
+    if (dt_lr_schedule_at(&was, at) != next) {
+        tell(changes, "learning rate", 4, dt_lr_schedule_at(&was, at > 0 ? at - 1 : 0), next);
     }
 }

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/save/run_lock.h"
 
 #define MOST_IN_A_SECOND 1000 /* runs of one configuration */

@@ -2,9 +2,9 @@
  *
  *   config.json            resolved configuration
  *   metrics.jsonl, .csv    see docs/files.md
- *   checkpoints/           see model/checkpoint.h
+ *   checkpoints/           see checkpoint/checkpoint.h
  *   summary.json           how the run ended
- *   status.json, flight-<rank>.json   see train/watch/guard.h
+ *   status.json, flight-<rank>.json   see train/hooks/guard.h
  *   report.html            a page about all of it
  *   trace.json             see cli/sinks/timeline.c
  *   tensorboard/           see cli/sinks/event_file.h

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "data/shard.h"
-#include "data/validation.h"
+#include "data/validation_split.h"
 
 #define MAX_EPOCHS 1000000      /* train.epochs */
 #define NAME_SHOWN ((size_t)32) /* bytes of a class's name in a message */

@@ -7,7 +7,7 @@
 #ifndef DT_TRAIN_SAVE_SAVED_H
 #define DT_TRAIN_SAVE_SAVED_H
 
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/config.h"
 
 /* `path`, or if that is the folder of a run, its best checkpoint where one is kept and `best` asks

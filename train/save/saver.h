@@ -2,8 +2,8 @@
 #ifndef DT_TRAIN_SAVE_SAVER_H
 #define DT_TRAIN_SAVE_SAVER_H
 
+#include "checkpoint/checkpoint.h"
 #include "dist/strategy/replica_check.h"
-#include "model/checkpoint.h"
 #include "train/save/run_dir.h"
 #include "train/train.h"
 

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/ranks/liveness/table.h"
+#include "dist/liveness/table.h"
 #include "dist/strategy/residuals.h"
 #include "model/layers/layers.h"
+#include "train/hooks/monitor.h"
+#include "train/hooks/weights/ema.h"
 #include "train/save/saved.h"
-#include "train/watch/monitor.h"
-#include "train/watch/weights/ema.h"
 
 /* The weights, their average, if the run has one, and the optimizer's state, in memory of the
  * program's own: the backend's itself, or copies. NULL: there is none. */

@@ -2,7 +2,7 @@
 #ifndef DT_TRAIN_SAVE_STATE_H
 #define DT_TRAIN_SAVE_STATE_H
 
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/events.h"
 #include "train/save/run_dir.h"
 #include "train/trainer.h"

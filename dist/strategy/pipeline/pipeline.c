@@ -11,12 +11,12 @@
 
 #include "base/arithmetic.h"
 #include "base/clock.h"
-#include "dist/strategy/facts/facts.h"
-#include "dist/strategy/leaves.h"
+#include "dist/strategy/micro_batches.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
-#include "dist/strategy/pipeline/stages.h"
+#include "dist/strategy/pipeline/pipeline_stages.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
+#include "dist/strategy/summary/summary.h"
 #include "model/stages.h"
 
 /* Messages about one micro-batch between this rank and its neighbours. */
@@ -34,8 +34,8 @@ struct pipeline {
     struct messages *messages; /* (dt_pipeline_n_parts of the largest batch) */
     float *dx,
         *dy; /* gradients of what enters and leaves the stage; NULL on the first and the last */
-    size_t n_in, n_out;      /* floats of a sample of these */
-    struct dt_leaves leaves; /* deterministic: the micro-batches */
+    size_t n_in, n_out;             /* floats of a sample of these */
+    struct dt_micro_batches leaves; /* deterministic: the micro-batches */
     /* of the step under way */
     struct dt_network *network;
     struct dt_bound_samples *samples;
@@ -173,14 +173,15 @@ static enum dt_status backward(struct pipeline *self, int k)
     const double begin_s = dt_clock_s();
     const bool leaves = self->base.spec.dist.deterministic;
     if (leaves) {
-        dt_leaves_next(&self->leaves, self->network, k == self->m - 1);
+        dt_micro_batches_next(&self->leaves, self->network, k == self->m - 1);
     }
     DT_TRY(self->is_last ? dt_network_loss(self->network, self->samples, &part)
                          : DT_OK); /* no sooner: gradients lie in one place */
     DT_TRY(dt_network_backward_stage(self->network, self->mine->begin, self->mine->end, dy, dx,
                                      &part));
-    DT_TRY(leaves ? dt_leaves_ready(&self->leaves, self->mine->grad_begin, self->mine->grad_end)
-                  : DT_OK);
+    DT_TRY(leaves
+               ? dt_micro_batches_ready(&self->leaves, self->mine->grad_begin, self->mine->grad_end)
+               : DT_OK);
     self->base.pass_times.backward_s += dt_clock_s() - begin_s;
     return self->is_first
                ? DT_OK
@@ -207,7 +208,7 @@ static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_n
     self->pass = pass;
     self->m = dt_pipeline_n_parts(&spec->dist, pass->batch->n);
     self->failed = DT_OK;
-    dt_leaves_begin(&self->leaves, step, self->base.memory.grads);
+    dt_micro_batches_begin(&self->leaves, step, self->base.memory.grads);
     for (int k = 0; k < self->m; k++) {
         DT_TRY(post_receives(self, k));
     }
@@ -260,7 +261,7 @@ static enum dt_status pipeline_each_sum(struct dt_strategy *strategy, dt_sums_fn
     return fn(context, mine->grad_begin, mine->grad_end, strategy->memory.grads + mine->grad_begin);
 }
 
-static void pipeline_facts(const struct dt_strategy *strategy, struct dt_strategy_facts *out)
+static void pipeline_facts(const struct dt_strategy *strategy, struct dt_strategy_summary *out)
 {
     const struct pipeline *self = (const struct pipeline *)strategy;
     out->n_stages = self->stages.n;
@@ -273,7 +274,7 @@ static void pipeline_close(struct dt_strategy *strategy)
     struct pipeline *self = pipeline_of(strategy);
     dt_wire_close(self->wire);
     dt_optimizer_close(&strategy->optimizer);
-    dt_leaves_close(strategy->spec.backend, &self->leaves);
+    dt_micro_batches_close(strategy->spec.backend, &self->leaves);
     dt_network_memory_close(strategy->spec.backend, &strategy->memory);
     dt_floats_free(strategy->spec.backend, self->dx);
     dt_floats_free(strategy->spec.backend, self->dy);
@@ -308,7 +309,7 @@ static enum dt_status check_config(const struct dt_strategy_spec *spec, const ch
 
 static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char **key)
 {
-    DT_TRY(spec->dist.deterministic ? dt_leaves_check(spec, key) : DT_OK);
+    DT_TRY(spec->dist.deterministic ? dt_micro_batches_check(spec, key) : DT_OK);
     if (spec->backend == NULL) {
         return check_config(spec, key);
     }
@@ -358,7 +359,7 @@ static enum dt_status open_parts(struct pipeline *self)
     }
     DT_TRY(comm->size > 1 ? dt_wire_open_mpi(spec->comm, &self->wire) : DT_OK);
     DT_TRY(open_buffers(self));
-    DT_TRY(spec->dist.deterministic ? dt_leaves_open(spec, 1, &self->leaves) : DT_OK);
+    DT_TRY(spec->dist.deterministic ? dt_micro_batches_open(spec, 1, &self->leaves) : DT_OK);
     DT_TRY(dt_network_memory_open(spec->backend, spec->model, &self->base.memory));
     return dt_optimizer_open(&spec->optimizer, spec->backend, spec->model->arena_elems, NULL,
                              &self->base.optimizer);
@@ -392,8 +393,8 @@ static void pipeline_roles(const struct dt_dist_spec *dist, int size, struct dt_
     *out = (struct dt_roles){.n_workers = 1, .whole = true};
 }
 
-const struct dt_strategy_row dt_pipeline_strategy = {
+const struct dt_strategy_entry dt_pipeline_strategy = {
     .serves = serves, .check = check_spec, .roles = pipeline_roles, .open = pipeline_open};
 
-const struct dt_facts_row dt_pipeline_facts = {.strategy = &dt_pipeline_strategy,
-                                               .facts = pipeline_facts};
+const struct dt_summary_entry dt_pipeline_summary = {.strategy = &dt_pipeline_strategy,
+                                                     .facts = pipeline_facts};

@@ -362,7 +362,7 @@ static void server_close(struct dt_strategy *strategy)
     free(self->links);
     free(self->shares);
     dt_error_feedback_close(&self->feedback);
-    dt_leaves_close(strategy->spec.backend, &self->leaves);
+    dt_micro_batches_close(strategy->spec.backend, &self->leaves);
     free(self->digits);
     free(self->encoded);
     free(self->incoming);
@@ -377,7 +377,7 @@ static enum dt_status server_passes(struct dt_strategy_step *step, struct dt_net
 {
     struct dt_parameter_server *self = dt_server_of(step->strategy);
     return self->roles.works
-               ? dt_leaves_passes(&self->leaves, step, network, samples, pass, self->digits)
+               ? dt_micro_batches_passes(&self->leaves, step, network, samples, pass, self->digits)
                : DT_OK;
 }
 
@@ -394,7 +394,7 @@ static enum dt_status check_config(const struct dt_strategy_spec *spec, const ch
     return spec->dist.mode == DT_SERVER_MODE_ASYNC
                ? dt_error(DT_CONFIG, "servers that do not wait take gradients as they come (set "
                                      "distributed.parameter_server.mode to sync)")
-               : dt_leaves_check(spec, key);
+               : dt_micro_batches_check(spec, key);
 }
 
 static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char **key)
@@ -449,7 +449,7 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->wire));
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->shares_wire));
     }
-    DT_TRY(leaves ? dt_leaves_open(spec, self->roles.n_workers, &self->leaves) : DT_OK);
+    DT_TRY(leaves ? dt_micro_batches_open(spec, self->roles.n_workers, &self->leaves) : DT_OK);
     DT_TRY(dt_network_memory_open(spec->backend, spec->model, &self->base.memory));
     return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &self->base.optimizer);
 }
@@ -489,5 +489,5 @@ static void server_roles(const struct dt_dist_spec *dist, int size, struct dt_ro
     out->first_server = central ? 0 : out->n_workers;
 }
 
-const struct dt_strategy_row dt_server_strategy = {
+const struct dt_strategy_entry dt_server_strategy = {
     .serves = serves, .check = check_spec, .roles = server_roles, .open = server_open};

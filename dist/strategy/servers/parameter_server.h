@@ -5,10 +5,10 @@
 
 #include "base/arithmetic.h"
 #include "dist/compression/error_feedback.h"
-#include "dist/strategy/facts/facts.h"
-#include "dist/strategy/leaves.h"
+#include "dist/strategy/micro_batches.h"
 #include "dist/strategy/pipeline/placement.h"
 #include "dist/strategy/roles.h"
+#include "dist/strategy/summary/summary.h"
 
 /* A worker's link to a server that does not wait. */
 enum dt_link_state { DT_LINK_IDLE, DT_LINK_RECEIVING, DT_LINK_HELD, DT_LINK_SENDING };
@@ -32,8 +32,8 @@ struct dt_parameter_server {
     struct dt_server_link *links;   /* (n_pieces, n_workers); a worker uses its own column alone */
     struct dt_wire_request *shares; /* (n_pieces, size): on shares_wire */
     struct dt_error_feedback feedback; /* worker: around the codec of what it sends */
-    size_t width;            /* floats of an element of a gradient on its way: 1, or its digits */
-    struct dt_leaves leaves; /* worker, deterministic */
+    size_t width; /* floats of an element of a gradient on its way: 1, or its digits */
+    struct dt_micro_batches leaves; /* worker, deterministic */
     float *digits;   /* worker, deterministic: (width * arena); NULL: gradients are floats */
     float *encoded;  /* worker: (arena), as it sends it; NULL: gradients are sent as they are */
     float *incoming; /* server: (n_workers, width * arena), gradients of the others, encoded, each

@@ -293,7 +293,7 @@ static void test_width_of_help(void)
 }
 
 /* True if the usage names the option, by its long name or its letter. */
-static bool is_named(const char *usage, const struct dt_option_row *option)
+static bool is_named(const char *usage, const struct dt_option_entry *option)
 {
     char name[40], letter[] = {'[', '-', option->letter, ' ', '\0'};
     const size_t n = (size_t)snprintf(name, sizeof name, "--%s", option->name);

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "data/dataset.h"
 #include "data/formats/picture.h"
-#include "data/validation.h"
+#include "data/validation_split.h"
 #include "tests/lib/folder.h"
 
 enum { WIDTH = 16, HEIGHT = 8, N_PIXELS = 3 * WIDTH * HEIGHT, SCAN = 293 };

@@ -1,7 +1,7 @@
 /* Samples that are held out: both parts together are the whole, each sample once and unchanged; the
  * same on any number of ranks; another seed holds out others; and no rank asks a format for much
  * more than its share. */
-#include "data/validation.h"
+#include "data/validation_split.h"
 #include "tests/lib/check.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static enum dt_status load(const struct dt_data_spec *spec, enum dt_split split,
     return DT_OK;
 }
 
-static const struct dt_data_row format = {.check = fits, .count = count, .load = load};
+static const struct dt_data_reader format = {.check = fits, .count = count, .load = load};
 
 static struct dt_data_spec spec_of(double validation, uint64_t seed)
 {

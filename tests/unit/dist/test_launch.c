@@ -1,5 +1,5 @@
 /* Launches that can only be mistakes are refused with the cure. */
-#include "dist/ranks/launch/launch.h"
+#include "dist/launch/launch.h"
 
 #include "tests/lib/check.h"
 

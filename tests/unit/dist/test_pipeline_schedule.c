@@ -6,7 +6,7 @@
 #include "tests/lib/layers.h"
 
 #include "dist/strategy/pipeline/pipeline_schedule.h"
-#include "dist/strategy/pipeline/stages.h"
+#include "dist/strategy/pipeline/pipeline_stages.h"
 
 #define MAX_STAGES 7
 #define MAX_MICRO_BATCHES 13

@@ -1,6 +1,6 @@
 /* The roll call names this host's missing ranks before MPI connects them. The test is the launcher:
  * it starts itself again as ranks. */
-#include "dist/ranks/liveness/roll_call.h"
+#include "dist/liveness/roll_call.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "dist/ranks/launch/stop.h"
+#include "dist/launch/stop.h"
 #include "tests/lib/check.h"
 
 /* One letter a rank, of which 0 calls the roll: w waits in MPI, s is stopped, n has not begun (a

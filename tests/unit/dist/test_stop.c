@@ -1,7 +1,7 @@
 /* Signals: kept pending while MPI starts, noticed afterwards, and obeyed at once by those who
  * insist, also as process 1 of a container. */
-#include "dist/ranks/launch/launch.h"
-#include "dist/ranks/launch/stop.h"
+#include "dist/launch/launch.h"
+#include "dist/launch/stop.h"
 
 #include <sched.h>
 #include <signal.h>

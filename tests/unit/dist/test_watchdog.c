@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "dist/ranks/launch/launch.h"
-#include "dist/ranks/liveness/watchdog.h"
+#include "dist/launch/launch.h"
+#include "dist/liveness/watchdog.h"
 #include "tests/lib/folder.h"
 
 static atomic_int ended_with; /* dt_launch_end_job was called */

@@ -1,13 +1,13 @@
 /* From layers to blocks: shapes, names, the arena's order, and every way in which layers do not
  * fit. */
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "model/layers/layers.h"
 #include "model/optimizer.h"
 #include "tests/lib/layers.h"
 #include "tests/lib/temporary.h"
 
 static struct dt_model model;
-static const struct dt_layer_rows rows = {
+static const struct dt_layer_entries rows = {
     .enter = dt_layers_enter, .lower = dt_layer_lower, .finish = dt_layers_finish};
 
 static const struct dt_layer_spec tutorial[] = {

@@ -1,5 +1,5 @@
 /* Learning rates: golden values of Horovod's warm-up, scaling, and the two schedules. */
-#include "model/schedule.h"
+#include "model/lr_schedule.h"
 #include "tests/lib/check.h"
 
 static void test_scaling(void)
@@ -10,7 +10,7 @@ static void test_scaling(void)
 }
 
 static const struct {
-    struct dt_schedule schedule;
+    struct dt_lr_schedule schedule;
     int n_steps;
     struct {
         uint64_t step;
@@ -54,8 +54,8 @@ int main(void)
     test_scaling();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int k = 0; k < cases[i].n_steps; k++) {
-            CHECK_NEAR(dt_schedule_lr(&cases[i].schedule, cases[i].at[k].step), cases[i].at[k].lr,
-                       1e-15);
+            CHECK_NEAR(dt_lr_schedule_at(&cases[i].schedule, cases[i].at[k].step),
+                       cases[i].at[k].lr, 1e-15);
         }
     }
     return 0;

@@ -7,7 +7,7 @@
 #define N 8
 
 /* Two ranks on each of four hosts. */
-static struct dt_rank_facts ranks[N] = {{.host = "a"}, {.host = "a"}, {.host = "b"}, {.host = "b"},
+static struct dt_rank_probe ranks[N] = {{.host = "a"}, {.host = "a"}, {.host = "b"}, {.host = "b"},
                                         {.host = "c"}, {.host = "c"}, {.host = "d"}, {.host = "d"}};
 
 static void test_alike(void)

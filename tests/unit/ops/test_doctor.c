@@ -7,11 +7,11 @@
 #define N_RANKS 4
 
 /* Two ranks on each of two hosts, each with cores of its own. */
-static void make_fine(struct dt_rank_facts ranks[N_RANKS])
+static void make_fine(struct dt_rank_probe ranks[N_RANKS])
 {
     for (int r = 0; r < N_RANKS; r++) {
-        struct dt_rank_facts *f = &ranks[r];
-        *f = (struct dt_rank_facts){.rank = r,
+        struct dt_rank_probe *f = &ranks[r];
+        *f = (struct dt_rank_probe){.rank = r,
                                     .local_rank = r % 2,
                                     .version = "1.0",
                                     .mpi = "MPICH",
@@ -39,7 +39,7 @@ static void make_fine(struct dt_rank_facts ranks[N_RANKS])
     }
 }
 
-static void share_a_core(struct dt_rank_facts *f)
+static void share_a_core(struct dt_rank_probe *f)
 {
     for (int r = 2; r < N_RANKS; r++) {
         CPU_ZERO(&f[r].cpus);
@@ -48,7 +48,7 @@ static void share_a_core(struct dt_rank_facts *f)
 }
 
 #define SPOIL(name, ...)                      \
-    static void name(struct dt_rank_facts *f) \
+    static void name(struct dt_rank_probe *f) \
     {                                         \
         __VA_ARGS__                           \
     }
@@ -76,7 +76,7 @@ SPOIL(other_data, f[3].n_samples = 59999;)
 SPOIL(no_run, f[0].sees_run = false;)
 SPOIL(own_run, f[2].sees_run = f[3].sees_run = false;)
 
-static void same_gpu(struct dt_rank_facts *f)
+static void same_gpu(struct dt_rank_probe *f)
 {
     for (int r = 0; r < N_RANKS; r++) {
         f[r].has_gpu = true;
@@ -85,7 +85,7 @@ static void same_gpu(struct dt_rank_facts *f)
 }
 
 /* All have one, in good health. */
-static void gpus(struct dt_rank_facts *f)
+static void gpus(struct dt_rank_probe *f)
 {
     for (int r = 0; r < N_RANKS; r++) {
         f[r].has_gpu = true;
@@ -110,7 +110,7 @@ SPOIL(fewer_links, gpus(f); f[1].gpu_health.n_nvlinks = 17;)
 
 static const struct {
     enum dt_check check;
-    void (*spoil)(struct dt_rank_facts *ranks);
+    void (*spoil)(struct dt_rank_probe *ranks);
     enum dt_verdict verdict;
     const char *text;
 } faults[] = {
@@ -154,7 +154,7 @@ static const struct {
     {DT_CHECK_runs, own_run, DT_VERDICT_WARN, "node1 does not see what rank 0 writes on node0"},
 };
 
-static struct dt_finding examine(enum dt_check check, const struct dt_rank_facts *ranks)
+static struct dt_finding examine(enum dt_check check, const struct dt_rank_probe *ranks)
 {
     return dt_check_run(check, ranks, N_RANKS);
 }
@@ -162,7 +162,7 @@ static struct dt_finding examine(enum dt_check check, const struct dt_rank_facts
 /* A check without a subject is not ok: here GPUs, and Slurm. */
 static void test_fine(void)
 {
-    struct dt_rank_facts ranks[N_RANKS];
+    struct dt_rank_probe ranks[N_RANKS];
     make_fine(ranks);
     for (int i = 0; i < DT_N_CHECKS; i++) {
         const struct dt_finding finding = examine(i, ranks);
@@ -176,7 +176,7 @@ static void test_fine(void)
 static void test_faults(void)
 {
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        struct dt_rank_facts ranks[N_RANKS];
+        struct dt_rank_probe ranks[N_RANKS];
         make_fine(ranks);
         faults[i].spoil(ranks);
         const struct dt_finding finding = examine(faults[i].check, ranks);
@@ -192,7 +192,7 @@ static void test_nothing_to_check(void)
     static const enum dt_check none[] = {DT_CHECK_environment, DT_CHECK_load,   DT_CHECK_numa,
                                          DT_CHECK_huge_pages,  DT_CHECK_clocks, DT_CHECK_network,
                                          DT_CHECK_gpu_links,   DT_CHECK_data,   DT_CHECK_slurm};
-    struct dt_rank_facts rank = {.version = "1.0", .mpi = "MPICH", .n_cpus = 1};
+    struct dt_rank_probe rank = {.version = "1.0", .mpi = "MPICH", .n_cpus = 1};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         const struct dt_finding finding = dt_check_run(none[i], &rank, 1);
         CHECK_INT(finding.verdict, DT_VERDICT_SKIPPED);
@@ -203,7 +203,7 @@ static void test_nothing_to_check(void)
 /* Threads that others run on a host of 8 CPUs, of which our 4 ranks may use 4. */
 static enum dt_verdict judge_load(double load, int n_runnable)
 {
-    struct dt_rank_facts ranks[N_RANKS];
+    struct dt_rank_probe ranks[N_RANKS];
     make_fine(ranks);
     for (int r = 0; r < N_RANKS; r++) {
         strcpy(ranks[r].host, "node0");
@@ -226,7 +226,7 @@ static void test_load(void)
 
 static void test_gpus(void)
 {
-    struct dt_rank_facts ranks[N_RANKS];
+    struct dt_rank_probe ranks[N_RANKS];
     make_fine(ranks);
     gpus(ranks);
     CHECK_TEXT(examine(DT_CHECK_gpu_health, ranks).text,
@@ -236,7 +236,7 @@ static void test_gpus(void)
 
 static void test_slurm(void)
 {
-    struct dt_rank_facts ranks[N_RANKS];
+    struct dt_rank_probe ranks[N_RANKS];
     make_fine(ranks);
     setenv("SLURM_JOB_ID", "17", 1);
     setenv("SLURM_STEP_ID", "0", 1);

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "cli/sinks/fields.h"
 #include "tests/lib/folder.h"
-#include "train/watch/timeline.h"
+#include "train/hooks/timeline.h"
 
 static int n_allocations, fail_at;
 

@@ -3,10 +3,10 @@
  * is linked with train/ and what lies below. */
 #include "tests/lib/checkpoint_sample.h"
 #include "tests/lib/layers.h"
+#include "train/hooks/hooks.h"
 #include "train/save/saver.h"
 #include "train/train.h"
 #include "train/trainer.h"
-#include "train/watch/watch.h"
 
 static const struct dt_config config = {
     .name = "line",
@@ -25,7 +25,7 @@ static const struct dt_config config = {
     .batch_per_rank = 4,
     .accumulate = 1,
     .optimizer = {.type = DT_OPTIMIZER_SGD, .lr = 0.1},
-    .dist = {.rows = &dt_all_rows, .average = true, .broadcast = true, .bucket_bytes = 1024},
+    .dist = {.rows = &dt_all_entries, .average = true, .broadcast = true, .bucket_bytes = 1024},
     .timeout_s = 60,
     .checkpoint_keep = 2,
     .device = DT_DEVICE_CPU,
@@ -99,7 +99,7 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
         .format = &format,
         .parts = &dt_all_parts,
         .saver = &saver.saver,
-        .watch = {.open = best != DT_TEST_NONE ? dt_watch_all : NULL}};
+        .watch = {.open = best != DT_TEST_NONE ? dt_hooks_open : NULL}};
     const enum dt_status s = dt_train(&world, &now, &options, &(struct dt_emitter){.emit = hear});
     dt_comm_close(comm);
     return s;

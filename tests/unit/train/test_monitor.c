@@ -2,7 +2,7 @@
  * rate goes down, which epoch is best. */
 #include "tests/lib/check.h"
 #include "train/events.h"
-#include "train/watch/monitor.h"
+#include "train/hooks/monitor.h"
 
 static struct dt_world world = {.size = 1, .local_size = 1, .host = "here"};
 static struct dt_trainer t;
@@ -22,22 +22,22 @@ static const struct dt_emitter emitter = {.emit = hear};
 static void begin_run(void)
 {
     struct dt_run_event start = {0};
-    CHECK_OK(dt_watchers_run_begin(&t, &start));
+    CHECK_OK(dt_hooks_run_begin(&t, &start));
 }
 
 static void begin(const struct dt_config *config)
 {
-    dt_watchers_close(&t.watchers);
+    dt_hooks_close(&t.hooks);
     memset(&t, 0, sizeof t);
     t.world = &world;
     t.config = *config;
     t.state.step_in_epoch = 10;
-    t.schedule = (struct dt_schedule){.type = config->schedule,
-                                      .lr = config->optimizer.lr,
-                                      .scale = 1,
-                                      .steps_per_epoch = 10,
-                                      .min_lr = config->schedule_min_lr,
-                                      .factor = config->schedule_factor};
+    t.schedule = (struct dt_lr_schedule){.type = config->schedule,
+                                         .lr = config->optimizer.lr,
+                                         .scale = 1,
+                                         .steps_per_epoch = 10,
+                                         .min_lr = config->schedule_min_lr,
+                                         .factor = config->schedule_factor};
     CHECK_OK(dt_monitor_open(&t, &emitter));
     begin_run();
 }
@@ -52,7 +52,7 @@ static struct result epoch(double loss, double accuracy)
     struct dt_epoch_event event = {
         .test = {.loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200}};
     const uint64_t best = t.state.best_epoch;
-    CHECK_OK(dt_watchers_epoch_end(&t, &event));
+    CHECK_OK(dt_hooks_epoch_end(&t, &event));
     t.state.epoch++;
     return (struct result){.is_best = t.state.best_epoch != best,
                            .is_reduced = event.reduced_lr > 0};
@@ -61,7 +61,7 @@ static struct result epoch(double loss, double accuracy)
 static struct dt_end_event end_of(void)
 {
     struct dt_end_event end = {0};
-    CHECK_OK(dt_watchers_run_end(&t, DT_OK, &end));
+    CHECK_OK(dt_hooks_run_end(&t, DT_OK, &end));
     return end;
 }
 
@@ -78,11 +78,11 @@ static void test_average(void)
             struct dt_epoch_event event = {
                 .test = {.loss_sum = e, .n_correct = 4 - e, .n_samples = 4},
                 .averaged = {.loss_sum = 4 - e, .n_correct = e, .n_samples = 4}};
-            CHECK_OK(dt_watchers_epoch_end(&t, &event));
+            CHECK_OK(dt_hooks_epoch_end(&t, &event));
             t.state.epoch++;
         }
         CHECK_INT(t.state.best_epoch, i < 4 ? 3 : 1);
-        CHECK(t.watchers.enough == (i == 4));
+        CHECK(t.hooks.enough == (i == 4));
     }
 }
 
@@ -91,7 +91,7 @@ static void test_nothing_is_asked(void)
     begin(&(struct dt_config){.epochs = 9});
     for (int i = 0; i < 9; i++) {
         const struct result result = epoch(1, 0.5);
-        CHECK(!result.is_best && !result.is_reduced && !t.watchers.enough);
+        CHECK(!result.is_best && !result.is_reduced && !t.hooks.enough);
     }
     CHECK_INT(t.state.stop_epoch + t.state.best_epoch + t.state.plateau_epoch, 0);
     CHECK_INT(end_of().stopping.metric, DT_TEST_NONE);
@@ -103,17 +103,17 @@ static void test_stops(void)
     static const double losses[] = {1, 0.5, 0.75, 0.25, 0.25, 0.5};
     begin(&(struct dt_config){.early_stopping = {.metric = DT_TEST_LOSS, .patience = 2}});
     for (int i = 0; i < 6; i++) {
-        CHECK(!t.watchers.enough);
+        CHECK(!t.hooks.enough);
         epoch(losses[i], 0);
     }
-    CHECK(t.watchers.enough);
+    CHECK(t.hooks.enough);
     const struct dt_monitored m = end_of().stopping;
     CHECK_NEAR(m.best, 0.25, 0);
     CHECK_INT(m.epoch, 4);
     CHECK_INT(m.n_since, 2);
     t.config.early_stopping.patience = 3; /* resumed with more patience */
     begin_run();
-    CHECK(!t.watchers.enough);
+    CHECK(!t.hooks.enough);
 }
 
 static void test_min_delta(void)
@@ -124,11 +124,11 @@ static void test_min_delta(void)
         .early_stopping = {.metric = DT_TEST_ACCURACY, .patience = 2, .min_delta = 0.1}});
     for (int i = 0; i < 4; i++) {
         epoch(1, accuracies[i]);
-        CHECK(!t.watchers.enough);
+        CHECK(!t.hooks.enough);
     }
     CHECK_INT(t.state.stop_epoch, 3);
     epoch(1, 0.72);
-    CHECK(t.watchers.enough);
+    CHECK(t.hooks.enough);
     CHECK_NEAR(t.state.stop_value, 0.625, 0);
 }
 
@@ -146,10 +146,10 @@ static void test_plateau(void)
     }
     CHECK_INT(t.state.lr_reductions, 2);
     CHECK_INT(t.state.lr_reduced_epoch, 5);
-    CHECK_NEAR(dt_schedule_lr(&t.schedule, 0), 0.3, 0);
+    CHECK_NEAR(dt_lr_schedule_at(&t.schedule, 0), 0.3, 0);
     t.schedule.n_reductions = 0; /* resumed */
     begin_run();
-    CHECK_NEAR(dt_schedule_lr(&t.schedule, 0), 0.3, 0);
+    CHECK_NEAR(dt_lr_schedule_at(&t.schedule, 0), 0.3, 0);
 }
 
 static void test_best(void)
@@ -234,6 +234,6 @@ int main(void)
     test_best();
     test_part();
     test_forget();
-    dt_watchers_close(&t.watchers);
+    dt_hooks_close(&t.hooks);
     return 0;
 }

@@ -1,0 +1,288 @@
+/* Winograd's products, and the whole convolution; kernel.h explains the method. */
+#include "cpu/kernels/winograd/winograd_kernel.h"
+
+/* ---- the matrix products */
+
+/* T tiles by V vectors of filters of one frequency, kept in registers. */
+ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd *w, const float *v,
+                              const float *u, float *m)
+{
+    vf sum[GEMM_ROWS][GEMM_VECTORS];
+    const int depth = dt_winograd_depth(w);
+    const size_t v_tile = w->v_tile, m_tile = w->m_tile, m_block = w->m_block;
+    const float *far = v + 3 * v_tile;
+    UNROLLED(i, T) {
+        UNROLLED(j, V) {
+            sum[i][j] = (vf){0};
+        }
+    }
+    UNROLL_4
+    for (int c = 0; c < depth; c++) {
+        vf filters[GEMM_VECTORS];
+        UNROLLED(j, V) {
+            filters[j] = load(u + j * VL);
+        }
+        UNROLLED(i, T) {
+            const float pixel = (i < 3 ? v : far)[(size_t)(i % 3) * v_tile + (size_t)c];
+            UNROLLED(j, V) {
+                sum[i][j] += pixel * filters[j];
+            }
+        }
+        u += V * VL;
+    }
+    UNROLLED(i, T) {
+        UNROLLED(j, V) {
+            store(m + (size_t)i * m_tile + (size_t)j * m_block, sum[i][j]);
+        }
+    }
+}
+
+#define GEMM_BLOCK(label, T, V)   \
+    label:                        \
+    gemm_block(T, V, w, v, u, m); \
+    break;
+#if GEMM_VECTORS == 4
+#define GEMM_MIDDLE(T) GEMM_BLOCK(case 2, T, 2) GEMM_BLOCK(case 3, T, 3)
+#else
+#define GEMM_MIDDLE(T)
+#endif
+#define GEMM_CASE(T)                             \
+    case T:                                      \
+        switch (n_vectors) {                     \
+            GEMM_BLOCK(case 1, T, 1)             \
+            GEMM_MIDDLE(T)                       \
+            GEMM_BLOCK(default, T, GEMM_VECTORS) \
+        }                                        \
+        break;
+
+static void gemm_rows(int n_rows, int n_vectors, const struct dt_winograd *w, const float *v,
+                      const float *u, float *m)
+{
+    switch (n_rows) {
+        GEMM_CASE(1)
+        GEMM_CASE(2)
+        GEMM_CASE(3)
+        GEMM_CASE(4)
+        GEMM_CASE(5)
+        GEMM_CASE(6)
+    }
+}
+
+/* One frequency and panel of filters. The multiply-adds of a block start while the previous block's
+ * are still running, unless they wait for an address: so each address follows from the one before,
+ * without a division. */
+static void panel_products(const struct dt_winograd *w, int n_tiles, int n_vectors, const float *v,
+                           const float *u, float *m)
+{
+    const int n_blocks = (n_tiles + GEMM_ROWS - 1) / GEMM_ROWS, n_least = n_tiles / n_blocks,
+              n_longer = n_tiles % n_blocks;
+    for (int b = 0; b < n_blocks; b++) { /* as even as possible */
+        const int n_rows = n_least + (b < n_longer);
+        gemm_rows(n_rows, n_vectors, w, v, u, m);
+        v += (size_t)n_rows * w->v_tile;
+        m += (size_t)n_rows * w->m_tile;
+    }
+}
+
+void DT_KERNEL(winograd_products)(const struct dt_winograd *w, int begin, int end, int n_tiles,
+                                  const float *v, const float *u, float *m)
+{
+    for (int f = begin; f < end && n_tiles > 0; f++) {
+        const float *v_f = v + (size_t)f * w->v_freq, *u_f = u + (size_t)f * w->u_freq;
+        for (int k0 = 0; k0 < w->k; k0 += PANEL) {
+            const int n_vectors = panel_vectors(w->k, k0);
+            panel_products(w, n_tiles, n_vectors, v_f, u_f,
+                           m + (size_t)(k0 / VL) * w->m_block + (size_t)f * VL);
+            u_f += (size_t)dt_winograd_depth(w) * (size_t)n_vectors * VL;
+        }
+    }
+}
+
+/* ---- the whole convolution */
+
+struct forward {
+    const struct dt_winograd *w;
+    const struct dt_conv_outputs *out;
+    const float *x, *packed;
+    float *v, *m;                  /* a group's transforms and products */
+    float *v_blank, *m_blank;      /* of the area outside of tiles */
+    float *ground;                 /* per image: outputs that see only the ground, before ReLU */
+    uint64_t *pixels;              /* the classes of the current image's pixels */
+    float *edge;                   /* inputs of a tile that crosses the edge */
+    struct dt_winograd_area *tile; /* of the current image */
+    bool all;                      /* they cover all of it, and none needs care */
+    int n_images, image, n_tiles, next;
+    uint32_t not_finite;
+};
+
+static void share_scratch(struct forward *f, float *scratch)
+{
+    const size_t n_group = (size_t)f->w->group, v_tile = f->w->v_tile, m_tile = f->w->m_tile;
+    f->v = scratch;
+    f->m = f->v + n_group * v_tile;
+    f->v_blank = f->m + n_group * m_tile;
+    f->m_blank = f->v_blank + v_tile;
+    f->ground = f->m_blank + m_tile;
+    f->pixels = (uint64_t *)(void *)(f->ground + DT_WINOGRAD_MAX_IMAGES * f->w->ground);
+    f->edge = (float *)(f->pixels + dt_winograd_pixel_words(f->w));
+    const int n_seen = dt_winograd_seen(f->w);
+    f->tile = (struct dt_winograd_area *)(f->edge + (size_t)(n_seen * n_seen) * (size_t)f->w->c);
+}
+
+static const float *image_of(const struct forward *f)
+{
+    return f->x + (size_t)f->image * dt_winograd_image_elems(f->w);
+}
+
+static void note_finite(struct forward *f, int image, bool finite)
+{
+    f->not_finite |= finite ? 0 : 1u << image;
+}
+
+static float *ground_of(const struct forward *f, int image)
+{
+    return f->ground + (size_t)image * f->w->ground;
+}
+
+/* Lists tiles for all outputs of the current image. */
+static void list_all(struct forward *f)
+{
+    const struct dt_winograd *w = f->w;
+    f->n_tiles = 0;
+    for (int top = 0; top < w->out_h; top += M) {
+        for (int left = 0; left < w->out_w; left += M) {
+            f->tile[f->n_tiles++] = (struct dt_winograd_area){.image = f->image,
+                                                              .top = top,
+                                                              .left = left,
+                                                              .bottom = dt_min(top + M, w->out_h),
+                                                              .right = dt_min(left + M, w->out_w)};
+        }
+    }
+}
+
+/* Fills the blank parts of the current image and lists its tiles. Without a common pixel, its
+ * ground is zeros. */
+static void cover_image(struct forward *f)
+{
+    const struct dt_winograd *w = f->w;
+    const float *x = image_of(f),
+                *ground = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
+    bool finite = true;
+    f->all = ground == NULL && w->plain;
+    if (f->all) {
+        list_all(f);
+        return;
+    }
+    if (ground == NULL) {
+        ground = memset(f->edge, 0, (size_t)w->c * sizeof(float));
+    }
+    DT_KERNEL(winograd_blank)(w, ground, f->v_blank + ONE_ONE * w->v_freq);
+    DT_KERNEL(winograd_products)(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
+    for (size_t k = 0; k < w->ground; k += VL) {
+        store(ground_of(f, f->image) + k,
+              blank_output(f->m_blank + k / VL * w->m_block, load(f->out->bias + k)));
+    }
+    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, ground, f->m_blank, f->pixels,
+                                           f->tile, &finite);
+    note_finite(f, f->image, finite);
+}
+
+/* The next tile, of this image or of a later one; NULL: none. */
+static const struct dt_winograd_area *next_tile(struct forward *f)
+{
+    while (f->next == f->n_tiles) {
+        if (f->image + 1 == f->n_images) {
+            return NULL;
+        }
+        f->image++;
+        f->next = 0;
+        cover_image(f);
+    }
+    return &f->tile[f->next++];
+}
+
+/* True if all n x n pixels are equal. */
+static bool is_blank(size_t n, const float *x, size_t row, size_t pixel)
+{
+    bool same = x[0] == x[pixel] && memcmp(x, x + pixel, (n - 1) * pixel * sizeof(float)) == 0;
+    for (size_t i = 1; i < n && same; i++) {
+        same = memcmp(x, x + i * row, n * pixel * sizeof(float)) == 0;
+    }
+    return same;
+}
+
+/* Transforms as many of the next tiles as fit: those that are not blank fill slots from the front,
+ * blank ones from the back. One with quiet outputs takes the next slot too, without its loud
+ * pixels. Returns true if there may be more. */
+static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front,
+                       int *first_blank)
+{
+    const struct dt_winograd *w = f->w;
+    const size_t n_seen = (size_t)dt_winograd_seen(w);
+    for (*n_front = 0, *first_blank = w->group; *n_front < *first_blank;) {
+        const struct dt_winograd_area *tile = next_tile(f);
+        size_t row;
+        if (tile == NULL) {
+            return false;
+        }
+        if (tile->quiet != 0 && *n_front + 1 == *first_blank) {
+            f->next--;
+            return true;
+        }
+        if (f->all) {
+            slot[*n_front] = *tile;
+            DT_KERNEL(winograd_tile_input)
+            (w, image_of(f), tile, f->v + (size_t)(*n_front)++ * w->v_tile);
+            continue;
+        }
+        const float *from = DT_KERNEL(winograd_tile)(w, image_of(f), tile, f->edge, &row);
+        if (w->skips_blank && is_blank(n_seen, from, row, (size_t)w->c)) {
+            slot[--*first_blank] = *tile;
+            DT_KERNEL(winograd_blank)
+            (w, from, f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
+            continue;
+        }
+        slot[*n_front] = *tile;
+        DT_KERNEL(winograd_input)(w, from, row, f->v + (size_t)(*n_front)++ * w->v_tile);
+        if (tile->quiet != 0) {
+            DT_KERNEL(winograd_quiet)(w, image_of(f), tile, f->edge);
+            DT_KERNEL(winograd_input)
+            (w, f->edge, n_seen * (size_t)w->c, f->v + (size_t)(*n_front)++ * w->v_tile);
+        }
+    }
+    return true;
+}
+
+static void put_slot(struct forward *f, const struct dt_winograd_area *tile, bool blank, int i)
+{
+    const float *m = f->m + (size_t)i * f->w->m_tile;
+    note_finite(
+        f, tile->image,
+        DT_KERNEL(winograd_output)(f->w, f->out, tile, blank, m, ground_of(f, tile->image)));
+}
+
+uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x,
+                                     const float *packed, const struct dt_conv_outputs *out,
+                                     float *scratch)
+{
+    struct forward f = {
+        .w = w, .out = out, .x = x, .packed = packed, .n_images = n_images, .image = -1};
+    struct dt_winograd_area slot[DT_WINOGRAD_MAX_GROUP];
+    int n_front, first_blank;
+    bool more = true;
+    share_scratch(&f, scratch);
+    while (more) {
+        more = fill_slots(&f, slot, &n_front, &first_blank);
+        DT_KERNEL(winograd_products)(w, 0, N_FREQS, n_front, f.v, packed, f.m);
+        DT_KERNEL(winograd_products)
+        (w, ONE_ONE, ONE_ONE + 1, w->group - first_blank, f.v + (size_t)first_blank * w->v_tile,
+         packed, f.m + (size_t)first_blank * w->m_tile);
+        for (int i = 0; i < n_front; i += slot[i].quiet != 0 ? 2 : 1) {
+            put_slot(&f, &slot[i], false, i);
+        }
+        for (int i = first_blank; i < w->group; i++) {
+            put_slot(&f, &slot[i], true, i);
+        }
+    }
+    return f.not_finite;
+}

@@ -1,0 +1,75 @@
+#include "dist/liveness/heartbeat.h"
+
+#include <string.h>
+
+#define DOZE_MS 5
+
+enum dt_status dt_heartbeat_start(struct dt_heartbeat *beat)
+{
+    memcpy(beat->sum, beat->mine, beat->n * sizeof *beat->sum);
+    beat->patience = dt_patience_begin();
+    return dt_comm_allreduce_start(beat->comm, beat->sum, beat->n, DT_TYPE_F64, DT_REDUCE_SUM,
+                                   beat->name, &beat->request);
+}
+
+static void take(struct dt_heartbeat *beat)
+{
+    if (beat->take != NULL) {
+        beat->take(beat->context);
+    }
+}
+
+static enum dt_status look(struct dt_heartbeat *beat)
+{
+    bool done = false;
+    dt_comm_alive(beat->comm);
+    DT_TRY(dt_comm_test(beat->comm, &beat->request, &done));
+    if (done) {
+        DT_TRY(dt_comm_wait(beat->comm, &beat->request));
+        take(beat);
+        return dt_heartbeat_start(beat);
+    }
+    const double waited_s = dt_patience_look(&beat->patience);
+    return waited_s > beat->comm->timeout_s ? dt_comm_judge(beat->comm, &beat->request, waited_s)
+                                            : DT_OK;
+}
+
+enum dt_status dt_heartbeat_look(struct dt_heartbeat *beat)
+{
+    beat->failed = beat->failed == DT_OK ? look(beat) : beat->failed;
+    return beat->failed;
+}
+
+void dt_heartbeat_show(void *heartbeat)
+{
+    (void)dt_heartbeat_look(heartbeat);
+}
+
+/* A dt_comm.meanwhile: a rank that waits for long leaves its core to those that work. */
+static void doze(void *unused)
+{
+    (void)unused;
+    dt_sleep_ms(DOZE_MS);
+}
+
+static enum dt_status wait_for_others(struct dt_heartbeat *beat)
+{
+    for (;;) {
+        DT_TRY(dt_comm_wait(beat->comm, &beat->request));
+        take(beat);
+        if ((int)beat->sum[0] == beat->comm->size) {
+            return DT_OK;
+        }
+        DT_TRY(dt_heartbeat_start(beat));
+    }
+}
+
+enum dt_status dt_heartbeat_finish(struct dt_heartbeat *beat)
+{
+    DT_TRY(beat->failed);
+    beat->mine[0] = 1;
+    beat->comm->meanwhile = doze;
+    const enum dt_status s = wait_for_others(beat);
+    beat->comm->meanwhile = NULL;
+    return s;
+}

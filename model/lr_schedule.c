@@ -1,0 +1,66 @@
+#include "model/lr_schedule.h"
+
+#include <math.h>
+
+double dt_lr_scale(enum dt_lr_scaling scaling, double ratio)
+{
+    switch (scaling) {
+    case DT_LR_SCALING_LINEAR:
+        return ratio;
+    case DT_LR_SCALING_SQRT:
+        return sqrt(ratio);
+    case DT_LR_SCALING_NONE:
+        break;
+    }
+    return 1.0;
+}
+
+static double warmup_factor(const struct dt_lr_schedule *s, double epoch)
+{
+    if (epoch >= s->warmup_epochs) {
+        return 1.0;
+    }
+    return (epoch * (s->scale - 1.0) / s->warmup_epochs + 1.0) / s->scale;
+}
+
+/* From lr at the end of the warm-up to min_lr at the end of training: Loshchilov and Hutter 2017
+ * (arXiv 1608.03983), without restarts. */
+static double cosine_lr(const struct dt_lr_schedule *s, double epoch)
+{
+    const double begin = s->warmup_epochs < s->n_epochs ? s->warmup_epochs : 0.0;
+    double progress = (epoch - begin) / (s->n_epochs - begin);
+    progress = fmin(fmax(progress, 0.0), 1.0);
+    return s->min_lr + (s->lr - s->min_lr) * 0.5 * (1.0 + cos(3.14159265358979323846 * progress));
+}
+
+static double plateau_lr(const struct dt_lr_schedule *s, uint64_t n_reductions)
+{
+    return fmax(s->lr * pow(s->factor, (double)n_reductions), fmin(s->min_lr, s->lr));
+}
+
+bool dt_scheduled_reduce(struct dt_lr_schedule *s)
+{
+    const bool lower = plateau_lr(s, s->n_reductions + 1) < plateau_lr(s, s->n_reductions);
+    s->n_reductions += lower;
+    return lower;
+}
+
+double dt_lr_schedule_at(const struct dt_lr_schedule *schedule, uint64_t step)
+{
+    const double epoch = (double)step / (double)schedule->steps_per_epoch;
+    double lr = schedule->lr;
+    switch (schedule->type) {
+    case DT_SCHEDULE_STEP:
+        lr *= pow(schedule->step_gamma, floor(epoch / schedule->step_epochs));
+        break;
+    case DT_SCHEDULE_COSINE:
+        lr = cosine_lr(schedule, epoch);
+        break;
+    case DT_SCHEDULE_PLATEAU:
+        lr = plateau_lr(schedule, schedule->n_reductions);
+        break;
+    case DT_SCHEDULE_CONSTANT:
+        break;
+    }
+    return lr * warmup_factor(schedule, epoch);
+}
