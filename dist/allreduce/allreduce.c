@@ -29,13 +29,6 @@ enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt
                     dt_allreduce_names[spec->type]);
 }
 
-enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm,
-                                      struct dt_wire **out)
-{
-    DT_TRY(comm->ops->wire_open(comm, out));
-    return spec->wrap != NULL ? spec->wrap(*out, spec->wrap_context, out) : DT_OK;
-}
-
 enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part)
 {
     void *memory = NULL;

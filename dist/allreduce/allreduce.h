@@ -5,7 +5,6 @@
  * (algorithm.h). The first row that serves a spec opens it. Some rows only choose, and leave the
  * sum to the rows behind them:
  *
- *   priority.c       sums that begin later overtake
  *   compressed.c     what is sent is encoded
  *   staged.c         gradients on devices: added between the devices themselves (NCCL:
  *                    cuda/nccl_allreduce.c), or staged: by way of host memory
@@ -65,9 +64,8 @@ struct dt_allreduce_entries {
 };
 
 /* In the order in which a program that links several gives them. */
-extern const struct dt_allreduce_entry dt_priority_allreduce, dt_compressed_allreduce,
-    dt_device_allreduce, dt_staged_allreduce, dt_shared_memory_allreduce, dt_scheduled_allreduce,
-    dt_mpi_allreduce;
+extern const struct dt_allreduce_entry dt_compressed_allreduce, dt_device_allreduce,
+    dt_staged_allreduce, dt_shared_memory_allreduce, dt_scheduled_allreduce, dt_mpi_allreduce;
 
 /* The program's algorithm that has the type's name; NULL: none. */
 const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_entries *rows,
@@ -110,16 +108,9 @@ struct dt_allreduce_spec {
     /* A module's sum between the backend's devices (model/device_module.h), where each rank has a
      * device of its own; or NULL. */
     dt_allreduce_open_fn device_open;
-    /* An algorithm's messages go over a wire of the caller's above `below`, which it owns, also
-     * where it fails; NULL: over that itself. */
-    enum dt_status (*wrap)(struct dt_wire *below, void *context, struct dt_wire **out);
-    void *wrap_context;
     size_t n_elems;
     struct dt_encoding encoding; /* of what is sent, where dt_allreduce_compresses */
     int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
-    /* Sums that begin later, in slots of rising number, may overtake (priority.c). Then auto avoids
-     * MPI, which adds in one order. */
-    bool by_priority;
 };
 
 /* Every rank calls it; all take the same implementation. Where shared memory is not to be had,
@@ -137,9 +128,6 @@ enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size
  * which cannot be counted. */
 bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
 
-/* For implementations: the wire between the ranks of `comm`. */
-enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm,
-                                      struct dt_wire **out);
 /* For implementations: `part` in the memory of spec->backend, which frees it. */
 enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part);
 

@@ -56,8 +56,8 @@ uint64_t dt_executor_draw(struct dt_executor *executor);
  * last sum must be done. */
 enum dt_status dt_executor_start(struct dt_executor *executor, int slot, uint64_t draw,
                                  size_t begin, size_t end);
-/* Moves everything that is under way on as far as it goes at once, and says whether the slot's sum
- * is done. */
+/* Moves everything that is under way on as far as it goes at once, the highest slot first, because
+ * the next forward pass needs its weights first; says whether the slot's sum is done. */
 enum dt_status dt_executor_progress(struct dt_executor *executor, int slot, bool *done);
 /* As long as the array: where that which is to be added comes from a rank, and stays until
  * something else does. */

@@ -83,13 +83,20 @@ static uint32_t n_pieces_of(const struct dt_host_sum_range *range)
     return (uint32_t)((range->end - range->begin + PIECE_ELEMS - 1) / PIECE_ELEMS);
 }
 
+/* All ranks of the host have arrived for this round of the slot. */
+static bool is_open(const struct dt_host_sum_range *range, struct slot *slot)
+{
+    return atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
+}
+
 /* Adds one more piece of the host's total, if there is one to be had, and says whether there was.
  */
-static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_range *range,
-                       struct slot *slot)
+static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_range *range)
 {
+    struct slot *slot = slot_of(sum, (int)(range - sum->ranges));
     const uint32_t n_pieces = n_pieces_of(range);
-    if (atomic_load_explicit(&slot->n_taken, memory_order_relaxed) >= n_pieces) {
+    if (!is_open(range, slot) ||
+        atomic_load_explicit(&slot->n_taken, memory_order_relaxed) >= n_pieces) {
         return false;
     }
     const uint32_t piece = atomic_fetch_add_explicit(&slot->n_taken, 1, memory_order_relaxed);
@@ -102,9 +109,12 @@ static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_r
     return true;
 }
 
-static bool is_complete(const struct dt_host_sum_range *range, struct slot *slot)
+/* The host's total is there. */
+static bool is_complete(const struct dt_host_sum *sum, const struct dt_host_sum_range *range)
 {
-    return atomic_load_explicit(&slot->n_done, memory_order_acquire) == n_pieces_of(range);
+    struct slot *slot = slot_of(sum, (int)(range - sum->ranges));
+    return is_open(range, slot) &&
+           atomic_load_explicit(&slot->n_done, memory_order_acquire) == n_pieces_of(range);
 }
 
 static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_range *range,
@@ -122,11 +132,11 @@ static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_r
                                    DT_REDUCE_SUM, name, &range->across);
 }
 
-/* Moves this rank's slice on, if it has one, and says whether all slices of the host have crossed.
- */
-static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_range *range,
-                                 struct slot *slot, bool *done)
+/* Moves this rank's slice on, if it has one. The sum has ended when all slices of the host have
+ * crossed. */
+static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_range *range)
 {
+    struct slot *slot = slot_of(sum, (int)(range - sum->ranges));
     const int n_slices = dt_allreduce_n_slices(sum->comm, range->end - range->begin);
     if (sum->comm->local_rank < n_slices && range->stage != DT_CROSSED) {
         bool crossed;
@@ -143,62 +153,47 @@ static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_ran
             atomic_fetch_add_explicit(&slot->n_crossed, 1, memory_order_release);
         }
     }
-    *done = atomic_load_explicit(&slot->n_crossed, memory_order_acquire) == (uint32_t)n_slices;
+    range->ended =
+        atomic_load_explicit(&slot->n_crossed, memory_order_acquire) == (uint32_t)n_slices;
     return DT_OK;
 }
 
-/* Moves this sum and all before it a little way on, and says whether it is done. Messages between
- * hosts begin in the order of the sums, as MPI demands, whichever total is complete first and
- * whichever request is looked at. */
+static struct dt_host_sum_range *range_of(struct dt_host_sum *sum, uint64_t order)
+{
+    return &sum->ranges[sum->slots_of[order % DT_ALLREDUCE_MAX_SLOTS]];
+}
+
+/* A later sum may be in the slot by now. */
+static bool has_ended(const struct dt_host_sum_range *range, uint64_t order)
+{
+    return range->ended || range->order != order;
+}
+
+/* Moves this sum and those that began before it a little way on, and says whether it is done.
+ * It adds one piece at most, and looks for it first in the sum that this rank waits for, so that
+ * this sum need not wait for the older ones. Messages between hosts by MPI begin in the order of
+ * the sums, because MPI matches collectives by their order; all others begin as soon as the host's
+ * total is complete. */
 static enum dt_status progress(struct dt_request *request, bool *done)
 {
     struct dt_host_sum *sum = request->handle;
     const uint64_t order = sum->ranges[request->slot].order;
-    bool may_cross = true;
-    for (uint64_t n = sum->n_done; n <= order; n++) {
-        const int index = sum->slots_of[n % DT_ALLREDUCE_MAX_SLOTS];
-        struct dt_host_sum_range *range = &sum->ranges[index];
-        struct slot *slot = slot_of(sum, index);
-        const bool open =
-            atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
-        if (open) {
-            add_inside(sum, range, slot);
-        }
-        may_cross = open && is_complete(range, slot) && may_cross;
-        bool whole = false;
-        if (may_cross) {
-            DT_TRY(add_across(sum, range, slot, &whole));
-        }
-        sum->n_done += whole && n == sum->n_done;
+    const bool by_mpi = sum->across == NULL && sum->comm->across != NULL;
+    bool added = false, may_cross = true;
+    for (uint64_t n = order + 1; n > sum->n_done && !added; n--) {
+        struct dt_host_sum_range *range = range_of(sum, n - 1);
+        added = !has_ended(range, n - 1) && add_inside(sum, range);
     }
-    *done = order < sum->n_done;
-    return DT_OK;
-}
-
-/* Moves all sums under way a little way on, but adds one piece at most: of the youngest that has
- * one. */
-static enum dt_status progress_youngest(struct dt_request *request, bool *done)
-{
-    struct dt_host_sum *sum = request->handle;
-    bool added = false;
-    for (uint64_t n = sum->n_started; n > sum->n_done; n--) {
-        const int index = sum->slots_of[(n - 1) % DT_ALLREDUCE_MAX_SLOTS];
-        struct dt_host_sum_range *range = &sum->ranges[index];
-        struct slot *slot = slot_of(sum, index);
-        if (range->whole ||
-            atomic_load_explicit(&slot->open_round, memory_order_acquire) != range->round) {
-            continue;
+    for (uint64_t n = sum->n_done; n <= order && may_cross; n++) {
+        struct dt_host_sum_range *range = range_of(sum, n);
+        const bool complete = has_ended(range, n) || is_complete(sum, range);
+        if (complete && !has_ended(range, n)) {
+            DT_TRY(add_across(sum, range));
         }
-        added = added || add_inside(sum, range, slot);
-        if (is_complete(range, slot)) {
-            DT_TRY(add_across(sum, range, slot, &range->whole));
-        }
+        sum->n_done += n == sum->n_done && has_ended(range, n);
+        may_cross = complete || !by_mpi;
     }
-    while (sum->n_done < sum->n_started &&
-           sum->ranges[sum->slots_of[sum->n_done % DT_ALLREDUCE_MAX_SLOTS]].whole) {
-        sum->n_done++;
-    }
-    *done = sum->ranges[request->slot].whole;
+    *done = sum->ranges[request->slot].ended;
     return DT_OK;
 }
 
@@ -210,7 +205,7 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
     dt_comm_request_begin(sum->comm, name, (end - begin) * sizeof(float), request);
     request->handle = sum;
     request->slot = slot_index;
-    request->progress = sum->youngest_first ? progress_youngest : progress;
+    request->progress = progress;
     sum->slots_of[sum->n_started % DT_ALLREDUCE_MAX_SLOTS] = slot_index;
     *range = (struct dt_host_sum_range){.begin = begin,
                                         .end = end,

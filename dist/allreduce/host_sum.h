@@ -29,7 +29,7 @@ struct dt_host_sum_range {
     uint64_t round;                                  /* of the slot, from 1 */
     uint64_t order;                                  /* this is the n-th sum, from 0 */
     enum { DT_INSIDE, DT_ACROSS, DT_CROSSED } stage; /* of this rank's slice */
-    bool whole;    /* with youngest_first: this rank has seen its end */
+    bool ended;    /* this rank has seen that all of it is summed */
     uint64_t draw; /* of `across`, if there is one */
     struct dt_request across;
 };
@@ -45,9 +45,6 @@ struct dt_host_sum {
     void *use_context;
     struct dt_executor *across; /* borrowed, on `total`: carries this rank's slices between the
                                    hosts; NULL: MPI does */
-    /* Pieces of the sum that began last are added first, and sums end in any order. Set as `use`
-     * is; not with MPI between hosts, which wants one order of all. */
-    bool youngest_first;
     /* private */
     struct dt_comm *comm; /* borrowed */
     struct dt_host_memory memory;

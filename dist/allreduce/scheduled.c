@@ -50,7 +50,7 @@ static const struct dt_allreduce_ops schedule_ops = {
 static enum dt_status open_parts(struct schedule *self, const struct dt_allreduce_spec *spec)
 {
     struct dt_allreduce *a = &self->base;
-    DT_TRY(dt_allreduce_open_wire(spec, spec->comm, &self->wire));
+    DT_TRY(spec->comm->ops->wire_open(spec->comm, &self->wire));
     DT_TRY(dt_allreduce_take_memory(spec, &a->part));
     a->total = a->part;
     DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots,

@@ -48,7 +48,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     if (self->base.algorithm == NULL || spec->comm->across == NULL) {
         return DT_OK;
     }
-    DT_TRY(dt_allreduce_open_wire(spec, spec->comm->across, &self->wire));
+    DT_TRY(spec->comm->across->ops->wire_open(spec->comm->across, &self->wire));
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems,
                             spec->n_slots, spec->encoding, &self->executor));
     if (self->executor.feedback != NULL) { /* on the wire, its rank is its host's number */
@@ -66,7 +66,6 @@ static enum dt_status open_parts(struct shared *self, const struct dt_allreduce_
     a->shared = &self->sum;
     a->part = self->sum.part;
     a->total = self->sum.total;
-    self->sum.youngest_first = spec->by_priority && (a->algorithm != NULL || a->comm->n_hosts == 1);
     return a->part != NULL ? open_across(self, spec) : DT_OK;
 }
 

@@ -21,11 +21,13 @@ const struct dt_algorithm *dt_algorithm_find(const char *name)
 static const struct dt_codec_ops *const codecs[DT_N_COMPRESSION_TYPES] = {
     DT_COMPRESSION_LIST(DT_COMPRESSION_OPS)};
 
-static const struct dt_allreduce_entry *const allreduces[] = {
-    &dt_priority_allreduce,      &dt_compressed_allreduce,
-    &dt_device_allreduce,        &dt_staged_allreduce,
-    &dt_shared_memory_allreduce, &dt_scheduled_allreduce,
-    &dt_mpi_allreduce,           NULL};
+static const struct dt_allreduce_entry *const allreduces[] = {&dt_compressed_allreduce,
+                                                              &dt_device_allreduce,
+                                                              &dt_staged_allreduce,
+                                                              &dt_shared_memory_allreduce,
+                                                              &dt_scheduled_allreduce,
+                                                              &dt_mpi_allreduce,
+                                                              NULL};
 
 static const struct dt_strategy_entry *const strategies[] = {&dt_pipeline_strategy,
                                                              &dt_deterministic_strategy,

@@ -77,18 +77,11 @@ enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end)
     return DT_OK;
 }
 
-void dt_grad_sync_help(struct dt_grad_sync *sync)
-{
-    for (int i = 0; i < sync->n_started && sync->failed == DT_OK; i++) {
-        sync->failed = test_bucket(sync, i);
-    }
-}
-
 void dt_grad_sync_poll(void *context)
 {
     struct dt_grad_sync *sync = context;
-    if (!sync->quiet) {
-        dt_grad_sync_help(sync);
+    for (int i = 0; !sync->quiet && i < sync->n_started && sync->failed == DT_OK; i++) {
+        sync->failed = test_bucket(sync, i);
     }
 }
 

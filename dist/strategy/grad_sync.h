@@ -49,8 +49,6 @@ enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync);
 /* Bucket `index` is summed over all ranks when this returns; a sink gets it. */
 enum dt_status dt_grad_sync_wait_for(struct dt_grad_sync *sync, int index, dt_grad_ready_fn sink,
                                      void *context);
-/* dt_grad_sync_poll, of a quiet one too. */
-void dt_grad_sync_help(struct dt_grad_sync *sync);
 
 /* Every bucket is summed over all ranks when this returns. sink: called for each as soon as its sum
  * is there, in the order of the arena, while later ones may still travel; NULL: nobody wants to

@@ -118,10 +118,7 @@ static enum dt_status open_parts(struct dt_mirrored *self)
                                                 .device_open = spec->device_open,
                                                 .encoding = spec->encoding,
                                                 .n_elems = spec->model->arena_elems,
-                                                .n_slots = spec->model->n_blocks,
-                                                .by_priority = self->wrap != NULL,
-                                                .wrap = self->wrap,
-                                                .wrap_context = self};
+                                                .n_slots = spec->model->n_blocks};
     DT_TRY(dt_allreduce_open(&allreduce, &self->base.allreduce));
     self->base.memory.grads = self->base.allreduce->part;
     self->base.feedback = self->base.allreduce->feedback;

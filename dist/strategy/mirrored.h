@@ -24,9 +24,6 @@ struct dt_mirrored {
     struct dt_host_step *host_step; /* NULL: every rank takes its own steps */
     struct dt_update update;        /* of the step whose sums are under way */
     int n_stepped;                  /* buckets, of that step */
-    /* The wrap of struct dt_allreduce_spec, with this struct as its context, where sums may
-     * overtake; else NULL. */
-    enum dt_status (*wrap)(struct dt_wire *below, void *context, struct dt_wire **out);
 };
 
 static inline struct dt_mirrored *dt_mirrored_of(struct dt_strategy *strategy)
@@ -34,7 +31,7 @@ static inline struct dt_mirrored *dt_mirrored_of(struct dt_strategy *strategy)
     return (struct dt_mirrored *)strategy;
 }
 
-/* dt_strategy_open. `self` is zeroed but for slots and wrap, begins a malloc'd struct, and goes to
+/* dt_strategy_open. `self` is zeroed but for its slots, begins a malloc'd struct, and goes to
  * the strategy. NULL: there was no memory for it. */
 enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_mirrored *self,
                                 struct dt_strategy **out);

@@ -1,17 +1,16 @@
-/* Mirrored weights in the order "priority": a step ends while its gradients still travel. The next
- * forward pass waits for each block's weights when it comes to the block, and the sums that it
- * needs first overtake the others: on the wire (dist/ranks/wire_credit.h), and in memory that the
- * ranks of a host share (dist/allreduce/host_sum.h, youngest_first). */
-#include <limits.h>
+/* Mirrored weights in the order "priority": a step ends while its gradients still travel, and the
+ * next forward pass waits, before each block, for the weights of this block alone. Sums of the
+ * first blocks are in the highest slots, which the executor moves on first
+ * (dist/allreduce/executor.h); in memory that the ranks of a host share, the sum that a rank waits
+ * for is added first (dist/allreduce/host_sum.h). */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "dist/ranks/wire_credit.h"
 #include "dist/strategy/mirrored.h"
 
 struct priority {
     struct dt_mirrored mirrored;
-    struct dt_wire *wire;         /* the messages' own; NULL: sums need none here */
     struct dt_strategy_step last; /* its weights may still be on their way */
     int n_left;                   /* the first so many of its buckets */
 };
@@ -21,61 +20,29 @@ static struct priority *priority_of(struct dt_strategy *strategy)
     return (struct priority *)strategy;
 }
 
-/* A wrap of struct dt_allreduce_spec. */
-static enum dt_status open_wire(struct dt_wire *below, void *context, struct dt_wire **out)
-{
-    struct priority *self = context;
-    DT_TRY(
-        dt_wire_open_credit(below, DT_CREDIT_BYTES, self->mirrored.base.spec.model->n_blocks, out));
-    self->wire = *out;
-    return DT_OK;
-}
-
-/* A dt_comm.meanwhile. */
-static void help(void *context)
-{
-    dt_grad_sync_help(&((struct priority *)context)->mirrored.sync);
-}
-
-static void hurry(const struct priority *self, int bucket)
-{
-    if (self->wire != NULL) {
-        dt_wire_hurry(self->wire, bucket);
-    }
-}
-
 /* Whether weights from element `begin` of the arena on are still on their way. */
 static bool lacks(const struct priority *self, size_t begin)
 {
     return self->n_left > 0 && self->mirrored.sync.buckets[self->n_left - 1].end > begin;
 }
 
-/* Buckets are asked for in one order on every rank, the last one first. */
+/* All weights from element `begin` of the arena on are the last step's when this returns. Every
+ * rank waits for the last bucket first. */
 static enum dt_status wait_for(struct priority *self, size_t begin)
 {
     struct dt_mirrored *mirrored = &self->mirrored;
-    while (lacks(self, begin)) {
-        hurry(self, self->n_left - 1);
-        DT_TRY(dt_grad_sync_wait_for(&mirrored->sync, self->n_left - 1,
-                                     mirrored->host_step != NULL ? NULL : dt_mirrored_step_bucket,
-                                     &self->last));
-        self->n_left--;
-    }
-    return DT_OK;
-}
-
-/* All weights from element `begin` of the arena on are the last step's when this returns. */
-static enum dt_status need(struct priority *self, size_t begin)
-{
-    struct dt_strategy *base = &self->mirrored.base;
+    struct dt_strategy *base = &mirrored->base;
+    const dt_grad_ready_fn step = mirrored->host_step != NULL ? NULL : dt_mirrored_step_bucket;
     const struct dt_span span = {.kind = DT_SPAN_WAIT};
     const double start_s = dt_clock_s();
-    base->spec.comm->meanwhile = NULL;
     if (!lacks(self, begin)) {
         return DT_OK;
     }
     DT_TRY(dt_span_begin(base->trace, &span));
-    DT_TRY(wait_for(self, begin));
+    while (lacks(self, begin)) {
+        DT_TRY(dt_grad_sync_wait_for(&mirrored->sync, self->n_left - 1, step, &self->last));
+        self->n_left--;
+    }
     base->pass_times.waiting_s += dt_clock_s() - start_s;
     return dt_span_end(base->trace, &span);
 }
@@ -94,8 +61,9 @@ static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *s
     if (span->kind == DT_SPAN_FORWARD) {
         const struct dt_model *model = forward->self->mirrored.base.spec.model;
         const struct dt_block *block = &model->blocks[span->block];
-        DT_TRY(block->grad_end > block->grad_begin ? need(forward->self, block->grad_begin)
-                                                   : DT_OK);
+        if (block->grad_end > block->grad_begin) {
+            DT_TRY(wait_for(forward->self, block->grad_begin));
+        }
     }
     return dt_span_begin(forward->outer, span);
 }
@@ -129,12 +97,12 @@ static enum dt_status priority_forward(struct dt_strategy_step *step, struct dt_
 static enum dt_status priority_share(struct dt_strategy *strategy, enum dt_shared_arrays arrays)
 {
     (void)arrays;
-    return need(priority_of(strategy), 0);
+    return wait_for(priority_of(strategy), 0);
 }
 
 static enum dt_status priority_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
-    DT_TRY(need(priority_of(strategy), 0));
+    DT_TRY(wait_for(priority_of(strategy), 0));
     return dt_mirrored_each_sum(strategy, fn, context);
 }
 
@@ -142,30 +110,20 @@ static enum dt_status priority_ready(struct dt_strategy_step *step, size_t begin
 {
     struct priority *self = priority_of(step->strategy);
     if (begin == 0) {
-        DT_TRY(need(self, 0));
-        hurry(self, INT_MAX);
+        DT_TRY(wait_for(self, 0));
         dt_mirrored_begin(step);
     }
     return dt_mirrored_ready(step, begin, end);
 }
 
-/* Waits for nothing: the exchange of the step's results follows, and meanwhile gradients travel. */
+/* Waits for nothing: the next forward pass does. */
 static enum dt_status priority_wait(struct dt_strategy_step *step)
 {
     struct priority *self = priority_of(step->strategy);
-    struct dt_comm *comm = self->mirrored.base.spec.comm;
     self->last = *step;
     DT_TRY(dt_grad_sync_end(&self->mirrored.sync));
     self->n_left = self->mirrored.sync.n_buckets;
-    comm->meanwhile = help;
-    comm->meanwhile_context = self;
     return DT_OK;
-}
-
-static void priority_close(struct dt_strategy *strategy)
-{
-    strategy->spec.comm->meanwhile = NULL;
-    dt_mirrored_close(strategy);
 }
 
 static const struct dt_strategy_ops priority_ops = {.forward = priority_forward,
@@ -174,7 +132,7 @@ static const struct dt_strategy_ops priority_ops = {.forward = priority_forward,
                                                     .wait = priority_wait,
                                                     .share = priority_share,
                                                     .each_sum = priority_each_sum,
-                                                    .close = priority_close};
+                                                    .close = dt_mirrored_close};
 
 static bool serves(const struct dt_dist_spec *dist)
 {
@@ -199,12 +157,32 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char
 
 static enum dt_status priority_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
+    const struct dt_comm *comm = spec->comm;
+    const bool chooses = spec->dist.allreduce == DT_ALLREDUCE_AUTO &&
+                         spec->encoding.codec == NULL &&
+                         comm->n_hosts > 1; /* auto would be MPI between the hosts */
+    struct dt_strategy_spec chosen = *spec;
     struct priority *self = calloc(1, sizeof *self);
     if (self != NULL) {
         self->mirrored.base.ops = &priority_ops;
-        self->mirrored.wrap = open_wire;
     }
-    return dt_mirrored_open(spec, self != NULL ? &self->mirrored : NULL, out);
+    chosen.dist.allreduce = chooses ? DT_ALLREDUCE_HIERARCHICAL : spec->dist.allreduce;
+    DT_TRY(dt_mirrored_open(&chosen, self != NULL ? &self->mirrored : NULL, out));
+    if (*out == NULL || comm->size == 1) {
+        return DT_OK;
+    }
+    struct dt_allreduce *a = (*out)->allreduce;
+    if (a->algorithm == NULL && (a->shared == NULL || comm->n_hosts > 1)) {
+        dt_mirrored_close(*out);
+        *out = NULL;
+        return dt_error(DT_CONFIG, "distributed.order \"priority\": MPI adds in one order here "
+                                   "(set distributed.allreduce to "
+                                   "hierarchical or ring, or order to backward)");
+    }
+    if (chooses && a->why[0] == '\0') {
+        snprintf(a->why, sizeof a->why, "MPI adds in one order");
+    }
+    return DT_OK;
 }
 
 const struct dt_strategy_entry dt_priority_strategy = {

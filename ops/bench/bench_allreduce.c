@@ -185,10 +185,27 @@ static enum dt_status measure_sizes(struct bench *b, struct impl *impl)
 
 /* ---- the implementations of this build on this machine */
 
-/* A wrap of struct dt_allreduce_spec. */
-static enum dt_status slow_down(struct dt_wire *below, void *delay, struct dt_wire **out)
+static struct dt_comm_ops plain_ops, slow_ops;
+static struct dt_wire_delay delay;
+
+/* A wire_open of struct dt_comm_ops. */
+static enum dt_status open_slow(struct dt_comm *comm, struct dt_wire **out)
 {
-    return dt_wire_open_delay(below, delay, out);
+    DT_TRY(plain_ops.wire_open(comm, out));
+    return dt_wire_open_delay(*out, &delay, out);
+}
+
+/* Messages that algorithms send from now on are delayed. */
+static void slow_down(struct bench *b)
+{
+    struct dt_comm *comm = b->world->comm;
+    delay = b->options.delay;
+    plain_ops = slow_ops = *comm->ops;
+    slow_ops.wire_open = open_slow;
+    comm->ops = &slow_ops;
+    if (comm->across != NULL) {
+        comm->across->ops = &slow_ops;
+    }
 }
 
 /* On the backend's memory, if there is one. */
@@ -203,8 +220,6 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
         .comm = b->world->comm,
         .backend = backend != NULL ? backend : &dt_program_memory,
         .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
-        .wrap = b->options.delayed ? slow_down : NULL,
-        .wrap_context = &b->options.delay,
         .n_elems = b->options.max_bytes / sizeof(float),
         .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &impl.sum.allreduce)));
@@ -461,6 +476,9 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
     }
     b->world->comm->timeout_s = b->config.timeout_s;
     DT_TRY(dt_comm_timeout_from_env(&b->world->comm->timeout_s));
+    if (b->options.delayed && b->world->size > 1) {
+        slow_down(b);
+    }
     b->host = aligned_alloc(64, (b->options.max_bytes + 63) / 64 * 64);
     b->times_s = calloc(b->options.n_iters, sizeof *b->times_s);
     return b->host != NULL && b->times_s != NULL

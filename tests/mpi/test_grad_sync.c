@@ -7,7 +7,6 @@
 #include "dist/allreduce/host_sum.h"
 #include "dist/allreduce/types.h"
 #include "dist/launch/job.h"
-#include "dist/ranks/wire_credit.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/strategies.h"
 
@@ -207,16 +206,6 @@ static enum dt_status reach(void *context, size_t begin, size_t end)
     return DT_OK;
 }
 
-static struct dt_wire *wire; /* with a credit; NULL: the sums need no wire here */
-
-static enum dt_status wrap(struct dt_wire *below, void *context, struct dt_wire **out)
-{
-    const enum dt_status s = dt_wire_open_credit(below, 1, N_BLOCKS, out);
-    (void)context;
-    wire = *out;
-    return s;
-}
-
 /* Sums are asked for bucket by bucket, the last one first; those of earlier ones may be there or
  * not. */
 static void test_needs(struct dt_grad_sync *sync, int step)
@@ -230,19 +219,15 @@ static void test_needs(struct dt_grad_sync *sync, int step)
     CHECK_OK(dt_grad_sync_end(sync));
     reached = N_ELEMS;
     for (int k = 0; k < (comm->rank * 7 + step * 3) % 5; k++) {
-        dt_grad_sync_help(sync);
+        dt_grad_sync_poll(sync);
     }
     for (int i = sync->n_buckets - 1; i >= 0; i--) {
-        if (wire != NULL) {
-            dt_wire_hurry(wire, i);
-        }
         CHECK_OK(dt_grad_sync_wait_for(sync, i, reach, NULL));
         CHECK_INT(reached, sync->buckets[i].begin);
     }
     check_sums(sync->allreduce->total, comm->size, step);
 }
 
-/* With the smallest credit there is, whatever the buckets. */
 static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int across)
 {
     const struct dt_allreduce_spec spec = {.rows = dt_all_entries.allreduce,
@@ -251,16 +236,7 @@ static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int
                                            .comm = comm,
                                            .backend = &dt_program_memory,
                                            .n_elems = N_ELEMS + 16,
-                                           .n_slots = N_BLOCKS,
-                                           .by_priority = true,
-                                           .wrap = wrap};
-    const bool by_mpi =
-        type == DT_ALLREDUCE_MPI || (type == DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
-    wire = NULL;
-    if (by_mpi && comm->size > 1) {
-        CHECK_FAILS(dt_allreduce_open(&spec, &way), DT_CONFIG, "");
-        return;
-    }
+                                           .n_slots = N_BLOCKS};
     CHECK_OK(dt_allreduce_open(&spec, &way));
     grads = way->part;
     for (size_t i = 0; i < sizeof bucket_sizes / sizeof bucket_sizes[0]; i += 3) {
