@@ -78,7 +78,7 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
     conv->fuses_pool = (conv->winograd.used || conv->bf16.used) &&
                        b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX &&
                        b->pool_h == 2 && b->pool_stride == 2;
-    conv->n_words = (size_t)out.h * (size_t)out.w * dt_survivor_words(out.c);
+    conv->n_words = (size_t)out.h * (size_t)out.w * dt_nonzero_words(out.c);
 }
 
 /* Winograd's method for the gradients, which neighbouring samples share: so the gradient of the
@@ -105,7 +105,7 @@ static void describe_backward(const struct dt_block *b, bool in_place, int vecto
     if (may_winograd(b) && in_place) {
         dt_winograd_plan(&conv->winograd_rotated, vector);
         conv->winograd_rotated.plain = true;
-        conv->winograd_rotated.skips_blank = false;
+        conv->winograd_rotated.skips_uniform = false;
         if (b->kernel == 3) {
             dt_winograd_plan_gradient(&conv->winograd_gradient, conv->slice, vector);
         }
@@ -120,7 +120,7 @@ static void describe_conv(struct dt_block_state *state, int slice)
     describe_shapes(b, conv);
     describe_forward(b, state->cpu->bf16 != NULL, vector, conv);
     conv->dx_direct = !conv->pads && dt_conv_channels(&conv->shape, vector) == (size_t)b->in.c;
-    conv->survivors_pooled =
+    conv->nonzeros_pooled =
         b->pool == DT_POOL_MAX && b->pool_h <= b->pool_stride && !state->tail.has_slope;
     conv->masks_only = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !state->tail.reorders &&
                        (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
@@ -176,7 +176,7 @@ static void describe(struct dt_block_state *state, const struct dt_cpu *cpu,
 }
 
 /* A dense layer has finished with a few columns of x before it writes those of dx, and a fused
- * convolution needs only the survivors' bits of its output. */
+ * convolution needs only the bitmask of its output. */
 bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index,
                             int capacity)
 {
@@ -273,12 +273,12 @@ static void place_conv_scratch(struct pieces *pieces, const struct dt_block_stat
                             (conv->winograd_data.used ? 2 : 1) * n_images *
                                 dt_winograd_image_elems(&conv->winograd),
                             sizeof(float));
-    scratch->keep = piece(pieces, drops, n_images * state->n_pooled, sizeof(uint8_t));
+    scratch->mask = piece(pieces, drops, n_images * state->n_pooled, sizeof(uint8_t));
     scratch->winner = piece(pieces, conv->fuses_pool, state->n_pooled, sizeof(uint16_t));
     place_lists(pieces, shape, &scratch->lists);
-    scratch->survivors.word = piece(pieces, !conv->fuses_pool, conv->n_words, sizeof(uint64_t));
-    scratch->survivors.row_at = piece(pieces, true, (size_t)shape->out_h, sizeof(uint32_t));
-    scratch->survivors.column_at = piece(pieces, true, (size_t)shape->out_w, sizeof(uint32_t));
+    scratch->nonzeros.bitmask = piece(pieces, !conv->fuses_pool, conv->n_words, sizeof(uint64_t));
+    scratch->nonzeros.row_at = piece(pieces, true, (size_t)shape->out_h, sizeof(uint32_t));
+    scratch->nonzeros.column_at = piece(pieces, true, (size_t)shape->out_w, sizeof(uint32_t));
 }
 
 static struct dt_cpu_scratch place_scratch(struct pieces *pieces,
@@ -336,7 +336,7 @@ static void place_conv(struct pieces *pieces, struct dt_block_state *state)
     conv->rotated_bias = piece(pieces, rotates, (size_t)rotated->k, sizeof(float));
     conv->packed_rotated = piece(pieces, conv->winograd_rotated.used,
                                  dt_winograd_packed_elems(&conv->winograd_rotated), sizeof(float));
-    conv->word =
+    conv->bitmask =
         piece(pieces, conv->fuses_pool, (size_t)state->capacity * conv->n_words, sizeof(uint64_t));
     conv->total = place_sums(pieces, conv, vector);
     conv->sums = piece(pieces, true, (size_t)conv->n_slices, sizeof *conv->sums);
@@ -365,7 +365,7 @@ static void place_tail(struct pieces *pieces, struct dt_block_state *state)
     tail->winner =
         piece(pieces, b->pool == DT_POOL_MAX && !fused, n * state->n_pooled, sizeof(uint16_t));
     tail->slope = piece(pieces, tail->has_slope, n * state->n_linear, sizeof(float));
-    tail->keep = piece(pieces, b->dropout_rate > 0 && !fused, n * state->n_pooled, sizeof(uint8_t));
+    tail->mask = piece(pieces, b->dropout_rate > 0 && !fused, n * state->n_pooled, sizeof(uint8_t));
 }
 
 static void place(struct pieces *pieces, struct dt_block_state *state)
@@ -393,19 +393,19 @@ static void place(struct pieces *pieces, struct dt_block_state *state)
     }
 }
 
-/* Tells where the values of each position's survivors lie: in the pooled gradient or in the
+/* Tells where the values of each position's nonzeros lie: in the pooled gradient or in the
  * convolution's own. */
-static void fill_survivors(const struct dt_block_state *state, struct dt_survivors *survivors)
+static void fill_nonzeros(const struct dt_block_state *state, struct dt_nonzeros *nonzeros)
 {
     const struct dt_conv *shape = &state->conv.shape;
     const struct dt_pooling *pool = &state->tail.pooling;
-    const bool pooled = state->conv.survivors_pooled;
+    const bool pooled = state->conv.nonzeros_pooled;
     const int step = pooled ? pool->stride : 1, n_columns = pooled ? pool->out_w : shape->out_w;
     for (int i = 0; i < shape->out_h; i++) {
-        survivors->row_at[i] = (uint32_t)(i / step * n_columns * shape->k);
+        nonzeros->row_at[i] = (uint32_t)(i / step * n_columns * shape->k);
     }
     for (int i = 0; i < shape->out_w; i++) {
-        survivors->column_at[i] = (uint32_t)(i / step * shape->k);
+        nonzeros->column_at[i] = (uint32_t)(i / step * shape->k);
     }
 }
 
@@ -421,7 +421,7 @@ static bool alloc_state(struct dt_block_state *state)
     place(&pieces, state);
     for (int t = 0;
          state->block.linear == DT_LINEAR_CONV && t < dt_threads_count(state->cpu->threads); t++) {
-        fill_survivors(state, &state->scratch[t].survivors);
+        fill_nonzeros(state, &state->scratch[t].nonzeros);
     }
     return true;
 }

@@ -4,6 +4,7 @@
 #ifndef DT_CPU_BLOCK_H
 #define DT_CPU_BLOCK_H
 
+#include "base/samples.h"
 #include "cpu/kernels/bf16.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/threads.h"
@@ -22,7 +23,7 @@ struct dt_cpu {
     struct dt_threads *threads;
     struct dt_metrics metrics;
     char description[64];
-    uint32_t subnormals; /* of the opening thread: cpu/subnormals.h */
+    uint32_t subnormals; /* of the opening thread: backend.c */
     bool deterministic;  /* struct dt_backend_options */
 };
 
@@ -56,5 +57,8 @@ enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *
 /* True if the opened block could write dx over x: see struct dt_network_plan. index >= 1. */
 bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index,
                             int capacity);
+/* transform.c. As the transform's `apply` (base/transform.h), but x is (H, W, C). The same bits. */
+void dt_cpu_transform(const struct dt_transform *transform, const uint8_t *pixels, uint32_t epoch,
+                      uint32_t id, float *x);
 
 #endif

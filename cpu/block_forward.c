@@ -57,18 +57,18 @@ static uint32_t images_to_pool(const struct dt_cpu_job *job, int first, int n, i
     const bool drops = b->dropout_rate > 0 && job->pass->training;
     float *y = job->y_out + (size_t)first * n_pooled,
           *pooled = state->tail.reorders ? state->scratch[thread].pooled : y;
-    uint8_t *keep = state->scratch[thread].keep;
-    uint64_t *word = state->conv.word + dt_cpu_kept(job->pass, first, state->conv.n_words);
+    uint8_t *mask = state->scratch[thread].mask;
+    uint64_t *bitmask = state->conv.bitmask + dt_cpu_kept(job->pass, first, state->conv.n_words);
     const struct dt_conv_outputs out = {.bias = job->params + state->bias_offset,
                                         .relu = true,
                                         .pool = true,
                                         .y = pooled,
                                         .next = state->tail.reorders ? y : y + (size_t)n * n_pooled,
-                                        .word = job->pass->training ? word : NULL,
-                                        .keep = drops ? keep : NULL,
+                                        .bitmask = job->pass->training ? bitmask : NULL,
+                                        .mask = drops ? mask : NULL,
                                         .scale = state->tail.dropout_scale};
     for (int i = 0; drops && i < n; i++) {
-        dt_cpu_draw_mask(job, first + i, keep + (size_t)i * n_pooled);
+        dt_cpu_draw_mask(job, first + i, mask + (size_t)i * n_pooled);
     }
     const uint32_t not_finite = images_forward(job, first, n, thread, &out);
     for (size_t i = 0; state->tail.reorders && i < (size_t)n; i++) {

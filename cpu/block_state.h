@@ -22,13 +22,13 @@ struct dt_cpu_scratch {
     float *pooled; /* the block's output in H W C order, before a flatten reorders it; as many */
     float *dx;     /* conv: gradient of the padded input, whole vectors of channels */
     float *framed; /* conv with `rotated`: the output's gradient framed with zeros */
-    struct dt_survivors
-        survivors; /* conv; without words if the forward pass writes them to conv.word */
+    struct dt_nonzeros
+        nonzeros; /* conv; without a bitmask if the forward pass writes it to conv.bitmask */
     struct dt_conv_lists lists;
     float *winograd;
     float *phases;    /* with conv.splits: of n_together images, in frames of zeros; with
                          winograd_data.used then their gradients */
-    uint8_t *keep;    /* fuses_pool: for n_together images */
+    uint8_t *mask;    /* fuses_pool: for n_together images */
     uint16_t *winner; /* fuses_pool: for an image that is not finite */
     uint16_t *bf16;   /* conv: the padded input, rounded */
     float *dense;     /* DT_DENSE_SCRATCH floats */
@@ -48,14 +48,14 @@ struct dt_cpu_conv {
     uint16_t *packed_bf16;
     int n_together; /* images at a time in forward, with Winograd or bf16 */
 
-    bool fuses_pool; /* ReLU, pool and dropout are applied as soon as an output is computed, which
-                        also gives its survivors */
-    uint64_t *word;  /* with fuses_pool: (capacity, n_words), as in struct dt_survivors; the tail
-                        then has no winner and no keep */
+    bool fuses_pool;   /* ReLU, pool and dropout are applied as soon as an output is computed, which
+                          also gives its nonzeros */
+    uint64_t *bitmask; /* with fuses_pool: (capacity, n_words), as in struct dt_nonzeros; the tail
+                       then has no winner and no mask */
     size_t n_words;
 
     bool dx_direct;         /* dx needs no scratch */
-    bool survivors_pooled;  /* no windows of a max pool overlap: survivors are found in its dy */
+    bool nonzeros_pooled;   /* no windows of a max pool overlap: nonzeros are found in its dy */
     bool masks_only;        /* only ReLU, or nothing, follows the convolution */
     struct dt_conv rotated; /* stride 1: the convolution that computes dx from the output's
                                gradient, where that has few zeros */
@@ -82,7 +82,7 @@ struct dt_cpu_tail {
     bool has_slope; /* the output is not enough for the activation's slope: behind it is an average
                        pool, or it is gelu */
     float *slope;   /* (capacity, linear_out) if so */
-    uint8_t *keep;  /* (capacity, pool_out) dropout's masks, if the backward pass needs them */
+    uint8_t *mask;  /* (capacity, pool_out) dropout's, if the backward pass needs them */
     float dropout_scale;
     bool reorders; /* flatten changes the order of elements */
 };
@@ -151,11 +151,11 @@ void dt_cpu_phase_gradient(const struct dt_conv *conv, const float *from, float 
 void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear,
                          bool activated);
 /* From the gradient of the block's output back to that of its linear operation; or only to the max
- * pool's output, if survivors are found there; or only to H W C order, if they are known. May
+ * pool's output, if nonzeros are found there; or only to H W C order, if they are known. May
  * change dy; the result lies in dy or in the thread's scratch. */
 float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread);
 void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample,
-                      uint8_t *keep); /* draws the units that dropout keeps */
+                      uint8_t *mask); /* draws dropout.s mask */
 void dt_cpu_reorder(const struct dt_cpu_job *job, const float *pooled,
                     float *y); /* reorders for `flatten` */
 

@@ -1,6 +1,6 @@
 /* Backward pass of blocks with a convolution. It takes an image's gradient back to the
- * convolution's output as survivors, and from there to the weights and the input: by lists of
- * survivors or as dense operations, whichever is less work; dense 3 x 3 convolutions go by
+ * convolution's output as nonzeros, and from there to the weights and the input: by lists of
+ * nonzeros or as dense operations, whichever is less work; dense 3 x 3 convolutions go by
  * Winograd's method. */
 #include <math.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void data_winograd(const struct dt_cpu_job *job, int first, int n,
 }
 
 static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratch *scratch,
-                        const struct dt_survivors *from, struct dt_conv_lists *lists, float *dx)
+                        const struct dt_nonzeros *from, struct dt_conv_lists *lists, float *dx)
 {
     float *reached = state->conv.dx_direct ? dx : scratch->dx;
     state->cpu->kernels->conv_backward_data(&state->conv.shape, from, state->conv.packed_backward,
@@ -88,16 +88,17 @@ static double dense_work(const struct dt_conv *conv, int inner, int outer, int v
            in_vectors(outer, vector);
 }
 
-/* The same for lists, plus two per survivor for bookkeeping. Measured: whole products with AVX-512
+/* The same for lists, plus two per nonzero for bookkeeping. Measured: whole products with AVX-512
  * use 32 registers and are faster by that factor; others are no faster than lists. Either form is
  * within a fifth of the better one at any density. */
-static double sparse_work(const struct dt_conv *conv, int vector, size_t n_survivors)
+static double sparse_work(const struct dt_conv *conv, int vector, size_t n_nonzeros)
 {
     const double pace = vector == DT_MAX_VECTOR ? 1.2 : 1.0;
-    return (double)n_survivors * (pace * dt_conv_window(conv, vector) + 2);
+    return (double)n_nonzeros * (pace * dt_conv_window(conv, vector) + 2);
 }
 
-/* Work of an image's gradients as dense operations; infinite for a way that does not exist. */
+/* Work of an image's gradients as dense operations; infinite for an algorithm that does not exist.
+ */
 struct dense_works {
     double weights, data;
     double winograd; /* for either, if neighbouring images share them */
@@ -111,7 +112,7 @@ static struct dense_works dense_works(const struct dt_cpu_conv *conv, int vector
     if (!conv->winograd_data.used) {
         work.weights = dense_work(shape, shape->c, shape->k, vector);
     }
-    if (shape->stride == 1) { /* Winograd's way is cheaper, and pays for no border */
+    if (shape->stride == 1) { /* Winograd's algorithm is cheaper, and pays for no border */
         work.data = dense_work(data, shape->k, shape->c, vector);
     }
     if (conv->winograd_rotated.used || conv->winograd_data.used) {
@@ -152,26 +153,28 @@ static void weights_sparse(const struct dt_block_state *state, const struct dt_c
     kernels->conv_backward_weights(conv, lists, x, dw, sums->bias);
 }
 
-/* Finds a sample's survivors in dy, unless the forward pass has done so; returns their number. */
-static size_t find_survivors(const struct dt_cpu_job *job, int sample, const float *dy,
-                             struct dt_survivors *survivors)
+/* Finds a sample's nonzeros in dy, unless the forward pass has done so; returns their number. */
+static size_t find_nonzeros(const struct dt_cpu_job *job, int sample, const float *dy,
+                            struct dt_nonzeros *nonzeros)
 {
     struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     const int n_k = state->conv.shape.k;
-    survivors->value = dy;
-    survivors->scale =
+    nonzeros->value = dy;
+    nonzeros->scale =
         state->conv.fuses_pool && state->block.dropout_rate > 0 ? state->tail.dropout_scale : 1;
     if (state->conv.fuses_pool) {
-        survivors->word = state->conv.word + dt_cpu_kept(job->pass, sample, state->conv.n_words);
-        return kernels->count_survivors(state->conv.n_words, survivors->word);
+        nonzeros->bitmask =
+            state->conv.bitmask + dt_cpu_kept(job->pass, sample, state->conv.n_words);
+        return kernels->count_bits(state->conv.n_words, nonzeros->bitmask);
     }
-    if (state->conv.survivors_pooled) {
-        return kernels->survivors_pooled(
-            &state->tail.pooling, dy,
-            state->tail.winner + dt_cpu_kept(job->pass, sample, state->n_pooled), survivors->word);
+    if (state->conv.nonzeros_pooled) {
+        return kernels->nonzeros_pooled(&state->tail.pooling, dy,
+                                        state->tail.winner +
+                                            dt_cpu_kept(job->pass, sample, state->n_pooled),
+                                        nonzeros->bitmask);
     }
-    return kernels->survivors(state->n_linear / (size_t)n_k, n_k, dy, survivors->word);
+    return kernels->nonzeros(state->n_linear / (size_t)n_k, n_k, dy, nonzeros->bitmask);
 }
 
 static const float *input_of(const struct dt_cpu_job *job, int sample,
@@ -239,7 +242,7 @@ static bool weights_pooled(const struct dt_cpu_job *job, int sample, struct dt_c
     const struct dt_conv *conv = &state->conv.shape;
     const struct dt_pooling *pool = &state->tail.pooling;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    if (job->dx != NULL || !state->conv.survivors_pooled || state->conv.fuses_pool ||
+    if (job->dx != NULL || !state->conv.nonzeros_pooled || state->conv.fuses_pool ||
         pool->size_h * pool->size_w > DT_LISTED_PLACES || scratch->lists.band < conv->out_h) {
         return false;
     }
@@ -256,19 +259,19 @@ static bool weights_pooled(const struct dt_cpu_job *job, int sample, struct dt_c
 }
 
 /* Computes both gradients of a sample, each by the cheaper form. dy: the gradient in which
- * survivors are found. Returns true if it leaves them to be computed with its neighbours'. */
+ * nonzeros are found. Returns true if it leaves them to be computed with its neighbours'. */
 static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
                            const float *dy, struct dt_conv_sums *sums)
 {
     struct dt_block_state *state = job->state;
     const struct dt_conv *conv = &state->conv.shape;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    struct dt_survivors survivors = scratch->survivors;
+    struct dt_nonzeros nonzeros = scratch->nonzeros;
     if (weights_pooled(job, sample, scratch, dy, sums)) {
         return false;
     }
     const double sparse =
-        sparse_work(conv, kernels->vector, find_survivors(job, sample, dy, &survivors));
+        sparse_work(conv, kernels->vector, find_nonzeros(job, sample, dy, &nonzeros));
     const struct dense_works dense = dense_works(&state->conv, kernels->vector);
     if (sparse > dense.winograd) {
         return true;
@@ -276,21 +279,21 @@ static bool both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     const bool dense_weights = sparse > dense.weights, dense_data = sparse > dense.data;
     const float *x = input_of(job, sample, scratch), *whole = dy; /* before the pool */
     float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL;
-    if ((dense_weights || dense_data) && state->conv.survivors_pooled) {
-        kernels->spread_survivors(conv, &survivors, scratch->linear);
+    if ((dense_weights || dense_data) && state->conv.nonzeros_pooled) {
+        kernels->spread_nonzeros(conv, &nonzeros, scratch->linear);
         whole = scratch->linear;
     }
     if (dx != NULL && dense_data) {
         data_dense(state, scratch, whole, dx);
     } else if (dx != NULL) {
-        data_sparse(state, scratch, &survivors, dense_weights ? NULL : &scratch->lists, dx);
+        data_sparse(state, scratch, &nonzeros, dense_weights ? NULL : &scratch->lists, dx);
     }
     if (dense_weights) {
         weights_dense(state, x, whole, NULL, sums);
         return false;
     }
     if (dx == NULL || dense_data) {
-        kernels->conv_list(conv, &survivors, &scratch->lists);
+        kernels->conv_list(conv, &nonzeros, &scratch->lists);
     }
     weights_sparse(state, &scratch->lists, x, sums);
     return false;

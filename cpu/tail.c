@@ -4,7 +4,7 @@
 #include "base/dropout.h"
 #include "cpu/block_state.h"
 
-void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *keep)
+void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *mask)
 {
     const struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
@@ -13,7 +13,7 @@ void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *keep)
                                        .epoch = job->pass->batch->epoch,
                                        .sample = job->pass->batch->ids[sample],
                                        .threshold = dt_dropout_threshold(b->dropout_rate)};
-    state->cpu->kernels->dropout_mask(&key, state->n_pooled, keep);
+    state->cpu->kernels->dropout_mask(&key, state->n_pooled, mask);
 }
 
 void dt_cpu_reorder(const struct dt_cpu_job *job, const float *pooled, float *y)
@@ -23,19 +23,18 @@ void dt_cpu_reorder(const struct dt_cpu_job *job, const float *pooled, float *y)
                                         pooled, y);
 }
 
-/* The words of a sample that was computed without the fused path: winners with positive output
+/* The bitmask of a sample that was computed without the fused path: winners with positive output
  * after pool and dropout. NaN is not positive. */
-static void note_survivors(const struct dt_cpu_job *job, int sample, int thread,
-                           const float *pooled)
+static void note_nonzeros(const struct dt_cpu_job *job, int sample, int thread, const float *pooled)
 {
     struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     float *positive = state->scratch[thread].linear; /* no longer needed */
     memcpy(positive, pooled, state->n_pooled * sizeof(float));
     kernels->activate_backward(DT_ACTIVATION_RELU, state->n_pooled, pooled, 1, positive);
-    kernels->survivors_pooled(&state->tail.pooling, positive, state->scratch[thread].winner,
-                              state->conv.word +
-                                  dt_cpu_kept(job->pass, sample, state->conv.n_words));
+    kernels->nonzeros_pooled(&state->tail.pooling, positive, state->scratch[thread].winner,
+                             state->conv.bitmask +
+                                 dt_cpu_kept(job->pass, sample, state->conv.n_words));
 }
 
 void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear,
@@ -62,12 +61,12 @@ void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, f
         kernels->avg_pool(&state->tail.pooling, linear, pooled);
     }
     if (b->dropout_rate > 0 && job->pass->training) {
-        uint8_t *keep = state->conv.fuses_pool ? scratch->keep : state->tail.keep + kept;
-        dt_cpu_draw_mask(job, sample, keep);
-        kernels->dropout(state->n_pooled, keep, state->tail.dropout_scale, pooled);
+        uint8_t *mask = state->conv.fuses_pool ? scratch->mask : state->tail.mask + kept;
+        dt_cpu_draw_mask(job, sample, mask);
+        kernels->dropout(state->n_pooled, mask, state->tail.dropout_scale, pooled);
     }
     if (state->conv.fuses_pool && job->pass->training) {
-        note_survivors(job, sample, thread, pooled);
+        note_nonzeros(job, sample, thread, pooled);
     }
     if (state->tail.reorders) {
         dt_cpu_reorder(job, pooled, y);
@@ -97,9 +96,9 @@ float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread
         return dy;
     }
     if (b->dropout_rate > 0) {
-        kernels->dropout(state->n_pooled, state->tail.keep + kept, state->tail.dropout_scale, dy);
+        kernels->dropout(state->n_pooled, state->tail.mask + kept, state->tail.dropout_scale, dy);
     }
-    if (b->pool == DT_POOL_MAX && !state->conv.survivors_pooled) {
+    if (b->pool == DT_POOL_MAX && !state->conv.nonzeros_pooled) {
         kernels->max_pool_backward(&state->tail.pooling, dy, state->tail.winner + kept,
                                    scratch->linear);
         dy = scratch->linear;

@@ -1,6 +1,7 @@
-#include "cpu/transform.h"
-
+/* Pixels on their path to the network, in the order of the cpu backend. */
 #include "base/transform.h"
+
+#include "cpu/block.h"
 
 /* A stretch of a row of one channel: n pixels that stand `step` floats apart in x. */
 struct stretch {

@@ -5,9 +5,11 @@
      << 15)          /* 384 KB per group: its images and all frequencies' weights share one cache */
 #define FEW_TILES 24 /* fewer at a time reuse the loaded weights too little */
 #define FEW_GRADIENTS 16 /* of tiles at a time: fewer load and store sums too often */
-#define ENOUGH_TILES 64  /* in images at a time: blank parts leave the last group partly filled */
-#define MANY_IMAGES 8    /* more at a time would leave too few for other threads */
-#define PAD 16           /* floats that put neighbours on different cache sets */
+#define ENOUGH_TILES                                                                           \
+    64                /* in images at a time: uniform parts leave the last group partly filled \
+                       */
+#define MANY_IMAGES 8 /* more at a time would leave too few for other threads */
+#define PAD 16        /* floats that put neighbours on different cache sets */
 
 /* Compares the vector operations of one image: the products and both transforms, weighted by their
  * cost in multiply-adds. */
@@ -34,14 +36,14 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->v_tile = DT_WINOGRAD_FREQS * w->v_freq + 2 * PAD;
     w->m_block = DT_WINOGRAD_FREQS * n_vector + PAD;
     w->m_tile = n_k / n_vector * w->m_block;
-    w->ground = n_k;
+    w->background = n_k;
     const int n_tiles = w->rows * w->columns;
     w->images = (int)dt_min_size((size_t)dt_cut_count(ENOUGH_TILES, n_tiles), MANY_IMAGES);
     const size_t n_fit = CACHE_FLOATS / (w->v_tile + w->m_tile);
     const int most = n_fit < FEW_TILES ? FEW_TILES : (int)dt_min_size(n_fit, DT_WINOGRAD_MAX_GROUP);
     w->group = dt_cut_count(w->images * n_tiles,
                             dt_cut_count(w->images * n_tiles, most)); /* all of about one size */
-    w->skips_blank = true;
+    w->skips_uniform = true;
 }
 
 struct dt_winograd dt_winograd_plan_data(const struct dt_winograd *w, int vector)

@@ -186,7 +186,7 @@ ALWAYS_INLINE vf put_windows(const int n_filters, const struct pool_target *to, 
         const vf top[2] = {sum_at(sum, 0, panel, i), sum_at(sum, 0, panel, i + 1)};
         const vf bottom[2] = {sum_at(sum, 1, panel, i), sum_at(sum, 1, panel, i + 1)};
         pool_window(n_filters, to, k, top, bottom, (size_t)(i / 2) * pixel,
-                    (size_t)i * to->word_pixel);
+                    (size_t)i * to->bitmask_pixel);
         check += ((top[0] + top[1]) + (bottom[0] + bottom[1])) * 0.0f;
     }
     return check;
@@ -198,9 +198,9 @@ static bool put_pooled(const struct dt_conv *conv, const struct dt_conv_outputs 
 {
     const size_t n_k = (size_t)conv->k,
                  at = ((size_t)(b->p / 2) * (size_t)(conv->out_w / 2) + (size_t)(b->q / 2)) * n_k;
-    const size_t word_at =
-        ((size_t)b->p * (size_t)conv->out_w + (size_t)b->q) * dt_survivor_words(conv->k);
-    const struct pool_target to = pool_target(out, conv->k, conv->out_w, at, word_at);
+    const size_t bitmask_at =
+        ((size_t)b->p * (size_t)conv->out_w + (size_t)b->q) * dt_nonzero_words(conv->k);
+    const struct pool_target to = pool_target(out, conv->k, conv->out_w, at, bitmask_at);
     bool finite = true;
     for (int k = 0; k < b->n_filters; k += FILTERS) {
         const int n = dt_min(FILTERS, b->n_filters - k);

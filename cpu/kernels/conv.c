@@ -70,20 +70,20 @@ ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const stru
 #undef EACH_SUM
 }
 
-/* Outputs q .. end - 1 of a row; `inked` marks the nonzero floats from the window of q on. */
+/* Outputs q .. end - 1 of a row; `nonzero` marks the nonzero floats from the window of q on. */
 ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int q, int end,
-                           uint64_t inked, const float *x, const vf weight[], const vf blank[],
+                           uint64_t nonzero, const float *x, const vf weight[], const vf of_zeros[],
                            float *y)
 {
     const size_t stride = (size_t)few->conv.stride, row = (size_t)few->conv.w,
                  n_k = (size_t)few->conv.k;
     const int last = few->conv.out_w - FEW_POSITIONS;
     while (q < end) {
-        if ((inked & ((1u << S) - 1)) == 0) {
+        if ((nonzero & ((1u << S) - 1)) == 0) {
             UNROLLED(v, V) {
-                store_lanes(y + v * VL, blank[v], v == V - 1 ? few->n_last : VL);
+                store_lanes(y + v * VL, of_zeros[v], v == V - 1 ? few->n_last : VL);
             }
-            inked >>= stride;
+            nonzero >>= stride;
             x += stride;
             y += n_k;
             q++;
@@ -95,35 +95,35 @@ ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int 
             q = last;
         }
         few_outputs(S, V, FEW_POSITIONS, few, x, row, weight, y);
-        inked >>= FEW_POSITIONS * stride;
+        nonzero >>= FEW_POSITIONS * stride;
         x += FEW_POSITIONS * stride;
         y += FEW_POSITIONS * n_k;
         q += FEW_POSITIONS;
     }
 }
 
-/* Copies the output of one blank window to all: so they have the same bits, whatever the weights
+/* Copies the output of one window of zeros to all: so they have the same bits, whatever the weights
  * are. */
 ALWAYS_INLINE void few_filters(const int S, const int V, const struct few *of)
 {
     static const float zeros[FEW_SIDE];
     const struct few few = *of; /* a local copy: no store can change it, so it stays in registers */
     const struct dt_conv *conv = &few.conv;
-    const int stride = conv->stride, n_seen = inked_windows(S, stride);
+    const int stride = conv->stride, n_seen = windows_per_test(S, stride);
     const size_t row = (size_t)conv->w;
-    vf weight[FEW_SIDE * FEW_SIDE * TILE_VECTORS], blank[TILE_VECTORS];
+    vf weight[FEW_SIDE * FEW_SIDE * TILE_VECTORS], of_zeros[TILE_VECTORS];
     UNROLLED(i, S * S * V) {
         weight[i] = load(few.weight + (size_t)(i / V) * few.width + (i % V) * VL);
     }
-    few_outputs(S, V, 1, &few, zeros, 0, weight, (float *)blank);
+    few_outputs(S, V, 1, &few, zeros, 0, weight, (float *)of_zeros);
     for (int p = 0; p < conv->out_h; p++) {
         const float *x = few.x + (size_t)(p * stride) * row;
         float *y = few.y + (size_t)p * (size_t)conv->out_w * (size_t)conv->k;
         for (int q = 0; q < conv->out_w; q += n_seen) {
             const int end = dt_min(q + n_seen, conv->out_w);
-            const uint64_t inked =
-                inked_floats(S, x + (size_t)(q * stride), row, (end - q - 1) * stride + S);
-            few_row(S, V, &few, q, end, inked, x + (size_t)(q * stride), weight, blank,
+            const uint64_t nonzero =
+                nonzero_floats(S, x + (size_t)(q * stride), row, (end - q - 1) * stride + S);
+            few_row(S, V, &few, q, end, nonzero, x + (size_t)(q * stride), weight, of_zeros,
                     y + (size_t)q * (size_t)conv->k);
         }
     }

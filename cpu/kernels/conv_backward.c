@@ -207,7 +207,7 @@ void DT_KERNEL(conv_unpack_gradient)(const struct dt_conv *conv, const float *dw
 
 /* One row of output positions. */
 struct data_row {
-    const uint64_t *word;
+    const uint64_t *bitmask;
     const float *value;       /* of the row's first column */
     const uint32_t *value_at; /* (out_w) */
     float scale;
@@ -265,18 +265,19 @@ ALWAYS_INLINE void store_own(const int R, const int V, const struct data_row *d,
     }
 }
 
-/* Adds a position's survivors to the patch's window there. */
+/* Adds a position's nonzeros to the patch's window there. */
 ALWAYS_INLINE
-void add_survivors(const int R, const int S, const int V, const bool listing,
-                   const struct data_row *d, int q, vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS])
+void add_nonzeros(const int R, const int S, const int V, const bool listing,
+                  const struct data_row *d, int q, vf sum[JOINED_ROWS][PATCH][PATCH_VECTORS])
 {
-    const uint64_t *word = d->word + (size_t)q * (size_t)d->n_words, *end = word + d->n_words;
+    const uint64_t *bitmask = d->bitmask + (size_t)q * (size_t)d->n_words,
+                   *end = bitmask + d->n_words;
     const float *value = d->value + d->value_at[q], *weights = d->weight;
     const int32_t x_at = d->x_begin + q * d->x_step;
     struct dt_entry **list = d->list;
-    for (; word < end;
-         word++, value += 64, weights += 64 * R * S * V * VL, list += listing ? 64 : 0) {
-        for (uint64_t bits = *word; bits != 0; bits &= bits - 1) {
+    for (; bitmask < end;
+         bitmask++, value += 64, weights += 64 * R * S * V * VL, list += listing ? 64 : 0) {
+        for (uint64_t bits = *bitmask; bits != 0; bits &= bits - 1) {
             const size_t k = (size_t)__builtin_ctzll(bits);
             const float g = value[k] * d->scale, *weight = weights + k * (size_t)(R * S * V * VL);
             KEEP_ADDRESS(weight);
@@ -296,7 +297,7 @@ ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool l
     load_columns(R, S - 1, V, 0, d, dx, sum);
     for (int q = 0; q < d->out_w; q++, dx += d->dx_tap) {
         load_columns(R, S, V, S - 1, d, dx, sum);
-        add_survivors(R, S, V, listing, d, q, sum);
+        add_nonzeros(R, S, V, listing, d, q, sum);
         store_columns(R, 1, V, d, dx, sum);
         EACH_SUM(R, S - 1, V, sum[r][s][v] = sum[r][s + 1][v])
     }
@@ -310,7 +311,7 @@ ALWAYS_INLINE void step_row(const int R, const int S, const int V, const bool li
     float *dx = d->dx;
     for (int q = 0; q < d->out_w; q++, dx += d->dx_step) {
         load_columns(R, S, V, 0, d, dx, sum);
-        add_survivors(R, S, V, listing, d, q, sum);
+        add_nonzeros(R, S, V, listing, d, q, sum);
         if (d->n_last < VL) {
             store_own(R, V, d, dx, sum);
         } else {
@@ -368,10 +369,10 @@ static void clear_data(const struct dt_conv *conv, const struct patch *first, fl
 }
 
 static void patch_data(const struct dt_conv *conv, const struct patch *p,
-                       const struct dt_survivors *from, const float *weight,
+                       const struct dt_nonzeros *from, const float *weight,
                        const struct dt_conv_lists *lists, float *dx)
 {
-    const size_t n_c = dt_conv_channels(conv, VL), n_words = dt_survivor_words(conv->k),
+    const size_t n_c = dt_conv_channels(conv, VL), n_words = dt_nonzero_words(conv->k),
                  row = (size_t)conv->w * n_c;
     struct data_row d = {
         .value_at = from->column_at,
@@ -388,7 +389,7 @@ static void patch_data(const struct dt_conv *conv, const struct patch *p,
         .list = lists != NULL ? lists->end : NULL,
         .x_step = conv->stride * conv->c};
     for (int i = 0; i < conv->out_h; i++) {
-        d.word = from->word + (size_t)i * (size_t)conv->out_w * n_words;
+        d.bitmask = from->bitmask + (size_t)i * (size_t)conv->out_w * n_words;
         d.value = from->value + from->row_at[i];
         d.dx =
             dx + (size_t)(i * conv->stride + p->r) * row + (size_t)p->s * n_c + (size_t)(p->v * VL);
@@ -401,7 +402,7 @@ static void patch_data(const struct dt_conv *conv, const struct patch *p,
     }
 }
 
-void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_survivors *from,
+void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_nonzeros *from,
                                    const float *packed, const struct dt_conv_lists *lists,
                                    float *dx)
 {
@@ -419,10 +420,10 @@ void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_s
 
 /* ---- to the weights */
 
-void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors *from,
+void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_nonzeros *from,
                           const struct dt_conv_lists *lists)
 {
-    const uint64_t *word = from->word;
+    const uint64_t *bitmask = from->bitmask;
     clear_lists(conv, lists);
     for (int i = 0; i < conv->out_h; i++) {
         int32_t x_at = i * conv->stride * conv->w * conv->c;
@@ -430,7 +431,7 @@ void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors 
         for (int q = 0; q < conv->out_w; q++, x_at += conv->stride * conv->c) {
             const float *value = from->value + from->row_at[i] + from->column_at[q];
             for (int k0 = 0; k0 < conv->k; k0 += 64) {
-                for (uint64_t bits = *word++; bits != 0; bits &= bits - 1) {
+                for (uint64_t bits = *bitmask++; bits != 0; bits &= bits - 1) {
                     const int k = k0 + __builtin_ctzll(bits);
                     *lists->end[k]++ = (struct dt_entry){x_at, value[k] * from->scale};
                 }

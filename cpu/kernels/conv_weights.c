@@ -25,13 +25,13 @@ struct weights_tile {
 /* A tile's sums over an image, in registers. */
 struct weights_sums {
     vf dw[TILE][VECTORS];
-    vf db[VECTORS], skipped[VECTORS]; /* of all gradients; of those that meet a blank block */
+    vf db[VECTORS], skipped[VECTORS]; /* of all gradients; of those that meet a block of zeros */
 };
 
-/* n neighbouring positions; x, dy and y point to the first. `inked` marks the nonzero floats of x
+/* n neighbouring positions; x, dy and y point to the first. `nonzero` marks the nonzero floats of x
  * from there on; a gradient that meets none of them is only summed. */
 ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const bool skips,
-                                  const struct weights_tile *t, int n, uint64_t inked,
+                                  const struct weights_tile *t, int n, uint64_t nonzero,
                                   const float *x, const float *dy, const float *y,
                                   struct weights_sums *sums)
 {
@@ -47,7 +47,7 @@ ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const b
             __builtin_prefetch(dy + v * VL + 8 * n_k);
             __builtin_prefetch(y + v * VL + 8 * y_step);
         }
-        if (skips && (inked & (((uint64_t)1 << E) - 1)) == 0) {
+        if (skips && (nonzero & (((uint64_t)1 << E) - 1)) == 0) {
             UNROLLED(v, V) {
                 sums->skipped[v] += g[v];
             }
@@ -63,23 +63,23 @@ ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const b
                 }
             }
         }
-        inked >>= skips ? x_step : 0;
+        nonzero >>= skips ? x_step : 0;
     }
 }
 
-/* A row of positions, as many at a time as one `inked` word covers. */
+/* A row of positions, as many at a time as `nonzero` has bits for. */
 ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const bool skips,
                             const struct weights_tile *t, const float *x, const float *dy,
                             const float *y, struct weights_sums *sums)
 {
     const struct dt_conv *conv = t->conv;
-    const int n_seen = skips ? inked_windows(E, conv->stride) : conv->out_w;
+    const int n_seen = skips ? windows_per_test(E, conv->stride) : conv->out_w;
     for (int q = 0; q < conv->out_w; q += n_seen) {
         const int n = conv->out_w - q < n_seen ? conv->out_w - q : n_seen;
         const float *first = x + (size_t)(q * conv->stride) * (size_t)conv->c;
-        const uint64_t inked =
-            skips ? inked_floats(R, first, (size_t)conv->w, (n - 1) * conv->stride + E) : 0;
-        tile_positions(R, E, V, skips, t, n, inked, first, dy + (size_t)q * (size_t)conv->k,
+        const uint64_t nonzero =
+            skips ? nonzero_floats(R, first, (size_t)conv->w, (n - 1) * conv->stride + E) : 0;
+        tile_positions(R, E, V, skips, t, n, nonzero, first, dy + (size_t)q * (size_t)conv->k,
                        y + (size_t)q * t->y_step, sums);
     }
 }

@@ -202,8 +202,8 @@ static int count_columns(const struct dt_dense *d, int at, int n)
 
 /* True if skipping the zeros of x makes dw cheaper than skipping those of dy, or than a dense
  * product: in cycles, as measured with two multiply-adds of 16 floats a cycle, except that an entry
- * of dy takes half a cycle less there. With one, the ways by x and by dy take 1.5 and 2 times as
- * long. The way by x transposes matrices, and every row of every panel has a start and an end. */
+ * of dy takes half a cycle less there. With one, the algorithms by x and by dy take 1.5 and 2 times
+ * as long. That by x transposes matrices, and every row of every panel has a start and an end. */
 static bool prefers_inputs(const struct dt_dense *d, int at, int n)
 {
     const int64_t n_samples = d->n, n_units = d->n_out, n_vectors = COLUMNS / VL;

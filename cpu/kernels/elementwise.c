@@ -198,7 +198,7 @@ ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_ke
 
 /* Four bytes, 1 or 0, from the half-words of two words, in the low halves; a random number below
  * the threshold gives a negative difference. */
-ALWAYS_INLINE vu64 keep_halves(vu64 a, vu64 b, uint32_t threshold)
+ALWAYS_INLINE vu64 mask_halves(vu64 a, vu64 b, uint32_t threshold)
 {
     const vu words = (vu)((a & 0xFFFFFFFFu) | b << 32);
     const vu dropped =
@@ -207,16 +207,16 @@ ALWAYS_INLINE vu64 keep_halves(vu64 a, vu64 b, uint32_t threshold)
 }
 
 /* The masks of eight units of each group. */
-ALWAYS_INLINE void keep_eight(const vu64 words[4], uint32_t threshold, uint8_t *keep)
+ALWAYS_INLINE void mask_eight(const vu64 words[4], uint32_t threshold, uint8_t *mask)
 {
-    const vu64 kept = keep_halves(words[0], words[1], threshold) |
-                      keep_halves(words[2], words[3], threshold) << 32;
-    memcpy(keep, &kept, sizeof kept);
+    const vu64 kept = mask_halves(words[0], words[1], threshold) |
+                      mask_halves(words[2], words[3], threshold) << 32;
+    memcpy(mask, &kept, sizeof kept);
 }
 
 /* The masks of sixteen units, if single bytes suffice. The words of a group are first put side by
  * side. */
-ALWAYS_INLINE void keep_sixteen(const vu64 words[4], uint32_t threshold, uint8_t *keep)
+ALWAYS_INLINE void mask_sixteen(const vu64 words[4], uint32_t threshold, uint8_t *mask)
 {
     const vf even = (vf)((words[0] & 0xFFFFFFFFu) | words[2] << 32),
              odd = (vf)((words[1] & 0xFFFFFFFFu) | words[3] << 32);
@@ -224,11 +224,11 @@ ALWAYS_INLINE void keep_sixteen(const vu64 words[4], uint32_t threshold, uint8_t
         (uint8_t)(threshold / 256 - 1); /* the threshold in bytes: 255 for a threshold of 65536 */
     const vb low = (vb)((vb)interleave_low(even, odd) > last) & 1,
              high = (vb)((vb)interleave_high(even, odd) > last) & 1;
-    memcpy(keep, &low, sizeof low);
-    memcpy(keep + sizeof low, &high, sizeof high);
+    memcpy(mask, &low, sizeof low);
+    memcpy(mask + sizeof low, &high, sizeof high);
 }
 
-void DT_KERNEL(dropout_mask)(const struct dt_dropout_key *key, size_t n_units, uint8_t *keep)
+void DT_KERNEL(dropout_mask)(const struct dt_dropout_key *key, size_t n_units, uint8_t *mask)
 {
     const vu64 lane = (vu64)lane_numbers() >> 33; /* 0, 1, 2, ...: half of the odd lanes' numbers */
     const uint32_t group_units = dt_dropout_group_units(key->threshold);
@@ -240,24 +240,24 @@ void DT_KERNEL(dropout_mask)(const struct dt_dropout_key *key, size_t n_units, u
     }
     for (size_t begin = 0; begin < n_units; begin += n_at_once) {
         const bool whole = n_units - begin >= n_at_once;
-        uint8_t last[GROUPS * 16], *to = whole ? keep + begin : last;
+        uint8_t last[GROUPS * 16], *to = whole ? mask + begin : last;
         vu64 words[4];
         rng_words(key, round_keys, lane + (uint32_t)(begin / group_units), words);
         if (group_units == 16) {
-            keep_sixteen(words, key->threshold, to);
+            mask_sixteen(words, key->threshold, to);
         } else {
-            keep_eight(words, key->threshold, to);
+            mask_eight(words, key->threshold, to);
         }
         if (!whole) {
-            memcpy(keep + begin, last, n_units - begin);
+            memcpy(mask + begin, last, n_units - begin);
         }
     }
 }
 
-void DT_KERNEL(dropout)(size_t n_units, const uint8_t *keep, float scale, float *x)
+void DT_KERNEL(dropout)(size_t n_units, const uint8_t *mask, float scale, float *x)
 {
     for (size_t i = 0; i < n_units; i++) {
-        x[i] *= keep[i] ? scale : 0.0f;
+        x[i] *= mask[i] ? scale : 0.0f;
     }
 }
 

@@ -32,9 +32,9 @@ struct dt_entry {
 
 /* The nonzero output gradients of one image. They may still lie in the pool's layout: each
  * position's k values begin at value + row_at[its row] + column_at[its column]. */
-struct dt_survivors {
-    uint64_t
-        *word; /* (out_h, out_w, dt_survivor_words(k)); bit i of a position: filter i's gradient */
+struct dt_nonzeros {
+    uint64_t *
+        bitmask; /* (out_h, out_w, dt_nonzero_words(k)); bit i of a position: filter i's gradient */
     const float *value;           /* values of other filters are not read */
     float scale;                  /* dropout's factor for them */
     uint32_t *row_at, *column_at; /* (out_h), (out_w) */
@@ -86,9 +86,9 @@ struct dt_dense {
     float *dw, *dx; /* (n_out, n_in); (n, n_in) or NULL */
 };
 
-/* Fused processing of a convolution's outputs. An output survives if it is its window's first
- * largest, positive, and kept by dropout: the words of struct dt_survivors, for all images. Bits at
- * positions without filter or window stay unchanged. */
+/* Fused processing of a convolution's outputs. An output stays nonzero if it is its window's first
+ * largest, positive, and kept by dropout: the bitmask of struct dt_nonzeros, for all images. Bits
+ * at positions without filter or window stay unchanged. */
 struct dt_conv_outputs {
     const float *bias;
     bool relu;
@@ -96,8 +96,8 @@ struct dt_conv_outputs {
                 */
     float *y;  /* (images, h, w, k), of the pool if there is one */
     const float *next;   /* prefetched memory, like y, that the next call writes; or NULL */
-    uint64_t *word;      /* with a pool: the surviving outputs; NULL if not needed */
-    const uint8_t *keep; /* with a pool, in dropout_mask's form; NULL: no dropout */
+    uint64_t *bitmask;   /* with a pool: the nonzero outputs; NULL if not needed */
+    const uint8_t *mask; /* with a pool, in dropout_mask's form; NULL: no dropout */
     float scale;         /* for the outputs that dropout keeps */
 };
 
@@ -123,10 +123,10 @@ struct dt_dropout_key {
  * dt_winograd_gradient_scratch_elems. NaN, infinity and overflow reach all of a channel's and a
  * filter's weights.
  * count_nonzero: counts the nonzero elements of x.
- * survivors: computes the words of dy (positions, k); returns the number of set bits.
- * survivors_pooled: the same for the gradient before a max pool without overlapping windows, from
- * the gradient after it; words outside of all windows stay unchanged.
- * count_survivors: counts the set bits. spread_survivors: dy (out_h, out_w, k) with zeros in
+ * nonzeros: computes the bitmask of dy (positions, k); returns the number of set bits.
+ * nonzeros_pooled: the same for the gradient before a max pool without overlapping windows, from
+ * the gradient after it; bits outside of all windows stay unchanged.
+ * count_bits: counts the set bits. spread_nonzeros: dy (out_h, out_w, k) with zeros in
  * between.
  * conv_backward_data: dx (h, w, dt_conv_channels) = ..., and fills `lists` unless NULL. conv_list:
  * fills `lists` only.
@@ -149,7 +149,7 @@ struct dt_dropout_key {
  * activate: in place; slope: (n_elems) its derivative, or NULL. activate_backward: dy *= slope at
  * the activation's output y * y_scale; not of gelu, which has two slopes for most outputs.
  * multiply: x *= by.
- * dropout_mask: keep[unit] is 1 or 0; the threshold is not 0. dropout: x *= keep ? scale : 0.
+ * dropout_mask: mask[unit] is 1 or 0; the threshold is not 0. dropout: x *= mask ? scale : 0.
  * transpose: to (n_cols, n_rows) = scale * from (n_rows, n_cols).
  * scale_pixels: x = pixels * scale.
  * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, to measure the core's
@@ -174,17 +174,17 @@ struct dt_dropout_key {
        float *dw, float *db, float *scratch))                                                      \
     X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed))  \
     X(size_t, count_nonzero, (size_t n_elems, const float *x))                                     \
-    X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word))             \
-    X(size_t, survivors_pooled,                                                                    \
-      (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word))    \
-    X(size_t, count_survivors, (size_t n_words, const uint64_t *word))                             \
-    X(void, spread_survivors,                                                                      \
-      (const struct dt_conv *conv, const struct dt_survivors *from, float *dy))                    \
+    X(size_t, nonzeros, (size_t n_positions, int k, const float *dy, uint64_t *bitmask))           \
+    X(size_t, nonzeros_pooled,                                                                     \
+      (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *bitmask)) \
+    X(size_t, count_bits, (size_t n_words, const uint64_t *bitmask))                               \
+    X(void, spread_nonzeros,                                                                       \
+      (const struct dt_conv *conv, const struct dt_nonzeros *from, float *dy))                     \
     X(void, conv_backward_data,                                                                    \
-      (const struct dt_conv *conv, const struct dt_survivors *from, const float *packed,           \
+      (const struct dt_conv *conv, const struct dt_nonzeros *from, const float *packed,            \
        const struct dt_conv_lists *lists, float *dx))                                              \
     X(void, conv_list,                                                                             \
-      (const struct dt_conv *conv, const struct dt_survivors *from,                                \
+      (const struct dt_conv *conv, const struct dt_nonzeros *from,                                 \
        const struct dt_conv_lists *lists))                                                         \
     X(void, conv_list_pooled,                                                                      \
       (const struct dt_conv *conv, const struct dt_pooling *pool, const float *dy,                 \
@@ -215,8 +215,8 @@ struct dt_dropout_key {
     X(void, activate_backward,                                                                     \
       (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy))   \
     X(void, multiply, (size_t n_elems, const float *by, float *x))                                 \
-    X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep))       \
-    X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x))                 \
+    X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *mask))       \
+    X(void, dropout, (size_t n_units, const uint8_t *mask, float scale, float *x))                 \
     X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to))  \
     X(void, scale_pixels, (size_t n_elems, const uint8_t *pixels, float scale, float *x))          \
     X(void, fma_loop, (size_t n_rounds, float *out))                                               \
@@ -302,7 +302,7 @@ static inline size_t dt_conv_filters(const struct dt_conv *conv, int vector)
     return dt_round_up((size_t)conv->k, (size_t)vector);
 }
 
-static inline size_t dt_survivor_words(int k)
+static inline size_t dt_nonzero_words(int k)
 {
     return ((size_t)k + 63) / 64;
 }

@@ -20,18 +20,18 @@ struct dt_winograd {
     int c, h, w;   /* the input image, without padding */
     int top, left; /* zeros above and to the left of it; as many as needed below and to the right */
     int k, out_h, out_w;
-    int wider;         /* than 3 x 3: 0 to 2 rows and columns */
-    bool used;         /* false: the direct kernel is faster */
-    int rows, columns; /* of tiles, in an image that needs all */
-    int images;        /* to process at a time */
-    int group;         /* tiles at a time, 2 to DT_WINOGRAD_MAX_GROUP */
-    bool skips_blank;  /* equal outputs over the ground are computed only once */
-    bool plain;        /* no ReLU and no pool reads the outputs: rounding errors may decide signs */
+    int wider;          /* than 3 x 3: 0 to 2 rows and columns */
+    bool used;          /* false: the direct kernel is faster */
+    int rows, columns;  /* of tiles, in an image that needs all */
+    int images;         /* to process at a time */
+    int group;          /* tiles at a time, 2 to DT_WINOGRAD_MAX_GROUP */
+    bool skips_uniform; /* equal outputs over the background are computed only once */
+    bool plain;    /* no ReLU and no pool reads the outputs: rounding errors may decide signs */
     size_t u_freq; /* transformed weights: [frequency][panel of filters][channel][filter]; floats
                       between frequencies */
     size_t v_freq, v_tile;  /* transformed inputs: [tile][frequency][channel] */
     size_t m_block, m_tile; /* their products: [tile][filter / vector][frequency][vector] */
-    size_t ground;          /* filters in whole vectors */
+    size_t background;      /* filters in whole vectors */
 };
 
 /* Decides by the shape alone whether to use it, and its division; w holds the shape: c .. out_w.
@@ -49,12 +49,12 @@ static inline size_t dt_winograd_packed_elems(const struct dt_winograd *w)
 }
 
 /* Part of an image's outputs: rows [top, bottom). A tile is an area; one at the end may be smaller.
- * In a tile, bit 4 i + j of `ground` says that output (i, j) sees only the ground; of `zeros` that
- * it sees only zeros, if the ground is not zero; and of `quiet` that everything it sees is far
- * smaller than the tile's other pixels. */
+ * In a tile, bit 4 i + j of `background` says that output (i, j) sees only the background; of
+ * `zeros` that it sees only zeros, if the background is not zero; and of `faint` that everything it
+ * sees is far smaller than the tile's other pixels. */
 struct dt_winograd_area {
     int image, top, left, bottom, right;
-    uint16_t ground, zeros, quiet;
+    uint16_t background, zeros, faint;
 };
 
 /* Rows and columns of pixels that an output sees, and a tile of outputs. */
@@ -93,14 +93,14 @@ static inline size_t dt_winograd_pixel_words(const struct dt_winograd *w)
     return (size_t)w->h * dt_winograd_row_words(w) + ((size_t)w->h * (size_t)w->w + 7) / 8;
 }
 
-/* A group of transformed inputs and products, one more, images' ground outputs, the classes of an
- * image's pixels, its tiles, and the inputs of one tile at the edge. */
+/* A group of transformed inputs and products, one more, images' background outputs, the classes of
+ * an image's pixels, its tiles, and the inputs of one tile at the edge. */
 static inline size_t dt_winograd_scratch_elems(const struct dt_winograd *w)
 {
     const size_t n_bytes = dt_winograd_pixel_words(w) * sizeof(uint64_t) +
                            (size_t)(w->rows * w->columns) * sizeof(struct dt_winograd_area);
-    return ((size_t)w->group + 1) * (w->v_tile + w->m_tile) + DT_WINOGRAD_MAX_IMAGES * w->ground +
-           n_bytes / sizeof(float) +
+    return ((size_t)w->group + 1) * (w->v_tile + w->m_tile) +
+           DT_WINOGRAD_MAX_IMAGES * w->background + n_bytes / sizeof(float) +
            (size_t)(dt_winograd_seen(w) * dt_winograd_seen(w)) * (size_t)w->c;
 }
 

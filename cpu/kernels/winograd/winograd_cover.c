@@ -1,20 +1,20 @@
 /* Chooses the parts of an image that tiles must cover. Outputs whose inputs are all equal to
- * one pixel are equal. So one such pixel, the ground, is searched, its output is computed once, and
- * written wherever outputs see nothing else. Tiles cover the rest in bands of rows: a band begins
- * at the first output that sees something else again, and so does each tile in it. Tiles do not
- * overlap, and their places depend on the image alone, because an output's rounding depends on its
- * place in the tile. */
+ * one pixel are equal. So one such pixel, the background, is searched, its output is computed once,
+ * and written wherever outputs see nothing else. Tiles cover the rest in bands of rows: a band
+ * begins at the first output that sees something else again, and so does each tile in it. Tiles do
+ * not overlap, and their places depend on the image alone, because an output's rounding depends on
+ * its place in the tile. */
 #include "cpu/kernels/winograd/winograd_kernel.h"
 
-/* Pixels that are smaller than others by this many powers of two are quiet beside them. With
- * padding, the padding meets the ground, and many outputs see both; without, few pixels are quiet,
- * and the faint edges of ink do not pay for another tile. */
-enum { QUIET = 12, QUIET_BY_PADS = 8 };
+/* Pixels that are smaller than others by this many powers of two are faint beside them. With
+ * padding, the padding meets the background, and many outputs see both; without, few pixels are
+ * faint, and the faint edges of ink do not pay for another tile. */
+enum { FAINT = 12, FAINT_BY_PADS = 8 };
 
-static int quiet_gap(const struct dt_winograd *w)
+static int faint_gap(const struct dt_winograd *w)
 {
     const int beyond = dt_winograd_kernel(w) - 1;
-    return w->out_h + beyond > w->h || w->out_w + beyond > w->w ? QUIET_BY_PADS : QUIET;
+    return w->out_h + beyond > w->h || w->out_w + beyond > w->w ? FAINT_BY_PADS : FAINT;
 }
 
 /* A vector of a pixel's channels from c on; zeros after the last one. */
@@ -93,7 +93,7 @@ ALWAYS_INLINE vf largest(const size_t n_c, const float *pixel, vf most)
 }
 
 /* True if a pixel has a nonzero channel; -0 counts as zero. */
-ALWAYS_INLINE bool is_inked(const size_t n_c, const float *pixel)
+ALWAYS_INLINE bool is_nonzero(const size_t n_c, const float *pixel)
 {
     vi any = {0};
     for (size_t c = 0; c < n_c; c += VL) {
@@ -134,9 +134,9 @@ ALWAYS_INLINE bool reaches(const size_t n_c, const float *pixel, float limit)
     return lane_bits(greater((vf){0} + limit, most)) != (1u << VL) - 1;
 }
 
-/* Upper limit (exclusive) of the pixels that are quiet in this image; 0: none are. A maximum waits
+/* Upper limit (exclusive) of the pixels that are faint in this image; 0: none are. A maximum waits
  * for the one before it, so there are several. */
-static float quiet_limit(const struct dt_winograd *w, const float *x)
+static float faint_limit(const struct dt_winograd *w, const float *x)
 {
     enum { N = 4 };
     const size_t n_elems = (size_t)w->h * (size_t)w->w * (size_t)w->c,
@@ -149,38 +149,39 @@ static float quiet_limit(const struct dt_winograd *w, const float *x)
     }
     const vf all = larger(larger(most[0], most[1]), larger(most[2], most[3]));
     return two_to(exponent(largest_lane(largest(n_elems - n_whole, x + n_whole, all))) -
-                  quiet_gap(w) + 1);
+                  faint_gap(w) + 1);
 }
 
-/* Sets bit j of a row's words if pixel j differs from the ground, which is `ground`, or zeros if
- * that is NULL. Returns true if some pixels are quiet beside others. Without branches, because ink
- * begins anywhere. */
+/* Sets bit j of a row's words if pixel j differs from the background, which is `background`, or
+ * zeros if that is NULL. Returns true if some pixels are faint beside others. Without branches,
+ * because ink begins anywhere. */
 ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x,
-                               const float *ground, uint64_t *other)
+                               const float *background, uint64_t *other)
 {
-    const float limit = quiet_limit(w, x);
-    uint64_t hushes = ground != NULL && !reaches(n_c, ground, limit);
+    const float limit = faint_limit(w, x);
+    uint64_t has_faint = background != NULL && !reaches(n_c, background, limit);
     for (int i = 0; i < w->h; i++) {
         for (int first = 0; first < w->w; first += 64, other++) {
             const int n = dt_min(64, w->w - first);
-            uint64_t bits = 0, loud = 0;
+            uint64_t bits = 0, large = 0;
             for (int j = 0; j < n; j++, x += n_c) {
-                const bool is_other = ground != NULL ? differ(n_c, x, ground) : is_inked(n_c, x);
+                const bool is_other =
+                    background != NULL ? differ(n_c, x, background) : is_nonzero(n_c, x);
                 bits |= (uint64_t)is_other << j;
-                loud |= (uint64_t)reaches(n_c, x, limit) << j;
+                large |= (uint64_t)reaches(n_c, x, limit) << j;
             }
-            hushes |= bits & ~loud;
+            has_faint |= bits & ~large;
             *other = bits;
         }
     }
-    return hushes != 0;
+    return has_faint != 0;
 }
 
-static void find_loudness(const struct dt_winograd *w, const float *x, uint8_t *loud)
+static void find_magnitudes(const struct dt_winograd *w, const float *x, uint8_t *magnitude)
 {
     const size_t n_pixels = (size_t)w->h * (size_t)w->w, n_c = (size_t)w->c;
     for (size_t i = 0; i < n_pixels; i++) {
-        loud[i] = (uint8_t)exponent(largest_lane(largest(n_c, x + i * n_c, (vf){0})));
+        magnitude[i] = (uint8_t)exponent(largest_lane(largest(n_c, x + i * n_c, (vf){0})));
     }
 }
 
@@ -200,12 +201,13 @@ static int first_bit(const uint64_t *word, int from, int end)
 struct view {
     const struct dt_winograd *w;
     const uint64_t *others;      /* per row */
-    const uint8_t *loud;         /* per pixel; NULL: none is quiet beside others */
-    bool pads_alike;             /* the padding's zeros equal the ground */
+    const uint8_t *magnitude;    /* per pixel; NULL: none is faint beside others */
+    bool pads_alike;             /* the padding's zeros equal the background */
     int n_rows, n_columns, step; /* of outputs; tiles begin at multiples of `step` */
 };
 
-/* In row i, the first place in [from, end) with a pixel that differs from the ground; or `end`. */
+/* In row i, the first place in [from, end) with a pixel that differs from the background; or `end`.
+ */
 static int first_other(const struct view *s, int i, int from, int end)
 {
     const struct dt_winograd *w = s->w;
@@ -237,26 +239,26 @@ static int next_band(const struct view *s, int from)
 {
     const int beyond = dt_winograd_kernel(s->w) - 1, end = s->n_rows + beyond,
               width = s->n_columns + beyond;
-    for (int i = from; i < end && s->w->skips_blank; i++) {
+    for (int i = from; i < end && s->w->skips_uniform; i++) {
         if (first_other(s, i, 0, width) < width) {
             return begin_at(s, i, from, s->n_rows);
         }
     }
-    return s->w->skips_blank ? s->n_rows : from;
+    return s->w->skips_uniform ? s->n_rows : from;
 }
 
 /* The first column of the next tile of the band [top, bottom), or n_columns. */
 static int next_column(const struct view *s, int top, int bottom, int from)
 {
     const int beyond = dt_winograd_kernel(s->w) - 1, width = s->n_columns + beyond;
-    int first = s->w->skips_blank ? width : from;
+    int first = s->w->skips_uniform ? width : from;
     for (int i = top; i < bottom + beyond && first > from; i++) {
         first = first_other(s, i, from, first);
     }
     return first < width ? begin_at(s, first, from, s->n_columns) : s->n_columns;
 }
 
-/* Bits of a tile's pixels of row i from place `left` on: set if they differ from the ground. */
+/* Bits of a tile's pixels of row i from place `left` on: set if they differ from the background. */
 static uint64_t others_in_row(const struct view *s, int i, int left)
 {
     const int y = i - s->w->top, x = left - s->w->left, n_words = (int)dt_winograd_row_words(s->w);
@@ -274,13 +276,13 @@ static uint64_t others_in_row(const struct view *s, int i, int left)
     return s->pads_alike ? row & inside : row | ~inside;
 }
 
-/* The outputs of a tile that see only the ground, in the form of struct dt_winograd_area. */
-static uint16_t ground_outputs(const struct view *s, int top, int left)
+/* The outputs of a tile that see only the background, in the form of struct dt_winograd_area. */
+static uint16_t background_outputs(const struct view *s, int top, int left)
 {
     const int kernel = dt_winograd_kernel(s->w), n_seen = dt_winograd_seen(s->w);
     uint64_t
         row[M + DT_WINOGRAD_MAX_KERNEL - 1]; /* bit j: output j of a row sees such a pixel in it */
-    uint32_t ground = 0;
+    uint32_t background = 0;
     for (int i = 0; i < n_seen; i++) {
         const uint64_t other = others_in_row(s, top + i, left);
         row[i] = 0;
@@ -293,64 +295,63 @@ static uint16_t ground_outputs(const struct view *s, int top, int left)
         UNROLLED(i, DT_WINOGRAD_MAX_KERNEL) {
             seen |= i < kernel ? row[p + i] : 0;
         }
-        ground |= (uint32_t)(~seen & ((1u << M) - 1)) << M * p;
+        background |= (uint32_t)(~seen & ((1u << M) - 1)) << M * p;
     }
-    return (uint16_t)ground;
+    return (uint16_t)background;
 }
 
-/* The largest loudness that each output of a tile sees. */
-static void find_loudest(const struct view *s, int top, int left, int loudest[M * M])
+/* The largest magnitude that each output of a tile sees. */
+static void find_seen(const struct view *s, int top, int left, int seen[M * M])
 {
     const int y = top - s->w->top, x = left - s->w->left, n_seen = dt_winograd_seen(s->w),
               beyond = dt_winograd_kernel(s->w) - 1;
-    memset(loudest, 0, M * M * sizeof(int));
+    memset(seen, 0, M * M * sizeof(int));
     for (int i = dt_max(0, -y); i < dt_min(n_seen, s->w->h - y); i++) {
-        const uint8_t *loud = s->loud + (size_t)(y + i) * (size_t)s->w->w;
+        const uint8_t *magnitude = s->magnitude + (size_t)(y + i) * (size_t)s->w->w;
         for (int j = dt_max(0, -x); j < dt_min(n_seen, s->w->w - x); j++) {
             for (int p = dt_max(0, i - beyond); p <= dt_min(i, M - 1); p++) {
                 for (int q = dt_max(0, j - beyond); q <= dt_min(j, M - 1); q++) {
-                    loudest[p * M + q] = dt_max(loudest[p * M + q], loud[x + j]);
+                    seen[p * M + q] = dt_max(seen[p * M + q], magnitude[x + j]);
                 }
             }
         }
     }
 }
 
-/* Expected wrong decisions if outputs that see at most loudness `cut` get their own tile: each
- * one's errors are as large as the loudest pixel of its tile. */
-static uint64_t risk(const int loudest[M * M], uint32_t outputs, int most, int cut)
+/* Expected wrong decisions if outputs that see at most magnitude `cut` get their own tile: each
+ * one's errors are as large as the largest pixel of its tile. */
+static uint64_t risk(const int seen[M * M], uint32_t outputs, int most, int cut)
 {
     uint64_t sum = 0;
     for (int i = 0; i < M * M; i++) {
-        const int distance = (loudest[i] <= cut ? cut : most) - loudest[i];
+        const int distance = (seen[i] <= cut ? cut : most) - seen[i];
         sum += (uint64_t)(outputs >> i & 1) << dt_min(distance, 48);
     }
     return sum;
 }
 
-/* Chooses the quiet outputs, if some are far below the loudest: those below the best cut, because
- * loudness may fall in many small steps. Zeros and the ground need no care. */
-static void find_quiet(const struct view *s, struct dt_winograd_area *tile)
+/* Chooses the faint outputs, if some are far below the largest: those below the best cut, because
+ * magnitude may fall in many small steps. Zeros and the background need no care. */
+static void find_faint(const struct view *s, struct dt_winograd_area *tile)
 {
-    int loudest[M * M], least = UINT8_MAX, most = 0;
+    int seen[M * M], least = UINT8_MAX, most = 0;
     uint64_t lowest = UINT64_MAX;
-    find_loudest(s, tile->top, tile->left, loudest);
+    find_seen(s, tile->top, tile->left, seen);
     for (int i = 0; i < M * M; i++) {
-        tile->zeros |= (uint16_t)((loudest[i] == 0 && (tile->ground >> i & 1) == 0) << i);
+        tile->zeros |= (uint16_t)((seen[i] == 0 && (tile->background >> i & 1) == 0) << i);
     }
-    const uint32_t outputs = (uint16_t) ~(tile->ground | tile->zeros);
+    const uint32_t outputs = (uint16_t) ~(tile->background | tile->zeros);
     for (int i = 0; i < M * M; i++) {
-        least = outputs >> i & 1 ? dt_min(least, loudest[i]) : least;
-        most = dt_max(most, loudest[i]);
+        least = outputs >> i & 1 ? dt_min(least, seen[i]) : least;
+        most = dt_max(most, seen[i]);
     }
-    for (int i = 0; i < M * M && most - least >= quiet_gap(s->w); i++) {
-        uint32_t quiet = 0;
+    for (int i = 0; i < M * M && most - least >= faint_gap(s->w); i++) {
+        uint32_t faint = 0;
         for (int j = 0; j < M * M; j++) {
-            quiet |= (uint32_t)(loudest[j] <= loudest[i]) << j;
+            faint |= (uint32_t)(seen[j] <= seen[i]) << j;
         }
-        const uint64_t sum =
-            loudest[i] < most ? risk(loudest, outputs, most, loudest[i]) : UINT64_MAX;
-        tile->quiet = sum < lowest ? (uint16_t)(quiet & outputs) : tile->quiet;
+        const uint64_t sum = seen[i] < most ? risk(seen, outputs, most, seen[i]) : UINT64_MAX;
+        tile->faint = sum < lowest ? (uint16_t)(faint & outputs) : tile->faint;
         lowest = sum < lowest ? sum : lowest;
     }
 }
@@ -363,21 +364,21 @@ static bool fill(const struct view *s, const struct dt_conv_outputs *out,
 }
 
 int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out,
-                              int image, const float *x, const float *ground, const float *m,
+                              int image, const float *x, const float *background, const float *m,
                               uint64_t *words, struct dt_winograd_area *tile, bool *finite)
 {
     const int step = out->pool ? 2 : 1;
-    const bool zeros = !is_inked((size_t)w->c, ground);
-    uint8_t *loud = (uint8_t *)(words + (size_t)w->h * dt_winograd_row_words(w));
-    const bool hushes = w->c == 2 * VL
-                            ? find_pixels(2 * VL, w, x, zeros ? NULL : ground, words)
-                            : find_pixels((size_t)w->c, w, x, zeros ? NULL : ground, words);
-    if (hushes) {
-        find_loudness(w, x, loud);
+    const bool zeros = !is_nonzero((size_t)w->c, background);
+    uint8_t *magnitude = (uint8_t *)(words + (size_t)w->h * dt_winograd_row_words(w));
+    const bool has_faint = w->c == 2 * VL
+                               ? find_pixels(2 * VL, w, x, zeros ? NULL : background, words)
+                               : find_pixels((size_t)w->c, w, x, zeros ? NULL : background, words);
+    if (has_faint) {
+        find_magnitudes(w, x, magnitude);
     }
     const struct view s = {.w = w,
                            .others = words,
-                           .loud = hushes ? loud : NULL,
+                           .magnitude = has_faint ? magnitude : NULL,
                            .pads_alike = zeros,
                            .n_rows = w->out_h / step * step,
                            .n_columns = w->out_w / step * step,
@@ -397,9 +398,9 @@ int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_
                       *finite;
             if (left < right) {
                 tile[n_tiles] = (struct dt_winograd_area){
-                    image, top, left, bottom, right, ground_outputs(&s, top, left), 0, 0};
-                if (s.loud != NULL) {
-                    find_quiet(&s, &tile[n_tiles]);
+                    image, top, left, bottom, right, background_outputs(&s, top, left), 0, 0};
+                if (s.magnitude != NULL) {
+                    find_faint(&s, &tile[n_tiles]);
                 }
                 n_tiles++;
             }

@@ -104,11 +104,11 @@ struct forward {
     const struct dt_winograd *w;
     const struct dt_conv_outputs *out;
     const float *x, *packed;
-    float *v, *m;                  /* a group's transforms and products */
-    float *v_blank, *m_blank;      /* of the area outside of tiles */
-    float *ground;                 /* per image: outputs that see only the ground, before ReLU */
-    uint64_t *pixels;              /* the classes of the current image's pixels */
-    float *edge;                   /* inputs of a tile that crosses the edge */
+    float *v, *m;                 /* a group's transforms and products */
+    float *v_uniform, *m_uniform; /* of the area outside of tiles */
+    float *background;            /* per image: outputs that see only the background, before ReLU */
+    uint64_t *pixels;             /* the classes of the current image's pixels */
+    float *edge;                  /* inputs of a tile that crosses the edge */
     struct dt_winograd_area *tile; /* of the current image */
     bool all;                      /* they cover all of it, and none needs care */
     int n_images, image, n_tiles, next;
@@ -120,10 +120,10 @@ static void share_scratch(struct forward *f, float *scratch)
     const size_t n_group = (size_t)f->w->group, v_tile = f->w->v_tile, m_tile = f->w->m_tile;
     f->v = scratch;
     f->m = f->v + n_group * v_tile;
-    f->v_blank = f->m + n_group * m_tile;
-    f->m_blank = f->v_blank + v_tile;
-    f->ground = f->m_blank + m_tile;
-    f->pixels = (uint64_t *)(void *)(f->ground + DT_WINOGRAD_MAX_IMAGES * f->w->ground);
+    f->v_uniform = f->m + n_group * m_tile;
+    f->m_uniform = f->v_uniform + v_tile;
+    f->background = f->m_uniform + m_tile;
+    f->pixels = (uint64_t *)(void *)(f->background + DT_WINOGRAD_MAX_IMAGES * f->w->background);
     f->edge = (float *)(f->pixels + dt_winograd_pixel_words(f->w));
     const int n_seen = dt_winograd_seen(f->w);
     f->tile = (struct dt_winograd_area *)(f->edge + (size_t)(n_seen * n_seen) * (size_t)f->w->c);
@@ -139,9 +139,9 @@ static void note_finite(struct forward *f, int image, bool finite)
     f->not_finite |= finite ? 0 : 1u << image;
 }
 
-static float *ground_of(const struct forward *f, int image)
+static float *background_of(const struct forward *f, int image)
 {
-    return f->ground + (size_t)image * f->w->ground;
+    return f->background + (size_t)image * f->w->background;
 }
 
 /* Lists tiles for all outputs of the current image. */
@@ -160,30 +160,30 @@ static void list_all(struct forward *f)
     }
 }
 
-/* Fills the blank parts of the current image and lists its tiles. Without a common pixel, its
- * ground is zeros. */
+/* Fills the uniform parts of the current image and lists its tiles. Without a common pixel, its
+ * background is zeros. */
 static void cover_image(struct forward *f)
 {
     const struct dt_winograd *w = f->w;
     const float *x = image_of(f),
-                *ground = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
+                *background = w->skips_uniform ? DT_KERNEL(winograd_common)(w, x) : NULL;
     bool finite = true;
-    f->all = ground == NULL && w->plain;
+    f->all = background == NULL && w->plain;
     if (f->all) {
         list_all(f);
         return;
     }
-    if (ground == NULL) {
-        ground = memset(f->edge, 0, (size_t)w->c * sizeof(float));
+    if (background == NULL) {
+        background = memset(f->edge, 0, (size_t)w->c * sizeof(float));
     }
-    DT_KERNEL(winograd_blank)(w, ground, f->v_blank + ONE_ONE * w->v_freq);
-    DT_KERNEL(winograd_products)(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
-    for (size_t k = 0; k < w->ground; k += VL) {
-        store(ground_of(f, f->image) + k,
-              blank_output(f->m_blank + k / VL * w->m_block, load(f->out->bias + k)));
+    DT_KERNEL(winograd_uniform)(w, background, f->v_uniform + ONE_ONE * w->v_freq);
+    DT_KERNEL(winograd_products)(w, ONE_ONE, ONE_ONE + 1, 1, f->v_uniform, f->packed, f->m_uniform);
+    for (size_t k = 0; k < w->background; k += VL) {
+        store(background_of(f, f->image) + k,
+              uniform_output(f->m_uniform + k / VL * w->m_block, load(f->out->bias + k)));
     }
-    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, ground, f->m_blank, f->pixels,
-                                           f->tile, &finite);
+    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, background, f->m_uniform,
+                                           f->pixels, f->tile, &finite);
     note_finite(f, f->image, finite);
 }
 
@@ -202,7 +202,7 @@ static const struct dt_winograd_area *next_tile(struct forward *f)
 }
 
 /* True if all n x n pixels are equal. */
-static bool is_blank(size_t n, const float *x, size_t row, size_t pixel)
+static bool is_uniform(size_t n, const float *x, size_t row, size_t pixel)
 {
     bool same = x[0] == x[pixel] && memcmp(x, x + pixel, (n - 1) * pixel * sizeof(float)) == 0;
     for (size_t i = 1; i < n && same; i++) {
@@ -211,21 +211,21 @@ static bool is_blank(size_t n, const float *x, size_t row, size_t pixel)
     return same;
 }
 
-/* Transforms as many of the next tiles as fit: those that are not blank fill slots from the front,
- * blank ones from the back. One with quiet outputs takes the next slot too, without its loud
- * pixels. Returns true if there may be more. */
+/* Transforms as many of the next tiles as fit: those that are not uniform fill slots from the
+ * front, uniform ones from the back. One with faint outputs takes the next slot too, without its
+ * large pixels. Returns true if there may be more. */
 static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front,
-                       int *first_blank)
+                       int *first_uniform)
 {
     const struct dt_winograd *w = f->w;
     const size_t n_seen = (size_t)dt_winograd_seen(w);
-    for (*n_front = 0, *first_blank = w->group; *n_front < *first_blank;) {
+    for (*n_front = 0, *first_uniform = w->group; *n_front < *first_uniform;) {
         const struct dt_winograd_area *tile = next_tile(f);
         size_t row;
         if (tile == NULL) {
             return false;
         }
-        if (tile->quiet != 0 && *n_front + 1 == *first_blank) {
+        if (tile->faint != 0 && *n_front + 1 == *first_uniform) {
             f->next--;
             return true;
         }
@@ -236,16 +236,16 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
             continue;
         }
         const float *from = DT_KERNEL(winograd_tile)(w, image_of(f), tile, f->edge, &row);
-        if (w->skips_blank && is_blank(n_seen, from, row, (size_t)w->c)) {
-            slot[--*first_blank] = *tile;
-            DT_KERNEL(winograd_blank)
-            (w, from, f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
+        if (w->skips_uniform && is_uniform(n_seen, from, row, (size_t)w->c)) {
+            slot[--*first_uniform] = *tile;
+            DT_KERNEL(winograd_uniform)
+            (w, from, f->v + (size_t)*first_uniform * w->v_tile + ONE_ONE * w->v_freq);
             continue;
         }
         slot[*n_front] = *tile;
         DT_KERNEL(winograd_input)(w, from, row, f->v + (size_t)(*n_front)++ * w->v_tile);
-        if (tile->quiet != 0) {
-            DT_KERNEL(winograd_quiet)(w, image_of(f), tile, f->edge);
+        if (tile->faint != 0) {
+            DT_KERNEL(winograd_faint)(w, image_of(f), tile, f->edge);
             DT_KERNEL(winograd_input)
             (w, f->edge, n_seen * (size_t)w->c, f->v + (size_t)(*n_front)++ * w->v_tile);
         }
@@ -253,12 +253,12 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
     return true;
 }
 
-static void put_slot(struct forward *f, const struct dt_winograd_area *tile, bool blank, int i)
+static void put_slot(struct forward *f, const struct dt_winograd_area *tile, bool uniform, int i)
 {
     const float *m = f->m + (size_t)i * f->w->m_tile;
     note_finite(
         f, tile->image,
-        DT_KERNEL(winograd_output)(f->w, f->out, tile, blank, m, ground_of(f, tile->image)));
+        DT_KERNEL(winograd_output)(f->w, f->out, tile, uniform, m, background_of(f, tile->image)));
 }
 
 uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x,
@@ -268,19 +268,19 @@ uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, 
     struct forward f = {
         .w = w, .out = out, .x = x, .packed = packed, .n_images = n_images, .image = -1};
     struct dt_winograd_area slot[DT_WINOGRAD_MAX_GROUP];
-    int n_front, first_blank;
+    int n_front, first_uniform;
     bool more = true;
     share_scratch(&f, scratch);
     while (more) {
-        more = fill_slots(&f, slot, &n_front, &first_blank);
+        more = fill_slots(&f, slot, &n_front, &first_uniform);
         DT_KERNEL(winograd_products)(w, 0, N_FREQS, n_front, f.v, packed, f.m);
         DT_KERNEL(winograd_products)
-        (w, ONE_ONE, ONE_ONE + 1, w->group - first_blank, f.v + (size_t)first_blank * w->v_tile,
-         packed, f.m + (size_t)first_blank * w->m_tile);
-        for (int i = 0; i < n_front; i += slot[i].quiet != 0 ? 2 : 1) {
+        (w, ONE_ONE, ONE_ONE + 1, w->group - first_uniform, f.v + (size_t)first_uniform * w->v_tile,
+         packed, f.m + (size_t)first_uniform * w->m_tile);
+        for (int i = 0; i < n_front; i += slot[i].faint != 0 ? 2 : 1) {
             put_slot(&f, &slot[i], false, i);
         }
-        for (int i = first_blank; i < w->group; i++) {
+        for (int i = first_uniform; i < w->group; i++) {
             put_slot(&f, &slot[i], true, i);
         }
     }

@@ -161,7 +161,7 @@ const float *DT_KERNEL(winograd_tile)(const struct dt_winograd *w, const float *
     return edge;
 }
 
-void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
+void DT_KERNEL(winograd_faint)(const struct dt_winograd *w, const float *x,
                                const struct dt_winograd_area *tile, float *edge)
 {
     const size_t n_c = (size_t)w->c;
@@ -171,7 +171,7 @@ void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
         window |= (((uint64_t)1 << kernel) - 1) << i * n;
     }
     for (int i = 0; i < M * M; i++) {
-        seen |= tile->quiet >> i & 1 ? window << (i / M * n + i % M) : 0;
+        seen |= tile->faint >> i & 1 ? window << (i / M * n + i % M) : 0;
     }
     copy_edge(w, x, tile->top - w->top, tile->left - w->left, edge);
     for (int i = 0; i < n * n; i++) {
@@ -181,7 +181,7 @@ void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
     }
 }
 
-void DT_KERNEL(winograd_blank)(const struct dt_winograd *w, const float *x, float *v)
+void DT_KERNEL(winograd_uniform)(const struct dt_winograd *w, const float *x, float *v)
 {
     for (int part = 0; part < dt_winograd_parts(w); part++, v += w->c) {
         for (int c = 0; c < w->c; c += VL) {

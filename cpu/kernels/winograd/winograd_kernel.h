@@ -49,7 +49,7 @@ static inline int panel_vectors(int n_filters, int k0)
 }
 
 /* The output value of a tile of equal pixels, from its products. */
-ALWAYS_INLINE vf blank_output(const float *m, vf bias)
+ALWAYS_INLINE vf uniform_output(const float *m, vf bias)
 {
     return load(m + ONE_ONE * VL) + bias;
 }
@@ -64,15 +64,15 @@ const float *DT_KERNEL(winograd_tile)(const struct dt_winograd *w, const float *
                                       const struct dt_winograd_area *tile, float *edge,
                                       size_t *row);
 
-/* Copies a tile with zeros for its loud pixels: its `quiet` outputs do not depend on them. */
-void DT_KERNEL(winograd_quiet)(const struct dt_winograd *w, const float *x,
+/* Copies a tile with zeros for its large pixels: its `faint` outputs do not depend on them. */
+void DT_KERNEL(winograd_faint)(const struct dt_winograd *w, const float *x,
                                const struct dt_winograd_area *tile, float *edge);
 
 /* v = B' d B of one tile, whose rows are `row` floats apart. */
 void DT_KERNEL(winograd_input)(const struct dt_winograd *w, const float *x, size_t row, float *v);
 
-/* The one nonzero frequency of a blank tile. */
-void DT_KERNEL(winograd_blank)(const struct dt_winograd *w, const float *x, float *v);
+/* The one nonzero frequency of a uniform tile. */
+void DT_KERNEL(winograd_uniform)(const struct dt_winograd *w, const float *x, float *v);
 
 /* m (tiles, k) = v (tiles, c) u (c, k), for frequencies begin .. end - 1. */
 void DT_KERNEL(winograd_products)(const struct dt_winograd *w, int begin, int end, int n_tiles,
@@ -86,25 +86,25 @@ void DT_KERNEL(winograd_tile_gradient)(int n_k, int out_h, int out_w, const floa
 /* Finds as many equal pixels as an output sees, and returns the first. NULL: there are none. */
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x);
 
-/* Finds the outputs of image x that see only pixels equal to `ground`, and fills them with the
- * outputs of blank tiles whose products are m. Lists tiles for all others in `tile`, which has room
- * for them, and returns their number. Clears `finite` if the filled values are not. words: room for
- * dt_winograd_pixel_words. */
+/* Finds the outputs of image x that see only pixels equal to `background`, and fills them with the
+ * outputs of uniform tiles whose products are m. Lists tiles for all others in `tile`, which has
+ * room for them, and returns their number. Clears `finite` if the filled values are not. words:
+ * room for dt_winograd_pixel_words. */
 int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out,
-                              int image, const float *x, const float *ground, const float *m,
+                              int image, const float *x, const float *background, const float *m,
                               uint64_t *words, struct dt_winograd_area *tile, bool *finite);
 
 /* Writes an area, transformed and finished, and returns whether its outputs, before ReLU, are
- * finite. m: its products. The area is a tile, or blank: made of equal pixels. Then it has only
+ * finite. m: its products. The area is a tile, or uniform: made of equal pixels. Then it has only
  * frequency (1, 1), and it may have any size, with a pool in whole windows. A tile's rounding
  * errors scale with its largest pixels, in all of its outputs. In an output that sees only much
  * smaller ones, they would decide its sign, and whether it is larger than its neighbours, and so
- * let wrong gradients through ReLU and pools: biases are 0 when a training begins, and the ground
- * stays as small for a while. So outputs that see only the ground are exactly ground[k], those that
- * see only zeros their bias, and quiet ones come from other products, which follow m: of the tile
- * with zeros for the pixels they do not see. */
+ * let wrong gradients through ReLU and pools: biases are 0 when a training begins, and the
+ * background stays as small for a while. So outputs that see only the background are exactly
+ * background[k], those that see only zeros their bias, and faint ones come from other products,
+ * which follow m: of the tile with zeros for the pixels they do not see. */
 bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out,
-                                const struct dt_winograd_area *area, bool blank, const float *m,
-                                const float *ground);
+                                const struct dt_winograd_area *area, bool uniform, const float *m,
+                                const float *background);
 
 #endif

@@ -43,38 +43,38 @@ ALWAYS_INLINE void output_rows(const int pair, const float *m, vf bias, vf out[2
 /* An area of an image's outputs. */
 struct output_area {
     int n_rows, n_columns;
-    uint32_t ground; /* outputs equal to the ground's, */
-    uint32_t zeros;  /* or exactly to their bias */
-    uint32_t quiet;  /* outputs to compute from the products that follow a tile's own */
+    uint32_t background; /* outputs equal to the background's, */
+    uint32_t zeros;      /* or exactly to their bias */
+    uint32_t faint;      /* outputs to compute from the products that follow a tile's own */
     bool relu;
     size_t n_filters, m_block, m_tile;
-    const float *bias, *ground_out;
-    size_t row, pixel; /* strides of y, in floats; with a pool also of keep */
+    const float *bias, *background_out;
+    size_t row, pixel; /* strides of y, in floats; with a pool also of mask */
     struct pool_target to;
 };
 
 /* Compile-time knowledge for the output transform: all rows, columns and filters exist and no
- * output is quiet; and none sees only the ground. */
-enum kind { ANY, WHOLE, INKED };
+ * output is faint; and none sees only the background. */
+enum kind { ANY, WHOLE, FOREGROUND };
 
 /* Replaces, in two rows of outputs, those with exact values. Call it after the check, which must
  * see values that are not finite. */
 ALWAYS_INLINE void put_exact(const enum kind kind, const int pair, const struct output_area *a,
-                             const float *quiet_m, vf bias, vf ground, vf out[2][M])
+                             const float *faint_m, vf bias, vf background, vf out[2][M])
 {
     const int first = 2 * M * pair;
-    if (kind == ANY && a->quiet != 0) {
-        vf quiet[2][M];
-        output_rows(pair, quiet_m, bias, quiet);
+    if (kind == ANY && a->faint != 0) {
+        vf faint[2][M];
+        output_rows(pair, faint_m, bias, faint);
         UNROLLED(i, 2 * M) {
             vf *o = &out[i / M][i % M];
-            *o = choose(a->quiet >> (first + i) & 1, quiet[i / M][i % M], *o);
+            *o = choose(a->faint >> (first + i) & 1, faint[i / M][i % M], *o);
         }
     }
     UNROLLED(i, 2 * M) {
         vf *o = &out[i / M][i % M];
-        if (kind != INKED && (a->ground >> (first + i) & 1) != 0) {
-            *o = ground; /* the same for all filters: branches are predictable */
+        if (kind != FOREGROUND && (a->background >> (first + i) & 1) != 0) {
+            *o = background; /* the same for all filters: branches are predictable */
         }
         *o = kind == ANY ? choose(a->zeros >> (first + i) & 1, bias, *o) : *o;
     }
@@ -91,7 +91,7 @@ ALWAYS_INLINE void put_rows(const enum kind kind, const bool pool, const int pai
         if (n_rows > 1 && j + 1 < n_columns) {
             pool_window(n_filters, &a->to, k, out[0] + j, out[1] + j,
                         (size_t)pair * a->row + (size_t)(j / 2) * a->pixel,
-                        (size_t)(2 * pair) * a->to.word_row + (size_t)j * a->to.word_pixel);
+                        (size_t)(2 * pair) * a->to.bitmask_row + (size_t)j * a->to.bitmask_pixel);
         }
     }
     UNROLL
@@ -115,7 +115,8 @@ ALWAYS_INLINE vf tile_outputs(const enum kind kind, const bool pool, const struc
     const struct output_area
         here = *area,
         *a = &here; /* a local copy: the compiler can see that no store changes it */
-    const vf bias = load(a->bias + k), ground = kind == INKED ? (vf){0} : load(a->ground_out + k);
+    const vf bias = load(a->bias + k),
+             background = kind == FOREGROUND ? (vf){0} : load(a->background_out + k);
     vf check = {0};
     UNROLLED(pair, N_PAIRS) {
         vf out[2][M];
@@ -125,7 +126,7 @@ ALWAYS_INLINE vf tile_outputs(const enum kind kind, const bool pool, const struc
                 check += ((out[i][0] + out[i][1]) + (out[i][2] + out[i][3])) * 0.0f;
             }
         }
-        put_exact(kind, pair, a, m + a->m_tile, bias, ground, out);
+        put_exact(kind, pair, a, m + a->m_tile, bias, background, out);
         put_rows(kind, pool, pair, a, k, n_filters, out);
         __asm__ volatile("" ::: "memory"); /* else sums are kept in more registers than there are */
     }
@@ -135,7 +136,7 @@ ALWAYS_INLINE vf tile_outputs(const enum kind kind, const bool pool, const struc
 /* Returns true if all outputs of a tile are finite. */
 ALWAYS_INLINE bool all_outputs(const bool pool, const struct output_area *a, const float *m)
 {
-    const bool whole = a->n_rows == M && a->n_columns == M && (a->quiet | a->zeros) == 0;
+    const bool whole = a->n_rows == M && a->n_columns == M && (a->faint | a->zeros) == 0;
     bool finite = true;
     for (size_t k = 0; k < a->n_filters; k += VL, m += a->m_block) {
         const size_t n_left = a->n_filters - k;
@@ -143,10 +144,10 @@ ALWAYS_INLINE bool all_outputs(const bool pool, const struct output_area *a, con
         if (!whole || n_left < VL) {
             const int n = n_left < VL ? (int)n_left : VL;
             check = (vf)((vi)tile_outputs(ANY, pool, a, m, k, n) & first_lanes(n));
-        } else if (a->ground != 0) {
+        } else if (a->background != 0) {
             check = tile_outputs(WHOLE, pool, a, m, k, VL);
         } else {
-            check = tile_outputs(INKED, pool, a, m, k, VL);
+            check = tile_outputs(FOREGROUND, pool, a, m, k, VL);
         }
         finite = finite && nonzero_lanes(check) == 0;
     }
@@ -165,25 +166,26 @@ static __attribute__((noinline)) bool plain_outputs(const struct output_area *a,
 
 /* Fills an area of any size with outputs that come from one frequency; with a pool, in whole
  * windows. */
-static bool blank_outputs(const struct output_area *area, const bool pool, const float *m)
+static bool uniform_outputs(const struct output_area *area, const bool pool, const float *m)
 {
     const struct output_area here = *area, *a = &here;
     const int step = pool ? 2 : 1;
     bool finite = true;
     for (size_t k = 0; k < a->n_filters; k += VL) {
-        const vf out = blank_output(m + k / VL * a->m_block, load(a->bias + k));
+        const vf out = uniform_output(m + k / VL * a->m_block, load(a->bias + k));
         finite = finite &&
                  nonzero_lanes((vf)((vi)(out * 0.0f) & first_lanes((int)(a->n_filters - k)))) == 0;
     }
     for (int i = 0; i + step <= a->n_rows; i += step) {
         for (int j = 0; j + step <= a->n_columns; j += step) {
             const size_t at = (size_t)(i / step) * a->row + (size_t)(j / step) * a->pixel,
-                         word_at = (size_t)i * a->to.word_row + (size_t)j * a->to.word_pixel;
+                         bitmask_at =
+                             (size_t)i * a->to.bitmask_row + (size_t)j * a->to.bitmask_pixel;
             for (size_t k = 0; k < a->n_filters; k += VL) {
                 const int n = a->n_filters - k < VL ? (int)(a->n_filters - k) : VL;
-                const vf out = blank_output(m + k / VL * a->m_block, load(a->bias + k));
+                const vf out = uniform_output(m + k / VL * a->m_block, load(a->bias + k));
                 if (pool) {
-                    put_window(n, &a->to, k, out, 0, 0, 0, at, word_at);
+                    put_window(n, &a->to, k, out, 0, 0, 0, at, bitmask_at);
                 } else {
                     store_lanes(a->to.y + at + k, a->relu ? larger(out, (vf){0}) : out, n);
                 }
@@ -208,8 +210,8 @@ static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_are
 }
 
 bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out,
-                                const struct dt_winograd_area *area, bool blank, const float *m,
-                                const float *ground)
+                                const struct dt_winograd_area *area, bool uniform, const float *m,
+                                const float *background)
 {
     const int image = area->image, p = area->top, q = area->left, log = out->pool ? 1 : 0;
     const int out_h = w->out_h >> log, out_w = w->out_w >> log;
@@ -217,27 +219,27 @@ bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_con
                  at = (((size_t)image * (size_t)out_h + (size_t)(p >> log)) * (size_t)out_w +
                        (size_t)(q >> log)) *
                       n_k,
-                 word_at = (row * (size_t)w->out_w + (size_t)q) * dt_survivor_words(w->k);
+                 bitmask_at = (row * (size_t)w->out_w + (size_t)q) * dt_nonzero_words(w->k);
     const struct output_area a = {.n_rows = area->bottom - p,
                                   .n_columns = area->right - q,
-                                  .ground = area->ground,
+                                  .background = area->background,
                                   .zeros = area->zeros,
-                                  .quiet = area->quiet,
+                                  .faint = area->faint,
                                   .relu = out->relu,
                                   .n_filters = n_k,
                                   .m_block = w->m_block,
                                   .m_tile = w->m_tile,
                                   .bias = out->bias,
-                                  .ground_out = ground,
+                                  .background_out = background,
                                   .row = (size_t)out_w * n_k,
                                   .pixel = n_k,
-                                  .to = pool_target(out, w->k, w->out_w, at, word_at)};
+                                  .to = pool_target(out, w->k, w->out_w, at, bitmask_at)};
     if (out->next != NULL) {
         const size_t n_image = (size_t)out_h * (size_t)out_w * n_k;
         fetch_next(w, area, out->next + (size_t)image * n_image, n_image);
     }
-    if (blank) {
-        return out->pool ? blank_outputs(&a, true, m) : blank_outputs(&a, false, m);
+    if (uniform) {
+        return out->pool ? uniform_outputs(&a, true, m) : uniform_outputs(&a, false, m);
     }
     return (out->pool ? pooled_outputs : plain_outputs)(&a, m);
 }

@@ -205,14 +205,14 @@ static void check_blank(void)
     for (size_t i = 19; i < y.n; i++) {
         CHECK(y.data[i] == y.data[i % 19]);
     }
-    s.w.skips_blank = false; /* tiles give the same bits */
+    s.w.skips_uniform = false; /* tiles give the same bits */
     struct buffer tiles = buffer_open(y.n);
     out.y = tiles.data;
     forward(&s, &out);
     CHECK(memcmp(tiles.data, y.data, y.n * sizeof(float)) == 0);
-    s.w.skips_blank = true;
+    s.w.skips_uniform = true;
     out = (struct dt_conv_outputs){
-        .bias = s.bias.data, .relu = true, .pool = true, .y = pooled.data, .word = word};
+        .bias = s.bias.data, .relu = true, .pool = true, .y = pooled.data, .bitmask = word};
     forward(&s, &out);
     for (size_t i = 0; i < n; i++) {
         const int place = survivor(&s.w, word, i / (36 * 19), i / (6 * 19) % 6, i / 19 % 6, i % 19);

@@ -174,7 +174,7 @@ static inline void check_plain(const struct problem *s, bool relu)
                                   s->scratch.data);
     }
     CHECK(memcmp(y.data, again.data, y.n * sizeof(float)) == 0);
-    other.w.skips_blank = false;
+    other.w.skips_uniform = false;
     out.y = again.data;
     forward(&other, &out);
     check_outputs(s, "y of tiles alone", &again, relu, true);
@@ -188,7 +188,7 @@ static inline void check_plain(const struct problem *s, bool relu)
 static inline int survivor(const struct dt_winograd *w, const uint64_t *word, size_t image,
                            size_t p, size_t q, size_t k)
 {
-    const size_t n_words = dt_survivor_words(w->k), n_w = (size_t)w->out_w;
+    const size_t n_words = dt_nonzero_words(w->k), n_w = (size_t)w->out_w;
     int place = -1;
     for (int i = 0; i < 4; i++) {
         const size_t at =
@@ -240,7 +240,7 @@ static inline void check_other_bits(const struct dt_winograd *w, const uint64_t 
 
 static inline struct buffer buffer_words(const struct dt_winograd *w)
 {
-    return buffer_open(2 * (size_t)(N_IMAGES * w->out_h * w->out_w) * dt_survivor_words(w->k));
+    return buffer_open(2 * (size_t)(N_IMAGES * w->out_h * w->out_w) * dt_nonzero_words(w->k));
 }
 
 static inline void check_pooled(const struct problem *s, bool drops)
@@ -258,8 +258,8 @@ static inline void check_pooled(const struct problem *s, bool drops)
                                   .relu = true,
                                   .pool = true,
                                   .y = y.data,
-                                  .word = word,
-                                  .keep = drops ? kept : NULL,
+                                  .bitmask = word,
+                                  .mask = drops ? kept : NULL,
                                   .scale = 1.25f};
     forward(s, &out);
     for (size_t i = 0; i < n; i++) {
@@ -267,8 +267,8 @@ static inline void check_pooled(const struct problem *s, bool drops)
     }
     check_other_bits(&s->w, word);
     out.y = eval_y.data; /* as in evaluation */
-    out.word = NULL;
-    out.keep = NULL;
+    out.bitmask = NULL;
+    out.mask = NULL;
     forward(s, &out);
     for (size_t i = 0; i < n; i++) {
         CHECK(y.data[i] == eval_y.data[i] * (drops ? (kept[i] ? 1.25f : 0.0f) : 1.0f));

@@ -50,27 +50,27 @@ size_t DT_KERNEL(count_nonzero)(size_t n_elems, const float *x)
     return n;
 }
 
-size_t DT_KERNEL(survivors)(size_t n_positions, int k, const float *dy, uint64_t *word)
+size_t DT_KERNEL(nonzeros)(size_t n_positions, int k, const float *dy, uint64_t *bitmask)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_positions; i++, dy += k) {
         for (int k0 = 0; k0 < k; k0 += 64) {
-            *word = nonzero_bits(dy + k0, k - k0 < 64 ? k - k0 : 64);
-            n += (size_t)__builtin_popcountll(*word++);
+            *bitmask = nonzero_bits(dy + k0, k - k0 < 64 ? k - k0 : 64);
+            n += (size_t)__builtin_popcountll(*bitmask++);
         }
     }
     return n;
 }
 
-size_t DT_KERNEL(survivors_pooled)(const struct dt_pooling *pool, const float *dy,
-                                   const uint16_t *winner, uint64_t *word)
+size_t DT_KERNEL(nonzeros_pooled)(const struct dt_pooling *pool, const float *dy,
+                                  const uint16_t *winner, uint64_t *bitmask)
 {
-    const size_t n_words = dt_survivor_words(pool->c), row = (size_t)pool->w * n_words;
+    const size_t n_words = dt_nonzero_words(pool->c), row = (size_t)pool->w * n_words;
     size_t n = 0;
     for (int p = 0; p < pool->out_h; p++) {
         for (int q = 0; q < pool->out_w; q++, dy += pool->c, winner += pool->c) {
             uint64_t *window =
-                word + (size_t)(p * pool->stride) * row + (size_t)(q * pool->stride) * n_words;
+                bitmask + (size_t)(p * pool->stride) * row + (size_t)(q * pool->stride) * n_words;
             for (int k0 = 0; k0 < pool->c; k0 += 64, window++) {
                 const uint64_t bits = nonzero_bits(dy + k0, pool->c - k0 < 64 ? pool->c - k0 : 64);
                 n += (size_t)__builtin_popcountll(bits);
@@ -134,25 +134,25 @@ void DT_KERNEL(conv_list_pooled)(const struct dt_conv *conv, const struct dt_poo
     }
 }
 
-size_t DT_KERNEL(count_survivors)(size_t n_words, const uint64_t *word)
+size_t DT_KERNEL(count_bits)(size_t n_words, const uint64_t *bitmask)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_words; i++) {
-        n += (size_t)__builtin_popcountll(word[i]);
+        n += (size_t)__builtin_popcountll(bitmask[i]);
     }
     return n;
 }
 
-void DT_KERNEL(spread_survivors)(const struct dt_conv *conv, const struct dt_survivors *from,
-                                 float *dy)
+void DT_KERNEL(spread_nonzeros)(const struct dt_conv *conv, const struct dt_nonzeros *from,
+                                float *dy)
 {
-    const uint64_t *word = from->word;
+    const uint64_t *bitmask = from->bitmask;
     memset(dy, 0, (size_t)conv->out_h * (size_t)conv->out_w * (size_t)conv->k * sizeof(float));
     for (int i = 0; i < conv->out_h; i++) {
         for (int q = 0; q < conv->out_w; q++, dy += conv->k) {
             const float *value = from->value + from->row_at[i] + from->column_at[q];
             for (int k0 = 0; k0 < conv->k; k0 += 64) {
-                for (uint64_t bits = *word++; bits != 0; bits &= bits - 1) {
+                for (uint64_t bits = *bitmask++; bits != 0; bits &= bits - 1) {
                     const int k = k0 + __builtin_ctzll(bits);
                     dy[k] = value[k] * from->scale;
                 }
