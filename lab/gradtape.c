@@ -7,7 +7,7 @@
 
 #include "cli/result.h"
 #include "lab/training.h"
-#include "model/stages.h"
+#include "model/network.h"
 
 /* The numbers that the example prints: each rank's loss, and of each stage the parts. */
 static const struct {

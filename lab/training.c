@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/stages.h"
+#include "model/network.h"
 
 enum dt_status dt_lab_need_ranks(const struct dt_world *world, const char *lesson, int n)
 {

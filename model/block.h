@@ -79,8 +79,8 @@ struct dt_model {
         buffers[DT_MAX_PARAMS];       /* in forward order; buffers: saved, and not trained */
     size_t n_parameters;              /* trainable parameters, without alignment gaps */
     size_t arena_elems, buffer_elems; /* with alignment gaps */
-    const struct dt_graph_ops *graph; /* model/network.h; NULL: a plain chain */
-    int n_outputs;                    /* logits, or regression outputs, per sample */
+    bool is_graph; /* a block has an operation of its own, or reads other blocks than the last */
+    int n_outputs; /* logits, or regression outputs, per sample */
 };
 
 /* The state of dt_model_lower, for layers beyond a plain chain. */
@@ -102,6 +102,7 @@ struct dt_layer_entries {
     enum dt_status (*lower)(struct dt_lowering *lowering, const struct dt_layer_spec *layer);
     enum dt_status (*finish)(struct dt_lowering *lowering); /* after the last layer */
     const struct dt_layer_ops *const *ref;                  /* on the reference backend, by type */
+    const struct dt_block_operations *operations;           /* model/network.h */
 };
 
 /* Fills `model` from `spec` (copied). DT_CONFIG names the layer: "model.layers[2] conv2d: kernel 7
@@ -123,9 +124,13 @@ size_t dt_param_at(const struct dt_param *param, size_t i);
  * operation. */
 double dt_block_flops(const struct dt_block *block);
 
-/* The first block with parameters: backward passes end there, because no earlier gradient is
- * needed. */
-int dt_model_first_trained(const struct dt_model *model);
+/* Input i of a block as an index into the network's outputs: 0 are the samples, i + 1 is block i's
+ * output; -1: none. */
+static inline int dt_block_input(const struct dt_model *model, int block, int i)
+{
+    const int input = model->blocks[block].inputs[i];
+    return input > 0 ? input - 1 : i == 0 ? block : -1;
+}
 
 /* Writes the initial weights to `arena` (arena_elems floats, host memory); they depend only on
  * (seed, tensor, element). */

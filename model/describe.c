@@ -20,18 +20,16 @@ double dt_block_flops(const struct dt_block *block)
 
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states)
 {
-    const size_t n_weights = model->arena_elems * (size_t)(2 + n_optimizer_states);
-    if (model->graph != NULL) {
-        return sizeof(float) * (n_weights + dt_graph_elems(model, capacity));
+    const struct dt_network_plan whole = {.chunk = capacity};
+    struct dt_network_layout layout;
+    dt_network_lay_out(model, &whole, &layout);
+    size_t n = layout.part + dt_operation_elems(model) + dt_shape_elems(model->spec.input);
+    for (int i = 0; i < layout.n_arrays; i++) {
+        n += layout.arrays[i].n_elems;
     }
-    size_t n_elems = dt_shape_elems(model->spec.input); /* per sample */
-    size_t deltas[2][2] = {{0}};                        /* by turns; of a chunk, or not */
     for (int b = 0; b < model->n_blocks; b++) {
-        const size_t n = dt_shape_elems(model->blocks[b].out);
-        size_t *largest = &deltas[b % 2][b < model->n_spatial - 1];
-        *largest = dt_max_size(*largest, n);
-        n_elems += n;
+        n += dt_shape_elems(model->blocks[b].out);
     }
-    n_elems += deltas[0][0] + deltas[0][1] + deltas[1][0] + deltas[1][1];
-    return sizeof(float) * (n_weights + n_elems * (size_t)capacity);
+    return sizeof(float) * (model->arena_elems * (size_t)(2 + n_optimizer_states) +
+                            n * (size_t)capacity + model->buffer_elems);
 }

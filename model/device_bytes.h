@@ -31,7 +31,7 @@ static inline bool dt_device_is_head(const struct dt_model *model, int index)
 static inline bool dt_device_is_first_conv(const struct dt_model *model, int index)
 {
     const struct dt_block *b = &model->blocks[index];
-    if (index > 0 || model->graph != NULL || b->linear != DT_LINEAR_CONV || b->in.c > 4) {
+    if (index > 0 || model->is_graph || b->linear != DT_LINEAR_CONV || b->in.c > 4) {
         return false;
     }
     const size_t h = (size_t)(b->linear_out.h - 1) * (size_t)b->stride + (size_t)b->kernel,

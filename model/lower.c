@@ -166,12 +166,8 @@ static enum dt_status lower_dense(struct dt_lowering *l, const struct dt_layer_s
     return add_activation(l, layer->activation);
 }
 
-#define lower_global_pool lower_pool /* of the whole image */
-static enum dt_status lower_pool(struct dt_lowering *l, const struct dt_layer_spec *layer)
+static enum dt_status add_pool(struct dt_lowering *l, enum dt_pool pool, int h, int w, int stride)
 {
-    const bool whole = layer->type == DT_LAYER_GLOBAL_AVG_POOL;
-    const int h = whole ? l->shape.h : layer->size, w = whole ? l->shape.w : layer->size,
-              stride = whole ? dt_max(h, w) : layer->stride;
     DT_TRY(check_range("size", h, DT_MAX_EXTENT));
     DT_TRY(check_range("stride", stride, DT_MAX_EXTENT));
     DT_TRY(need_image(l));
@@ -181,13 +177,25 @@ static enum dt_status lower_pool(struct dt_lowering *l, const struct dt_layer_sp
                         l->shape.h, l->shape.w);
     }
     struct dt_block *block = block_for(l, STAGE_POOL);
-    block->pool = layer->type == DT_LAYER_MAX_POOL2D ? DT_POOL_MAX : DT_POOL_AVG;
+    block->pool = pool;
     block->pool_h = h;
     block->pool_w = w;
     block->pool_stride = stride;
     l->shape.h = (l->shape.h - h) / stride + 1;
     l->shape.w = (l->shape.w - w) / stride + 1;
     return DT_OK;
+}
+
+static enum dt_status lower_pool(struct dt_lowering *l, const struct dt_layer_spec *layer)
+{
+    return add_pool(l, layer->type == DT_LAYER_MAX_POOL2D ? DT_POOL_MAX : DT_POOL_AVG, layer->size,
+                    layer->size, layer->stride);
+}
+
+static enum dt_status lower_global_pool(struct dt_lowering *l, const struct dt_layer_spec *layer)
+{
+    (void)layer;
+    return add_pool(l, DT_POOL_AVG, l->shape.h, l->shape.w, dt_max(l->shape.h, l->shape.w));
 }
 
 static enum dt_status lower_dropout(struct dt_lowering *l, const struct dt_layer_spec *layer)
@@ -331,16 +339,9 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     for (int b = 0; b < model->n_blocks; b++) {
         model->n_spatial = model->blocks[b].flatten ? b + 1 : model->n_spatial;
         model->blocks[b].canonical = model->blocks[b].flatten && l.n_dense == 0;
+        model->is_graph =
+            model->is_graph || model->blocks[b].row > 0 || dt_block_input(model, b, 0) != b;
     }
     model->n_outputs = l.shape.c;
     return DT_OK;
-}
-
-int dt_model_first_trained(const struct dt_model *model)
-{
-    int b = 0;
-    while (b < model->n_blocks && model->blocks[b].grad_end == model->blocks[b].grad_begin) {
-        b++;
-    }
-    return b;
 }

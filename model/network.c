@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/arithmetic.h"
 
@@ -25,61 +26,117 @@ static size_t sample_elems(const struct dt_model *model, int index)
     return dt_shape_elems(index == 0 ? model->spec.input : model->blocks[index - 1].out);
 }
 
-static bool within_chunk(const struct dt_network *net, int block)
+/* Leading blocks that process the batch in chunks; the last of them writes into whole batches. */
+static int n_chunked(const struct dt_model *model)
 {
-    return block < net->model->n_spatial - 1;
+    return model->is_graph ? 0 : model->n_spatial;
 }
 
-/* True if the gradient of block b's output overwrites the output itself. */
-static bool delta_over_output(const struct dt_network *net, int block)
+static bool within_chunk(const struct dt_model *model, int block)
 {
-    return !within_chunk(net, block) && block + 1 < net->model->n_blocks &&
-           net->plan.dx_over_x[block + 1];
+    return block < n_chunked(model) - 1;
 }
 
-/* A block reads the gradient of its output and writes that of its input: two arrays take turns, for
- * the whole batch and for a chunk. */
+/* The last block that reads a block's output; behind the last block, the loss reads it. */
+static int last_reader(const struct dt_model *model, int block)
+{
+    for (int b = model->n_blocks - 1; b > block; b--) {
+        for (int i = 0; i < DT_MAX_INPUTS; i++) {
+            if (dt_block_input(model, b, i) == block + 1) {
+                return b;
+            }
+        }
+    }
+    return model->n_blocks;
+}
+
+/* An array holds the gradient of a block's output from the backward pass of the last reader, which
+ * writes the gradient first, to that of the block, which reads it. */
+static int find_array(struct dt_network_layout *layout, int from, bool of_chunk)
+{
+    int i = 0;
+    while (i < layout->n_arrays &&
+           (layout->arrays[i].busy_until <= from || layout->arrays[i].of_chunk != of_chunk)) {
+        i++;
+    }
+    layout->n_arrays = dt_max(layout->n_arrays, i + 1);
+    return i;
+}
+
+void dt_network_lay_out(const struct dt_model *model, const struct dt_network_plan *plan,
+                        struct dt_network_layout *out)
+{
+    memset(out, 0, sizeof *out);
+    for (int b = model->n_blocks - 1; b >= 0; b--) {
+        const bool of_chunk = within_chunk(model, b);
+        const size_t n = sample_elems(model, b + 1);
+        const int reader = last_reader(model, b);
+        out->last_reader[b] = reader;
+        out->array_of[b] = DT_OVER_OUTPUT;
+        if (of_chunk || reader == model->n_blocks || !plan->dx_over_x[reader]) {
+            const int i = out->array_of[b] = find_array(out, reader, of_chunk);
+            out->arrays[i].of_chunk = of_chunk;
+            out->arrays[i].n_elems = dt_max_size(out->arrays[i].n_elems, n);
+            out->arrays[i].busy_until = b;
+        }
+        for (int i = 0; i < DT_MAX_INPUTS; i++) {
+            const int input = dt_block_input(model, b, i);
+            if (input > 0 && last_reader(model, input - 1) > b) {
+                out->part = dt_max_size(out->part, sample_elems(model, input));
+            }
+        }
+    }
+}
+
 static enum dt_status open_deltas(struct dt_network *net)
 {
-    const size_t n_samples[] = {(size_t)net->capacity, (size_t)net->plan.chunk};
-    size_t largest[2][2] = {{0}}; /* floats of a sample */
-    for (int b = 0; b < net->model->n_blocks; b++) {
-        size_t *most = &largest[b % 2][within_chunk(net, b)];
-        const size_t n = delta_over_output(net, b) ? 0 : sample_elems(net->model, b + 1);
-        *most = dt_max_size(*most, n);
-    }
-    for (int i = 0; i < 4; i++) {
+    struct dt_network_layout *layout = &net->layout;
+    dt_network_lay_out(net->model, &net->plan, layout);
+    for (int i = 0; i < layout->n_arrays; i++) {
+        const int n_samples = layout->arrays[i].of_chunk ? net->plan.chunk : net->capacity;
         DT_TRY(dt_floats_alloc(net->backend, "gradients of outputs", "",
-                               n_samples[i % 2] * largest[i / 2][i % 2],
-                               &net->turns[i / 2][i % 2]));
+                               (size_t)n_samples * layout->arrays[i].n_elems, &net->arrays[i]));
     }
     for (int b = 0; b < net->model->n_blocks; b++) {
-        const bool of_chunk = within_chunk(net, b);
-        const struct dt_network_floats own = {net->turns[b % 2][of_chunk],
-                                              of_chunk ? 0 : sample_elems(net->model, b + 1)};
-        net->deltas[b] = delta_over_output(net, b) ? net->outputs[b + 1] : own;
+        const int i = layout->array_of[b];
+        net->deltas[b] = net->outputs[b + 1];
+        if (i != DT_OVER_OUTPUT) {
+            net->deltas[b].floats = net->arrays[i];
+            net->deltas[b].step = layout->arrays[i].of_chunk ? 0 : sample_elems(net->model, b + 1);
+        }
     }
-    return DT_OK;
+    return dt_floats_alloc(net->backend, "gradients of outputs", "",
+                           (size_t)net->capacity * layout->part, &net->part);
 }
 
-static enum dt_status open_outputs(struct dt_network *net)
+static enum dt_status open_block(struct dt_network *net, int b)
+{
+    const struct dt_block *block = &net->model->blocks[b];
+    net->wanted[b] = block->grad_end > block->grad_begin;
+    for (int i = 0; i < DT_MAX_INPUTS; i++) {
+        const int input = dt_block_input(net->model, b, i);
+        net->wanted[b] = net->wanted[b] || (input > 0 && net->wanted[input - 1]);
+    }
+    return block->row > 0 ? DT_OK
+                          : net->backend->ops->block_open(net->backend, net->model, b,
+                                                          net->capacity, &net->states[b]);
+}
+
+static enum dt_status open_parts(struct dt_network *net)
 {
     const struct dt_model *model = net->model;
-    struct dt_backend *backend = net->backend;
     for (int i = 0; i <= model->n_blocks; i++) {
         const char *name = i == 0 ? "" : model->blocks[i - 1].name;
         const bool of_chunk = i >= 1 && i <= net->plan.n_recomputed;
         const size_t n = sample_elems(model, i),
-                     n_kept = (size_t)(of_chunk ? net->plan.chunk : net->capacity);
+                     n_samples = (size_t)(of_chunk ? net->plan.chunk : net->capacity);
         net->outputs[i].step = of_chunk ? 0 : n;
-        DT_TRY(dt_floats_alloc(backend, i == 0 ? "the input" : "the output of ", name, n_kept * n,
-                               &net->outputs[i].floats));
-        if (i > 0) {
-            DT_TRY(backend->ops->block_open(backend, model, i - 1, net->capacity,
-                                            &net->states[i - 1]));
-        }
+        DT_TRY(dt_floats_alloc(net->backend, i == 0 ? "the input" : "the output of ", name,
+                               n_samples * n, &net->outputs[i].floats));
+        DT_TRY(i > 0 ? open_block(net, i - 1) : DT_OK);
     }
-    return open_deltas(net);
+    DT_TRY(open_deltas(net));
+    return model->is_graph ? model->spec.rows->operations->open(net) : DT_OK;
 }
 
 enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend,
@@ -94,11 +151,11 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
     net->model = model;
     net->backend = backend;
     net->capacity = capacity;
-    net->plan = by_stages ? (struct dt_network_plan){.chunk = capacity}
-                          : backend->ops->plan(backend, model, capacity);
+    net->plan = by_stages || model->is_graph ? (struct dt_network_plan){.chunk = capacity}
+                                             : backend->ops->plan(backend, model, capacity);
     net->params = memory->params;
     net->grads = memory->grads;
-    const enum dt_status s = model->graph != NULL ? model->graph->open(net) : open_outputs(net);
+    const enum dt_status s = open_parts(net);
     if (s != DT_OK) {
         dt_network_close(net);
         return s;
@@ -113,8 +170,8 @@ void dt_network_close(struct dt_network *net)
         return;
     }
     const struct dt_backend_ops *ops = net->backend->ops;
-    if (net->graph != NULL) {
-        net->model->graph->close(net);
+    if (net->operations != NULL) {
+        net->model->spec.rows->operations->close(net);
     }
     for (int b = 0; b < net->model->n_blocks; b++) {
         if (net->states[b] != NULL) {
@@ -124,9 +181,10 @@ void dt_network_close(struct dt_network *net)
     for (int i = 0; i <= net->model->n_blocks; i++) {
         ops->free(net->backend, net->outputs[i].floats);
     }
-    for (int i = 0; i < 4; i++) {
-        ops->free(net->backend, net->turns[i / 2][i % 2]);
+    for (int i = 0; i < net->layout.n_arrays; i++) {
+        ops->free(net->backend, net->arrays[i]);
     }
+    ops->free(net->backend, net->part);
     ops->free(net->backend, net->own.params);
     ops->free(net->backend, net->own.grads);
     free(net);
@@ -168,12 +226,15 @@ static struct dt_pass chunk_of(const struct dt_network *net, const struct dt_pas
 static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_kind kind,
                                     const struct dt_pass *pass)
 {
+    const struct dt_model *model = net->model;
+    const float *x = dt_network_activation(net, dt_block_input(model, b, 0), pass->first);
     float *y = dt_network_activation(net, b + 1, pass->first);
     const struct dt_span span = {
         .kind = kind, .block = b, .first = pass->first, .n_samples = pass->batch->n, .y = y};
     DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(net->backend->ops->block_forward(net->states[b], net->params,
-                                            dt_network_activation(net, b, pass->first), y, pass));
+    DT_TRY(model->blocks[b].row > 0
+               ? model->spec.rows->operations->forward(net, b, pass)
+               : net->backend->ops->block_forward(net->states[b], net->params, x, y, pass));
     return dt_span_end(pass->trace, &span);
 }
 
@@ -188,17 +249,14 @@ enum dt_status dt_network_forward_blocks(struct dt_network *net, int begin, int 
 
 enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
 {
-    const int n_spatial = net->model->n_spatial;
-    if (net->graph != NULL) {
-        return net->model->graph->forward(net, pass);
-    }
+    const int n = n_chunked(net->model);
     for (int first = 0; first == 0 || first < pass->batch->n;
          first += net->plan.chunk) { /* an empty batch is one empty chunk */
         struct dt_batch chunk;
         const struct dt_pass part = chunk_of(net, pass, first, &chunk);
-        DT_TRY(dt_network_forward_blocks(net, 0, n_spatial, DT_SPAN_FORWARD, &part));
+        DT_TRY(dt_network_forward_blocks(net, 0, n, DT_SPAN_FORWARD, &part));
     }
-    return dt_network_forward_blocks(net, n_spatial, net->model->n_blocks, DT_SPAN_FORWARD, pass);
+    return dt_network_forward_blocks(net, n, net->model->n_blocks, DT_SPAN_FORWARD, pass);
 }
 
 enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *samples,
@@ -214,32 +272,52 @@ enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *
     return dt_span_end(pass->trace, &span);
 }
 
-enum dt_status dt_network_backward_block(struct dt_network *net, int b, float *dy, float *dx,
-                                         const struct dt_pass *pass)
+float *dt_network_dx(struct dt_network *net, int block, int i, int first, bool *adds)
 {
-    const float *x = dt_network_activation(net, b, pass->first),
-                *y = dt_network_activation(net, b + 1, pass->first);
+    const int input = dt_block_input(net->model, block, i);
+    if (input <= 0 || !net->wanted[input - 1]) {
+        return NULL;
+    }
+    *adds = net->layout.last_reader[input - 1] > block;
+    for (int k = 0; k < i; k++) {
+        *adds = *adds || dt_block_input(net->model, block, k) == input;
+    }
+    return dt_network_delta(net, input - 1, first);
+}
+
+static enum dt_status backward_linear(struct dt_network *net, int b, const struct dt_pass *pass)
+{
+    bool adds = false;
+    const int input = dt_block_input(net->model, b, 0);
+    float *dx = dt_network_dx(net, b, 0, pass->first, &adds);
+    DT_TRY(net->backend->ops->block_backward(
+        net->states[b], net->params, net->grads, dt_network_activation(net, input, pass->first),
+        dt_network_activation(net, b + 1, pass->first), dt_network_delta(net, b, pass->first),
+        adds ? net->part : dx, pass));
+    return adds ? net->model->spec.rows->operations->add_part(net, input, pass) : DT_OK;
+}
+
+static enum dt_status backward_block(struct dt_network *net, int b, const struct dt_pass *pass)
+{
+    const struct dt_model *model = net->model;
     const struct dt_span span = {.kind = DT_SPAN_BACKWARD,
                                  .block = b,
                                  .first = pass->first,
                                  .n_samples = pass->batch->n,
-                                 .dy = dy};
+                                 .dy = dt_network_delta(net, b, pass->first)};
     DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, x, y, dy, dx,
-                                             pass));
+    DT_TRY(model->blocks[b].row > 0 ? model->spec.rows->operations->backward(net, b, pass)
+                                    : backward_linear(net, b, pass));
     return dt_span_end(pass->trace, &span);
 }
 
-/* Blocks [begin, end), last first, over the pass's samples. */
-static enum dt_status backward_blocks(struct dt_network *net, int begin, int end,
-                                      const struct dt_pass *pass, dt_grad_ready_fn on_grad_ready,
-                                      void *context)
+enum dt_status dt_network_backward_blocks(struct dt_network *net, int begin, int end,
+                                          const struct dt_pass *pass,
+                                          dt_grad_ready_fn on_grad_ready, void *context)
 {
-    const int trained = dt_model_first_trained(net->model);
-    for (int b = end - 1; b >= begin && b >= trained; b--) {
+    for (int b = end - 1; b >= begin; b--) {
         const struct dt_block *block = &net->model->blocks[b];
-        float *dx = b > trained ? dt_network_delta(net, b - 1, pass->first) : NULL;
-        DT_TRY(dt_network_backward_block(net, b, dt_network_delta(net, b, pass->first), dx, pass));
+        DT_TRY(net->wanted[b] ? backward_block(net, b, pass) : DT_OK);
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
             DT_TRY(on_grad_ready(context, block->grad_begin, block->grad_end));
         }
@@ -250,17 +328,14 @@ static enum dt_status backward_blocks(struct dt_network *net, int begin, int end
 enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass *pass,
                                    dt_grad_ready_fn on_grad_ready, void *context)
 {
-    const int n_spatial = net->model->n_spatial;
-    if (net->graph != NULL) {
-        return net->model->graph->backward(net, pass, on_grad_ready, context);
-    }
-    DT_TRY(backward_blocks(net, n_spatial, net->model->n_blocks, pass, on_grad_ready, context));
+    const int n = n_chunked(net->model);
+    DT_TRY(dt_network_backward_blocks(net, n, net->model->n_blocks, pass, on_grad_ready, context));
     for (int first = 0; first == 0 || first < pass->batch->n; first += net->plan.chunk) {
         struct dt_batch chunk;
         const struct dt_pass part = chunk_of(net, pass, first, &chunk);
         DT_TRY(dt_network_forward_blocks(net, 0, net->plan.n_recomputed, DT_SPAN_RECOMPUTE, &part));
-        DT_TRY(backward_blocks(net, 0, n_spatial, &part, part.more ? NULL : on_grad_ready,
-                               context)); /* gradients are final after the last chunk */
+        DT_TRY(dt_network_backward_blocks(net, 0, n, &part, part.more ? NULL : on_grad_ready,
+                                          context)); /* gradients are final after the last chunk */
     }
     return DT_OK;
 }

@@ -10,7 +10,7 @@
 #include "cli/result.h"
 #include "data/formats/picture.h"
 #include "data/transform.h"
-#include "model/stages.h"
+#include "model/network.h"
 #include "view/image.h"
 
 enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };

@@ -1,6 +1,6 @@
 /* Layers beyond a plain chain: operations in the place of a block's linear one, which look at a
- * whole batch or at several inputs, and the graph that passes through them. A program names them in
- * its model's spec, as dt_all_layers, and links them so. */
+ * whole batch or at several inputs. A program names them in its model's spec, as dt_all_layers, and
+ * links them so. */
 #ifndef DT_MODEL_LAYERS_LAYERS_H
 #define DT_MODEL_LAYERS_LAYERS_H
 
@@ -58,9 +58,8 @@ struct dt_layer_ops {
     enum dt_status (*backward)(struct dt_backend *backend, const struct dt_layer_call *call);
 };
 
-/* Passes of the whole batch at once through all blocks; every output is kept until the backward
- * pass has read it, and the gradients of an output that several blocks read are added. */
-extern const struct dt_graph_ops dt_layer_graph;
+/* A network with such blocks passes the whole batch at once. */
+extern const struct dt_block_operations dt_block_operations;
 
 /* Layers with `sync` add by `sum` (borrowed) from now on; NULL: each rank is by itself, as before.
  */
@@ -77,16 +76,8 @@ enum dt_status dt_sums_join(const struct dt_layer_call *call, double *sums);
 enum dt_status dt_buffers_get(struct dt_network *network, float *host);
 enum dt_status dt_buffers_set(struct dt_network *network, const float *host);
 
-/* Device floats that the graph of a model has beside weights and their gradients: model/network.h's
- * dt_model_n_bytes. */
-size_t dt_graph_elems(const struct dt_model *model, int capacity);
-
-/* Input i of a block as an index into the network's outputs: 0 are the samples; -1: none. */
-static inline int dt_block_input(const struct dt_model *model, int block, int i)
-{
-    const int input = model->blocks[block].inputs[i];
-    return input > 0 ? input - 1 : i == 0 ? block : -1;
-}
+/* Device floats that operations need for each sample, beside the blocks' outputs. */
+size_t dt_operation_elems(const struct dt_model *model);
 
 /* Implement struct dt_layer_entries. */
 enum dt_status dt_layers_enter(struct dt_lowering *lowering);

@@ -405,10 +405,5 @@ enum dt_status dt_layers_finish(struct dt_lowering *l)
                         "layers are dense (end with a dense layer)");
     }
     DT_TRY(check_used(model));
-    DT_TRY(name_blocks(model));
-    for (int b = 0; b < model->n_blocks; b++) {
-        const bool chained = model->blocks[b].row == 0 && dt_block_input(model, b, 0) == b;
-        model->graph = chained ? model->graph : &dt_layer_graph;
-    }
-    return DT_OK;
+    return name_blocks(model);
 }

@@ -269,8 +269,9 @@ static void add_pass(const struct bench *b, struct dt_part *table, int i, bool b
     const struct dt_block *block = &t->model.blocks[i];
     const struct block_times *times = &b->blocks[i];
     const struct row row = row_of(&times->passes[backward]);
+    bool adds;
     const double ms = t->backend->host_memory ? row.cpu_ms : row.ms,
-                 n_products = backward && i > dt_model_first_trained(&t->model) ? 2 : 1,
+                 n_products = backward && dt_network_dx(t->network, i, 0, 0, &adds) != NULL ? 2 : 1,
                  gflop = 1e-9 * n_products * dt_block_flops(block) * times->n_samples / N_ROUNDS,
                  gflops = gflop > 0 && ms > 0 ? 1e3 * gflop / ms : (double)NAN;
     dt_doc_row(table, dt_t(block->name), dt_t(backward ? "backward" : "forward"), dt_n(row.ms),

@@ -3,7 +3,7 @@
  * usage: print_logits CHECKPOINT N [labels]: to stdout, as floats, the first N test samples (N, C,
  * H, W), then the outputs, and then their labels */
 #include "cli/commands/eval.h"
-#include "model/stages.h"
+#include "model/network.h"
 #include "tests/lib/check.h"
 #include "train/evaluate.h"
 

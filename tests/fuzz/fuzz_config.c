@@ -14,7 +14,6 @@ const struct dt_dist_entries dt_all_entries = {
     .strategies = strategies,
     .allreduce = {.algorithms = algorithms, .n_algorithms = DT_N_ALGORITHMS}};
 
-const struct dt_graph_ops dt_layer_graph = {0};
 const struct dt_layer_entries dt_all_layers = {
     .enter = dt_layers_enter, .lower = dt_layer_lower, .finish = dt_layers_finish};
 

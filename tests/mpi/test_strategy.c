@@ -1,6 +1,6 @@
 /* The distributed optimizer: ranks stay equal to the bit, and equal to one process that has all the
  * samples. */
-#include "model/stages.h"
+#include "model/network.h"
 #include "tests/lib/classifier.h"
 #include "tests/lib/codec_of.h"
 

@@ -97,7 +97,7 @@ static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
 static bool fits(const struct dt_trainer *t)
 {
     const struct dt_device_module *module = t->device.module;
-    return t->config.cuda_graph && t->config.ema == 0 && t->model.graph == NULL && module != NULL &&
+    return t->config.cuda_graph && t->config.ema == 0 && !t->model.is_graph && module != NULL &&
            module->graph != NULL && (t->world->size == 1 || t->device.allreduce_open != NULL);
 }
 

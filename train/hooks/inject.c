@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "dist/strategy/summary/summary.h"
-#include "model/stages.h"
+#include "model/network.h"
 #include "train/events.h"
 #include "train/rank_checks.h"
 #include "train/trainer.h"

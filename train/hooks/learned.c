@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/stages.h"
+#include "model/network.h"
 #include "train/events.h"
 #include "train/trainer.h"
 

@@ -17,7 +17,7 @@
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 #include "dist/strategy/summary/summary.h"
-#include "model/stages.h"
+#include "model/network.h"
 
 /* Messages about one micro-batch between this rank and its neighbours. */
 enum { ACTIVATIONS_IN, ACTIVATIONS_OUT, GRADIENTS_IN, GRADIENTS_OUT, N_MESSAGES };
@@ -140,10 +140,11 @@ static enum dt_status post_receives(struct pipeline *self, int k)
                                dt_network_activation(self->network, self->mine->begin, first),
                                n * self->n_in, &messages[ACTIVATIONS_IN]));
     }
-    return self->is_last ? DT_OK
-                         : dt_wire_receive(self->wire, rank + 1, tag_of(k, true),
-                                           self->dy + (size_t)first * self->n_out, n * self->n_out,
-                                           &messages[GRADIENTS_IN]);
+    return self->is_last
+               ? DT_OK
+               : dt_wire_receive(self->wire, rank + 1, tag_of(k, true),
+                                 dt_network_delta(self->network, self->mine->end - 1, first),
+                                 n * self->n_out, &messages[GRADIENTS_IN]);
 }
 
 static enum dt_status forward(struct pipeline *self, int k)
@@ -153,7 +154,8 @@ static enum dt_status forward(struct pipeline *self, int k)
     DT_TRY(
         wait_for(self, "activations of the stage before", &self->messages[k].of[ACTIVATIONS_IN]));
     const double begin_s = dt_clock_s();
-    DT_TRY(dt_network_forward_stage(self->network, self->mine->begin, self->mine->end, &part));
+    DT_TRY(dt_network_forward_blocks(self->network, self->mine->begin, self->mine->end,
+                                     DT_SPAN_FORWARD, &part));
     self->base.pass_times.forward_s += dt_clock_s() - begin_s;
     return self->is_last
                ? DT_OK
@@ -167,8 +169,6 @@ static enum dt_status backward(struct pipeline *self, int k)
 {
     struct dt_batch batch;
     const struct dt_pass part = part_of(self, k, &batch);
-    float *dx = self->is_first ? NULL : self->dx + (size_t)part.first * self->n_in;
-    float *dy = self->is_last ? NULL : self->dy + (size_t)part.first * self->n_out;
     DT_TRY(wait_for(self, "gradients of the stage behind", &self->messages[k].of[GRADIENTS_IN]));
     const double begin_s = dt_clock_s();
     const bool leaves = self->base.spec.dist.deterministic;
@@ -177,15 +177,16 @@ static enum dt_status backward(struct pipeline *self, int k)
     }
     DT_TRY(self->is_last ? dt_network_loss(self->network, self->samples, &part)
                          : DT_OK); /* no sooner: gradients lie in one place */
-    DT_TRY(dt_network_backward_stage(self->network, self->mine->begin, self->mine->end, dy, dx,
-                                     &part));
+    DT_TRY(dt_network_backward_blocks(self->network, self->mine->begin, self->mine->end, &part,
+                                      NULL, NULL));
     DT_TRY(leaves
                ? dt_micro_batches_ready(&self->leaves, self->mine->grad_begin, self->mine->grad_end)
                : DT_OK);
     self->base.pass_times.backward_s += dt_clock_s() - begin_s;
     return self->is_first
                ? DT_OK
-               : dt_wire_send(self->wire, self->base.spec.comm->rank - 1, tag_of(k, true), dx,
+               : dt_wire_send(self->wire, self->base.spec.comm->rank - 1, tag_of(k, true),
+                              dt_network_delta(self->network, self->mine->begin - 1, part.first),
                               (size_t)batch.n * self->n_in * sizeof(float),
                               &self->messages[k].of[GRADIENTS_OUT]);
 }
@@ -198,6 +199,18 @@ static enum dt_status gather(struct pipeline *self)
     return dt_span_end(self->pass->trace, &span);
 }
 
+/* The network's gradients at the ends of this rank's range lie where messages leave and come. */
+static void place_deltas(struct pipeline *self)
+{
+    struct dt_network_floats *deltas = self->network->deltas;
+    if (!self->is_first) {
+        deltas[self->mine->begin - 1] = (struct dt_network_floats){self->dx, self->n_in};
+    }
+    if (!self->is_last) {
+        deltas[self->mine->end - 1] = (struct dt_network_floats){self->dy, self->n_out};
+    }
+}
+
 static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_network *network,
                                       struct dt_bound_samples *samples, const struct dt_pass *pass)
 {
@@ -208,6 +221,7 @@ static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_n
     self->pass = pass;
     self->m = dt_pipeline_n_parts(&spec->dist, pass->batch->n);
     self->failed = DT_OK;
+    place_deltas(self);
     dt_micro_batches_begin(&self->leaves, step, self->base.memory.grads);
     for (int k = 0; k < self->m; k++) {
         DT_TRY(post_receives(self, k));

@@ -7,7 +7,7 @@
 #include "tests/unit/cpu/made_samples.h"
 #include "tests/unit/cpu/modes.h"
 
-#include "model/stages.h"
+#include "model/network.h"
 
 #define N_SAMPLES 41
 #define CAPACITY 37

@@ -1,7 +1,7 @@
 /* Small networks, together with every common part, on every CPU backend, against PyTorch: logits,
  * loss, every gradient, and the losses of ten steps of training. The largest difference allowed is
  * some rounding errors of float32; PyTorch computed in double. */
-#include "model/stages.h"
+#include "model/network.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/layers.h"
 #include "tests/lib/session.h"

@@ -216,7 +216,7 @@ static void test_graphs(void)
                                            LAYER(RELU),
                                            END};
     CHECK_OK(lower(input, layers, 8));
-    CHECK(model.graph != NULL);
+    CHECK(model.is_graph);
     CHECK_INT(model.n_blocks, 5); /* a and b are one; add, relu and flatten, too */
     CHECK_TEXT(model.blocks[0].name, "a");
     CHECK_TEXT(model.params[2].name, "c.weight");
@@ -228,7 +228,7 @@ static void test_graphs(void)
     CHECK_INT(dt_block_input(&model, 3, 1), 2);
     CHECK(model.blocks[3].activation == DT_ACTIVATION_RELU && model.blocks[3].flatten);
     CHECK_OK(lower(input, (const struct dt_layer_spec[]){END}, 2));
-    CHECK(model.graph == NULL);
+    CHECK(!model.is_graph);
 }
 
 static void test_concat(void)
