@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
+#include "model/optimizer.h"
 
 struct tensor_list {
     int n;
@@ -125,8 +126,7 @@ static enum dt_status check_savable(const struct dt_checkpoint *checkpoint,
         if (n > 0) {
             return dt_error(DT_NON_FINITE,
                             "training diverged at step %llu: tensor '%s' has %zu non-finite "
-                            "values, no checkpoint saved (lower "
-                            "train.optimizer.lr or set clip_norm)",
+                            "values, no checkpoint saved (" DT_DIVERGED_HINT ")",
                             (unsigned long long)checkpoint->state.step, list->tensors[i].name, n);
         }
         n_bytes += list->tensors[i].n_bytes;

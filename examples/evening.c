@@ -96,13 +96,13 @@ static enum dt_status take_step(uint64_t number, struct dt_metrics *train)
     const struct dt_pass pass = {.batch = &batch, .training = true, .seed = SEED};
     const size_t n_global = dt_shard_step_samples(&set.loader.shard, number);
     const struct dt_update update =
-        dt_strategy_next(strategy, adam.lr * world.size, n_global, (size_t)batch.n);
-    struct dt_strategy_step step = dt_strategy_begin(strategy, &update);
+        dt_strategy_next_update(strategy, adam.lr * world.size, n_global, (size_t)batch.n);
+    struct dt_strategy_step step = dt_strategy_start(strategy, &update);
     DT_TRY(dt_network_gather(network, set.samples, &batch));
     DT_TRY(dt_strategy_forward(&step, network, &pass));
     DT_TRY(dt_network_loss(network, set.samples, &pass));
     DT_TRY(dt_strategy_backward(&step, network, &pass));
-    DT_TRY(dt_strategy_wait(&step));
+    DT_TRY(dt_strategy_finish(&step));
     DT_TRY(backend->ops->metrics_take(backend, train));
     return dt_comm_allreduce(world.comm, train, 3, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the loss");
 }

@@ -35,16 +35,16 @@ static enum dt_status take_step(struct run *run, uint64_t i, struct dt_lab_span 
     struct dt_batch batch = dt_loader_batch(&run->loader, (uint32_t)(i / per_epoch), number);
     batch.n = run->roles.works ? batch.n : 0;
     const struct dt_update update =
-        dt_strategy_next(run->net.strategy, run->training->rate,
-                         dt_shard_step_samples(shard, number), (size_t)batch.n);
-    struct dt_strategy_step step = dt_strategy_begin(run->net.strategy, &update);
+        dt_strategy_next_update(run->net.strategy, run->training->rate,
+                                dt_shard_step_samples(shard, number), (size_t)batch.n);
+    struct dt_strategy_step step = dt_strategy_start(run->net.strategy, &update);
     span->begin = now(run);
     if (run->roles.works) {
         delay(run, i);
         DT_TRY(dt_lab_pass(&run->net, &batch, false, &step));
     }
     span->ready = now(run);
-    DT_TRY(dt_strategy_wait(&step));
+    DT_TRY(dt_strategy_finish(&step));
     span->end = now(run);
     return DT_OK;
 }

@@ -114,15 +114,15 @@ static enum dt_status step(struct dt_lab_network *n, double lr, int n_samples, f
     static const uint32_t rows[DT_TAPE_SAMPLES] = {0, 1, 2, 3};
     const struct dt_batch batch = {.n = n_samples, .rows = rows, .ids = rows};
     /* divides the gradients by 2, the number of ranks */
-    const struct dt_update update = dt_strategy_next(n->strategy, lr, DT_TAPE_RANKS, 1);
-    struct dt_strategy_step under_way = dt_strategy_begin(n->strategy, &update);
+    const struct dt_update update = dt_strategy_next_update(n->strategy, lr, DT_TAPE_RANKS, 1);
+    struct dt_strategy_step under_way = dt_strategy_start(n->strategy, &update);
     double sum = 0;
     DT_TRY(dt_lab_pass_sum(n, &batch, &under_way));
     for (int i = 0; i < n_samples * DT_TAPE_UNITS; i++) {
         sum += (double)dt_network_logits(n->network)[i];
     }
     *loss = (float)sum;
-    return dt_strategy_wait(&under_way);
+    return dt_strategy_finish(&under_way);
 }
 
 /* Computes the rank's own gradient: nothing is sent, and the rate is 0. */

@@ -91,10 +91,10 @@ static enum dt_status walk(struct dt_lab_network *net, struct dt_loader *loader,
             dt_loader_batch(loader, (uint32_t)(i / per_epoch), i % per_epoch);
         const size_t n_all = dt_shard_step_samples(&loader->shard, i % per_epoch);
         const struct dt_update update =
-            dt_strategy_next(net->strategy, rate, n_all, (size_t)batch.n);
-        struct dt_strategy_step step = dt_strategy_begin(net->strategy, &update);
+            dt_strategy_next_update(net->strategy, rate, n_all, (size_t)batch.n);
+        struct dt_strategy_step step = dt_strategy_start(net->strategy, &update);
         DT_TRY(dt_lab_pass(net, &batch, false, &step));
-        DT_TRY(dt_strategy_wait(&step));
+        DT_TRY(dt_strategy_finish(&step));
         path->at[i + 1] = (struct dt_fit){*m, *n};
     }
     return DT_OK;

@@ -42,11 +42,12 @@ static enum dt_status step(struct dt_lab_network *net, uint32_t begin, int n, do
         rows[i] = begin + (uint32_t)i;
     }
     const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
-    const struct dt_update update = dt_strategy_next(net->strategy, rate, (size_t)n, (size_t)n);
-    struct dt_strategy_step under_way = dt_strategy_begin(net->strategy, &update);
+    const struct dt_update update =
+        dt_strategy_next_update(net->strategy, rate, (size_t)n, (size_t)n);
+    struct dt_strategy_step under_way = dt_strategy_start(net->strategy, &update);
     DT_TRY(constant ? dt_lab_pass_sum(net, &batch, &under_way)
                     : dt_lab_pass(net, &batch, false, &under_way));
-    return dt_strategy_wait(&under_way);
+    return dt_strategy_finish(&under_way);
 }
 
 static struct point take_line(struct dt_lab_network *net)

@@ -257,13 +257,13 @@ enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t 
     const double rate = dt_lr_schedule_at(&run->training.schedule,
                                           epoch * run->training.schedule.steps_per_epoch + step);
     const struct dt_update update =
-        dt_strategy_next(run->net.strategy, rate, *n_samples, *n_samples);
-    struct dt_strategy_step under_way = dt_strategy_begin(run->net.strategy, &update);
+        dt_strategy_next_update(run->net.strategy, rate, *n_samples, *n_samples);
+    struct dt_strategy_step under_way = dt_strategy_start(run->net.strategy, &update);
     for (int rank = first; rank <= last; rank++) {
         const struct dt_batch batch = batch_of(run, rank, epoch, step);
         DT_TRY(dt_lab_pass(&run->net, &batch, rank > first, rank == last ? &under_way : NULL));
     }
-    return dt_strategy_wait(&under_way);
+    return dt_strategy_finish(&under_way);
 }
 
 /* Counts a rank's uses of each sample; returns how many labels it sees. */

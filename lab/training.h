@@ -48,7 +48,7 @@ const float *dt_lab_grad(const struct dt_lab_network *network, const char *name)
 
 /* Computes forward pass, loss and backward pass of a batch; `accumulate`: adds the gradients to
  * those of the last batch. With `step`, which all ranks pass, it exchanges the gradients, and
- * dt_strategy_wait updates the weights. */
+ * dt_strategy_finish updates the weights. */
 enum dt_status dt_lab_pass(struct dt_lab_network *network, const struct dt_batch *batch,
                            bool accumulate, struct dt_strategy_step *step);
 /* The same for a loss that is the sum of all outputs: its gradient does not depend on the weights.

@@ -90,4 +90,7 @@ enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer,
                                         const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads);
 
+/* The hint of an error about a loss or weights that are not finite. */
+#define DT_DIVERGED_HINT "lower train.optimizer.lr or set clip_norm"
+
 #endif

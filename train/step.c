@@ -121,13 +121,12 @@ enum dt_status dt_trainer_check_loss(const struct dt_trainer *t, const char *wha
     if (!isnan(loss)) {
         snprintf(text, sizeof text, "%.3g", loss);
     }
-    return dt_error_agreed(dt_error(DT_NON_FINITE,
-                                    "training diverged at step %llu: the %s is %s, no checkpoint "
-                                    "saved (%s)",
-                                    (unsigned long long)step, what, text,
-                                    t->nan_injected
-                                        ? "an injected fault made gradients NaN: leave it out"
-                                        : "lower train.optimizer.lr or set clip_norm"));
+    return dt_error_agreed(dt_error(
+        DT_NON_FINITE,
+        "training diverged at step %llu: the %s is %s, no checkpoint "
+        "saved (%s)",
+        (unsigned long long)step, what, text,
+        t->nan_injected ? "an injected fault made gradients NaN: leave it out" : DT_DIVERGED_HINT));
 }
 
 double dt_step_lr(const struct dt_trainer *t, uint64_t step_in_epoch)
@@ -160,16 +159,16 @@ enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
     struct dt_loader *loader = &t->set.loader;
     struct dt_batch batch = dt_loader_batch(loader, (uint32_t)t->state.epoch, step_in_epoch);
     batch.n = t->roles.works ? batch.n : 0;
-    const struct dt_update update =
-        dt_strategy_next(t->strategy, dt_step_lr(t, step_in_epoch),
-                         dt_shard_step_samples(&loader->shard, step_in_epoch), (size_t)batch.n);
+    const struct dt_update update = dt_strategy_next_update(
+        t->strategy, dt_step_lr(t, step_in_epoch),
+        dt_shard_step_samples(&loader->shard, step_in_epoch), (size_t)batch.n);
     if (t->hooks.first != NULL) {
         const uint64_t number = t->state.step + 1 + step_in_epoch - t->state.step_in_epoch;
         dt_step_clock_lap(&t->clock, DT_PHASE_DATA);
         DT_TRY(dt_hooks_step_begin(t, number, number));
         dt_step_clock_lap(&t->clock, DT_PHASE_FORWARD); /* a delay counts as if it computed */
     }
-    *out = dt_strategy_begin(t->strategy, &update);
+    *out = dt_strategy_start(t->strategy, &update);
     DT_TRY(dt_step_passes(t, &batch, out, &t->clock));
     DT_TRY(t->backend->ops->metrics_take(t->backend, local));
     dt_step_clock_lap(&t->clock, DT_PHASE_BACKWARD);

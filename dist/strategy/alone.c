@@ -4,7 +4,7 @@
 
 #include "dist/strategy/strategies.h"
 
-static enum dt_status alone_wait(struct dt_strategy_step *step)
+static enum dt_status alone_finish(struct dt_strategy_step *step)
 {
     const struct dt_strategy *strategy = step->strategy;
     return dt_strategy_step_range(step, 0, strategy->optimizer.n_elems, strategy->memory.grads);
@@ -17,7 +17,7 @@ static void alone_close(struct dt_strategy *strategy)
     free(strategy);
 }
 
-static const struct dt_strategy_ops alone_ops = {.wait = alone_wait, .close = alone_close};
+static const struct dt_strategy_ops alone_ops = {.finish = alone_finish, .close = alone_close};
 
 static enum dt_status open_parts(struct dt_strategy *strategy, const struct dt_strategy_spec *spec)
 {

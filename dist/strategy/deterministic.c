@@ -44,12 +44,12 @@ static enum dt_status take_sums(void *context, size_t begin, size_t end)
     self->n_wrong += n_digits == 1 ? self->leaves.n_wrong
                                    : dt_fixed_join(n_digits, last - first,
                                                    step->strategy->allreduce->total + begin, grads);
-    return step->update.clip_norm == 0 && self->n_wrong == 0
+    return step->strategy->spec.elementwise && self->n_wrong == 0
                ? dt_strategy_step_range(step, first, last, grads)
                : DT_OK;
 }
 
-static enum dt_status deterministic_wait(struct dt_strategy_step *step)
+static enum dt_status deterministic_finish(struct dt_strategy_step *step)
 {
     struct deterministic *self = deterministic_of(step->strategy);
     self->n_wrong = 0;
@@ -61,7 +61,7 @@ static enum dt_status deterministic_wait(struct dt_strategy_step *step)
             "saved (lower train.optimizer.lr)",
             (unsigned long long)step->strategy->optimizer.n_steps, (double)DT_FIXED_LARGEST));
     }
-    return step->update.clip_norm == 0
+    return step->strategy->spec.elementwise
                ? DT_OK
                : dt_strategy_step_range(step, 0, self->leaves.n_elems, self->grads);
 }
@@ -88,10 +88,10 @@ static void deterministic_close(struct dt_strategy *strategy)
 }
 
 static const struct dt_strategy_ops deterministic_ops = {.passes = deterministic_passes,
-                                                         .begin = dt_mirrored_begin,
+                                                         .start = dt_mirrored_start,
                                                          .ready = deterministic_ready,
                                                          .poll = dt_mirrored_poll,
-                                                         .wait = deterministic_wait,
+                                                         .finish = deterministic_finish,
                                                          .each_sum = deterministic_each_sum,
                                                          .close = deterministic_close};
 

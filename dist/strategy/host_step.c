@@ -75,7 +75,7 @@ static bool may_share(const struct dt_strategy *strategy)
 {
     const struct dt_strategy_spec *spec = &strategy->spec;
     return strategy->allreduce->shared != NULL && spec->backend->host_memory &&
-           spec->comm->n_hosts == 1 && spec->dist.broadcast && spec->optimizer.clip_norm == 0;
+           spec->comm->n_hosts == 1 && spec->dist.broadcast && spec->elementwise;
 }
 
 static enum dt_status open_arrays(struct host_step *self)

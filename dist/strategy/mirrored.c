@@ -9,7 +9,7 @@
 
 #include "dist/strategy/mirrored.h"
 
-void dt_mirrored_begin(struct dt_strategy_step *step)
+void dt_mirrored_start(struct dt_strategy_step *step)
 {
     struct dt_mirrored *self = dt_mirrored_of(step->strategy);
     self->sync.trace = self->base.trace;
@@ -36,7 +36,7 @@ static bool steps_early(const struct dt_strategy_step *step)
 {
     const struct dt_strategy_spec *spec = &step->strategy->spec;
     return spec->comm->size == 1 && spec->device_open == NULL && !spec->backend->host_memory &&
-           step->update.clip_norm == 0;
+           spec->elementwise;
 }
 
 enum dt_status dt_mirrored_ready(struct dt_strategy_step *step, size_t begin, size_t end)
@@ -52,12 +52,12 @@ enum dt_status dt_mirrored_ready(struct dt_strategy_step *step, size_t begin, si
     return DT_OK;
 }
 
-static enum dt_status mirrored_wait(struct dt_strategy_step *step)
+static enum dt_status mirrored_finish(struct dt_strategy_step *step)
 {
     struct dt_mirrored *self = dt_mirrored_of(step->strategy);
     const bool own = self->host_step == NULL;
     const bool by_bucket =
-        own && step->update.clip_norm == 0 && self->base.spec.backend->host_memory;
+        own && self->base.spec.elementwise && self->base.spec.backend->host_memory;
     DT_TRY(dt_grad_sync_wait(&self->sync, by_bucket ? dt_mirrored_step_bucket : NULL, step));
     const size_t begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0;
     const size_t n_elems = self->base.optimizer.n_elems;
@@ -91,10 +91,10 @@ void dt_mirrored_close(struct dt_strategy *strategy)
     free(self);
 }
 
-static const struct dt_strategy_ops mirrored_ops = {.begin = dt_mirrored_begin,
+static const struct dt_strategy_ops mirrored_ops = {.start = dt_mirrored_start,
                                                     .ready = dt_mirrored_ready,
                                                     .poll = dt_mirrored_poll,
-                                                    .wait = mirrored_wait,
+                                                    .finish = mirrored_finish,
                                                     .each_sum = dt_mirrored_each_sum,
                                                     .close = dt_mirrored_close};
 

@@ -38,7 +38,7 @@ enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_m
 
 /* Slots of the row and of the strategy. */
 enum dt_status dt_mirrored_check(const struct dt_strategy_spec *spec, const char **key);
-void dt_mirrored_begin(struct dt_strategy_step *step);
+void dt_mirrored_start(struct dt_strategy_step *step);
 enum dt_status dt_mirrored_ready(struct dt_strategy_step *step, size_t begin, size_t end);
 void dt_mirrored_poll(struct dt_strategy_step *step);
 enum dt_status dt_mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context);

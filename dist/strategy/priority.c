@@ -111,13 +111,13 @@ static enum dt_status priority_ready(struct dt_strategy_step *step, size_t begin
     struct priority *self = priority_of(step->strategy);
     if (begin == 0) {
         DT_TRY(wait_for(self, 0));
-        dt_mirrored_begin(step);
+        dt_mirrored_start(step);
     }
     return dt_mirrored_ready(step, begin, end);
 }
 
 /* Waits for nothing: the next forward pass does. */
-static enum dt_status priority_wait(struct dt_strategy_step *step)
+static enum dt_status priority_finish(struct dt_strategy_step *step)
 {
     struct priority *self = priority_of(step->strategy);
     self->last = *step;
@@ -129,7 +129,7 @@ static enum dt_status priority_wait(struct dt_strategy_step *step)
 static const struct dt_strategy_ops priority_ops = {.forward = priority_forward,
                                                     .ready = priority_ready,
                                                     .poll = dt_mirrored_poll,
-                                                    .wait = priority_wait,
+                                                    .finish = priority_finish,
                                                     .share = priority_share,
                                                     .each_sum = priority_each_sum,
                                                     .close = dt_mirrored_close};
@@ -145,12 +145,6 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char
     if (spec->backend != NULL && !spec->backend->host_memory) {
         return dt_error(DT_CONFIG, "distributed.order \"priority\" steps in host memory (use "
                                    "\"device\": \"cpu\", or \"order\": \"backward\")");
-    }
-    if (spec->backend != NULL && spec->optimizer.clip_norm != 0) {
-        return dt_error(
-            DT_CONFIG,
-            "train.optimizer.clip_norm needs all gradients before a step, and distributed.order "
-            "\"priority\" steps block by block (set it to 0, or use \"order\": \"backward\")");
     }
     return DT_OK;
 }
@@ -186,4 +180,8 @@ static enum dt_status priority_open(const struct dt_strategy_spec *spec, struct 
 }
 
 const struct dt_strategy_entry dt_priority_strategy = {
-    .serves = serves, .check = check_spec, .open = priority_open};
+    .serves = serves,
+    .check = check_spec,
+    .needs_elementwise = "all gradients before a step, and distributed.order \"priority\" steps "
+                         "block by block (set it to 0, or use \"order\": \"backward\")",
+    .open = priority_open};

@@ -32,6 +32,10 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
                         dt_strategy_names[dist->strategy]);
     }
     DT_TRY(dt_strategy_check(spec, &key));
+    encoded.elementwise = spec->optimizer.clip_norm == 0;
+    if (row->needs_elementwise != NULL && !encoded.elementwise) {
+        return dt_error(DT_CONFIG, "train.optimizer.clip_norm needs %s", row->needs_elementwise);
+    }
     bool all = true;
     if (dist->compression.type != DT_COMPRESSION_NONE) {
         DT_TRY(dist->rows->compression != NULL

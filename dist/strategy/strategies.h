@@ -23,6 +23,9 @@ struct dt_strategy_entry {
     bool (*serves)(const struct dt_dist_spec *dist);
     /* dt_strategy_check. NULL: it can always serve. */
     enum dt_status (*check)(const struct dt_strategy_spec *spec, const char **key);
+    /* The strategy steps parts of the weights by themselves, so that no rank has the norm of the
+     * whole gradient: how the error ends if the update needs it. NULL: every update will do. */
+    const char *needs_elementwise;
     /* Sets n_workers, n_servers, first_server and whole. NULL: every rank is a worker. */
     void (*roles)(const struct dt_dist_spec *dist, int size, struct dt_roles *out);
     enum dt_status (*open)(const struct dt_strategy_spec *spec, struct dt_strategy **out);

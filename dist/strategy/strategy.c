@@ -47,8 +47,8 @@ enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy)
                              "broadcast of the step count");
 }
 
-struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
-                                  size_t n_local)
+struct dt_update dt_strategy_next_update(struct dt_strategy *strategy, double lr, size_t n_global,
+                                         size_t n_local)
 {
     const size_t n = strategy->spec.dist.average ? n_global : n_local;
     const struct dt_update update =
@@ -57,12 +57,12 @@ struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_
     return update;
 }
 
-struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy,
+struct dt_strategy_step dt_strategy_start(struct dt_strategy *strategy,
                                           const struct dt_update *update)
 {
     struct dt_strategy_step step = {.strategy = strategy, .update = *update};
-    if (strategy->ops->begin != NULL) {
-        strategy->ops->begin(&step);
+    if (strategy->ops->start != NULL) {
+        strategy->ops->start(&step);
     }
     return step;
 }
@@ -109,11 +109,11 @@ enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_net
     return dt_network_backward(network, &polled, ready, step);
 }
 
-enum dt_status dt_strategy_wait(struct dt_strategy_step *step)
+enum dt_status dt_strategy_finish(struct dt_strategy_step *step)
 {
     const struct dt_span span = {.kind = DT_SPAN_WAIT};
     DT_TRY(dt_span_begin(step->strategy->trace, &span));
-    DT_TRY(step->strategy->ops->wait(step));
+    DT_TRY(step->strategy->ops->finish(step));
     return dt_span_end(step->strategy->trace, &span);
 }
 

@@ -29,6 +29,8 @@ struct dt_strategy_spec {
     bool shared_step; /* the ranks of a host may share their steps (host_step.h); one that does not
                          want to is enough */
     int accumulate;   /* micro-batches of a step, which the caller runs */
+    bool elementwise; /* an update looks at one element at a time, and so may step a part of the
+                         weights; dt_strategy_open sets it */
     bool recorded;    /* a device takes the steps on its own: no message is polled within a pass,
                          which would be part of it */
 };
@@ -50,7 +52,7 @@ typedef enum dt_status (*dt_sums_fn)(void *context, size_t begin, size_t end, co
 /* dt_strategy_share_weights, dt_strategy_collect_state. */
 enum dt_shared_arrays { DT_SHARED_WEIGHTS, DT_SHARED_STATE };
 
-/* Mandatory are wait and close. A NULL slot is a no-op. */
+/* Mandatory are finish and close. A NULL slot is a no-op. */
 struct dt_strategy_ops {
     /* dt_strategy_passes; NULL: the network is whole on every rank. */
     enum dt_status (*passes)(struct dt_strategy_step *step, struct dt_network *network,
@@ -59,10 +61,10 @@ struct dt_strategy_ops {
      */
     enum dt_status (*forward)(struct dt_strategy_step *step, struct dt_network *network,
                               const struct dt_pass *pass);
-    void (*begin)(struct dt_strategy_step *step);
+    void (*start)(struct dt_strategy_step *step);
     enum dt_status (*ready)(struct dt_strategy_step *step, size_t begin, size_t end);
     void (*poll)(struct dt_strategy_step *step);
-    enum dt_status (*wait)(struct dt_strategy_step *step);
+    enum dt_status (*finish)(struct dt_strategy_step *step);
     enum dt_status (*share)(struct dt_strategy *strategy, enum dt_shared_arrays arrays);
     /* dt_strategy_each_sum. NULL: no rank has the summed gradient. */
     enum dt_status (*each_sum)(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
@@ -84,7 +86,7 @@ struct dt_strategy {
                        every rank; the first of them to begin sets it to 0 */
     struct dt_pass_times pass_times;
     float grad_scale; /* of the last step's update */
-    double update_s;  /* spent on updates since the open; the rest of what dt_strategy_wait takes is
+    double update_s;  /* spent on updates since the open; the rest of dt_strategy_finish's time is
                          waiting */
 };
 
@@ -101,20 +103,19 @@ enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy);
 enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy);
 enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy);
 
-/* ---- a step: next, begin, forward, backward, wait; whoever has a struct dt_strategy_step is
- * between begin and wait */
+/* ---- a step: start, forward, backward, finish */
 
 /* The update that a step makes of the sums: n_global samples over all ranks, n_local of this one. 0
  * samples: gradient zero. Counts the step. */
-struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
-                                  size_t n_local);
+struct dt_update dt_strategy_next_update(struct dt_strategy *strategy, double lr, size_t n_global,
+                                         size_t n_local);
 
-/* A step under way. */
+/* A step between start and finish. */
 struct dt_strategy_step {
     struct dt_strategy *strategy;
     struct dt_update update;
 };
-struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy,
+struct dt_strategy_step dt_strategy_start(struct dt_strategy *strategy,
                                           const struct dt_update *update);
 
 /* The forward pass of a micro-batch. Each block waits for its weights, if they are still on their
@@ -136,10 +137,11 @@ bool dt_strategy_splits(const struct dt_strategy *strategy);
 enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network,
                                   struct dt_bound_samples *samples, const struct dt_pass *pass);
 
-/* All weights are the new ones when this returns, or on a device when what it has enqueued is done.
- * With the order "priority" they are on their way: each is there when the next dt_strategy_forward
- * comes to it, all of them after dt_strategy_share_weights, without which no rank may end. */
-enum dt_status dt_strategy_wait(struct dt_strategy_step *step);
+/* Updates the weights as the sums of the gradients arrive: all weights are the new ones when this
+ * returns, or on a device when what it has enqueued is done. With the order "priority" they are on
+ * their way: each is there when the next dt_strategy_forward comes to it, all of them after
+ * dt_strategy_share_weights, without which no rank may end. */
+enum dt_status dt_strategy_finish(struct dt_strategy_step *step);
 
 /* ---- for strategies */
 

@@ -68,12 +68,12 @@ static enum dt_status take_step(void *context, const struct dt_batch *batch,
 {
     struct training *t = context;
     struct dt_pass pass = {.batch = batch, .training = true, .seed = 1};
-    struct dt_strategy_step step = dt_strategy_begin(t->strategy, update);
+    struct dt_strategy_step step = dt_strategy_start(t->strategy, update);
     DT_TRY(dt_network_gather(t->network, t->samples, batch));
     DT_TRY(dt_network_forward(t->network, &pass));
     DT_TRY(dt_network_loss(t->network, t->samples, &pass));
     DT_TRY(dt_strategy_backward(&step, t->network, &pass));
-    return dt_strategy_wait(&step);
+    return dt_strategy_finish(&step);
 }
 
 static void open_training(struct training *t, const struct dt_config *config,
@@ -116,7 +116,8 @@ static void run_steps(struct training *t, int n)
     int n_done = 0;
     for (int i = 0; i < n; i++) {
         inputs[i].draw = dt_shard_device_draw(&t->shard, 0, 0);
-        inputs[i].update = dt_strategy_next(t->strategy, 0.001, inputs[i].draw.n, inputs[i].draw.n);
+        inputs[i].update =
+            dt_strategy_next_update(t->strategy, 0.001, inputs[i].draw.n, inputs[i].draw.n);
     }
     CHECK_OK(dt_step_graph.start(t->graph, inputs, n));
     while (n_done < n) {

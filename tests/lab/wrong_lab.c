@@ -21,10 +21,10 @@ WRAP(int, dt_ring_round, int rank, int size, size_t n_elems, int round, struct d
     return n;
 }
 
-WRAP(struct dt_update, dt_strategy_next, struct dt_strategy *strategy, double lr, size_t n_global,
-     size_t n_local)
+WRAP(struct dt_update, dt_strategy_next_update, struct dt_strategy *strategy, double lr,
+     size_t n_global, size_t n_local)
 {
-    return __real_dt_strategy_next(strategy, 1.01 * lr, n_global, n_local);
+    return __real_dt_strategy_next_update(strategy, 1.01 * lr, n_global, n_local);
 }
 
 WRAP(struct dt_batch, dt_loader_batch, struct dt_loader *loader, uint32_t epoch, uint64_t step)

@@ -149,11 +149,11 @@ static inline void rig_pass(struct rig *rig, const struct dt_update *update, con
     struct dt_pass pass = {.batch = &batch, .training = true, .seed = 1, .trace = rig->trace};
     struct dt_metrics metrics;
     CHECK_OK(dt_network_gather(rig->network, rig->bound, &batch));
-    struct dt_strategy_step step = dt_strategy_begin(rig->strategy, update);
+    struct dt_strategy_step step = dt_strategy_start(rig->strategy, update);
     CHECK_OK(dt_strategy_forward(&step, rig->network, &pass));
     CHECK_OK(dt_network_loss(rig->network, rig->bound, &pass));
     CHECK_OK(dt_strategy_backward(&step, rig->network, &pass));
-    CHECK_OK(dt_strategy_wait(&step));
+    CHECK_OK(dt_strategy_finish(&step));
     CHECK_OK(rig->backend->ops->metrics_take(rig->backend, &metrics));
     rig->loss_sum = metrics.loss_sum;
 }
@@ -161,7 +161,7 @@ static inline void rig_pass(struct rig *rig, const struct dt_update *update, con
 static inline void rig_step(struct rig *rig, const uint32_t *rows, int n, int n_global, double lr)
 {
     const struct dt_update update =
-        dt_strategy_next(rig->strategy, lr, (size_t)n_global, (size_t)n);
+        dt_strategy_next_update(rig->strategy, lr, (size_t)n_global, (size_t)n);
     rig_pass(rig, &update, rows, n);
 }
 

@@ -320,10 +320,10 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allr
                 (float)((int)(rows[i / N_CLASSES] * 3 + (uint32_t)(i % N_CLASSES)) % 7 - 3 + step);
         }
         const struct dt_update update =
-            dt_strategy_next(rig.strategy, 0.125, N_SAMPLES, (size_t)batch.n);
-        struct dt_strategy_step under_way = dt_strategy_begin(rig.strategy, &update);
+            dt_strategy_next_update(rig.strategy, 0.125, N_SAMPLES, (size_t)batch.n);
+        struct dt_strategy_step under_way = dt_strategy_start(rig.strategy, &update);
         CHECK_OK(dt_strategy_backward(&under_way, rig.network, &pass));
-        CHECK_OK(dt_strategy_wait(&under_way));
+        CHECK_OK(dt_strategy_finish(&under_way));
     }
     memcpy(weights, rig.network->params, rig.model.arena_elems * sizeof(float));
     rig_close(&rig);

@@ -49,10 +49,11 @@ WRAP(enum dt_status, dt_probe_gather, struct dt_world *world, const struct dt_do
     return s;
 }
 
-WRAP(struct dt_update, dt_strategy_next, struct dt_strategy *strategy, double lr, size_t n_global,
-     size_t n_local)
+WRAP(struct dt_update, dt_strategy_next_update, struct dt_strategy *strategy, double lr,
+     size_t n_global, size_t n_local)
 {
-    return __real_dt_strategy_next(strategy, wrong("example") ? 1.01 * lr : lr, n_global, n_local);
+    return __real_dt_strategy_next_update(strategy, wrong("example") ? 1.01 * lr : lr, n_global,
+                                          n_local);
 }
 
 WRAP(enum dt_status, dt_network_backward, struct dt_network *network, const struct dt_pass *pass,

@@ -11,7 +11,7 @@ static enum dt_status take_step(struct dt_trainer *t, uint64_t step_in_epoch,
     struct dt_strategy_step step;
     dt_step_clock_start(&t->clock);
     DT_TRY(dt_step_compute(t, step_in_epoch, &step, local));
-    DT_TRY(dt_strategy_wait(&step));
+    DT_TRY(dt_strategy_finish(&step));
     dt_step_clock_move(&t->clock, DT_PHASE_UPDATE, t->strategy->update_s - update_s);
     dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
     return DT_OK;

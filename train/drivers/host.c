@@ -16,7 +16,7 @@ static enum dt_status exchange(struct dt_trainer *t, struct dt_strategy_step *st
     sums->n_stopping = dt_stop_requested() ? 1 : 0;
     DT_TRY(dt_comm_allreduce_start(t->world->comm, sums, sizeof *sums / sizeof(double), DT_TYPE_F64,
                                    DT_REDUCE_SUM, "sum of the step's results", &request));
-    DT_TRY(dt_strategy_wait(step));
+    DT_TRY(dt_strategy_finish(step));
     return dt_comm_wait(t->world->comm, &request);
 }
 

@@ -67,8 +67,8 @@ static void plan_steps(struct dt_trainer *t, int n, struct dt_step_input *inputs
         const uint64_t step = t->state.step_in_epoch + (uint64_t)i;
         const struct dt_shard *shard = &t->set.loader.shard;
         inputs[i].draw = dt_shard_device_draw(shard, (uint32_t)t->state.epoch, step);
-        inputs[i].update = dt_strategy_next(t->strategy, dt_step_lr(t, step),
-                                            dt_shard_step_samples(shard, step), inputs[i].draw.n);
+        inputs[i].update = dt_strategy_next_update(
+            t->strategy, dt_step_lr(t, step), dt_shard_step_samples(shard, step), inputs[i].draw.n);
     }
 }
 
@@ -106,9 +106,9 @@ static enum dt_status record_step(void *context, const struct dt_batch *batch,
                                   const struct dt_update *update)
 {
     struct dt_trainer *t = context;
-    struct dt_strategy_step step = dt_strategy_begin(t->strategy, update);
+    struct dt_strategy_step step = dt_strategy_start(t->strategy, update);
     DT_TRY(dt_step_passes(t, batch, &step, NULL));
-    return dt_strategy_wait(&step);
+    return dt_strategy_finish(&step);
 }
 
 static enum dt_status open_recorded(struct dt_trainer *t, void **own)

@@ -237,7 +237,7 @@ static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_n
 
 /* ---- the strategy's other slots */
 
-static enum dt_status pipeline_wait(struct dt_strategy_step *step)
+static enum dt_status pipeline_finish(struct dt_strategy_step *step)
 {
     const struct pipeline *self = pipeline_of(step->strategy);
     const struct dt_stage *mine = self->mine;
@@ -297,7 +297,7 @@ static void pipeline_close(struct dt_strategy *strategy)
 }
 
 static const struct dt_strategy_ops pipeline_ops = {.passes = pipeline_passes,
-                                                    .wait = pipeline_wait,
+                                                    .finish = pipeline_finish,
                                                     .share = pipeline_share,
                                                     .each_sum = pipeline_each_sum,
                                                     .close = pipeline_close};
@@ -331,11 +331,6 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char
         return dt_error(DT_CONFIG, "distributed.strategy \"pipeline\" sends activations from host "
                                    "memory (use \"device\": \"cpu\", or "
                                    "\"strategy\": \"allreduce\")");
-    }
-    if (spec->optimizer.clip_norm != 0) {
-        return dt_error(DT_CONFIG, "train.optimizer.clip_norm needs the norm of the whole "
-                                   "gradient, and each stage of a pipeline has "
-                                   "its own (set it to 0, or use \"strategy\": \"allreduce\")");
     }
     return DT_OK;
 }
@@ -408,7 +403,12 @@ static void pipeline_roles(const struct dt_dist_spec *dist, int size, struct dt_
 }
 
 const struct dt_strategy_entry dt_pipeline_strategy = {
-    .serves = serves, .check = check_spec, .roles = pipeline_roles, .open = pipeline_open};
+    .serves = serves,
+    .check = check_spec,
+    .needs_elementwise = "the norm of the whole gradient, and each stage of a pipeline has its own "
+                         "(set it to 0, or use \"strategy\": \"allreduce\")",
+    .roles = pipeline_roles,
+    .open = pipeline_open};
 
 const struct dt_summary_entry dt_pipeline_summary = {.strategy = &dt_pipeline_strategy,
                                                      .facts = pipeline_facts};

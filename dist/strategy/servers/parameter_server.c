@@ -193,7 +193,7 @@ static enum dt_status progress_step(struct dt_request *request, bool *done)
     return advance(request->handle, done);
 }
 
-static void server_begin(struct dt_strategy_step *step)
+static void server_start(struct dt_strategy_step *step)
 {
     struct dt_parameter_server *self = dt_server_of(step->strategy);
     if (self->base.n_expected > 0) {
@@ -233,7 +233,7 @@ static enum dt_status server_ready(struct dt_strategy_step *step, size_t begin, 
     return DT_OK;
 }
 
-static enum dt_status server_wait(struct dt_strategy_step *step)
+static enum dt_status server_finish(struct dt_strategy_step *step)
 {
     struct dt_parameter_server *self = dt_server_of(step->strategy);
     struct dt_comm *comm = self->base.spec.comm;
@@ -381,8 +381,8 @@ static enum dt_status server_passes(struct dt_strategy_step *step, struct dt_net
                : DT_OK;
 }
 
-#define SERVER_OPS                                                                          \
-    .begin = server_begin, .ready = server_ready, .poll = server_poll, .wait = server_wait, \
+#define SERVER_OPS                                                                              \
+    .start = server_start, .ready = server_ready, .poll = server_poll, .finish = server_finish, \
     .share = server_share, .each_sum = server_each_sum, .close = server_close
 static const struct dt_strategy_ops server_ops = {SERVER_OPS},
                                     leaf_ops = {SERVER_OPS, .passes = server_passes};
@@ -409,11 +409,6 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char
             "distributed.strategy \"%s\" keeps weights in host memory (use \"device\": \"cpu\", or "
             "\"strategy\": \"allreduce\")",
             dt_strategy_names[spec->dist.strategy]);
-    }
-    if (spec->optimizer.clip_norm != 0) {
-        return dt_error(DT_CONFIG, "train.optimizer.clip_norm needs the norm of the whole "
-                                   "gradient, and servers hold pieces of it "
-                                   "(set it to 0, or use \"strategy\": \"allreduce\")");
     }
     return DT_OK;
 }
@@ -490,4 +485,9 @@ static void server_roles(const struct dt_dist_spec *dist, int size, struct dt_ro
 }
 
 const struct dt_strategy_entry dt_server_strategy = {
-    .serves = serves, .check = check_spec, .roles = server_roles, .open = server_open};
+    .serves = serves,
+    .check = check_spec,
+    .needs_elementwise = "the norm of the whole gradient, and servers hold pieces of it (set it to "
+                         "0, or use \"strategy\": \"allreduce\")",
+    .roles = server_roles,
+    .open = server_open};
