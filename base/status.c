@@ -22,6 +22,7 @@ static bool keep(const char *format, va_list args)
 
 enum dt_status dt_error(enum dt_status status, const char *format, ...)
 {
+    DT_ASSERT(status != DT_OK);
     va_list args;
     va_start(args, format);
     keep(format, args);

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/assert.h"
+
 /* X(name, exit code, meaning) */
 #define DT_STATUS_LIST(X)                                                            \
     X(DT_OK, 0, "done")                                                              \
@@ -66,6 +68,9 @@ bool dt_error_is_agreed(void);
 /* Puts words around the text that is waiting, for who knows more: what the memory was for, how to
  * mend it. Returns `status`. */
 enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after);
+
+/* Which release this program is: "0.1.0". `dtrain --version` also says what it was built from. */
+extern const char dt_version[];
 
 const char *dt_error_text(void); /* "" when there is none */
 void dt_error_clear(void);       /* after an error that was handled */

@@ -1,3 +1,3 @@
-#include "base/version.h"
+#include "base/status.h"
 
 const char dt_version[] = DTRAIN_VERSION; /* the build defines it */

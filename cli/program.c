@@ -1,7 +1,7 @@
 /* The commands of the program, and `--version`, for which the build defines DTRAIN_BUILD_TYPE,
  * DTRAIN_COMPILER and DTRAIN_TOPOLOGY. */
+#include "base/status.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "cli/args.h"
 #include "cli/sinks/fields.h"
 #include "cli/sinks/protobuf.h"

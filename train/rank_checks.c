@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/version.h"
+#include "base/status.h"
 
 struct affinity {
     char host[DT_HOST_SIZE];

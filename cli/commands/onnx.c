@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/version.h"
+#include "base/status.h"
 #include "onnx.pb-c.h"
 
 /* Normalization; linear operation, activation, pool and flatten of each block. */

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/status.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "cli/sinks/fields.h"
 #include "cli/terminal.h"
 #include "cli/text.h"

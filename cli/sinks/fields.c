@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/version.h"
+#include "base/status.h"
 #include "cli/text.h"
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
 #include "train/hooks/audit.h"

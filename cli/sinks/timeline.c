@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/version.h"
+#include "base/status.h"
 #include "cli/output.h"
 #include "cli/sinks/sinks.h"
 #include "dist/strategy/grad_sync.h"

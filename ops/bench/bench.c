@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/version.h"
+#include "base/status.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "cpu/isa.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/version.h"
+#include "base/status.h"
 #include "cli/commands/load.h"
 #include "cli/output.h"
 #include "cli/result.h"

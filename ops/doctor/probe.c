@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/version.h"
+#include "base/status.h"
 #include "dist/launch/job.h"
 #include "dist/launch/launch.h"
 #include "model/block.h"

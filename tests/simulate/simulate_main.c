@@ -266,7 +266,7 @@ static bool run_seed(uint64_t seed, const struct options *options)
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
-    return "detect_leaks=0";
+    return "detect_leaks=0:handle_abort=1"; /* a failed DT_ASSERT names its seed */
 }
 
 static bool read_options(int argc, char **argv, struct options *o)

@@ -12,9 +12,10 @@ import checkpoint
 import checks
 from checks import SOURCE, check, dtrain, finish, new_folder, write_json
 
-MOST_LINES, MOST_CODE = 6800, 5260
+MOST_LINES, MOST_CODE = 6800, 5270
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+ASSERTION = re.compile(r"^ *DT_ASSERT\([^;]*\);\n", re.M)
 CONFIG = {
     "data": {"format": "synthetic", "train_samples": 330, "test_samples": 500, "noise": 0.1},
     "model": {
@@ -75,8 +76,8 @@ def with_headers(root, paths):
 
 
 def count(root, paths):
-    """(lines, lines of code: neither blank nor comment)."""
-    texts = [read(root, path) for path in paths]
+    """(lines, lines of code: neither blank nor comment), both without assertions."""
+    texts = [ASSERTION.sub("", read(root, path)) for path in paths]
     return (sum(text.count("\n") for text in texts),
             sum(1 for text in texts for line in COMMENT.sub("", text).splitlines() if line.strip()))
 

@@ -24,6 +24,8 @@ code=$(objdump -d --no-show-raw-insn "$file")
   failed 'its stack can grow past the guard page (-fstack-clash-protection)'
 [[ $sizes != *-fcf-protection* ]] || (($(grep -c endbr64 <<<"$code") > 100)) || failed 'jumps may end anywhere (-fcf-protection)'
 
+! grep -q 'DT_ASSERT(' "$file" || [[ $sizes == unchecked* ]] || failed 'it checks assertions (base/assert.h)'
+
 if (($#)); then undefined=$(nm -u "$@"); else undefined=$(nm -D -u "$file"); fi
 checks=$(awk '/ __[a-z]+_chk/ && !/__stack_chk/ { print $NF }' <<<"$undefined" | sort -u | paste -sd ' ')
 if [[ $sizes == unchecked* ]]; then
