@@ -287,7 +287,8 @@ static bool end_orderly(struct nccl *self)
             return false;
         }
     }
-    if (cudaStreamQuery(self->compute) == cudaErrorNotReady) { /* recorded sums are still running */
+    const cudaError_t code = cudaStreamQuery(self->compute);
+    if (code != cudaSuccess) { /* recorded sums run, or the GPU has failed */
         cudaGetLastError();
         return false;
     }

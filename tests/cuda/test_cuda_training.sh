@@ -214,8 +214,10 @@ check 'the plan of the memory' awk -v peak="$(grep -Eo '"gpu_memory_peak_bytes":
   END { exit !(ratio > 0.98 && ratio < 1.02) }' out
 
 # A GPU that fails in the middle of the training; NCCL that loses a peer, does not start, or never ends a sum.
-faulty FAKE_FAIL_LAUNCH_AT=100 broken
-ends 'a GPU fails' 70 "${rank}CUDA: an illegal memory access was encountered, .*"
+for at in 40 99 101 110; do # call by call, in a copy, and in recorded steps whose sums are under way
+  faulty FAKE_FAIL_LAUNCH_AT=$at broken-$at
+  ends "a GPU fails at $at" 70 "${rank}CUDA: an illegal memory access was encountered, .*"
+done
 
 FAKE_FAIL_CODE=214 faulty FAKE_FAIL_LAUNCH_AT=100 damaged
 ends 'a GPU with damaged memory' 69 "${rank}CUDA: uncorrectable ECC error .* \\(Fake GPU, GPU-[0-9a-f-]+: its memory is damaged: .*"
