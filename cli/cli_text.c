@@ -1,4 +1,4 @@
-#include "cli/text.h"
+#include "cli/cli_text.h"
 
 #include <math.h>
 #include <stdio.h>

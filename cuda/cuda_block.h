@@ -73,7 +73,7 @@ static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
 
 /* The first enqueues deferred work and joins the branches. Every backend call begins with it,
  * except calls that absorb the deferred work or run beside the branches: they begin with the
- * second. The third discards deferred work. In cuda/waiting.c. */
+ * second. The third discards deferred work. In branch.c. */
 enum dt_status dt_cuda_settle(struct dt_cuda *cuda);
 enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda);
 void dt_cuda_drop(struct dt_cuda *cuda);

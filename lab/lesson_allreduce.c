@@ -1,14 +1,14 @@
 /* `dtrain lab allreduce` and `lab reduce`: all ranks run in one process over the local wire, on
  * real numbers. The rounds come from the schedule's moves (replay.c), so a new algorithm needs no
  * change here. */
-#include "lab/allreduce.h"
+#include "lab/lesson_allreduce.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "cli/cli_text.h"
 #include "cli/result.h"
 #include "cli/suggest.h"
-#include "cli/text.h"
 #include "dist/allreduce/simulate.h"
 #include "lab/golden.h"
 

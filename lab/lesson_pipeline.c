@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cli/cli_text.h"
 #include "cli/config/config.h"
 #include "cli/result.h"
-#include "cli/text.h"
 #include "dist/allreduce/simulate.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "lab/golden.h"

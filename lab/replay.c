@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "dist/allreduce/executor.h"
-#include "lab/allreduce.h"
+#include "lab/lesson_allreduce.h"
 
 /* The ranks while they run. */
 struct run {

@@ -9,9 +9,9 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/cli_text.h"
 #include "cli/commands/model_table.h"
 #include "cli/sinks/sinks.h"
-#include "cli/text.h"
 #include "view/render.h"
 
 #define SHOWN_EPOCHS 12 /* of a text; the table for other programs has all */

@@ -9,15 +9,15 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/cli_text.h"
 #include "cli/sinks/fields.h"
 #include "cli/terminal.h"
-#include "cli/text.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/summary/summary.h"
 #include "train/hooks/learned.h"
 #include "train/hooks/monitor.h"
-#include "train/hooks/timeline.h"
+#include "train/hooks/timeline_hook.h"
 
 static int digits_of(unsigned long long value)
 {

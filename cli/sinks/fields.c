@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "cli/text.h"
+#include "cli/cli_text.h"
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
 #include "train/hooks/audit.h"
 #include "train/hooks/inject.h"

@@ -1,6 +1,6 @@
-/* trace.json: what every rank did when (train/hooks/timeline.h), in the Trace Event Format that
- * Chrome, Perfetto and others read. A process is a rank, a thread a lane: data, compute, update,
- * wait, and one for each bucket of gradients, which travel beside all else. Times are in
+/* trace.json: what every rank did when (train/hooks/timeline_hook.h), in the Trace Event Format
+ * that Chrome, Perfetto and others read. A process is a rank, a thread a lane: data, compute,
+ * update, wait, and one for each bucket of gradients, which travel beside all else. Times are in
  * microseconds since the first span, on rank 0's clock; otherData says by how much each rank's was
  * moved, and how wrong that may be. */
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "cli/output.h"
 #include "cli/sinks/sinks.h"
 #include "dist/strategy/grad_sync.h"
-#include "train/hooks/timeline.h"
+#include "train/hooks/timeline_hook.h"
 
 /* X(constant, name): the lanes from the top; buckets come after them, so many as there are. */
 #define LANE_LIST(X)           \

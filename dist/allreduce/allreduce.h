@@ -10,7 +10,7 @@
  *                    cuda/nccl_allreduce.c), or staged: by way of host memory
  *   shared_memory.c  shared_memory: in memory that the ranks of a host share, between hosts by MPI;
  *                    hierarchical: between hosts by an algorithm
- *   schedule.c       an algorithm, over the wire
+ *   scheduled.c      an algorithm, over the wire
  *   mpi.c            MPI_Iallreduce; it serves everything that is in host memory
  */
 #ifndef DT_DIST_ALLREDUCE_ALLREDUCE_H

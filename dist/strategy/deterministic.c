@@ -1,5 +1,5 @@
 /* The same bits at any number of ranks: mirrored weights whose gradients are added as integers
- * (leaves.h), by any allreduce. Every rank steps with the same sum. */
+ * (micro_batches.h), by any allreduce. Every rank steps with the same sum. */
 #include <stdlib.h>
 
 #include "dist/strategy/micro_batches.h"

@@ -28,7 +28,7 @@ enum dt_pipeline_schedule { DT_PIPELINE_SCHEDULE_LIST(DT_NAMED_ENUM) };
 
 /* The blocks that the stages behind the first begin with, by name. */
 struct dt_pipeline_cut {
-    int n; /* 0: cut evenly (stages.h) */
+    int n; /* 0: cut evenly (pipeline_stages.h) */
     char names[DT_MAX_LAYERS - 1][DT_BLOCK_NAME_SIZE];
 };
 

@@ -1,8 +1,9 @@
 /* The passes of a step whose gradient has the same bits at any number of ranks.
  *
- * The global batch is cut into leaves of dt_dist_spec.leaf samples. Each passes through the network
- * as a batch of its own on whichever rank has it, by the same code, so its gradient has the same
- * bits everywhere; and leaves are added as integers (dist/compression/fixed_point.h). */
+ * The global batch is cut into micro-batches of dt_dist_spec.leaf samples, which the configuration
+ * calls leaves. Each leaf passes through the network as a batch of its own, by the same code on
+ * every rank, so its gradient has the same bits wherever it is computed; and gradients of leaves
+ * are added as integers, in any order (dist/compression/fixed_point.h). */
 #ifndef DT_DIST_STRATEGY_MICRO_BATCHES_H
 #define DT_DIST_STRATEGY_MICRO_BATCHES_H
 
@@ -33,14 +34,14 @@ void dt_micro_batches_close(struct dt_backend *backend, struct dt_micro_batches 
 /* Bytes that these need, and the digits, beside one gradient. */
 size_t dt_micro_batches_n_bytes(const struct dt_model *model, int n_ranks);
 
-/* Whether the configuration allows leaves; with a backend, whether that does. DT_CONFIG. */
+/* DT_CONFIG if the configuration, or the backend (NULL: not asked), does not allow leaves. */
 enum dt_status dt_micro_batches_check(const struct dt_strategy_spec *spec, const char **key);
 
 /* Buckets of gradients become the buckets of their digits. */
 void dt_micro_batches_widen(int n_digits, struct dt_grad_sync *buckets);
 
 /* The parts of dt_micro_batches_passes, for a strategy with passes of its own: a step begins; so
- * does the next leaf, whose gradients the network puts where they are kept; [begin, end) of them
+ * does the next leaf, whose gradients the network writes into `grads`; [begin, end) of them
  * are final (a dt_grad_ready_fn of a struct dt_micro_batches). */
 void dt_micro_batches_begin(struct dt_micro_batches *leaves, struct dt_strategy_step *step,
                             float *digits);

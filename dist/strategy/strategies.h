@@ -8,7 +8,7 @@
  *                               mirrored weights
  *   servers/parameter_server.c  servers hold the weights: `parameter_server`, `central`
  *
- * all_rows.c has the rows of a program that links all of them. */
+ * all_entries.c has the rows of a program that links all of them. */
 #ifndef DT_DIST_STRATEGY_STRATEGIES_H
 #define DT_DIST_STRATEGY_STRATEGIES_H
 

@@ -7,10 +7,10 @@
 
 #include "base/arithmetic.h"
 #include "base/clock.h"
+#include "cli/cli_text.h"
 #include "cli/commands/load.h"
 #include "cli/result.h"
 #include "cli/terminal.h"
-#include "cli/text.h"
 #include "dist/strategy/roles.h"
 #include "ops/bench/bench.h"
 #include "ops/measure.h"

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli_text.h"
 #include "cli/commands/load.h"
 #include "cli/result.h"
 #include "cli/terminal.h"
-#include "cli/text.h"
 #include "dist/strategy/roles.h"
 #include "ops/bench/bench.h"
 #include "ops/bench/scaling.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "cli/text.h"
+#include "cli/cli_text.h"
 
 #define MB 1e6
 

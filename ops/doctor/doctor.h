@@ -1,4 +1,4 @@
-/* `dtrain doctor`: each rank's facts about its machine (facts.c), and checks of all ranks' facts
+/* `dtrain doctor`: each rank's facts about its machine (probe.c), and checks of all ranks' facts
  * (checks.c). Facts are plain values of fixed size, sent between ranks as they are. */
 #ifndef DT_OPS_DOCTOR_DOCTOR_H
 #define DT_OPS_DOCTOR_DOCTOR_H

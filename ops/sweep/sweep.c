@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/cli_text.h"
 #include "cli/commands/load.h"
 #include "cli/config/read.h"
 #include "cli/output.h"
 #include "cli/result.h"
 #include "cli/sinks/sinks.h"
 #include "cli/terminal.h"
-#include "cli/text.h"
 #include "dist/launch/job.h"
 #include "dist/launch/stop.h"
 #include "dist/liveness/heartbeat.h"

@@ -1,6 +1,6 @@
 /* Communicators, the beginning and end of a job, and memory that a host shares, of the simulated
  * MPI. */
-#include "tests/simulate/mpi.h"
+#include "tests/simulate/simulate_mpi.h"
 
 #include <string.h>
 

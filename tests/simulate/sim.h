@@ -1,15 +1,17 @@
 /* Whole ranks of the real trainer in one process, on a virtual clock. A seed decides who runs next,
  * how long each message takes, and every fault; so what fails, fails again by its seed.
  *
- *   fiber.c    a fiber per rank, and the scheduler
- *   system.c   what the trainer asks of the system: clock, memory, how a process ends
- *   mpi.c      collectives and messages of MPI (mpi_job.c: communicators, begin and end)
- *   wire.c     links: delays, cuts, losses
- *   disk.c     files that tear, and disks that fail
- *   flip.c     bits that turn over in gradients
- *   plan.c     what the seed decides: the run and its faults
- *   rank.c     a rank's main function
- *   check.c    what must be so after each run       main.c   the command
+ *   fiber.c           a fiber per rank, and the scheduler
+ *   system.c          what the trainer asks of the system: clock, memory, how a process ends
+ *   simulate_mpi.c    collectives and messages of MPI
+ *   mpi_job.c         MPI's communicators, begin and end
+ *   simulate_wire.c   links: delays, cuts, losses
+ *   disk.c            files that tear, and disks that fail
+ *   flip.c            bits that turn over in gradients
+ *   simulate_plan.c   what the seed decides: the run and its faults
+ *   rank.c            a rank's main function
+ *   check.c           what must be so after each run
+ *   simulate_main.c   the command
  *
  * The trainer is not changed: the linker gives its calls of MPI and of the C library to __wrap_
  * functions here. */
@@ -23,7 +25,7 @@
 #include <ucontext.h>
 
 #include "base/status.h"
-#include "tests/simulate/plan.h"
+#include "tests/simulate/simulate_plan.h"
 
 #define SIM_NEVER UINT64_MAX
 #define SIM_MS UINT64_C(1000000)

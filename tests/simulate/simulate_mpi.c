@@ -4,7 +4,7 @@
  * The k-th collective of a communicator is the same on each of its members, and the k-th message
  * between two ranks with one tag meets the k-th receive: kept in lists, which a run of a few
  * thousand messages searches from the end that is in use. */
-#include "tests/simulate/mpi.h"
+#include "tests/simulate/simulate_mpi.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tests/simulate/plan.h"
+#include "tests/simulate/simulate_plan.h"
 
 #include <stdio.h>
 #include <string.h>

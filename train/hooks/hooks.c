@@ -7,7 +7,7 @@
 #include "train/hooks/inspect.h"
 #include "train/hooks/learned.h"
 #include "train/hooks/monitor.h"
-#include "train/hooks/timeline.h"
+#include "train/hooks/timeline_hook.h"
 #include "train/hooks/weights/ema.h"
 #include "train/hooks/weights/statistics.h"
 #include "train/rank_checks.h"

@@ -12,8 +12,8 @@
 #include "train/train.h"
 #include "train/trainer.h"
 
-/* A hook, where the configuration goes by a metric. It warns of one of the test samples. Every
- * rank calls it; agreed. */
+/* Adds the hook if the configuration names a metric, and warns if that is a metric of the test
+ * samples. Every rank calls it; agreed. */
 enum dt_status dt_monitor_open(struct dt_trainer *trainer, const struct dt_emitter *emitter);
 
 static inline bool dt_metric_is_loss(enum dt_test_metric metric)

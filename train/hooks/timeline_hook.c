@@ -1,4 +1,4 @@
-#include "train/hooks/timeline.h"
+#include "train/hooks/timeline_hook.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* The input's gradient of a convolution 3 x 3 by Winograd's method: what kernel.h computes,
- * differentiated. With e the gradient of a tile's 4 x 4 outputs, that of its 6 x 6 inputs is
- *     B [sum over filters of (G g G') * (A e A')] B'.
- * Neighbouring tiles share two rows or columns of inputs, whose gradients add up. */
+/* The input's gradient of a convolution 3 x 3 by Winograd's method: what winograd_kernel.h
+ * computes, differentiated. With e the gradient of a tile's 4 x 4 outputs, that of its 6 x 6 inputs
+ * is B [sum over filters of (G g G') * (A e A')] B'. Neighbouring tiles share two rows or columns
+ * of inputs, whose gradients add up. */
 #include "cpu/kernels/winograd/winograd_kernel.h"
 
 /* B: each input is the sum over the frequencies of its coefficient in the row of B'. */

@@ -1,4 +1,4 @@
-/* Winograd's products, and the whole convolution; kernel.h explains the method. */
+/* Winograd's products, and the whole convolution; winograd_kernel.h explains the method. */
 #include "cpu/kernels/winograd/winograd_kernel.h"
 
 /* ---- the matrix products */

@@ -1,9 +1,7 @@
-/* The weights' gradient of a convolution 3 x 3 by Winograd's method: what kernel.h computes,
- * differentiated. With d a tile of 6 x 6 inputs and e the gradient of its 4 x 4 outputs, that of a
- * filter is
- *     G' [sum over tiles of (A e A') * (B' d B)] G:
- * per frequency one matrix product over the tiles, and 36 multiplications per channel, filter and
- * tile instead of 144. */
+/* The weights' gradient of a convolution 3 x 3 by Winograd's method: what winograd_kernel.h
+ * computes, differentiated. With d a tile of 6 x 6 inputs and e the gradient of its 4 x 4 outputs,
+ * that of a filter is G' [sum over tiles of (A e A') * (B' d B)] G: per frequency one matrix
+ * product over the tiles, and 36 multiplications per channel, filter and tile instead of 144. */
 #include "cpu/kernels/winograd/winograd_kernel.h"
 
 /* A block of sums kept in registers: channels by vectors of filters. */

@@ -1,4 +1,4 @@
-/* Winograd's transform of the inputs; kernel.h explains the method. */
+/* Winograd's transform of the inputs; winograd_kernel.h explains the method. */
 #include "cpu/kernels/winograd/winograd_kernel.h"
 
 /* With Q(x) = (x - 1/2) (x + 2) = x^2 + 3/2 x - 1, the rows of B' are the coefficients of

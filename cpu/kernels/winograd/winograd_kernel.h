@@ -17,8 +17,9 @@
  * times the channels: 9 multiplications for an output, where F(2 x 2, 5 x 5) has as many, but four
  * times as many transforms of outputs.
  *
- * weights.c has G g G', input.c B' d B, forward.c the products and the whole, output.c the outputs,
- * cover.c the places of tiles; gradient.c the weights' gradient, data.c that of the input. */
+ * The files, all winograd_*.c: weights computes G g G', input B' d B, forward the products and the
+ * whole convolution, output the outputs, and cover the places of tiles; gradient computes the
+ * weights' gradient, data the input's. */
 #ifndef DT_CPU_KERNELS_WINOGRAD_WINOGRAD_KERNEL_H
 #define DT_CPU_KERNELS_WINOGRAD_WINOGRAD_KERNEL_H
 

@@ -1,5 +1,5 @@
 /* Winograd's transform of the products to outputs, and the block's operations on them;
- * kernel.h explains the method. */
+ * winograd_kernel.h explains the method. */
 #include "cpu/kernels/pool_window.h"
 #include "cpu/kernels/winograd/winograd_kernel.h"
 

@@ -1,4 +1,4 @@
-/* Winograd's transform of the filters; kernel.h explains the method. */
+/* Winograd's transform of the filters; winograd_kernel.h explains the method. */
 #include "cpu/kernels/winograd/winograd_kernel.h"
 
 /* G: (1, p, p^2) divided by the product of p's distances from the other points. */

@@ -1,6 +1,6 @@
 /* The replay behind `dtrain lab`, of algorithms that no list has: what is told of them comes from
  * their moves and numbers. And how lessons compare results of several seeds. */
-#include "lab/allreduce.h"
+#include "lab/lesson_allreduce.h"
 #include "lab/training.h"
 #include "tests/lib/temporary.h"
 

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "cli/sinks/fields.h"
 #include "tests/lib/folder.h"
-#include "train/hooks/timeline.h"
+#include "train/hooks/timeline_hook.h"
 
 static int n_allocations, fail_at;
 

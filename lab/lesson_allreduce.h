@@ -3,8 +3,8 @@
  * record comes from the moves and from the numbers after each round, so it does not depend on the
  * algorithm. A rank's round ends when its executor ends it: where ranks wait for each other, some
  * end it later, and the record shows when. */
-#ifndef DT_LAB_ALLREDUCE_H
-#define DT_LAB_ALLREDUCE_H
+#ifndef DT_LAB_LESSON_ALLREDUCE_H
+#define DT_LAB_LESSON_ALLREDUCE_H
 
 #include "dist/allreduce/algorithm.h"
 #include "dist/ranks/wire.h"

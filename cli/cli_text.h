@@ -1,6 +1,6 @@
 /* Numbers as people read them. */
-#ifndef DT_CLI_TEXT_H
-#define DT_CLI_TEXT_H
+#ifndef DT_CLI_CLI_TEXT_H
+#define DT_CLI_CLI_TEXT_H
 
 #include <stdio.h>
 

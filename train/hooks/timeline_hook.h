@@ -5,8 +5,8 @@
  * the window lasts. When its last step is done the ranks compare their clocks
  * (dist/liveness/clocks.h), and rank 0 gathers and tells all of it, so that a run which ends
  * badly later has it too. Of one that fails within the window rank 0 tells what it has itself. */
-#ifndef DT_TRAIN_HOOKS_TIMELINE_H
-#define DT_TRAIN_HOOKS_TIMELINE_H
+#ifndef DT_TRAIN_HOOKS_TIMELINE_HOOK_H
+#define DT_TRAIN_HOOKS_TIMELINE_HOOK_H
 
 #include "dist/liveness/clocks.h"
 #include "train/events.h"
