@@ -287,8 +287,7 @@ static bool end_orderly(struct nccl *self)
             return false;
         }
     }
-    const cudaError_t code = cudaStreamQuery(self->compute);
-    if (code != cudaSuccess) { /* recorded sums run, or the GPU has failed */
+    if (cudaStreamQuery(self->compute) != cudaSuccess) { /* sums still run, or the GPU failed */
         cudaGetLastError();
         return false;
     }

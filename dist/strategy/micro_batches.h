@@ -1,9 +1,9 @@
 /* The passes of a step whose gradient has the same bits at any number of ranks.
  *
- * The global batch is cut into micro-batches of dt_dist_spec.leaf samples, which the configuration
- * calls leaves. Each leaf passes through the network as a batch of its own, by the same code on
- * every rank, so its gradient has the same bits wherever it is computed; and gradients of leaves
- * are added as integers, in any order (dist/compression/fixed_point.h). */
+ * The global batch is cut into micro-batches of dt_dist_spec.leaf samples; the configuration calls
+ * them leaves. The same code passes each leaf through the network on every rank, so its gradient
+ * has the same bits on all; leaves' gradients are added as integers
+ * (dist/compression/fixed_point.h). */
 #ifndef DT_DIST_STRATEGY_MICRO_BATCHES_H
 #define DT_DIST_STRATEGY_MICRO_BATCHES_H
 

@@ -40,7 +40,7 @@ EXCEPTIONS = (  # what one of the commands between && has, what it becomes or No
      "takes minutes: one of the files that do not compile without an optimizer"),
     (r"^ctest .*", r"\g<0> -N", "takes minutes: only lists the tests"),
     (r"^cmake --install build/release$", "cmake --install '%s' --prefix installed" % BUILD, "needs root, and a build of all: the tests'"),
-    (r"^build/release/tests/", "%s/tests/" % BUILD, "the tests' build has it"),
+    (r"^build/checked/tests/", "%s/tests/" % BUILD, "the tests' build has it"),
     (r"--count 10000", "--count 100", "takes a minute"),
     (r"device=cuda", "device=auto", "needs a GPU for every rank"),
     (r"precision=bf16", "precision=f32", "needs GPUs, or AMX"),
