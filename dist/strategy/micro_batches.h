@@ -2,8 +2,7 @@
  *
  * The global batch is cut into micro-batches of dt_dist_spec.leaf samples; the configuration calls
  * them leaves. The same code passes each leaf through the network on every rank, so its gradient
- * has the same bits on all; leaves' gradients are added as integers
- * (dist/compression/fixed_point.h). */
+ * has the same bits on all. dist/compression/fixed_point.h adds these gradients as integers. */
 #ifndef DT_DIST_STRATEGY_MICRO_BATCHES_H
 #define DT_DIST_STRATEGY_MICRO_BATCHES_H
 
