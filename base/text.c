@@ -31,6 +31,20 @@ size_t dt_utf8_length(const char *text, size_t n, uint32_t *point)
     return length;
 }
 
+bool dt_text_is_clean(const char *text, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes;) {
+        const size_t n = (unsigned char)text[i] < 0x20 || text[i] == 0x7F
+                             ? 0
+                             : dt_utf8_length(text + i, n_bytes - i, NULL);
+        if (n == 0) {
+            return false;
+        }
+        i += n;
+    }
+    return true;
+}
+
 bool dt_text_shows(uint32_t point)
 {
     static const uint32_t hidden[][2] = {

@@ -14,6 +14,9 @@
  * it is none: no overlong forms, no surrogates, nothing above U+10FFFF. `point` may be NULL. */
 size_t dt_utf8_length(const char *text, size_t n, uint32_t *point);
 
+/* Is it UTF-8 without control characters? */
+bool dt_text_is_clean(const char *text, size_t n_bytes);
+
 /* Whether a terminal shows this character and does nothing else: no control (C0, DEL, C1), no line
  * or paragraph separator, nothing that turns the direction of writing or is not seen at all. */
 bool dt_text_shows(uint32_t point);

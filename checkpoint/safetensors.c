@@ -255,31 +255,23 @@ static enum dt_status check_metadata(const char *name, const cJSON *metadata)
     return DT_OK;
 }
 
-static bool only_spaces(const char *begin, const char *end)
-{
-    while (begin < end && *begin == ' ') {
-        begin++;
-    }
-    return begin == end;
-}
-
-/* Checks the text first, so that cJSON truncates no string at a NUL, and fails only for lack of
- * memory. */
 static enum dt_status read_header(const char *name, const char *text, size_t n_text, cJSON **header)
 {
     struct dt_json_fault fault;
-    const char *end;
-    if (!dt_json_check(text, n_text, &fault)) {
-        return dt_error(
-            DT_BAD_DATA,
-            "%s: not a safetensors file, or damaged: its header is not JSON (line %zu, column %zu)",
-            name, fault.line, fault.column);
-    }
-    *header = cJSON_ParseWithLengthOpts(text, n_text, &end, false);
+    *header = dt_json_parse(text, n_text, &fault);
     if (*header == NULL) {
-        return dt_error(DT_NO_MEMORY, "%s: out of memory for its header", name);
+        return fault.problem == NULL
+                   ? dt_error(DT_NO_MEMORY, "%s: out of memory for its header", name)
+                   : dt_error(
+                         DT_BAD_DATA,
+                         "%s: not a safetensors file, or damaged: its header is not JSON (line "
+                         "%zu, column %zu)",
+                         name, fault.line, fault.column);
     }
-    if (!cJSON_IsObject(*header) || text[0] != '{' || !only_spaces(end, text + n_text)) {
+    while (text[n_text - 1] == ' ') { /* the only white space that may follow the object */
+        n_text--;
+    }
+    if (text[0] != '{' || text[n_text - 1] != '}') {
         return dt_error(DT_BAD_DATA,
                         "%s: not a safetensors file, or damaged: its header is not a JSON object",
                         name);

@@ -98,10 +98,10 @@ static enum dt_status read_file(const char *folder, const char *name, size_t mos
 static enum dt_status parse(const char *text, size_t n, cJSON **out)
 {
     struct dt_json_fault fault;
-    const bool strict = dt_json_check(text, n, &fault);
-    *out = strict ? cJSON_ParseWithLength(text, n) : NULL;
-    return !strict || *out != NULL ? DT_OK
-                                   : dt_error(DT_NO_MEMORY, "no memory for the records of a run");
+    *out = dt_json_parse(text, n, &fault);
+    return *out != NULL || fault.problem != NULL
+               ? DT_OK
+               : dt_error(DT_NO_MEMORY, "no memory for the records of a run");
 }
 
 enum dt_status dt_record_read(const char *folder, const char *name, size_t most, cJSON **out)

@@ -13,15 +13,25 @@
 #define MAX_BYTES ((size_t)1 << 20)
 #define MOST_KEYS 256 /* of an object that is merged: comparing all pairs takes no time then */
 
-static enum dt_status check_text(const char *name, char *text, size_t n_bytes, bool saved)
+static enum dt_status parse_text(const char *name, const char *text, size_t n_bytes, bool saved,
+                                 cJSON **out)
 {
-    struct dt_json_fault fault;
+    struct dt_json_fault fault = {0};
     if (n_bytes > MAX_BYTES) {
         return dt_error(DT_CONFIG, "%s: larger than 1 MiB (is this a configuration?)", name);
     }
-    if ((saved || dt_json_blank_comments(text, n_bytes, &fault)) &&
-        dt_json_check(text, n_bytes, &fault)) {
+    char *copy = malloc(n_bytes + 1);
+    if (copy != NULL) {
+        memcpy(copy, text, n_bytes);
+        *out = saved ? dt_json_parse(copy, n_bytes, &fault)
+                     : dt_json_parse_commented(copy, n_bytes, &fault);
+        free(copy);
+    }
+    if (*out != NULL) {
         return DT_OK;
+    }
+    if (fault.problem == NULL) {
+        return dt_error(DT_NO_MEMORY, "%s: out of memory", name);
     }
     const char *suffix = strrchr(name, '.');
     if (suffix != NULL && (strcmp(suffix, ".yaml") == 0 || strcmp(suffix, ".yml") == 0 ||
@@ -30,23 +40,6 @@ static enum dt_status check_text(const char *name, char *text, size_t n_bytes, b
                         name, suffix[1] == 't' ? "TOML" : "YAML");
     }
     return dt_error(DT_CONFIG, "%s:%zu:%zu: %s", name, fault.line, fault.column, fault.problem);
-}
-
-static enum dt_status parse_text(const char *name, const char *text, size_t n_bytes, bool saved,
-                                 cJSON **out)
-{
-    char *copy = malloc(n_bytes + 1);
-    if (copy == NULL) {
-        return dt_error(DT_NO_MEMORY, "%s: out of memory", name);
-    }
-    memcpy(copy, text, n_bytes);
-    enum dt_status s = check_text(name, copy, n_bytes, saved);
-    *out = s == DT_OK ? cJSON_ParseWithLength(copy, n_bytes) : NULL;
-    if (s == DT_OK && *out == NULL) {
-        s = dt_error(DT_NO_MEMORY, "%s: out of memory", name);
-    }
-    free(copy);
-    return s;
 }
 
 /* A file that is merged gives no key twice; else the one that stays would depend on the order. */

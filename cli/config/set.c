@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 
 #define SEGMENT_SIZE 64
 
@@ -21,8 +22,10 @@ static enum dt_status make_value(const char *text, cJSON **out)
             DT_USAGE,
             "--set: the value holds control characters or invalid UTF-8 (write it in plain text)");
     }
-    *out =
-        dt_json_check(text, n, &fault) ? cJSON_ParseWithLength(text, n) : cJSON_CreateString(text);
+    *out = dt_json_parse(text, n, &fault);
+    if (*out == NULL && fault.problem != NULL) {
+        *out = cJSON_CreateString(text);
+    }
     return *out == NULL ? no_memory() : DT_OK;
 }
 

@@ -29,11 +29,10 @@ struct position {
  * too long. */
 static enum dt_status keep_jsonl(const char *line, const struct position *at, bool *out)
 {
-    struct dt_json_fault fault;
+    struct dt_json_fault fault = {.problem = "too long"};
     const size_t n = strlen(line);
-    const bool strict = n <= DT_METRICS_LINE_BYTES && dt_json_check(line, n, &fault);
-    cJSON *record = strict ? cJSON_Parse(line) : NULL;
-    if (strict && record == NULL) {
+    cJSON *record = n <= DT_METRICS_LINE_BYTES ? dt_json_parse(line, n, &fault) : NULL;
+    if (record == NULL && fault.problem == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the records in metrics.jsonl");
     }
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, "type"));

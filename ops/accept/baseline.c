@@ -22,10 +22,9 @@ static enum dt_status parse(const char *path, cJSON **out)
     size_t n;
     struct dt_json_fault fault;
     DT_TRY(dt_file_read(path, MAX_BYTES, &bytes, &n));
-    const bool strict = dt_json_check((const char *)bytes, n, &fault);
-    *out = strict ? cJSON_ParseWithLength((const char *)bytes, n) : NULL;
+    *out = dt_json_parse((const char *)bytes, n, &fault);
     free(bytes);
-    if (!strict) {
+    if (*out == NULL && fault.problem != NULL) {
         return dt_error(DT_BAD_DATA, "%.300s:%zu:%zu: %s", path, fault.line, fault.column,
                         fault.problem);
     }

@@ -118,8 +118,8 @@ static void check_lock(void)
 static void check_record(const char *line, size_t n)
 {
     struct dt_json_fault fault;
-    require(dt_json_check(line, n, &fault));
-    cJSON *record = cJSON_ParseWithLength(line, n);
+    cJSON *record = dt_json_parse(line, n, &fault);
+    require(record != NULL);
     require(dt_record_number(record, "step") <= STEP);
     cJSON_Delete(record);
 }

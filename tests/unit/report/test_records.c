@@ -154,6 +154,14 @@ static void test_trace_fails(void)
                 DT_IO, "trace.json could not be written, as the warning above says");
 }
 
+static bool is_json(const char *text)
+{
+    struct dt_json_fault fault;
+    cJSON *tree = dt_json_parse(text, strlen(text), &fault);
+    cJSON_Delete(tree);
+    return tree != NULL;
+}
+
 /* Names of hosts, and what people type, may be in any encoding. */
 static void test_bytes_that_are_no_utf8(void)
 {
@@ -162,7 +170,6 @@ static void test_bytes_that_are_no_utf8(void)
                                                           "d",
                                                   .device = "cpu"}};
     struct dt_run_event begun = start;
-    struct dt_json_fault fault;
     struct dt_sinks sinks = new_sinks();
     begun.ranks = ranks;
     sinks.command = "dtrain --run \xFF\xFE";
@@ -173,7 +180,7 @@ static void test_bytes_that_are_no_utf8(void)
         dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &begun}));
     dt_sinks_close(&sinks);
     const char *text = text_of(path_of("metrics.jsonl"));
-    CHECK(dt_json_check(text, strlen(text), &fault));
+    CHECK(is_json(text));
     CHECK_HAS(text, "\"n\xEF\xBF\xBDrd\"");
     CHECK_HAS(text, "\"s\xC3\xBC"
                     "d\"");
@@ -182,7 +189,7 @@ static void test_bytes_that_are_no_utf8(void)
     CHECK_OK(record_end());
     dt_error_clear();
     text = text_of(path_of("summary.json"));
-    CHECK(dt_json_check(text, strlen(text), &fault));
+    CHECK(is_json(text));
 }
 
 static void test_summary(void)
