@@ -29,7 +29,7 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
     DT_TRY(dt_ranks_same(world, "command", what));
     const bool tries = world->rank == 0 && !command->tries_outputs;
     DT_TRY(dt_world_agree(world, tries ? dt_result_try(args) : DT_OK));
-    if (world->rank == 0 && !command->tells_of_launch && dt_launch_has_ucx_conf()) {
+    if (world->rank == 0 && !command->tells_of_launch && dt_ucx_has_conf()) {
         dt_text_print(stderr, "dtrain: warning: UCX obeys ./ucx.conf, a file of the working "
                               "folder, which can overwrite files (remove it unless it is yours)");
     }

@@ -6,7 +6,7 @@
 #include "cli/sinks/fields.h"
 #include "cli/sinks/protobuf.h"
 #include "cpu/isa.h"
-#include "dist/launch/job.h"
+#include "dist/launch/launch.h"
 #include "report/run.h"
 #include "train/device.h"
 

@@ -1,9 +1,7 @@
 #include "dist/launch/job.h"
 
-#include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +78,7 @@ static void take_others_along(int code, const char *last_words)
 {
     set_limit(TAKE_ALONG_LIMIT_S, code, last_words);
     (void)dt_stream_flush();
-    if (!dt_launch_abort(code)) {
+    if (!dt_mpich_abort(code)) {
         MPI_Abort(MPI_COMM_WORLD, code);
     }
     dt_sleep_ms(DT_LAUNCH_KILL_MS);
@@ -100,7 +98,7 @@ static void on_stray_exit(int code, void *unused)
 static enum dt_status start_mpi(void)
 {
     int provided;
-    DT_TRY(dt_launch_prepare());
+    DT_TRY(dt_mpich_prepare());
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     if (code != MPI_SUCCESS) {
         return dt_error(DT_UNAVAILABLE, "MPI does not start (MPI_Init_thread returned %d)", code);
@@ -182,51 +180,6 @@ bool dt_world_speaks(struct dt_world *world, bool agreed)
     return world->reports_error;
 }
 
-#ifdef MPICH
-/* MPICH 4.0 ends each UCX connection and then waits for all ranks without serving the connections,
- * so that over TCP a third of all jobs of four ranks hang in MPI_Finalize (mended upstream, pull
- * request 6596). Taking the place of this one UCX function lets Finalize drop the connections
- * instead: nothing of ours is on its way by then. */
-void *ucp_disconnect_nb(void *endpoint);
-void *ucp_disconnect_nb(void *endpoint)
-{
-    (void)endpoint;
-    return NULL; /* UCS_OK: done */
-}
-
-/* UCX aborts where it cannot continue, as when a peer dies in the middle of a message, after a page
- * of backtrace. Taking the place of this function, too, makes that one line and the code of a rank
- * that does not answer. */
-void ucs_fatal_error_format(const char *file, unsigned line, const char *function,
-                            const char *format, ...)
-    __attribute__((noreturn, format(printf, 4, 5)));
-void ucs_fatal_error_format(const char *file, unsigned line, const char *function,
-                            const char *format, ...)
-{
-    char why[256], text[sizeof why + 96];
-    va_list arguments;
-    (void)file, (void)line, (void)function;
-    va_start(arguments, format);
-    vsnprintf(why, sizeof why, format, arguments);
-    va_end(arguments);
-    snprintf(
-        text, sizeof text,
-        "dtrain: UCX, which connects the ranks, failed: %.*s (see whether another rank has died)\n",
-        (int)strcspn(why, "\n"), why);
-    dt_launch_end_job(text, DT_STALLED);
-}
-
-/* UCX reads its settings before main, by this function, and catches SIGHUP next. */
-void ucs_global_opts_init(void);
-void ucs_global_opts_init(void)
-{
-    void (*of_ucx)(void);
-    dt_stop_note_hangup();
-    *(void **)&of_ucx = dlsym(RTLD_NEXT, "ucs_global_opts_init");
-    of_ucx();
-}
-#endif
-
 static void end_mpi(struct dt_world *world)
 {
     dt_comm_close(world->comm);
@@ -285,21 +238,7 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
     }
     status = read ? status : wait_for_reader(status);
     if (status != DT_OK && dt_stop_requested() && world->rank == 0) {
-        dt_launcher_keep_code();
+        dt_mpich_keep_exit_code(dt_launcher_wrapper());
     }
     exit((int)status);
-}
-
-const char *dt_mpi_version(void)
-{
-    static char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(version, &length);
-    version[strcspn(version, "\n,")] = '\0'; /* after a comma, Open MPI names its package */
-    char *tab = strchr(version, '\t');
-    if (strncmp(version, "MPICH Version:", 14) == 0 && tab != NULL) {
-        /* "MPICH Version:<tab>4.0.2" */
-        memmove(version + strlen("MPICH "), tab + 1, strlen(tab + 1) + 1);
-    }
-    return version;
 }

@@ -33,6 +33,4 @@ bool dt_world_speaks(struct dt_world *world, bool agreed);
 void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
     __attribute__((noreturn));
 
-const char *dt_mpi_version(void); /* one line, "MPICH 4.0.2"; works before dt_world_open */
-
 #endif

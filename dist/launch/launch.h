@@ -1,5 +1,5 @@
-/* How this process was started, read from the environment: to refuse launches that can only be
- * mistakes, and to end with the launcher.
+/* How this process was started, read from the environment, to refuse launches that can only be
+ * mistakes.
  *
  * Rank and size always come from MPI; under mpirun inside a Slurm allocation, for one, every rank
  * inherits SLURM_PROCID=0. */
@@ -7,11 +7,12 @@
 #define DT_DIST_LAUNCH_LAUNCH_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
 /* n programs that each think they are rank 0 of 1 would train n times and overwrite each other's
- * files. `size` is what MPI says. DT_UNAVAILABLE names the launcher and the cure. */
+ * files. `size` is what MPI says. DT_UNAVAILABLE names the launcher and the command to use. */
 enum dt_status dt_launch_check(int size);
 /* For a command that needs no other ranks: from now on dt_launch_check refuses nothing. */
 void dt_launch_take_any(void);
@@ -28,37 +29,48 @@ int dt_launch_rank_in(const char *entry);
  * not connected, print one error line, not n. */
 int dt_launch_rank(void);
 
-/* UCX has read ucx.conf in the working folder, before main, and done as it says, which can
- * overwrite files (UCX_LOG_FILE). */
-bool dt_launch_has_ucx_conf(void);
-
-bool dt_launch_is_mpirun(void); /* MPICH's launcher started this process */
-
-/* Asks MPICH's launcher to end the whole job with this exit code; false when there is none to ask.
- * First waits, a second at most, until it has read what this process printed: it forwards nothing
- * from a process that it kills. The kill follows, as a rule within DT_LAUNCH_KILL_MS. Safe in a
- * signal handler. MPI_Abort does the same but adds a line of its own to ours, and waits for an
- * answer.
- */
-bool dt_launch_abort(int code);
-#define DT_LAUNCH_KILL_MS 500
-
 /* How long other ranks wait for the reporting rank to print first. */
 #define DT_LAUNCH_FIRST_SPEAKS_MS 1000
 
-/* As dt_launch_abort after saying `line` on stderr; and if the launcher does not answer, or there
- * is none, this process ends all the same. */
-void dt_launch_end_job(const char *line, int code) __attribute__((noreturn));
+/* ---- particular to MPICH, its launcher (Hydra) and UCX, which connects its ranks: mpich.c */
 
-/* The last act of a process that a signal ends (dt_stop_at_once): a file that is half written goes
- * with it, and under mpirun so does the job. */
-void dt_launch_leave(int signal_number);
+const char *dt_mpi_version(void); /* one line, "MPICH 4.0.2"; works before dt_world_open */
 
-/* Before MPI_Init. DT_CONFIG: the connection to the launcher is closed. Makes MPI start under a
- * limit on the size of files (ulimit -f), which UCX's shared memory counts as, and with a small
+/* Call before MPI_Init. DT_CONFIG: the connection to the launcher is closed. Makes MPI start under
+ * a limit on the size of files (ulimit -f), which applies to UCX's shared memory, and with a small
  * /dev/shm; DT_IO: the limit is too small for the shared memory of MPICH itself. DT_NO_MEMORY: too
  * few files may be open. DT_UNAVAILABLE: no /proc, a program that may not be read, a full
  * /dev/shm. */
-enum dt_status dt_launch_prepare(void);
+enum dt_status dt_mpich_prepare(void);
+
+/* The working folder has a ucx.conf. UCX has read it before main and obeyed it, which can overwrite
+ * files (UCX_LOG_FILE). */
+bool dt_ucx_has_conf(void);
+
+/* The descriptor on which MPICH's launcher listens to this process, or -1 if that launcher did not
+ * start it; the process that made this socket, or 0. */
+int dt_mpich_launcher_fd(void);
+pid_t dt_mpich_socket_maker(void);
+
+/* Asks the launcher to end the whole job with this exit code; false without MPICH's launcher. First
+ * waits, a second at most, until the launcher has read what this process printed, because it drops
+ * the output of a process that it kills. The kill follows, as a rule within DT_LAUNCH_KILL_MS. Safe
+ * in a signal handler. MPI_Abort does the same but prints a line of its own and waits for an
+ * answer. */
+bool dt_mpich_abort(int code);
+#define DT_LAUNCH_KILL_MS 500
+
+/* Prints `line` on stderr and ends the whole job with `code`: by dt_mpich_abort, and where MPICH's
+ * launcher is missing or does not answer, by the end of this process. */
+void dt_launch_end_job(const char *line, int code) __attribute__((noreturn));
+
+/* The last act of a process that a signal ends (dt_stop_at_once): removes a file that is half
+ * written and, under MPICH's launcher, ends the job. */
+void dt_launch_leave(int signal_number);
+
+/* Lets the launcher see the exit code of this process, or of its outermost wrapper (0: none),
+ * although it has passed a signal on to it. Call last, in one process of the job, after
+ * MPI_Finalize. */
+void dt_mpich_keep_exit_code(pid_t wrapper);
 
 #endif

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,10 +18,7 @@
 #include "dist/launch/stop.h"
 
 #define MAX_WRAPPERS 16 /* that are watched: the innermost */
-#define OUTLIVED_LIMIT_MS 5000
-#define OUTLIVING_MS 100
 #define CLOSING_MS 100
-#define MAX_INHERITED 64 /* numbers of the files that the launcher leaves open in its ranks */
 
 /* ---- the line of descent */
 
@@ -77,23 +72,11 @@ int dt_process_rank(pid_t pid)
     return rank;
 }
 
-/* The process that made the socket on which MPICH's launcher listens to its ranks; or 0. */
-static pid_t socket_maker(void)
-{
-    struct ucred maker = {.pid = 0};
-    socklen_t n = sizeof maker;
-    const char *fd = getenv("PMI_FD");
-    if (fd == NULL || getsockopt(atoi(fd), SOL_SOCKET, SO_PEERCRED, &maker, &n) != 0) {
-        return 0;
-    }
-    return maker.pid;
-}
-
 /* Without such a socket it is the nearest ancestor that has not this rank's number. */
 pid_t dt_launcher_of(pid_t pid, int rank)
 {
     struct dt_process process;
-    const pid_t maker = socket_maker();
+    const pid_t maker = dt_mpich_socket_maker();
     while (pid > 0 && pid != maker && (maker > 0 || dt_process_rank(pid) == rank)) {
         pid = dt_process_read(pid, &process) ? process.parent : 0;
     }
@@ -253,7 +236,7 @@ static void find_wrappers(pid_t launcher)
     struct dt_process process = {.parent = getppid()};
     tie.ends[LAUNCHER] = launcher > 0
                              ? end_of(launcher)
-                             : (struct pollfd){.fd = atoi(getenv("PMI_FD")), .events = POLLRDHUP};
+                             : (struct pollfd){.fd = dt_mpich_launcher_fd(), .events = POLLRDHUP};
     tie.ends[RELAY].fd = -1;
     tie.n = WRAPPERS;
     while (process.parent > 0 && process.parent != launcher) {
@@ -289,7 +272,7 @@ static void watch_wrappers(pid_t launcher)
 
 void dt_launcher_tie(void)
 {
-    if (!dt_launch_is_mpirun() && getenv("OMPI_COMM_WORLD_RANK") == NULL) {
+    if (dt_mpich_launcher_fd() < 0 && getenv("OMPI_COMM_WORLD_RANK") == NULL) {
         return; /* a shell may rightly end before the program that it started */
     }
     const pid_t launcher = dt_launcher_of(getpid(), dt_launch_number(DT_LAUNCH_RANK));
@@ -308,47 +291,7 @@ bool dt_launcher_lost_wrapper(void)
     return atomic_load(&tie.lost_wrapper);
 }
 
-/* ---- the exit code */
-
-/* Where a wrapper waits for a pipe of its own to end (`dtrain | tee`), this process must not hold
- * that. */
-static void take_output_of(pid_t wrapper)
+pid_t dt_launcher_wrapper(void)
 {
-    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
-        char path[48];
-        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)wrapper, fd);
-        const int theirs = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
-        close(fd);
-        if (theirs >= 0) {
-            dup2(theirs, fd);
-            close(theirs);
-        }
-    }
-}
-
-/* Once the launcher of MPICH 4.0 has passed on a signal, it takes the exit code of a process that
- * it finds dead after all output has ended for 0. One that it finds dead before that keeps its
- * code; it looks whenever something happens to the output. So a child holds the output a moment
- * longer, and ends one pipe after the other: of stdout, of stderr, and the launcher's own numbers
- * for them, which its ranks inherit. */
-void dt_launcher_keep_code(void)
-{
-    struct pollfd end = end_of(tie.outermost > 0 ? tie.outermost : getpid());
-    struct stat info;
-    if (!dt_launch_is_mpirun() || fork() != 0) {
-        return;
-    }
-    if (tie.outermost > 0) {
-        take_output_of(tie.outermost);
-    }
-    poll(&end, 1, OUTLIVED_LIMIT_MS);
-    for (int fd = STDOUT_FILENO; fd < MAX_INHERITED; fd++) {
-        if (fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode)) {
-            dt_sleep_ms(OUTLIVING_MS); /* for the launcher to look */
-            close(fd);
-        }
-    }
-    close_range(MAX_INHERITED, ~0U, 0);
-    dt_sleep_ms(OUTLIVING_MS);
-    _exit(0);
+    return tie.outermost;
 }

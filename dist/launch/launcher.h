@@ -35,11 +35,10 @@ pid_t dt_launcher_of(pid_t pid, int rank);
 void dt_launcher_tie(void);
 
 /* A wrapper has ended before this rank: its exit code, not the rank's, is what MPICH's launcher
- * has, unless the rank asks for another (dt_launch_abort). */
+ * has, unless the rank asks for another (dt_mpich_abort). */
 bool dt_launcher_lost_wrapper(void);
 
-/* Lets MPICH's launcher see the exit code of this process, or of its wrapper, although it has
- * passed a signal on to it. Called last, by one process of the job, after MPI_Finalize. */
-void dt_launcher_keep_code(void);
+/* The outermost wrapper, or 0. */
+pid_t dt_launcher_wrapper(void);
 
 #endif

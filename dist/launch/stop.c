@@ -27,7 +27,6 @@ void dt_stop_note_hangup(void)
     if (!noted_hangup) {
         noted_hangup = true;
         ignores_hangup = sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
-        setenv("UCX_DEBUG_SIGNO", "0", 0);
     }
 }
 

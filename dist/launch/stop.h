@@ -16,8 +16,7 @@
 #define DT_STOP_SIGNAL_LIST(X) X(SIGTERM) X(SIGINT) X(SIGHUP) X(SIGUSR1) X(SIGUSR2) X(SIGXCPU)
 sigset_t dt_stop_signals(void);
 
-/* Before UCX starts, which catches SIGHUP and then writes a debug log to stdout: this asks it not
- * to, and looks whether SIGHUP is ignored. dt_stop_block calls it, too. */
+/* Looks whether SIGHUP is ignored: call before MPI can change that. dt_stop_block calls it, too. */
 void dt_stop_note_hangup(void);
 
 void dt_stop_block(void);   /* first line of main: keeps signals pending until there is a handler */

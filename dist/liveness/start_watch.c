@@ -60,7 +60,7 @@ static double limit_from_env(void)
 static bool is_ended_by_launcher(void)
 {
     sigset_t pending;
-    return !dt_launch_is_mpirun() && sigpending(&pending) == 0 &&
+    return dt_mpich_launcher_fd() < 0 && sigpending(&pending) == 0 &&
            sigismember(&pending, SIGTERM) == 1;
 }
 

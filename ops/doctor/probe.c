@@ -95,7 +95,7 @@ static void find_identity(const struct dt_world *world, struct dt_rank_probe *f)
              : getenv("SLURM_STEP_ID") != NULL && getenv("SLURM_PROCID") != NULL ? "srun"
                                                                                  : "");
     f->environment = environment_crc();
-    f->has_ucx_conf = dt_launch_has_ucx_conf();
+    f->has_ucx_conf = dt_ucx_has_conf();
 }
 
 /* ---- cores, memory and limits */

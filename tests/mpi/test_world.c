@@ -1,5 +1,6 @@
 /* The ranks agree on errors, whoever has them. */
 #include "dist/launch/job.h"
+#include "dist/launch/launch.h"
 #include "tests/lib/rig.h"
 
 /* Ranks whose bit is set in `failing` fail; `alike`: all in the same way. */

@@ -247,7 +247,7 @@ void __wrap_dt_launch_end_job(const char *line, int code)
     sim_end(SIM_ENDED, code);
 }
 
-WRAP(bool, dt_launch_abort, int code)
+WRAP(bool, dt_mpich_abort, int code)
 {
     sim_take_others(code);
     return true;

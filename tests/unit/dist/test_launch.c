@@ -65,6 +65,6 @@ int main(void)
             CHECK_INT(dt_launch_rank(), launch->rank);
         }
     }
-    CHECK(!dt_launch_abort(1)); /* nobody to ask: no MPI_LOCALNRANKS in a unit test */
+    CHECK(!dt_mpich_abort(1)); /* nobody to ask: no MPI_LOCALNRANKS in a unit test */
     return 0;
 }
