@@ -17,23 +17,23 @@ TRAINER = {"train/hooks", "train/save"} | ENGINE
 MOST_FILES, MOST_LINES = 62, 6030
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2235,
+    "base": 2155,
     "model": 2682,
-    "checkpoint": 1815,
+    "checkpoint": 1807,
     "data": 4005,
     "dist/ranks": 1634,
     "dist/liveness": 1521,
-    "dist/launch": 1416,
+    "dist/launch": 1456,
     "dist/allreduce": 2247,
     "dist/compression": 1073,
     "dist/strategy": 4327,
     "cpu": 9831,
     "cuda": 7039,
     "train": 7049,
-    "cli": 9888,
+    "cli": 9883,
     "view": 3355,
     "lab": 4632,
-    "ops": 6788,
+    "ops": 6787,
     "report": 2911,
 }
 ASSERTION = re.compile(r"^ *DT_ASSERT\([^;]*\);\n", re.M)
