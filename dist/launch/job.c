@@ -118,7 +118,7 @@ static enum dt_status find_ranks(struct dt_world *world)
     world->rank = s == DT_OK ? world->rank : 0; /* a left-over number must not keep it silent */
     DT_TRY(s);
     DT_TRY(dt_world_join(world, world->size == 1 ? dt_comm_open_self : dt_comm_open_hosts));
-    return world->size == 1 ? DT_OK : dt_liveness_open(world->comm);
+    return dt_liveness_open(world->comm);
 }
 
 enum dt_status dt_world_open(struct dt_world *world)
@@ -175,8 +175,9 @@ bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
     struct dt_comm *comm = world->comm;
     const bool alone = world->size > 1 && (!agreed || has_stalled(world, DT_OK));
-    world->reports_error = (world->rank == 0 || alone) && (comm == NULL || comm->liveness == NULL ||
-                                                           comm->liveness->claim(comm, agreed));
+    world->reports_error = world->size == 1 || comm == NULL || comm->liveness == NULL
+                               ? world->rank == 0 || alone
+                               : (world->rank == 0 || alone) && comm->liveness->claim(comm, agreed);
     return world->reports_error;
 }
 

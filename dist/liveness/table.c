@@ -1,110 +1,161 @@
-/* The table lies in memory that MPI shares between the ranks of a host. */
 #include "dist/liveness/table.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "dist/ranks/comm_mpi.h"
 
-#define PHASE_SIZE 32
-#define HAS_LEFT UINT64_MAX /* as `seen_ns`: it waits in no collective any more */
+#define HAS_LEFT UINT64_MAX /* as `seen_ns`: the rank waits in no collective any more */
 #define STILL_ALIVE_S 1.0   /* a rank that waits is seen far more often */
-#define OTHERS_FIRST_S                                                        \
-    1.5 /* who sees no missing rank leaves it so long to those on other hosts \
-         */
+#define OTHERS_FIRST_S 1.5  /* where no rank of this host is late, other hosts report first */
+#define RELAXED memory_order_relaxed
 
-/* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two
- * names; its last byte is never written, so that it always ends. */
-struct slot {
-    _Atomic uint64_t n_started, n_done; /* of struct dt_comm */
-    _Atomic uint64_t seen_ns;           /* when it last moved, on the host's monotonic clock */
-    int32_t rank;
-    char phase[PHASE_SIZE];
-    _Atomic uint32_t claimed; /* of the first slot: errors of which a rank of this host tells */
-};
-
-struct table {
-    struct dt_liveness base;
-    MPI_Win window;
-    int local_size, n_hosts; /* of struct dt_comm */
-    struct slot *slots;      /* local_size, of this host's ranks */
-    struct slot *mine;
-};
-
-_Static_assert(sizeof(struct slot) == 64, "one cache line a rank");
-
-static struct table *table_of(const struct dt_comm *comm)
+struct dt_liveness_table *dt_liveness_table_of(const struct dt_comm *comm)
 {
-    return (struct table *)comm->liveness;
+    return (struct dt_liveness_table *)comm->liveness;
+}
+
+/* ---- the rank writes its row */
+
+static void note(struct dt_liveness_table *self, enum dt_flight_kind kind, const char *name,
+                 uint64_t sequence, size_t n_bytes)
+{
+    struct dt_liveness_row *row = self->mine;
+    uint64_t words[DT_EVENT_WORDS];
+    const uint64_t n = atomic_load_explicit(&row->n_events, RELAXED);
+    struct dt_flight_event event = {.ns = dt_clock_ns(),
+                                    .kind = kind,
+                                    .step = atomic_load_explicit(&row->step, RELAXED),
+                                    .sequence = sequence,
+                                    .n_bytes = n_bytes};
+    memccpy(event.name, name, '\0', sizeof event.name - 1);
+    memcpy(words, &event, sizeof words);
+    for (size_t i = 0; i < DT_EVENT_WORDS; i++) {
+        atomic_store_explicit(&row->events[n % DT_EVENT_SLOTS][i], words[i], memory_order_release);
+    }
+    atomic_store_explicit(&row->n_events, n + 1, memory_order_release);
 }
 
 static void table_alive(struct dt_comm *comm, const char *begins, size_t n_bytes)
 {
-    struct slot *mine = table_of(comm)->mine;
-    (void)begins, (void)n_bytes;
-    atomic_store_explicit(&mine->n_started, comm->n_started, memory_order_relaxed);
-    atomic_store_explicit(&mine->n_done, comm->n_done, memory_order_relaxed);
-    atomic_store_explicit(&mine->seen_ns, dt_clock_ns(), memory_order_relaxed);
+    struct dt_liveness_table *self = dt_liveness_table_of(comm);
+    struct dt_liveness_row *mine = self->mine;
+    if (begins != NULL) {
+        note(self, DT_FLIGHT_COLLECTIVE, begins, comm->n_started, n_bytes);
+    }
+    atomic_store_explicit(&mine->n_started, comm->n_started, RELAXED);
+    atomic_store_explicit(&mine->n_done, comm->n_done, RELAXED);
+    atomic_store_explicit(&mine->seen_ns, dt_clock_ns(), RELAXED);
 }
 
+/* The phase of the steps comes with each step, and is an event once. */
 static void table_phase(struct dt_comm *comm, const char *name)
 {
-    snprintf(table_of(comm)->mine->phase, PHASE_SIZE - 1, "%s", name);
+    struct dt_liveness_table *self = dt_liveness_table_of(comm);
+    if (name != atomic_load_explicit(&self->phase, RELAXED)) {
+        note(self, DT_FLIGHT_PHASE, name, 0, 0);
+        snprintf(self->mine->phase, DT_PHASE_SIZE - 1, "%s", name);
+        atomic_store(&self->phase, name);
+    }
     table_alive(comm, NULL, 0);
 }
 
-static double unseen_s(const struct slot *slot)
+void dt_liveness_step(struct dt_liveness_table *table, uint64_t step)
+{
+    atomic_store_explicit(&table->mine->step, step, RELAXED);
+    note(table, DT_FLIGHT_STEP, "step", 0, 0);
+}
+
+/* ---- any thread reads it */
+
+uint64_t dt_liveness_seen_ns(const struct dt_liveness_table *table)
+{
+    return atomic_load(&table->mine->seen_ns);
+}
+
+uint64_t dt_liveness_n_moves(const struct dt_liveness_table *table)
+{
+    return atomic_load(&table->mine->n_events) + atomic_load(&table->mine->n_done);
+}
+
+const char *dt_liveness_phase(const struct dt_liveness_table *table)
+{
+    return atomic_load(&table->phase);
+}
+
+bool dt_liveness_read_event(const struct dt_liveness_row *row, uint64_t index,
+                            struct dt_flight_event *out)
+{
+    uint64_t words[DT_EVENT_WORDS];
+    for (size_t i = 0; i < DT_EVENT_WORDS; i++) {
+        words[i] =
+            atomic_load_explicit(&row->events[index % DT_EVENT_SLOTS][i], memory_order_acquire);
+    }
+    memcpy(out, words, sizeof words);
+    return index + DT_EVENT_SLOTS > atomic_load(&row->n_events) &&
+           out->kind <= DT_FLIGHT_COLLECTIVE;
+}
+
+void dt_liveness_last(const struct dt_liveness_table *table, struct dt_flight_event *out)
+{
+    const uint64_t n = atomic_load(&table->mine->n_events);
+    if (n == 0 || !dt_liveness_read_event(table->mine, n - 1, out)) {
+        *out = (struct dt_flight_event){.ns = 0};
+    }
+}
+
+static double unseen_s(const struct dt_liveness_row *row)
 {
     const uint64_t seen_ns =
-        atomic_load(&slot->seen_ns); /* before the clock: it may move in between */
+        atomic_load(&row->seen_ns); /* before the clock: the rank may move in between */
     const uint64_t now_ns = dt_clock_ns();
     return seen_ns < now_ns ? (double)(now_ns - seen_ns) * 1e-9 : 0;
 }
 
-/* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still
- * waits in an earlier collective: so it is the one that has shown none for longest; if all have,
- * those that are in an earlier wait than others, for instance because a GPU hangs, whatever others
- * that wait for it have not entered; if there is none, the first that has not entered. Where there
- * are more hosts, the last two may still wait for a rank elsewhere, and are not to blame. */
+/* ---- which rank blocks the others. A rank that waits shows signs of life, also in an earlier
+ * collective. So the late rank is the rank that has shown none for longest. If all have shown some,
+ * it is a rank that waits in an earlier collective than others, for instance because its GPU hangs.
+ * If all wait in the same collective, it is the first rank that has not entered it. With several
+ * hosts the last two rules may find a rank that itself waits for another host, so they do not
+ * apply.
+ */
 
-static const struct slot *find_silent(const struct table *self)
+static const struct dt_liveness_row *find_silent(const struct dt_liveness_table *self)
 {
-    const struct slot *silent = NULL;
-    for (int i = 0; i < self->local_size; i++) {
-        const struct slot *slot = &self->slots[i];
-        if (slot != self->mine &&
-            (silent == NULL || atomic_load(&slot->seen_ns) < atomic_load(&silent->seen_ns))) {
-            silent = slot;
+    const struct dt_liveness_row *silent = NULL;
+    for (int i = 0; i < self->n_rows; i++) {
+        const struct dt_liveness_row *row = &self->rows[i];
+        if (row != self->mine &&
+            (silent == NULL || atomic_load(&row->seen_ns) < atomic_load(&silent->seen_ns))) {
+            silent = row;
         }
     }
     return silent != NULL && unseen_s(silent) > STILL_ALIVE_S ? silent : NULL;
 }
 
-static const struct slot *find_behind(const struct table *self)
+static const struct dt_liveness_row *find_behind(const struct dt_liveness_table *self)
 {
-    const struct slot *least = self->slots, *most = self->slots;
-    for (int i = 1; i < self->local_size && self->n_hosts == 1; i++) {
-        const struct slot *slot = &self->slots[i];
-        least = atomic_load(&slot->n_done) < atomic_load(&least->n_done) ? slot : least;
-        most = atomic_load(&slot->n_done) > atomic_load(&most->n_done) ? slot : most;
+    const struct dt_liveness_row *least = self->rows, *most = self->rows;
+    for (int i = 1; i < self->n_rows && self->sees_all; i++) {
+        const struct dt_liveness_row *row = &self->rows[i];
+        least = atomic_load(&row->n_done) < atomic_load(&least->n_done) ? row : least;
+        most = atomic_load(&row->n_done) > atomic_load(&most->n_done) ? row : most;
     }
     return atomic_load(&least->n_done) < atomic_load(&most->n_done) ? least : NULL;
 }
 
-/* Which of several ranks that are as far behind holds up the others, none of them can know. */
-static void explain_behind(const struct table *self, const struct slot *behind, char *text,
-                           size_t n_text)
+/* Where several ranks are equally late, no rank can know which of them blocks the others. */
+static void explain_behind(const struct dt_liveness_table *self,
+                           const struct dt_liveness_row *behind, char *text, size_t n_text)
 {
     const uint64_t n_done = atomic_load(&behind->n_done);
     int n = 0, used = snprintf(text, n_text, "ranks ");
-    for (int i = 0; i < self->local_size && used < (int)n_text; i++) {
-        const struct slot *slot = &self->slots[i];
-        if (atomic_load(&slot->n_done) == n_done) {
+    for (int i = 0; i < self->n_rows && used < (int)n_text; i++) {
+        const struct dt_liveness_row *row = &self->rows[i];
+        if (atomic_load(&row->n_done) == n_done) {
             used +=
-                snprintf(text + used, n_text - (size_t)used, n++ > 0 ? ", %d" : "%d", slot->rank);
+                snprintf(text + used, n_text - (size_t)used, n++ > 0 ? ", %d" : "%d", row->rank);
         }
     }
     if (n > 1 && used < (int)n_text) {
@@ -120,27 +171,29 @@ static void explain_behind(const struct table *self, const struct slot *behind, 
     }
 }
 
-static const struct slot *find_absent(const struct table *self, uint64_t sequence)
+static const struct dt_liveness_row *find_absent(const struct dt_liveness_table *self,
+                                                 uint64_t sequence)
 {
-    for (int i = 0; i < self->local_size && self->n_hosts == 1; i++) {
-        if (atomic_load(&self->slots[i].n_started) < sequence) {
-            return &self->slots[i];
+    for (int i = 0; i < self->n_rows && self->sees_all; i++) {
+        if (atomic_load(&self->rows[i].n_started) < sequence) {
+            return &self->rows[i];
         }
     }
     return NULL;
 }
 
-static int count_missing(const struct table *self, uint64_t sequence)
+static int count_missing(const struct dt_liveness_table *self, uint64_t sequence)
 {
     int n_missing = 0;
-    for (int i = 0; i < self->local_size; i++) {
-        n_missing += atomic_load(&self->slots[i].n_started) < sequence;
+    for (int i = 0; i < self->n_rows; i++) {
+        n_missing += atomic_load(&self->rows[i].n_started) < sequence;
     }
     return n_missing;
 }
 
-static void explain_absent(const struct table *self, const struct slot *absent, uint64_t sequence,
-                           char *text, size_t n_text)
+static void explain_absent(const struct dt_liveness_table *self,
+                           const struct dt_liveness_row *absent, uint64_t sequence, char *text,
+                           size_t n_text)
 {
     const double ago_s = unseen_s(absent);
     const int n_others = count_missing(self, sequence) - 1;
@@ -158,15 +211,36 @@ static void explain_absent(const struct table *self, const struct slot *absent, 
     }
 }
 
-static bool is_saving(const struct slot *slot)
+static void explain_silent(const struct dt_liveness_table *self,
+                           const struct dt_liveness_row *silent, uint64_t sequence, char *text,
+                           size_t n_text)
 {
-    return strcmp(slot->phase, DT_PHASE_SAVING) == 0;
+    if (atomic_load(&silent->n_started) < sequence) {
+        explain_absent(self, silent, sequence, text, n_text);
+    } else {
+        snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'",
+                 silent->rank, unseen_s(silent), silent->phase);
+    }
 }
 
-/* `culprit`: NULL: not seen from here. */
-static double more_s(const struct dt_comm *comm, const struct slot *culprit)
+void dt_liveness_name_silent(const struct dt_liveness_table *table, char *text, size_t n_text)
 {
-    const bool saves = is_saving(table_of(comm)->mine) &&
+    const struct dt_liveness_row *silent = find_silent(table);
+    text[0] = '\0';
+    if (silent != NULL) {
+        explain_silent(table, silent, atomic_load(&table->mine->n_done) + 1, text, n_text);
+    }
+}
+
+static bool is_saving(const struct dt_liveness_row *row)
+{
+    return strcmp(row->phase, DT_PHASE_SAVING) == 0;
+}
+
+/* The seconds that a wait has beyond its limit. `culprit`: NULL if no rank of this host is late. */
+static double more_s(const struct dt_comm *comm, const struct dt_liveness_row *culprit)
+{
+    const bool saves = is_saving(dt_liveness_table_of(comm)->mine) &&
                        (culprit == NULL || (culprit->rank == 0 && is_saving(culprit)));
     return (saves ? (DT_SAVING_LIMITS - 1) * comm->timeout_s : 0) +
            (culprit == NULL ? OTHERS_FIRST_S : 0);
@@ -175,16 +249,13 @@ static double more_s(const struct dt_comm *comm, const struct slot *culprit)
 static double table_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
                             size_t n_text)
 {
-    const struct table *self = table_of(comm);
+    const struct dt_liveness_table *self = dt_liveness_table_of(comm);
     const uint64_t sequence = request->sequence;
-    const struct slot *silent = find_silent(self), *behind = find_behind(self),
-                      *absent = find_absent(self, sequence);
+    const struct dt_liveness_row *silent = find_silent(self), *behind = find_behind(self),
+                                 *absent = find_absent(self, sequence);
     comm->silent = silent != NULL ? silent->rank : -1;
-    if (silent != NULL && atomic_load(&silent->n_started) < sequence) {
-        explain_absent(self, silent, sequence, text, n_text);
-    } else if (silent != NULL) {
-        snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'",
-                 silent->rank, unseen_s(silent), silent->phase);
+    if (silent != NULL) {
+        explain_silent(self, silent, sequence, text, n_text);
     } else if (behind != NULL) {
         explain_behind(self, behind, text, n_text);
     } else if (absent != NULL) {
@@ -194,9 +265,11 @@ static double table_explain(struct dt_comm *comm, const struct dt_request *reque
             text, n_text,
             "all ranks of this host wait; one on another host, or the network, does not answer");
         return more_s(comm, NULL);
-    } else {
+    } else if (self->sees_all) {
         snprintf(text, n_text, "all ranks wait in it; what connects them does not answer");
         return 0;
+    } else {
+        return 0; /* these ranks share no memory: `text` stays */
     }
     return more_s(comm, silent != NULL ? silent : behind != NULL ? behind : absent);
 }
@@ -204,66 +277,41 @@ static double table_explain(struct dt_comm *comm, const struct dt_request *reque
 static bool table_claim(struct dt_comm *comm, bool agreed)
 {
     const uint32_t mine = agreed ? 2 : 1;
-    return (atomic_fetch_or(&table_of(comm)->slots[0].claimed, mine) & mine) == 0;
+    return (atomic_fetch_or(&dt_liveness_table_of(comm)->rows[0].claimed, mine) & mine) == 0;
 }
 
 static void table_close(struct dt_liveness *liveness)
 {
-    struct table *self = (struct table *)liveness;
-    if (self->mine != NULL) {
-        atomic_store(&self->mine->seen_ns, HAS_LEFT);
-    }
-    if (self->window != MPI_WIN_NULL) {
-        MPI_Win_free(&self->window);
-    }
+    struct dt_liveness_table *self = (struct dt_liveness_table *)liveness;
+    atomic_store(&self->mine->seen_ns, HAS_LEFT);
+    dt_host_memory_close(&self->memory);
     free(self);
-}
-
-/* The first rank of the host owns the table; the others look it up. */
-static int open_slots(struct dt_comm *comm, struct table *self)
-{
-    const MPI_Comm host = dt_mpi_comm_of(comm)->host;
-    const MPI_Aint n_bytes =
-        comm->local_rank == 0 ? (MPI_Aint)sizeof(struct slot) * comm->local_size : 0;
-    int code =
-        MPI_Win_allocate_shared(n_bytes, 1, MPI_INFO_NULL, host, &self->slots, &self->window);
-    if (code != MPI_SUCCESS) {
-        return code;
-    }
-    MPI_Aint size;
-    int unit;
-    code = MPI_Win_shared_query(self->window, 0, &size, &unit, &self->slots);
-    if (code != MPI_SUCCESS) {
-        return code;
-    }
-    self->mine = &self->slots[comm->local_rank];
-    memset(self->mine, 0, sizeof *self->mine);
-    self->mine->rank = comm->rank;
-    return MPI_SUCCESS;
 }
 
 enum dt_status dt_liveness_open(struct dt_comm *comm)
 {
-    struct table *self = calloc(1, sizeof *self);
+    struct dt_host_memory memory;
+    struct dt_liveness_table *self = calloc(1, sizeof *self);
+    DT_TRY(dt_host_memory_open(comm, sizeof *self->rows * (size_t)comm->local_size, &memory));
     if (self == NULL) {
+        dt_host_memory_close(&memory);
         return dt_error(DT_NO_MEMORY, "no memory for the communicator");
     }
-    *self = (struct table){.base = {.open = dt_liveness_open,
-                                    .phase = table_phase,
-                                    .alive = table_alive,
-                                    .explain = table_explain,
-                                    .claim = table_claim,
-                                    .close = table_close},
-                           .window = MPI_WIN_NULL,
-                           .local_size = comm->local_size,
-                           .n_hosts = comm->n_hosts};
-    const int code = open_slots(comm, self);
-    if (code != MPI_SUCCESS) {
-        table_close(&self->base);
-        return dt_comm_mpi_error(code, "opening the communicator");
-    }
+    const bool shared = memory.bytes != NULL;
+    self->base = (struct dt_liveness){.open = dt_liveness_open,
+                                      .phase = table_phase,
+                                      .alive = table_alive,
+                                      .explain = table_explain,
+                                      .claim = table_claim,
+                                      .close = table_close};
+    self->memory = memory;
+    self->n_rows = shared ? comm->local_size : 1;
+    self->rows = shared ? memory.bytes : &self->alone;
+    self->mine = &self->rows[shared ? comm->local_rank : 0];
+    self->mine->rank = comm->rank;
+    self->sees_all = self->n_rows == comm->size;
     comm->liveness = &self->base;
     dt_comm_phase(comm, "start");
-    /* Everybody's line is in place before anybody may read it. */
+    /* No rank reads a row before every row is in place. */
     return dt_comm_barrier(comm, "first barrier");
 }

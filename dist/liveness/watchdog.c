@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "dist/launch/launch.h"
-#include "dist/liveness/table.h"
+#include "dist/liveness/flight.h"
 
 #define TICK_MS 250
 #define OTHERS_FIRST_S                                                         \
@@ -21,114 +21,28 @@
 #define KEEP_LIMIT_MS 500
 
 struct dt_watchdog {
-    struct dt_liveness base; /* first */
-    struct dt_comm *comm;    /* borrowed */
-    struct dt_comm below;    /* as the table knows it: with the table as its liveness */
-    struct dt_comm looks;    /* the same, for the thread */
+    struct dt_comm *comm;            /* borrowed */
+    struct dt_liveness_table *table; /* of `comm` */
     struct dt_watchdog_options options;
-    struct dt_flight flight;
-    _Atomic double limit_s; /* of the phase */
-    _Atomic uint64_t n_signs, n_done;
-    _Atomic(const char *) phase; /* names of the program's own */
     pthread_t thread, keeper;
     sem_t done, keep, kept;
     atomic_bool ends, closes;    /* for the keeper */
     char line[DT_WATCHDOG_LINE]; /* of the end */
 };
 
-static struct dt_watchdog *dog_of(struct dt_comm *comm)
-{
-    return (struct dt_watchdog *)comm->liveness;
-}
-
-/* ---- what passes */
-
-static void pass_alive(struct dt_comm *comm, const char *begins, size_t n_bytes)
-{
-    struct dt_watchdog *dog = dog_of(comm);
-    const uint64_t n = atomic_load_explicit(&dog->n_signs, memory_order_relaxed);
-    atomic_store_explicit(&dog->n_signs, n + 1, memory_order_relaxed);
-    atomic_store_explicit(&dog->n_done, comm->n_done, memory_order_relaxed);
-    dt_flight_count(&dog->flight, comm->n_done);
-    if (begins != NULL) {
-        dt_flight_note(&dog->flight, DT_FLIGHT_COLLECTIVE, begins, comm->n_started, n_bytes);
-    }
-    if (dog->below.liveness != NULL) {
-        dog->below.n_started = comm->n_started;
-        dog->below.n_done = comm->n_done;
-        dog->below.liveness->alive(&dog->below, begins, n_bytes);
-    }
-}
-
-/* The phase of the steps comes with each of them, and is no event again. */
-static void pass_phase(struct dt_comm *comm, const char *name)
-{
-    struct dt_watchdog *dog = dog_of(comm);
-    if (name != atomic_load_explicit(&dog->phase, memory_order_relaxed)) {
-        const bool saves = comm->rank == 0 && strcmp(name, DT_PHASE_SAVING) == 0;
-        dt_flight_note(&dog->flight, DT_FLIGHT_PHASE, name, 0, 0);
-        atomic_store(&dog->phase, name);
-        atomic_store(&dog->limit_s, saves ? DT_SAVING_LIMITS * comm->timeout_s : comm->timeout_s);
-    }
-    if (dog->below.liveness != NULL) {
-        dog->below.liveness->phase(&dog->below, name);
-    }
-    pass_alive(comm, NULL, 0);
-}
-
-static double pass_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
-                           size_t n_text)
-{
-    struct dt_watchdog *dog = dog_of(comm);
-    if (dog->below.liveness == NULL) {
-        return 0; /* as without any: `text` stays what it is */
-    }
-    const double more_s = dog->below.liveness->explain(&dog->below, request, text, n_text);
-    comm->silent = dog->below.silent;
-    return more_s;
-}
-
-static bool pass_claim(struct dt_comm *comm, bool agreed)
-{
-    struct dt_watchdog *dog = dog_of(comm);
-    return dog->below.liveness == NULL || dog->below.liveness->claim(&dog->below, agreed);
-}
-
-static void pass_close(struct dt_liveness *liveness)
-{
-    struct dt_liveness *below = ((struct dt_watchdog *)liveness)->below.liveness;
-    dt_watchdog_close((struct dt_watchdog *)liveness);
-    if (below != NULL) {
-        below->close(below);
-    }
-}
-
-/* ---- the thread that looks */
-
-/* Another rank of this host that shows no sign of life either: "; rank 2 ..."; or "". */
-static void name_others(struct dt_watchdog *dog, char *text, size_t n_text)
-{
-    struct dt_comm *comm = &dog->looks;
-    const struct dt_request request = {.sequence = atomic_load(&dog->n_done) + 1};
-    char who[256] = "";
-    comm->silent = -1;
-    if (comm->liveness != NULL) {
-        (void)comm->liveness->explain(comm, &request, who, sizeof who);
-    }
-    snprintf(text, n_text, "%s%s", comm->silent >= 0 ? "; " : "", comm->silent >= 0 ? who : "");
-}
+/* ---- the thread that watches the main thread */
 
 static void compose(struct dt_watchdog *dog, double limit_s)
 {
-    char others[288];
+    char other[256];
     struct dt_flight_event last;
-    dt_flight_last(&dog->flight, &last);
-    name_others(dog, others, sizeof others);
+    dt_liveness_last(dog->table, &last);
+    dt_liveness_name_silent(dog->table, other, sizeof other);
     snprintf(dog->line, sizeof dog->line,
              "dtrain: rank %d (%s) has shown no sign of life for %.0f s: it hangs in '%s', step "
-             "%llu, last event '%s'%s (raise DTRAIN_TIMEOUT if the work takes that long)\n",
-             dog->comm->rank, dog->options.host, limit_s, atomic_load(&dog->phase),
-             (unsigned long long)last.step, last.name, others);
+             "%llu, last event '%s'%s%s (raise DTRAIN_TIMEOUT if the work takes that long)\n",
+             dog->comm->rank, dog->options.host, limit_s, dt_liveness_phase(dog->table),
+             (unsigned long long)last.step, last.name, other[0] != '\0' ? "; " : "", other);
 }
 
 /* Waits for the keeper, but not for long. */
@@ -143,8 +57,7 @@ static void keep(struct dt_watchdog *dog)
 
 static void end_job(struct dt_watchdog *dog, double limit_s)
 {
-    const bool speaks =
-        dog->looks.liveness == NULL || dog->looks.liveness->claim(&dog->looks, false);
+    const bool speaks = dog->comm->liveness->claim(dog->comm, false);
     compose(dog, limit_s);
     keep(dog);
     if (!speaks) {
@@ -163,7 +76,7 @@ static bool is_done_soon(struct dt_watchdog *dog)
     return sem_clockwait(&dog->done, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* How long something has stayed the same. */
+/* How long a value has stayed the same. */
 struct stay {
     uint64_t value;
     struct dt_patience patience;
@@ -177,28 +90,30 @@ static double look(struct stay *stay, uint64_t value)
     return dt_patience_look(&stay->patience);
 }
 
+static double limit_s(const struct dt_watchdog *dog)
+{
+    const bool saves =
+        dog->comm->rank == 0 && strcmp(dt_liveness_phase(dog->table), DT_PHASE_SAVING) == 0;
+    return (saves ? DT_SAVING_LIMITS : 1) * dog->comm->timeout_s;
+}
+
 static void *keep_watch(void *context)
 {
     struct dt_watchdog *dog = context;
     struct stay signs = {.patience = dt_patience_begin()}, moves = signs;
     bool warned = false;
     while (!is_done_soon(dog)) {
-        const double limit_s = atomic_load(&dog->limit_s);
-        const double silent_s = look(&signs, atomic_load(&dog->n_signs));
-        const double stays_s =
-            look(&moves, dt_flight_n_events(&dog->flight) + atomic_load(&dog->n_done));
-        if (silent_s < TICK_MS * 1e-3) {
-            dt_flight_seen(&dog->flight);
-        }
-        const bool near = stays_s >= limit_s - KEEP_BEFORE_S;
+        const double limit = limit_s(dog);
+        const double silent_s = look(&signs, dt_liveness_seen_ns(dog->table));
+        const bool near = look(&moves, dt_liveness_n_moves(dog->table)) >= limit - KEEP_BEFORE_S;
         if (near && !warned) {
             sem_post(&dog->keep);
         } else if (warned && !near) {
-            dt_flight_rewrite(&dog->flight);
+            dt_flight_rewrite(dog->table);
         }
         warned = near;
-        if (silent_s >= limit_s + OTHERS_FIRST_S) {
-            end_job(dog, limit_s);
+        if (silent_s >= limit + OTHERS_FIRST_S) {
+            end_job(dog, limit);
         }
     }
     return NULL;
@@ -216,7 +131,7 @@ static void *keep_what_was(void *context)
             return NULL;
         }
         const bool ends = atomic_load(&dog->ends);
-        dog->options.keep(dog->options.context, &dog->flight, ends ? dog->line : "");
+        dog->options.keep(dog->options.context, ends ? dog->line : "");
         if (ends) {
             sem_post(&dog->kept);
         }
@@ -224,12 +139,6 @@ static void *keep_what_was(void *context)
 }
 
 /* ---- open and close */
-
-static enum dt_status open_none(struct dt_comm *comm)
-{
-    (void)comm;
-    return DT_OK;
-}
 
 static enum dt_status start(struct dt_watchdog *dog)
 {
@@ -253,34 +162,17 @@ static enum dt_status start(struct dt_watchdog *dog)
 enum dt_status dt_watchdog_open(struct dt_comm *comm, const struct dt_watchdog_options *options,
                                 struct dt_watchdog **out)
 {
-    struct dt_flight flight;
-    *out = NULL;
-    DT_TRY(dt_flight_open(comm, &flight));
     struct dt_watchdog *dog = malloc(sizeof *dog);
+    *out = NULL;
     if (dog == NULL) {
-        dt_flight_close(&flight);
         return dt_error(DT_NO_MEMORY, "no memory for the watchdog");
     }
     *dog = (struct dt_watchdog){
-        .base = {.open = comm->liveness != NULL ? comm->liveness->open : open_none,
-                 .phase = pass_phase,
-                 .alive = pass_alive,
-                 .explain = pass_explain,
-                 .claim = pass_claim,
-                 .close = pass_close},
-        .comm = comm,
-        .below = *comm,
-        .looks = *comm,
-        .options = *options,
-        .flight = flight,
-        .limit_s = comm->timeout_s,
-        .phase = "start"};
+        .comm = comm, .table = dt_liveness_table_of(comm), .options = *options};
     if (start(dog) != DT_OK) {
-        dt_flight_close(&dog->flight);
         free(dog);
         return DT_NO_MEMORY;
     }
-    comm->liveness = &dog->base;
     *out = dog;
     return DT_OK;
 }
@@ -296,12 +188,5 @@ void dt_watchdog_close(struct dt_watchdog *dog)
     pthread_join(dog->keeper, NULL);
     sem_post(&dog->done);
     pthread_join(dog->thread, NULL);
-    dog->comm->liveness = dog->below.liveness;
-    dt_flight_close(&dog->flight);
     free(dog);
-}
-
-struct dt_flight *dt_watchdog_flight(struct dt_watchdog *dog)
-{
-    return &dog->flight;
 }

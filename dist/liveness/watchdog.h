@@ -1,39 +1,35 @@
-/* A second pair of eyes on a rank. The waits of dist/ranks/comm.h see what other ranks do not do;
- * nobody sees a rank that never comes back from a kernel, a driver, a file system or MPI where all
- * others hang as well, are on other hosts, or do not exist. So a thread looks whether the main
- * thread shows the signs of life that the communicator's liveness asks for anyway: it stands before
- * the table (table.h), counts what passes, and passes it on.
+/* Ends the job of a rank whose main thread hangs.
  *
- * The limit is comm->timeout_s, or that of DT_PHASE_SAVING. A second later, when those who wait for
- * this rank have had the word, the thread names it and ends the job with DT_STALLED. Time in which
- * the process was stopped does not count. MPI_Init has a limit of its own (start_watch.h), and so
- * has the way out (dt_world_exit). The threads block all signals and allocate nothing.
+ * A rank that waits for other ranks notices that they are late (dist/ranks/comm.h). No wait notices
+ * a rank that never returns from a kernel, a driver, a file system or MPI while all others hang as
+ * well, are on other hosts, or do not exist. So a thread reads the rank's own row of the table of
+ * signs of life (table.h).
  *
- * What passes is noted in the flight record, too (flight.h). */
+ * The limit is comm->timeout_s, or that of DT_PHASE_SAVING. A second later, after the ranks that
+ * wait for this rank could report it, the thread names the rank and ends the job with DT_STALLED.
+ * Time in which the process was stopped does not count. MPI_Init has a limit of its own
+ * (start_watch.h), and so has dt_world_exit. The threads block all signals and allocate nothing. */
 #ifndef DT_DIST_LIVENESS_WATCHDOG_H
 #define DT_DIST_LIVENESS_WATCHDOG_H
 
-#include "dist/liveness/flight.h"
+#include "dist/ranks/comm.h"
 
 #define DT_WATCHDOG_LINE 768
 
 struct dt_watchdog_options {
     const char *host; /* this one's name; stays in place */
-    /* What is to be kept of an end, in a thread of its own, since disks hang as well: the end waits
-     * half a second for it. With "": the rank has not got on for nearly its limit, and the end may
-     * be near. */
-    void (*keep)(void *context, struct dt_flight *flight, const char *line);
+    /* Saves the flight record before the process ends. It runs in its own thread, since a disk may
+     * hang: the end waits half a second for it. With "" as `line` the rank has not moved for nearly
+     * its limit, and the end may be near. */
+    void (*keep)(void *context, const char *line);
     void *context;
 };
 
 struct dt_watchdog;
 
-/* Every rank calls it; the caller agrees. While it is open, comm->liveness is the watchdog.
- * DT_NO_MEMORY, DT_STALLED. */
+/* `comm` has a table (dt_liveness_open). DT_NO_MEMORY. */
 enum dt_status dt_watchdog_open(struct dt_comm *comm, const struct dt_watchdog_options *options,
                                 struct dt_watchdog **out);
-void dt_watchdog_close(struct dt_watchdog *dog); /* local; NULL is fine */
-
-struct dt_flight *dt_watchdog_flight(struct dt_watchdog *dog);
+void dt_watchdog_close(struct dt_watchdog *dog); /* NULL is fine */
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "dist/liveness/flight.h"
 #include "dist/liveness/watchdog.h"
 #include "train/trainer.h"
 
@@ -21,6 +22,11 @@ struct dt_guard {
     char folder[DT_PATH_SIZE];
     atomic_bool has_folder; /* from the first step on */
 };
+
+static struct dt_liveness_table *table_of(const struct dt_guard *guard)
+{
+    return dt_liveness_table_of(guard->world->comm);
+}
 
 /* ---- status.json */
 
@@ -69,7 +75,7 @@ static void leave_error(const struct dt_guard *guard, enum dt_status status)
 }
 
 /* A dt_watchdog_options.keep. */
-static void keep(void *context, struct dt_flight *flight, const char *line)
+static void keep(void *context, const char *line)
 {
     const struct dt_guard *guard = context;
     const size_t prefix = sizeof "dtrain: " - 1;
@@ -81,7 +87,7 @@ static void keep(void *context, struct dt_flight *flight, const char *line)
         snprintf(error, sizeof error, "%.*s", (int)strcspn(line + prefix, "\n"), line + prefix);
         leave_status(guard, DT_STALLED, error);
     }
-    dt_flight_write(flight, guard->folder, guard->world->host);
+    dt_flight_write(table_of(guard), guard->folder, guard->world->host);
 }
 
 /* ---- the hook */
@@ -100,7 +106,7 @@ static enum dt_status take_folder(struct dt_hook *hook, struct dt_trainer *t)
         snprintf(path, sizeof path, "%s/" STATUS_FILE, guard->folder);
         unlink(path);
     }
-    dt_flight_remove(dt_watchdog_flight(guard->dog), guard->folder);
+    dt_flight_remove(table_of(guard), guard->folder);
     atomic_store(&guard->has_folder, true);
     return DT_OK;
 }
@@ -109,7 +115,7 @@ static enum dt_status begin_steps(struct dt_hook *hook, struct dt_trainer *t, ui
                                   uint64_t last)
 {
     (void)t, (void)last;
-    dt_flight_step(dt_watchdog_flight(((struct dt_guard *)hook)->dog), first);
+    dt_liveness_step(table_of((struct dt_guard *)hook), first);
     return DT_OK;
 }
 
@@ -120,7 +126,7 @@ static enum dt_status end_run(struct dt_hook *hook, struct dt_trainer *t, enum d
     struct dt_guard *guard = (struct dt_guard *)hook;
     (void)t, (void)end;
     if (!has_ended_well(status)) {
-        dt_flight_write(dt_watchdog_flight(guard->dog), guard->folder, guard->world->host);
+        dt_flight_write(table_of(guard), guard->folder, guard->world->host);
     }
     return DT_OK;
 }
@@ -167,16 +173,15 @@ enum dt_status dt_guard_open(struct dt_world *world, struct dt_guard **out)
 void dt_guard_close(struct dt_guard *guard, enum dt_status status)
 {
     const bool has_folder = atomic_load(&guard->has_folder);
-    struct dt_flight *flight = dt_watchdog_flight(guard->dog);
     const bool well = has_ended_well(status);
     const bool tells = guard->world->rank == 0 || (!well && !dt_error_is_agreed());
     if (has_folder && tells) {
         leave_error(guard, status);
     }
     if (has_folder && well) {
-        dt_flight_remove(flight, guard->folder);
+        dt_flight_remove(table_of(guard), guard->folder);
     } else if (has_folder) {
-        dt_flight_write(flight, guard->folder, guard->world->host);
+        dt_flight_write(table_of(guard), guard->folder, guard->world->host);
     }
     dt_watchdog_close(guard->dog);
     free(guard);

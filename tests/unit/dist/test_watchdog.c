@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "dist/launch/launch.h"
+#include "dist/liveness/flight.h"
 #include "dist/liveness/watchdog.h"
 #include "tests/lib/folder.h"
 
@@ -24,17 +25,26 @@ void dt_launch_end_job(const char *line, int code)
     }
 }
 
-static void keep(void *context, struct dt_flight *flight, const char *line)
+static void keep(void *context, const char *line)
 {
     (void)line;
-    dt_flight_write(flight, context, "here");
+    dt_flight_write(context, folder, "here");
     atomic_fetch_add(&n_kept, 1);
+}
+
+static struct dt_comm *open_comm(void)
+{
+    struct dt_comm *comm;
+    CHECK_OK(dt_comm_open_self(&comm));
+    CHECK_OK(dt_liveness_open(comm));
+    return comm;
 }
 
 static struct dt_watchdog *open_dog(struct dt_comm *comm)
 {
     struct dt_watchdog *dog;
-    const struct dt_watchdog_options options = {.host = "here", .keep = keep, .context = folder};
+    const struct dt_watchdog_options options = {
+        .host = "here", .keep = keep, .context = dt_liveness_table_of(comm)};
     CHECK_OK(dt_watchdog_open(comm, &options, &dog));
     return dog;
 }
@@ -56,10 +66,10 @@ static int count(const char *text, const char *what)
 /* The main thread works and notes while another writes the record down, again and again. */
 static void *write_often(void *context)
 {
-    struct dt_flight *flight = context;
+    struct dt_liveness_table *table = context;
     for (int i = 0; i < 200; i++) {
-        dt_flight_rewrite(flight);
-        dt_flight_write(flight, folder, "here");
+        dt_flight_rewrite(table);
+        dt_flight_write(table, folder, "here");
         const char *text = read_record();
         CHECK(count(text, "\"kind\":") <= DT_FLIGHT_EVENTS && strstr(text, "\n]}") == NULL);
         CHECK(text[strlen(text) - 1] == '\n' && strstr(text, "]}") != NULL);
@@ -69,29 +79,27 @@ static void *write_often(void *context)
 
 static void check_notes(void)
 {
-    struct dt_comm *comm;
-    CHECK_OK(dt_comm_open_self(&comm));
+    struct dt_comm *comm = open_comm();
     struct dt_watchdog *dog = open_dog(comm);
-    struct dt_flight *flight = dt_watchdog_flight(dog);
+    struct dt_liveness_table *table = dt_liveness_table_of(comm);
     pthread_t writer;
-    CHECK(pthread_create(&writer, NULL, write_often, flight) == 0);
+    CHECK(pthread_create(&writer, NULL, write_often, table) == 0);
     for (uint64_t step = 1; step <= 20000; step++) {
         dt_comm_phase(comm, "training");
-        dt_flight_step(flight, step);
+        dt_liveness_step(table, step);
         CHECK_OK(dt_comm_barrier(comm, "a barrier"));
     }
     pthread_join(writer, NULL);
-    dt_flight_rewrite(flight);
-    dt_flight_write(flight, folder, "here");
+    dt_flight_rewrite(table);
+    dt_flight_write(table, folder, "here");
     const char *text = read_record();
     CHECK(count(text, "\"kind\":") == DT_FLIGHT_EVENTS);
-    CHECK(strstr(text, "\"kind\":\"collective\",\"step\":20000,\"sequence\":20003,\"bytes\":4,"
+    CHECK(strstr(text, "\"kind\":\"collective\",\"step\":20000,\"sequence\":20004,\"bytes\":4,"
                        "\"name\":\"a barrier\"}]}") != NULL);
-    CHECK(strstr(text, "\"step\":20000,\"collectives_begun\":20003,\"collectives_ended\":20003") !=
+    CHECK(strstr(text, "\"step\":20000,\"collectives_begun\":20004,\"collectives_ended\":20004") !=
           NULL);
-    dt_flight_remove(flight, folder);
+    dt_flight_remove(table, folder);
     dt_watchdog_close(dog);
-    CHECK(comm->liveness == NULL);
     dt_comm_close(comm);
 }
 
@@ -99,10 +107,9 @@ static void check_notes(void)
  * has had everything kept. */
 static void check_hang(void)
 {
-    struct dt_comm *comm;
-    CHECK_OK(dt_comm_open_self(&comm));
+    struct dt_comm *comm = open_comm();
     comm->timeout_s = 2;
-    struct dt_watchdog *dog = open_dog(comm);
+    open_dog(comm);
     dt_comm_phase(comm, "data load");
     for (int i = 0; i < 40; i++) {
         dt_sleep_ms(100);
@@ -110,7 +117,7 @@ static void check_hang(void)
     }
     CHECK(atomic_load(&ended_with) == 0);
     dt_comm_phase(comm, "training");
-    dt_flight_step(dt_watchdog_flight(dog), 7);
+    dt_liveness_step(dt_liveness_table_of(comm), 7);
     CHECK_OK(dt_comm_barrier(comm, "a barrier"));
     for (int i = 0; i < 600 && atomic_load(&ended_with) == 0; i++) {
         dt_sleep_ms(100);
@@ -119,7 +126,7 @@ static void check_hang(void)
     CHECK(strcmp(said, "dtrain: rank 0 (here) has shown no sign of life for 2 s: it hangs in "
                        "'training', step 7, last event 'a barrier' (raise DTRAIN_TIMEOUT if the "
                        "work takes that long)\n") == 0);
-    dt_flight_remove(dt_watchdog_flight(dog), folder);
+    dt_flight_remove(dt_liveness_table_of(comm), folder);
 }
 
 int main(void)
