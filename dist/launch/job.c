@@ -175,9 +175,8 @@ bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
     struct dt_comm *comm = world->comm;
     const bool alone = world->size > 1 && (!agreed || has_stalled(world, DT_OK));
-    world->reports_error = world->size == 1 || comm == NULL || comm->liveness == NULL
-                               ? world->rank == 0 || alone
-                               : (world->rank == 0 || alone) && comm->liveness->claim(comm, agreed);
+    world->reports_error = (world->rank == 0 || alone) && (comm == NULL || comm->liveness == NULL ||
+                                                           comm->liveness->claim(comm, agreed));
     return world->reports_error;
 }
 

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "dist/launch/launch.h"
-#include "dist/liveness/flight.h"
 
 #define TICK_MS 250
 #define OTHERS_FIRST_S                                                         \

@@ -12,7 +12,7 @@
 #ifndef DT_DIST_LIVENESS_WATCHDOG_H
 #define DT_DIST_LIVENESS_WATCHDOG_H
 
-#include "dist/ranks/comm.h"
+#include "dist/liveness/flight.h"
 
 #define DT_WATCHDOG_LINE 768
 

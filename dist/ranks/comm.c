@@ -20,6 +20,9 @@ size_t dt_type_bytes(enum dt_type type)
 
 void dt_comm_close(struct dt_comm *comm)
 {
+    if (comm != NULL && comm->liveness != NULL) {
+        comm->liveness->close(comm->liveness);
+    }
     if (comm != NULL) {
         comm->ops->close(comm);
     }

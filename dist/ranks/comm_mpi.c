@@ -165,9 +165,6 @@ static void mpi_close(struct dt_comm *comm)
 {
     struct dt_mpi_comm *self = dt_mpi_comm_of(comm);
     dt_comm_close(comm->across);
-    if (comm->liveness != NULL) {
-        comm->liveness->close(comm->liveness);
-    }
     if (self->host != MPI_COMM_NULL) {
         MPI_Comm_free(&self->host);
     }

@@ -38,9 +38,6 @@ static enum dt_status self_test(struct dt_comm *comm, struct dt_request *request
 
 static void self_close(struct dt_comm *comm)
 {
-    if (comm->liveness != NULL) {
-        comm->liveness->close(comm->liveness);
-    }
     free(comm);
 }
 

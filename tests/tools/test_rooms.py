@@ -22,7 +22,7 @@ CEILINGS = {
     "checkpoint": 1807,
     "data": 4005,
     "dist/ranks": 1634,
-    "dist/liveness": 1521,
+    "dist/liveness": 1346,
     "dist/launch": 1456,
     "dist/allreduce": 2247,
     "dist/compression": 1073,

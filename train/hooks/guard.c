@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "dist/liveness/flight.h"
 #include "dist/liveness/watchdog.h"
 #include "train/trainer.h"
 
@@ -18,15 +17,11 @@ struct dt_guard {
     struct dt_hook hook; /* first */
     const struct dt_world *world;
     struct dt_watchdog *dog;
-    const char *source; /* borrowed: of `folder`, once there is one */
+    struct dt_liveness_table *table; /* of the world's communicator */
+    const char *source;              /* borrowed: of `folder`, once there is one */
     char folder[DT_PATH_SIZE];
     atomic_bool has_folder; /* from the first step on */
 };
-
-static struct dt_liveness_table *table_of(const struct dt_guard *guard)
-{
-    return dt_liveness_table_of(guard->world->comm);
-}
 
 /* ---- status.json */
 
@@ -87,7 +82,7 @@ static void keep(void *context, const char *line)
         snprintf(error, sizeof error, "%.*s", (int)strcspn(line + prefix, "\n"), line + prefix);
         leave_status(guard, DT_STALLED, error);
     }
-    dt_flight_write(table_of(guard), guard->folder, guard->world->host);
+    dt_flight_write(guard->table, guard->folder, guard->world->host);
 }
 
 /* ---- the hook */
@@ -106,7 +101,7 @@ static enum dt_status take_folder(struct dt_hook *hook, struct dt_trainer *t)
         snprintf(path, sizeof path, "%s/" STATUS_FILE, guard->folder);
         unlink(path);
     }
-    dt_flight_remove(table_of(guard), guard->folder);
+    dt_flight_remove(guard->table, guard->folder);
     atomic_store(&guard->has_folder, true);
     return DT_OK;
 }
@@ -115,7 +110,7 @@ static enum dt_status begin_steps(struct dt_hook *hook, struct dt_trainer *t, ui
                                   uint64_t last)
 {
     (void)t, (void)last;
-    dt_liveness_step(table_of((struct dt_guard *)hook), first);
+    dt_liveness_step(((struct dt_guard *)hook)->table, first);
     return DT_OK;
 }
 
@@ -126,7 +121,7 @@ static enum dt_status end_run(struct dt_hook *hook, struct dt_trainer *t, enum d
     struct dt_guard *guard = (struct dt_guard *)hook;
     (void)t, (void)end;
     if (!has_ended_well(status)) {
-        dt_flight_write(table_of(guard), guard->folder, guard->world->host);
+        dt_flight_write(guard->table, guard->folder, guard->world->host);
     }
     return DT_OK;
 }
@@ -153,10 +148,10 @@ enum dt_status dt_guard_watch(struct dt_guard *guard, struct dt_trainer *t, cons
 
 enum dt_status dt_guard_open(struct dt_world *world, struct dt_guard **out)
 {
-    struct dt_guard *guard;
-    *out = NULL;
+    struct dt_guard *guard = *out = NULL;
     DT_TRY(dt_world_alloc(world, 1, sizeof *guard, "the watchdog", (void **)&guard));
-    *guard = (struct dt_guard){.hook = {.ops = &guard_ops}, .world = world};
+    *guard = (struct dt_guard){
+        .hook = {.ops = &guard_ops}, .world = world, .table = dt_liveness_table_of(world->comm)};
     const struct dt_watchdog_options options = {
         .host = world->host, .keep = keep, .context = guard};
     const enum dt_status s =
@@ -179,9 +174,9 @@ void dt_guard_close(struct dt_guard *guard, enum dt_status status)
         leave_error(guard, status);
     }
     if (has_folder && well) {
-        dt_flight_remove(table_of(guard), guard->folder);
+        dt_flight_remove(guard->table, guard->folder);
     } else if (has_folder) {
-        dt_flight_write(table_of(guard), guard->folder, guard->world->host);
+        dt_flight_write(guard->table, guard->folder, guard->world->host);
     }
     dt_watchdog_close(guard->dog);
     free(guard);
