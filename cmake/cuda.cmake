@@ -61,8 +61,7 @@ file(GLOB DTRAIN_CUDA_KERNELS CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE
 set(DTRAIN_CUDA_SOURCES
   block_conv.c
   block_dense.c
-  block_first_conv.c
-  block_head.c
+  block_plan.c
   branch.c
   cudnn/conv_plan.c
   cuda_backend.c

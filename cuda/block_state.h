@@ -4,9 +4,9 @@
 #ifndef DT_CUDA_BLOCK_STATE_H
 #define DT_CUDA_BLOCK_STATE_H
 
+#include "cuda/block_plan.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cudnn/conv_plan.h"
-#include "model/device_bytes.h"
 
 struct dt_block_state {
     struct dt_cuda *cuda;
@@ -15,21 +15,18 @@ struct dt_block_state {
         backward_range[DT_BLOCK_NAME_SIZE + 16]; /* cuda/range.h */
     int capacity;
     bool is_first; /* its input needs no gradient */
-    bool is_head, is_first_conv,
-        is_plain; /* dt_device_is_head, dt_device_is_first_conv, dt_device_is_plain_first_conv */
+    struct dt_cuda_block_plan plan;
     size_t n_in, n_linear; /* elements of a sample */
     size_t weight_offset, bias_offset, n_weights;
-    struct dt_device_block_bytes bytes;
     struct dt_gpu_tail tail; /* without the fields that come with a pass */
     enum dt_gpu_type y_type; /* of y and dy: the last block's are float */
     struct dt_conv_plan
         *plans[DT_CONV_N_KINDS]; /* conv; each for `capacity` samples; NULL: not wanted */
     void *z;  /* (capacity, linear_out), the linear operation's output; NULL without one */
     void *dz; /* its gradient; may be z */
-    void *winners, *signs;             /* of struct dt_device_block_bytes; NULL where that says 0 */
+    void *winners, *signs;             /* of the plan; NULL where it says 0 */
     struct dt_cuda_packed packed;      /* weight and gradient in the libraries' layout */
     struct dt_cuda_packed packed_bias; /* conv */
-    bool is_plain_conv;                /* dt_device_is_plain_conv */
     bool has_relu; /* conv: one plan computes bias and relu too, so z is their result */
 };
 
@@ -84,7 +81,7 @@ enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const 
                                       float *grads, const void *x, void *dx,
                                       const struct dt_pass *pass);
 
-/* The first convolution by our own kernels (block_first_conv.c). */
+/* The first convolution by our own kernels (block_conv.c). */
 enum dt_status dt_cuda_first_conv_open(const struct dt_block_state *state);
 /* Writes y if the block has nothing else to do; else state->z, for the tail. */
 enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params,
@@ -94,7 +91,7 @@ enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, f
                                            const void *x, const void *y, const void *dy,
                                            const struct dt_pass *pass);
 
-/* A head by our own kernels (block_head.c). */
+/* A head by our own kernels (block_dense.c). */
 enum dt_status dt_cuda_head_open(const struct dt_block_state *state);
 enum dt_status dt_cuda_head_forward(const struct dt_block_state *state, const float *params,
                                     const void *x, float *logits, const struct dt_pass *pass);

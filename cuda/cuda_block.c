@@ -19,13 +19,9 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda,
     snprintf(state->backward_range, sizeof state->backward_range, "%s backward", b->name);
     state->capacity = capacity;
     state->is_first = index == 0;
-    state->is_head = dt_device_is_head(model, index);
-    state->is_first_conv = dt_device_is_first_conv(model, index);
-    state->is_plain = dt_device_is_plain_first_conv(model, index);
-    state->is_plain_conv = dt_device_is_plain_conv(model, index);
+    state->plan = dt_cuda_plan_block(model, index, cuda->precision, capacity);
     state->n_in = dt_shape_elems(b->in);
     state->n_linear = dt_shape_elems(b->linear_out);
-    state->bytes = dt_device_block_bytes(model, index, cuda->precision, capacity);
     state->y_type = index == model->n_blocks - 1 ? DT_GPU_F32 : cuda->type;
     if (dt_block_has_linear(state)) {
         state->weight_offset = model->params[b->weight].offset;
@@ -52,17 +48,17 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda,
 
 static enum dt_status open_memory(struct dt_block_state *state)
 {
-    const struct dt_device_block_bytes *bytes = &state->bytes;
+    const struct dt_cuda_block_plan *plan = &state->plan;
     const struct {
         size_t n_bytes;
         void **to;
-    } all[] = {{bytes->z, &state->z},
-               {bytes->dz, &state->dz},
-               {bytes->weight, &state->packed.weight},
-               {bytes->bias, &state->packed_bias.weight},
-               {bytes->dw, &state->packed.dw},
-               {bytes->winners, &state->winners},
-               {bytes->signs, &state->signs}};
+    } all[] = {{plan->z, &state->z},
+               {plan->dz, &state->dz},
+               {plan->weight, &state->packed.weight},
+               {plan->bias, &state->packed_bias.weight},
+               {plan->dw, &state->packed.dw},
+               {plan->winners, &state->winners},
+               {plan->signs, &state->signs}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i].n_bytes > 0) {
             DT_TRY(dt_cuda_alloc(state->cuda, state->block.name, all[i].n_bytes, all[i].to));
@@ -74,14 +70,14 @@ static enum dt_status open_memory(struct dt_block_state *state)
 
 static enum dt_status open_linear(struct dt_block_state *state)
 {
-    if (state->is_head) {
+    if (state->plan.is_head) {
         return dt_cuda_head_open(state);
     }
     DT_TRY(dt_block_reserve_sums(state, dt_gpu_tail_scratch(&state->tail)));
     if (state->packed.weight != NULL) {
         dt_cuda_packed_open(state->cuda, &state->packed);
     }
-    if (state->is_first_conv) {
+    if (state->plan.is_first_conv) {
         return dt_cuda_first_conv_open(state);
     }
     return dt_block_has_conv(state) ? dt_cuda_conv_open(state) : DT_OK;
@@ -162,7 +158,7 @@ static const float *bias_of(const struct dt_block_state *state, const float *par
 /* The linear operation's output. */
 static const void *z_of(const struct dt_block_state *state, const void *x, const void *y)
 {
-    return !dt_block_has_linear(state) ? x : state->is_plain_conv ? y : state->z;
+    return !dt_block_has_linear(state) ? x : state->plan.is_plain_conv ? y : state->z;
 }
 
 /* ---- forward */
@@ -170,7 +166,7 @@ static const void *z_of(const struct dt_block_state *state, const void *x, const
 static enum dt_status linear_forward(struct dt_block_state *state, const float *params,
                                      const void *x, void *y, const struct dt_pass *pass)
 {
-    if (state->is_first_conv) {
+    if (state->plan.is_first_conv) {
         return dt_cuda_first_conv_forward(state, params, x, y, pass);
     }
     return dt_block_has_conv(state) ? dt_cuda_conv_forward(state, params, x, y)
@@ -184,19 +180,19 @@ static enum dt_status forward(struct dt_block_state *state, const float *params,
     const struct dt_gpu_tail tail = tail_of(state, pass);
     const int n = pass->batch->n;
     poll(pass);
-    DT_TRY(state->is_first_conv && x == cuda->gathered.x ? dt_cuda_join(cuda)
-                                                         : dt_cuda_settle(cuda));
+    DT_TRY(state->plan.is_first_conv && x == cuda->gathered.x ? dt_cuda_join(cuda)
+                                                              : dt_cuda_settle(cuda));
     if (n == 0) {
         return DT_OK;
     }
-    if (state->is_head) {
+    if (state->plan.is_head) {
         return dt_cuda_head_forward(state, params, x, y, pass);
     }
     if (dt_block_has_linear(state)) {
         DT_TRY(dt_cuda_pack(cuda, &state->packed, params + state->weight_offset));
         DT_TRY(linear_forward(state, params, x, y, pass));
     }
-    if (state->is_plain || (state->is_plain_conv && state->has_relu)) {
+    if (state->plan.is_plain || (state->plan.is_plain_conv && state->has_relu)) {
         return DT_OK;
     }
     DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type,
@@ -226,7 +222,7 @@ static enum dt_status tail_backward(const struct dt_block_state *state, const fl
                                         .accumulate = pass->accumulate,
                                         .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
     DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, pass->batch->n, cuda->type,
-                                 z, state->is_plain_conv ? NULL : bias_of(state, params),
+                                 z, state->plan.is_plain_conv ? NULL : bias_of(state, params),
                                  state->y_type, dy, dz, &to));
     return DT_OK;
 }
@@ -235,11 +231,11 @@ static enum dt_status linear_backward(struct dt_block_state *state, const float 
                                       float *grads, const float *x, const float *y, const float *dy,
                                       float *dx, const struct dt_pass *pass)
 {
-    if (state->is_plain) {
+    if (state->plan.is_plain) {
         return dt_cuda_first_conv_backward(state, grads, x, y, dy, pass);
     }
     DT_TRY(tail_backward(state, params, grads, z_of(state, x, y), dy, state->dz, pass));
-    if (state->is_first_conv) {
+    if (state->plan.is_first_conv) {
         return dt_cuda_first_conv_backward(state, grads, x, NULL, state->dz, pass);
     }
     if (dt_block_has_conv(state)) {
@@ -270,7 +266,7 @@ static enum dt_status backward(struct dt_block_state *state, const float *params
         return dt_block_has_linear(state) && !pass->accumulate ? zero_gradients(state, grads)
                                                                : DT_OK;
     }
-    if (state->is_head) {
+    if (state->plan.is_head) {
         return dt_cuda_head_backward(state, params, grads, x, dy, dx, pass);
     }
     if (dt_block_has_linear(state)) {

@@ -1,10 +1,10 @@
 #include "cuda/packed.h"
 
+#include "cuda/block_plan.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
-#include "model/device_bytes.h"
 
-_Static_assert(DT_MAX_LAYERS + DT_DEVICE_BIAS_COPIES <= DT_GPU_MAX_PACKS,
+_Static_assert(DT_MAX_LAYERS + DT_CUDA_BIAS_COPIES <= DT_GPU_MAX_PACKS,
                "a model's copies fit an optimizer step");
 
 void dt_cuda_packed_open(struct dt_cuda *cuda, struct dt_cuda_packed *packed)

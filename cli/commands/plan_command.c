@@ -6,6 +6,7 @@
 
 #include "cli/commands/model_table.h"
 #include "cli/result.h"
+#include "cuda/block_plan.h"
 #include "dist/allreduce/types.h"
 #include "dist/strategy/micro_batches.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
@@ -14,7 +15,6 @@
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategy.h"
 #include "dist/strategy/summary/traffic_plan.h"
-#include "model/device_bytes.h"
 #include "train/trainer.h"
 
 struct plan {
@@ -57,12 +57,12 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
 {
     size_t kept = 0;
     for (int b = 0; b < p->model.n_blocks; b++) {
-        const struct dt_device_block_bytes bytes =
-            dt_device_block_bytes(&p->model, b, p->config.precision, capacity);
-        kept += dt_device_all_bytes(&bytes);
+        const struct dt_cuda_block_plan block =
+            dt_cuda_plan_block(&p->model, b, p->config.precision, capacity);
+        kept += dt_cuda_plan_bytes(&block);
     }
     return dt_model_n_bytes(&p->model, capacity, n_states(&p->config)) + kept +
-           data_bytes(p, n_samples(p)) + DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
+           data_bytes(p, n_samples(p)) + DT_CUDA_N_WORKSPACES * DT_CUDA_WORKSPACE_BYTES;
 }
 
 /* A plan does not ask for this host's GPU: the run may use another host. */

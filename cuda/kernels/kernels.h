@@ -92,7 +92,7 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
                                  const float *bias, enum dt_gpu_type dy_type, const void *dy,
                                  void *dz, const struct dt_gpu_gradients *to);
 
-/* The first convolution, if dt_device_is_first_conv (model/device_bytes.h) says that it is small
+/* The first convolution, if cuda/block_plan.c says that it is small
  * enough. Its input is `rows` of the samples, as dt_gpu_gather would read them, or x (n, in) of
  * `type` if x is not NULL. Weights are the arena's, K C R S. */
 #define DT_GPU_FIRST_CONV_WEIGHTS 2048

@@ -7,7 +7,7 @@
 #include "tests/lib/layer_draws.h"
 #include "tests/lib/layers.h"
 
-#include "model/device_bytes.h"
+#include "cuda/block_plan.h"
 #include "model/network.h"
 
 #define CAPACITY 5
@@ -314,8 +314,8 @@ static void check_grid(void)
     for (int i = 0; i < 6 * 4; i++) {
         check_dense(inputs[i / 4], units[i % 4], 3);
     }
-    check_dense(5, 7, DT_DEVICE_HEAD_OUTPUTS + 1); /* more outputs than the head's kernel handles */
-    check_dense(3, DT_DEVICE_HEAD_INPUTS + 1, 2);
+    check_dense(5, 7, DT_CUDA_HEAD_OUTPUTS + 1); /* more outputs than the head's kernel handles */
+    check_dense(3, DT_CUDA_HEAD_INPUTS + 1, 2);
 }
 
 int main(void)

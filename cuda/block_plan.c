@@ -1,0 +1,78 @@
+#include "cuda/block_plan.h"
+
+#define FIRST_CONV_WEIGHTS 2048
+#define FIRST_CONV_IMAGE 6144 /* elements, with the zeros around it */
+#define FIRST_CONV_THREADS 256
+
+static bool is_head(const struct dt_model *model, int index)
+{
+    const struct dt_block *b = &model->blocks[index];
+    return index == model->n_blocks - 1 && b->linear == DT_LINEAR_DENSE &&
+           b->activation == DT_ACTIVATION_NONE && b->dropout_rate == 0 &&
+           dt_shape_elems(b->in) <= DT_CUDA_HEAD_INPUTS && b->linear_out.c <= DT_CUDA_HEAD_OUTPUTS;
+}
+
+static bool is_first_conv(const struct dt_model *model, int index)
+{
+    const struct dt_block *b = &model->blocks[index];
+    if (index > 0 || model->is_graph || b->linear != DT_LINEAR_CONV || b->in.c > 4) {
+        return false;
+    }
+    const size_t h = (size_t)(b->linear_out.h - 1) * (size_t)b->stride + (size_t)b->kernel,
+                 w = (size_t)(b->linear_out.w - 1) * (size_t)b->stride + (size_t)b->kernel;
+    const size_t n_taps = (size_t)b->in.c * (size_t)b->kernel * (size_t)b->kernel,
+                 k = (size_t)b->linear_out.c;
+    const size_t n_threads =
+        (k % 8 == 0 ? k / 8 : k) * ((n_taps + 8) / 9); /* 8 channels and 9 taps each, in backward */
+    return n_taps * k <= FIRST_CONV_WEIGHTS && (size_t)b->in.c * h * w <= FIRST_CONV_IMAGE &&
+           n_threads <= FIRST_CONV_THREADS;
+}
+
+/* The index in the window takes a byte, with a bit for relu. */
+static bool stores_winners(const struct dt_block *b)
+{
+    return b->pool == DT_POOL_MAX && b->pool_h <= 11 &&
+           (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
+}
+
+struct dt_cuda_block_plan dt_cuda_plan_block(const struct dt_model *model, int index,
+                                             enum dt_precision precision, int capacity)
+{
+    const struct dt_block *b = &model->blocks[index];
+    const bool half = precision == DT_PRECISION_BF16, conv = b->linear == DT_LINEAR_CONV,
+               relu = b->activation == DT_ACTIVATION_RELU,
+               alone = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !b->canonical,
+               overlap = b->pool != DT_POOL_NONE && b->pool_stride < b->pool_h;
+    const size_t each = half ? 2 : sizeof(float), n = (size_t)capacity,
+                 n_linear = n * dt_shape_elems(b->linear_out);
+    struct dt_cuda_block_plan p = {.is_head = is_head(model, index),
+                                   .is_first_conv = is_first_conv(model, index)};
+    p.is_plain =
+        p.is_first_conv && alone && b->activation != DT_ACTIVATION_GELU; /* its slope needs z */
+    p.is_plain_conv = conv && alone && relu && !p.is_first_conv && index < model->n_blocks - 1;
+    p.winners = stores_winners(b) ? n * dt_shape_elems(b->pool_out) : 0;
+    if (p.is_plain) {
+        p.signs = relu && b->linear_out.c % 8 == 0 ? n_linear / 8 : 0;
+        return p;
+    }
+    if (b->linear == DT_LINEAR_NONE || p.is_head) {
+        return p;
+    }
+    p.z = p.is_plain_conv ? 0 : n_linear * each;
+    p.dz =
+        p.is_plain_conv || (overlap && p.winners == 0) ? n_linear * each : 0; /* z is read again */
+    if (!p.is_first_conv) {
+        const size_t n_weights = model->params[b->weight].n_elems;
+        p.weight = conv || half ? n_weights * each : 0;
+        p.dw = conv ? n_weights * each : 0;
+        p.bias = conv && half && relu && index < DT_CUDA_BIAS_COPIES
+                     ? (size_t)b->linear_out.c * each
+                     : 0;
+    }
+    return p;
+}
+
+size_t dt_cuda_plan_bytes(const struct dt_cuda_block_plan *p)
+{
+    return p->z + p->dz + p->bias + p->weight + p->dw + p->winners + p->signs;
+}

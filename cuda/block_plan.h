@@ -1,0 +1,43 @@
+/* How the cuda backend computes a block, and the memory that it allocates for it beside the
+ * network's: a function of the model alone, without CUDA's headers. So `dtrain plan`, which must
+ * run where no GPU is, links this file, too. */
+#ifndef DT_CUDA_BLOCK_PLAN_H
+#define DT_CUDA_BLOCK_PLAN_H
+
+#include "model/backend.h"
+
+#define DT_CUDA_WORKSPACE_BYTES \
+    ((size_t)32                 \
+     << 20) /* cuBLAS's advice for sm_90; dtrain allocates it, so that results are repeatable */
+#define DT_CUDA_N_WORKSPACES 2 /* concurrent calls cannot share one */
+#define DT_CUDA_BIAS_COPIES 32 /* blocks with a copy: an optimizer step has no room for more */
+#define DT_CUDA_HEAD_INPUTS 1024
+#define DT_CUDA_HEAD_OUTPUTS 32
+
+struct dt_cuda_block_plan {
+    bool is_head; /* the last dense layer, with few enough inputs and outputs for a kernel that
+                     also computes the loss, and without activation and dropout */
+    bool is_first_conv; /* a convolution of the samples, small enough for kernels that read the
+                           images in the data set, one at a time, and use the arena's own weights.
+                           In a graph others may read the samples, too */
+    bool is_plain;      /* such a convolution, followed by an activation at most: it needs no z */
+    bool is_plain_conv; /* another convolution, followed by relu only: the backward pass then needs
+                           its output alone */
+    /* Bytes of each buffer; 0: there is none. */
+    size_t z;      /* the linear operation's output, or, if kept, relu's result; 0: y replaces it */
+    size_t dz;     /* its gradient; 0: it overwrites z */
+    size_t bias;   /* copy of a convolution's bias in the libraries' type; 0: the arena's is used */
+    size_t weight; /* copy of the weights in the libraries' layout and type; 0: as of the bias */
+    size_t dw;     /* a filter's gradient, in the libraries' layout and type */
+    size_t winners; /* the elements that a max pool took, one byte each; 0: recomputed from z */
+    size_t signs;   /* one bit per output of a plain first convolution: its relu let it pass; 0:
+                       recomputed from y */
+};
+
+struct dt_cuda_block_plan dt_cuda_plan_block(const struct dt_model *model, int index,
+                                             enum dt_precision precision, int capacity);
+
+/* Of all buffers together. */
+size_t dt_cuda_plan_bytes(const struct dt_cuda_block_plan *plan);
+
+#endif
