@@ -4,7 +4,6 @@
 #define DT_TRAIN_DRIVER_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "base/status.h"
 
@@ -19,20 +18,19 @@ struct dt_driver_ops {
     /* Local: the caller agrees. NULL: `own` stays NULL. */
     enum dt_status (*open)(struct dt_trainer *trainer, void **own);
     void (*close)(struct dt_trainer *trainer, void *own); /* with open */
-    /* The next step of state.epoch, or the next few, up to `limit` >= 1; counts them
-     * (dt_step_count). Every rank calls it, and all take as many. */
-    enum dt_status (*take)(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
+    /* The next n steps of state.epoch, 1 to driver.most; counts them (dt_step_count). Every rank
+     * calls it. */
+    enum dt_status (*take)(struct dt_trainer *trainer, int n, struct dt_step_results *out);
 };
 
 struct dt_driver {
     const struct dt_driver_ops *ops;
     void *own;
+    int most; /* steps that it takes together; the same on every rank */
 };
 
-/* A step at a time, on which the ranks agree while the gradients travel. */
+/* A step at a time, on which the ranks agree while the gradients travel (train/step.c). */
 extern const struct dt_driver_ops dt_host_driver;
-/* The same, with layers whose statistics are of all ranks' samples. */
-extern const struct dt_driver_ops dt_synced_driver;
 /* A GPU takes several, recorded once (model/device_module.h): cuda.graph. */
 extern const struct dt_driver_ops dt_recorded_driver;
 /* Workers that do not wait for each other within steps (struct dt_strategy). */

@@ -5,7 +5,7 @@
 #include "train/normalize.h"
 
 static const struct dt_driver_ops *const drivers[] = {&dt_recorded_driver, &dt_free_driver,
-                                                      &dt_synced_driver, &dt_host_driver, NULL};
+                                                      &dt_host_driver, NULL};
 
 const struct dt_trainer_parts dt_all_parts = {.drivers = drivers,
                                               .choose_device = dt_device_choose,

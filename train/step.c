@@ -2,8 +2,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "base/assert.h"
+#include "dist/launch/stop.h"
 #include "dist/strategy/summary/summary.h"
+#include "model/layers/layers.h"
 
 /* Micro-batch m of k: a range of the batch's rows. All k exist on every rank, if need be empty, so
  * that all ranks sync alike. */
@@ -175,6 +179,137 @@ enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
     return DT_OK;
 }
 
+/* ---- the host's driver: a step at a time */
+
+/* Doubles that travel once a step, all ranks' added. */
+struct sums {
+    struct dt_metrics train;
+    double n_stopping; /* ranks that were asked to stop */
+};
+
+/* Adds up the step's sums over all ranks while the gradients travel, and takes the step. */
+static enum dt_status exchange(struct dt_trainer *t, struct dt_strategy_step *step,
+                               struct sums *sums)
+{
+    struct dt_request request;
+    sums->n_stopping = dt_stop_requested() ? 1 : 0;
+    DT_TRY(dt_comm_allreduce_start(t->world->comm, sums, sizeof *sums / sizeof(double), DT_TYPE_F64,
+                                   DT_REDUCE_SUM, "sum of the step's results", &request));
+    DT_TRY(dt_strategy_finish(step));
+    return dt_comm_wait(t->world->comm, &request);
+}
+
+static enum dt_status take_one(struct dt_trainer *t, int n, struct dt_step_results *out)
+{
+    const double update_s = t->strategy->update_s;
+    struct sums sums;
+    struct dt_strategy_step step;
+    DT_ASSERT(n == 1);
+    dt_step_clock_start(&t->clock);
+    DT_TRY(dt_step_compute(t, t->state.step_in_epoch, &step, &sums.train));
+    DT_TRY(exchange(t, &step, &sums));
+    dt_step_clock_move(&t->clock, DT_PHASE_UPDATE, t->strategy->update_s - update_s);
+    dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
+    const enum dt_status s = dt_step_count(t, &sums.train, &out->steps[0]);
+    if (s != DT_OK) { /* on all ranks: none leaves while weights are on their way */
+        (void)dt_strategy_share_weights(t->strategy);
+        return s;
+    }
+    out->n = n;
+    out->stop = sums.n_stopping > 0;
+    DT_TRY(t->backend->ops->sync(t->backend));
+    dt_step_clock_lap(&t->clock, DT_PHASE_UPDATE);
+    return DT_OK;
+}
+
+/* The sums of layers with statistics of all ranks' samples (batch_norm with `sync`). They are
+ * collectives of the world, which begin between those of the gradients. All ranks begin the same
+ * ones in the same order: each passes through all layers in every micro-batch, and has as many of
+ * these as the others, if need be empty; buckets of gradients begin after the backward pass of the
+ * same block on all. */
+struct synced {
+    struct dt_rank_sum sum; /* first */
+    struct dt_trainer *trainer;
+    double values[];
+};
+
+/* Counts as communication. */
+static enum dt_status add(struct dt_rank_sum *sum, double *values, size_t n, const char *name)
+{
+    struct dt_trainer *t = ((struct synced *)sum)->trainer;
+    const double begin_s = dt_clock_s();
+    DT_TRY(dt_comm_allreduce(t->world->comm, values, n, DT_TYPE_F64, DT_REDUCE_SUM, name));
+    dt_step_clock_move(&t->clock, DT_PHASE_COMMUNICATION, dt_clock_s() - begin_s);
+    return DT_OK;
+}
+
+static enum dt_status open_host(struct dt_trainer *t, void **own)
+{
+    const size_t n = dt_rank_sum_values(&t->model);
+    if (t->world->size == 1 || n == 0) {
+        return DT_OK;
+    }
+    struct synced *s = calloc(1, sizeof *s + n * sizeof *s->values);
+    if (s == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the driver of the steps");
+    }
+    *s = (struct synced){.sum = {.add = add, .values = s->values}, .trainer = t};
+    dt_graph_join(t->network, &s->sum);
+    *own = s;
+    return DT_OK;
+}
+
+static void close_host(struct dt_trainer *t, void *own)
+{
+    dt_graph_join(t->network, NULL);
+    free(own);
+}
+
+const struct dt_driver_ops dt_host_driver = {
+    .open = open_host, .close = close_host, .take = take_one};
+
+/* ---- drivers that take several steps before the ranks agree */
+
+/* Doubles that travel after the steps, all ranks' added. */
+struct sums_of_steps {
+    struct dt_metrics train[DT_MAX_STEPS_TOGETHER];
+    double n_stopping;
+    double seconds;
+};
+
+/* `seconds`: of one step. From sums over all ranks, and so the same on each. */
+static void adapt(struct dt_driver *driver, double most_s, double seconds)
+{
+    const double most = 2 * (double)driver->most;
+    const double n = seconds * most <= most_s ? most : most_s / seconds;
+    driver->most = n > DT_MAX_STEPS_TOGETHER ? DT_MAX_STEPS_TOGETHER : n > 1 ? (int)n : 1;
+}
+
+enum dt_status dt_steps_together(struct dt_trainer *t, int n,
+                                 enum dt_status (*run)(struct dt_trainer *t, int n,
+                                                       struct dt_metrics *local),
+                                 double most_s, struct dt_step_results *out)
+{
+    struct sums_of_steps sums = {.n_stopping = 0};
+    const double begin = dt_clock_s();
+    dt_step_clock_start(&t->clock);
+    DT_TRY(run(t, n, sums.train));
+    sums.seconds = dt_clock_s() - begin;
+    sums.n_stopping = dt_stop_requested() ? 1 : 0;
+    DT_TRY(dt_comm_allreduce(t->world->comm, &sums, sizeof sums / sizeof(double), DT_TYPE_F64,
+                             DT_REDUCE_SUM, "sum of the steps' results"));
+    dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
+    for (int i = 0; i < n; i++) {
+        DT_TRY(dt_step_count(t, &sums.train[i], &out->steps[i]));
+    }
+    out->n = n;
+    out->stop = sums.n_stopping > 0;
+    if (n == t->driver.most) { /* shorter ones, at the end of an epoch, say less */
+        adapt(&t->driver, most_s, sums.seconds / t->world->size / n);
+    }
+    return DT_OK;
+}
+
 /* ---- steps, one after another ---- */
 
 uint64_t dt_record_interval(uint64_t step, uint64_t all)
@@ -210,16 +345,6 @@ static uint64_t norm_interval(const struct dt_trainer *t, uint64_t step)
                                                                    : least;
 }
 
-/* Steps that are taken together keep the last one's gradient: they end where its norm is wanted,
- * unless that made them short. */
-static uint64_t until_norm(const struct dt_trainer *t, uint64_t limit)
-{
-    const uint64_t every = norm_interval(t, t->state.step + 1);
-    const bool ends = t->driver.ops->on_device && every >= DT_MAX_STEPS_TOGETHER;
-    const uint64_t left = ends ? every - t->state.step % every : limit;
-    return left < limit ? left : limit;
-}
-
 /* Counts as update. */
 static enum dt_status measure_norm(struct dt_trainer *t, struct dt_step_result *step)
 {
@@ -229,14 +354,11 @@ static enum dt_status measure_norm(struct dt_trainer *t, struct dt_step_result *
     return DT_OK;
 }
 
-enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
+enum dt_status dt_trainer_steps(struct dt_trainer *t, int n, struct dt_step_results *out)
 {
-    const uint64_t check_every = t->config.dist.check_every, first = t->state.step + 1;
-    const uint64_t next_check = /* of the replicas (watch/weights/replicas.c) */
-        check_every > 0 ? check_every - t->state.step % check_every : UINT64_MAX;
-    const uint64_t most = until_norm(t, limit < next_check ? limit : next_check);
+    const uint64_t first = t->state.step + 1;
     const double begin = dt_clock_s();
-    DT_TRY(t->driver.ops->take(t, most, out));
+    DT_TRY(t->driver.ops->take(t, n, out));
     const uint64_t norm_every = norm_interval(t, t->state.step);
     if (norm_every > 0 && t->state.step % norm_every == 0) {
         DT_TRY(measure_norm(t, &out->steps[out->n - 1]));
@@ -244,4 +366,48 @@ enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_
     DT_TRY(dt_hooks_step_end(t, first, t->state.step));
     out->seconds = dt_clock_s() - begin;
     return DT_OK;
+}
+
+/* ---- how many steps are taken together */
+
+uint64_t dt_steps_left(const struct dt_trainer *t)
+{
+    const uint64_t all = (uint64_t)t->config.epochs * t->schedule.steps_per_epoch,
+                   limit = (uint64_t)t->config.max_steps;
+    const uint64_t done = t->state.epoch * t->schedule.steps_per_epoch + t->state.step_in_epoch;
+    const uint64_t left = all > done ? all - done : 0,
+                   allowed = limit > t->state.step ? limit - t->state.step : 0;
+    return limit > 0 && allowed < left ? allowed : left;
+}
+
+/* Steps from `step` to the next multiple of `every`; with 0 there is none. */
+static uint64_t until_multiple(uint64_t step, uint64_t every)
+{
+    return every > 0 ? every - step % every : UINT64_MAX;
+}
+
+/* Of steps that a device takes together only the last one's gradient remains, so they end where a
+ * record has its norm, unless records are closer than a device takes steps. */
+static uint64_t norm_boundaries(const struct dt_trainer *t)
+{
+    const uint64_t every = norm_interval(t, t->state.step + 1);
+    return t->driver.ops->on_device && every >= DT_MAX_STEPS_TOGETHER ? every : 0;
+}
+
+int dt_steps_until_boundary(const struct dt_trainer *t)
+{
+    const uint64_t step = t->state.step;
+    const uint64_t boundaries[] = {
+        t->schedule.steps_per_epoch - t->state.step_in_epoch,
+        dt_steps_left(t),
+        until_multiple(step, (uint64_t)t->config.checkpoint_every_steps),
+        until_multiple(step, (uint64_t)t->config.dist.check_every), /* of replicas */
+        until_multiple(step, norm_boundaries(t)),
+        (uint64_t)t->driver.most,
+    };
+    uint64_t n = boundaries[0];
+    for (size_t i = 1; i < sizeof boundaries / sizeof *boundaries; i++) {
+        n = boundaries[i] < n ? boundaries[i] : n;
+    }
+    return (int)n;
 }

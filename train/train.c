@@ -29,19 +29,6 @@ static enum dt_status emit(const struct run *run, struct dt_event event)
                                          : DT_OK;
 }
 
-/* The steps left of the whole run. max_steps counts steps really taken; after a change of the
- * number of ranks these differ from the steps that the epochs would have at this number. */
-static uint64_t steps_left(const struct run *run)
-{
-    const struct dt_trainer *t = &run->trainer;
-    const uint64_t all = (uint64_t)t->config.epochs * t->schedule.steps_per_epoch,
-                   limit = (uint64_t)t->config.max_steps;
-    const uint64_t done = t->state.epoch * t->schedule.steps_per_epoch + t->state.step_in_epoch;
-    const uint64_t left = all > done ? all - done : 0,
-                   allowed = limit > t->state.step ? limit - t->state.step : 0;
-    return limit > 0 && allowed < left ? allowed : left;
-}
-
 static struct dt_metrics epoch_metrics(const struct dt_trainer *t)
 {
     return (struct dt_metrics){.loss_sum = t->state.loss_sum,
@@ -126,23 +113,17 @@ static void tell_step(const struct run *run, const struct dt_step_result *result
                                        .step_in_epoch = t->state.step_in_epoch,
                                        .epoch_train = epoch_metrics(t),
                                        .images_per_s = images_per_s(run),
-                                       .eta_s =
-                                           (double)steps_left(run) * run->epoch_train_s / n_done};
+                                       .eta_s = (double)dt_steps_left(&run->trainer) *
+                                                run->epoch_train_s / n_done};
     emit(run, (struct dt_event){.kind = DT_EVENT_STEP, .step = &step});
 }
 
-/* The next step, or the next few, but no more than are left of the epoch, of the run, and until the
- * next checkpoint. */
+/* The steps up to the next boundary. */
 static enum dt_status run_next(struct run *run, bool *asked_to_stop)
 {
     struct dt_trainer *t = &run->trainer;
     struct dt_step_results results;
-    const uint64_t every = (uint64_t)t->config.checkpoint_every_steps, left = steps_left(run);
-    uint64_t limit = t->schedule.steps_per_epoch - t->state.step_in_epoch;
-    limit = left < limit ? left : limit;
-    limit =
-        every > 0 && every - t->state.step % every < limit ? every - t->state.step % every : limit;
-    DT_TRY(dt_trainer_steps(t, limit, &results));
+    DT_TRY(dt_trainer_steps(t, dt_steps_until_boundary(t), &results));
     run->epoch_train_s += results.seconds;
     for (int i = 0; i < results.n; i++) {
         run->step_samples = results.steps[i].train.n_samples;
@@ -162,7 +143,8 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
     const uint64_t every = (uint64_t)t->config.checkpoint_every_steps;
     run->epoch_train_s = run->epoch_samples = 0;
     run->epoch_first_step = t->state.step;
-    while (t->state.step_in_epoch < t->schedule.steps_per_epoch && steps_left(run) > 0) {
+    while (t->state.step_in_epoch < t->schedule.steps_per_epoch &&
+           dt_steps_left(&run->trainer) > 0) {
         bool asked_to_stop = false;
         dt_comm_phase(t->world->comm, "training");
         DT_TRY(run_next(run, &asked_to_stop));
@@ -244,7 +226,7 @@ static enum dt_status save_last(struct run *run)
 static bool is_over(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    return steps_left(run) == 0 || (t->state.step_in_epoch == 0 && t->hooks.enough);
+    return dt_steps_left(&run->trainer) == 0 || (t->state.step_in_epoch == 0 && t->hooks.enough);
 }
 
 static enum dt_status run_epochs(struct run *run)
@@ -288,7 +270,7 @@ static enum dt_status tell_start(struct run *run)
                                  .steps_per_epoch = t->schedule.steps_per_epoch,
                                  .step = t->state.step,
                                  .n_epochs = t->state.epoch,
-                                 .last_step = t->state.step + steps_left(run),
+                                 .last_step = t->state.step + dt_steps_left(&run->trainer),
                                  .resumed_from = run->saver != NULL ? run->saver->resumed_from : "",
                                  .changes = run->saver != NULL ? run->saver->changes : "",
                                  .weights = run->saver != NULL ? run->saver->weights_from : NULL,
@@ -325,7 +307,7 @@ static void tell_fault(struct run *run, enum dt_status status)
 static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     struct dt_trainer *t = &run->trainer;
-    run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
+    run->end.stopped_early = status == DT_OK && dt_steps_left(&run->trainer) > 0;
     DT_TRY(dt_hooks_run_end(t, status, &run->end));
     const enum dt_status emitted =
         emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});

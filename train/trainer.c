@@ -183,7 +183,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
                            : dt_world_agree(t->world, s)); /* in which no stalled rank takes part */
     DT_TRY(dt_world_agree(t->world,
                           advise(t, dt_trainer_open_network(t, dt_trainer_capacity(t)), true)));
-    t->driver.ops = choose_driver(t);
+    t->driver = (struct dt_driver){.ops = choose_driver(t), .most = 1};
     DT_TRY(dt_world_agree(
         t->world, t->driver.ops->open != NULL ? t->driver.ops->open(t, &t->driver.own) : DT_OK));
     t->schedule = dt_trainer_schedule(&t->config, (uint64_t)t->roles.n_workers,

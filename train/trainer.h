@@ -1,11 +1,10 @@
 /* Everything one rank needs to train, opened together: data, network, optimizer, and where the run
  * stands.
  *
- *   trainer.c   opens and closes it       step.c   a step and its parts: by its driver, with its
- *   driver.h    who takes steps (drivers/)         hooks
- *   hook.h   who looks on (watch/)     train.c  the epochs, and what people see of them
- *   evaluate.c  the test samples          save/    checkpoints and the run's folder
- *   parts.c     lists all parts */
+ *   trainer.c   opens and closes it          step.c   a step, and how many are taken together
+ *   driver.h    takes steps (drivers/)       train.c  the epochs, and the events of a run
+ *   hook.h      observers (hooks/)           save/    checkpoints and the run's folder
+ *   evaluate.c  the test samples             parts.c  lists all parts */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
@@ -129,11 +128,19 @@ struct dt_step_results {
     double seconds; /* that they took here */
 };
 
-/* The next step of state.epoch, or as the driver has it the next few, up to `limit` >= 1; advances
+/* The steps left of the whole run. max_steps counts steps really taken; after a change of the
+ * number of ranks these differ from the steps that the epochs would have at this number. */
+uint64_t dt_steps_left(const struct dt_trainer *trainer);
+
+/* How many steps are taken together: up to the next boundary, where the end of the epoch or of the
+ * run, a checkpoint, a comparison of replicas, or the record of a gradient's norm needs the state;
+ * and at most what the driver takes at once. >= 1 while a step is left of the epoch and the run. */
+int dt_steps_until_boundary(const struct dt_trainer *trainer);
+
+/* Takes the next n steps of state.epoch together, n at most dt_steps_until_boundary; advances
  * `state`. Every rank calls it. DT_NON_FINITE: the training diverged; weights are only fit to be
  * thrown away. */
-enum dt_status dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit,
-                                struct dt_step_results *out);
+enum dt_status dt_trainer_steps(struct dt_trainer *trainer, int n, struct dt_step_results *out);
 
 /* Sends the spans of all further steps to `trace` (borrowed); NULL: to none. Not while a GPU takes
  * steps on its own. */

@@ -1,7 +1,4 @@
-#include <stdlib.h>
-
 #include "train/driver.h"
-#include "train/drivers/together.h"
 #include "train/step.h"
 
 static enum dt_status take_step(struct dt_trainer *t, uint64_t step_in_epoch,
@@ -32,28 +29,9 @@ static bool fits(const struct dt_trainer *t)
     return t->strategy->free_running;
 }
 
-static enum dt_status open_free(struct dt_trainer *t, void **own)
+static enum dt_status take(struct dt_trainer *t, int n, struct dt_step_results *out)
 {
-    (void)t;
-    struct dt_together *together = malloc(sizeof *together);
-    if (together == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for the driver of the steps");
-    }
-    *together = (struct dt_together){.run = run, .most_s = 1, .n = 1};
-    *own = together;
-    return DT_OK;
+    return dt_steps_together(t, n, run, 1, out);
 }
 
-static void close_free(struct dt_trainer *t, void *own)
-{
-    (void)t;
-    free(own);
-}
-
-static enum dt_status take(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
-{
-    return dt_device_steps_take(t, t->driver.own, limit, out);
-}
-
-const struct dt_driver_ops dt_free_driver = {
-    .fits = fits, .open = open_free, .close = close_free, .take = take};
+const struct dt_driver_ops dt_free_driver = {.fits = fits, .take = take};

@@ -1,16 +1,9 @@
 /* Steps that a GPU takes on its own (cuda/step_graph.h): the host says which ones, several at a
  * time, and then waits for their results. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "train/driver.h"
-#include "train/drivers/together.h"
 #include "train/step.h"
-
-struct recorded {
-    struct dt_together together;
-    struct dt_step_graph *graph;
-};
 
 static const struct dt_step_graph_ops *graph_ops(const struct dt_trainer *t)
 {
@@ -19,7 +12,7 @@ static const struct dt_step_graph_ops *graph_ops(const struct dt_trainer *t)
 
 static struct dt_step_graph *graph_of(const struct dt_trainer *t)
 {
-    return ((const struct recorded *)t->driver.own)->graph;
+    return t->driver.own;
 }
 
 /* The rank's own work is a request of its world's communicator, whose wait has a limit and knows
@@ -113,30 +106,22 @@ static enum dt_status record_step(void *context, const struct dt_batch *batch,
 
 static enum dt_status open_recorded(struct dt_trainer *t, void **own)
 {
-    struct recorded *r = calloc(1, sizeof *r);
-    if (r == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for the driver of the steps");
-    }
-    *own = r;
-    r->together = (struct dt_together){.run = run, .most_s = 0.1, .n = 1};
-    return graph_ops(t)->open(t->backend,
-                              t->device.allreduce_open != NULL ? t->strategy->allreduce : NULL,
-                              t->set.loader.capacity, record_step, t, &r->graph);
+    struct dt_step_graph *graph = NULL;
+    const enum dt_status s = graph_ops(t)->open(
+        t->backend, t->device.allreduce_open != NULL ? t->strategy->allreduce : NULL,
+        t->set.loader.capacity, record_step, t, &graph);
+    *own = graph;
+    return s;
 }
 
 static void close_recorded(struct dt_trainer *t, void *own)
 {
-    struct recorded *r = own;
-    if (r != NULL && r->graph != NULL) {
-        graph_ops(t)->close(r->graph);
-    }
-    free(r);
+    graph_ops(t)->close(own);
 }
 
-static enum dt_status take(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
+static enum dt_status take(struct dt_trainer *t, int n, struct dt_step_results *out)
 {
-    struct recorded *r = t->driver.own;
-    return dt_device_steps_take(t, &r->together, limit, out);
+    return dt_steps_together(t, n, run, 0.1, out);
 }
 
 const struct dt_driver_ops dt_recorded_driver = {
