@@ -390,7 +390,7 @@ static enum dt_status cpu_optimizer_step(struct dt_backend *backend, const struc
 {
     struct dt_cpu *cpu = cpu_of(backend);
     struct dt_update clipped = *update;
-    if (update->clip_norm > 0) {
+    if (!dt_update_is_elementwise(update)) {
         clipped.grad_scale = dt_update_clipped_scale(update, sum_squares(cpu, grads, n_elems));
     }
     struct update_work work = {cpu->kernels, &clipped, n_elems, params, grads, state1, state2};

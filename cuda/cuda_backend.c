@@ -340,7 +340,7 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend,
     struct dt_update *numbers = &cuda->step->update;
     DT_TRY(dt_cuda_enqueue_waiting(cuda));
     const cudaStream_t stream = cuda->branches.lanes[DT_CUDA_UPDATES].stream;
-    if (update->clip_norm > 0) {
+    if (!dt_update_is_elementwise(update)) {
         DT_TRY(dt_cuda_unpack(cuda));
     }
     DT_TRY(dt_cuda_fork(cuda, DT_CUDA_UPDATES));
@@ -348,7 +348,7 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend,
     if (!cuda->inputs_on_device) { /* unpinned memory: read before the call returns */
         DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, stream));
     }
-    if (update->clip_norm > 0) {
+    if (!dt_update_is_elementwise(update)) {
         DT_CUDA(
             dt_gpu_sum_squares(stream, n_elems, grads, cuda->sums->scratch, &cuda->sums->squares));
         DT_CUDA(dt_gpu_clip(stream, &cuda->sums->squares, numbers));

@@ -29,19 +29,21 @@ enum dt_optimizer_type { DT_OPTIMIZER_LIST(DT_NAMED_ENUM) };
 /* One optimizer step; everything that depends on the step's number is computed in advance. */
 struct dt_update {
     enum dt_optimizer_type type;
-    float grad_scale; /* the mean gradient is grads[i] * grad_scale: only here does the sum become a
-                         mean */
+    float grad_scale; /* makes the mean gradient of the sum in `grads`; nothing else divides it */
     float clip_norm;  /* scales a mean gradient with a larger L2 norm down to it; 0: off */
-    float lr;
-    float weight_decay;
-    float momentum; /* sgd */
+    float lr, weight_decay, momentum; /* momentum: sgd */
     bool nesterov;
     /* adam, adamw: a moving mean m of x becomes m - (1 - beta) m + (1 - beta) x. Computed in
      * double: a beta near 1 rounded to float first would leave few digits of 1 - beta. */
     float one_minus_beta1, one_minus_beta2, epsilon;
-    float bias_correction1; /* 1 - beta1^t */
-    float bias_correction2; /* 1 - beta2^t */
+    float bias_correction1, bias_correction2; /* 1 - beta1^t, 1 - beta2^t */
 };
+
+/* Whether each element's step depends on its own gradient alone, not on the norm of all. */
+static inline bool dt_update_is_elementwise(const struct dt_update *update)
+{
+    return update->clip_norm == 0;
+}
 
 /* grad_scale after clipping; sum_squares is that of grads. torch.nn.utils.clip_grad_norm_ has the
  * same 1e-6. */
@@ -56,10 +58,8 @@ static inline DT_HOST_DEVICE float dt_update_clipped_scale(const struct dt_updat
 struct dt_optimizer_spec {
     enum dt_optimizer_type type;
     double lr; /* before scaling and schedule */
-    double momentum;
     bool nesterov;
-    double beta1, beta2, epsilon;
-    double weight_decay;
+    double momentum, beta1, beta2, epsilon, weight_decay;
     double clip_norm; /* largest allowed global norm of the mean gradient; 0: off */
 };
 

@@ -659,7 +659,7 @@ static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struc
                                          float *state1, float *state2)
 {
     struct dt_update clipped = *update;
-    if (update->clip_norm > 0) {
+    if (!dt_update_is_elementwise(update)) {
         double squares;
         DT_TRY(ref_sum_squares(backend, n_elems, grads, &squares));
         clipped.grad_scale = dt_update_clipped_scale(update, squares);

@@ -28,7 +28,7 @@ CEILINGS = {
     "dist/compression": 1073,
     "dist/strategy": 4327,
     "cpu": 9831,
-    "cuda": 7039,
+    "cuda": 7155,
     "train": 7010,
     "cli": 9883,
     "view": 3355,
