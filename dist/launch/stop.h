@@ -1,4 +1,4 @@
-/* The wish to stop: one of the signals below to any rank, noticed by all at the same step.
+/* A request to stop: one of the signals below to any rank. All ranks stop after the same step.
  *
  * The handler only sets a flag; the flag travels as one more element of the step's small allreduce.
  * A second SIGINT or SIGTERM more than a second later ends the process at once. SIGHUP stays
@@ -12,11 +12,12 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Of people, terminals and schedulers; SIGXCPU comes from ulimit -t, again every second. */
+/* From people, terminals and schedulers; ulimit -t sends SIGXCPU every second. */
 #define DT_STOP_SIGNAL_LIST(X) X(SIGTERM) X(SIGINT) X(SIGHUP) X(SIGUSR1) X(SIGUSR2) X(SIGXCPU)
 sigset_t dt_stop_signals(void);
 
-/* Looks whether SIGHUP is ignored: call before MPI can change that. dt_stop_block calls it, too. */
+/* Notes whether SIGHUP is ignored; call it before MPI can change that. dt_stop_block calls it too.
+ */
 void dt_stop_note_hangup(void);
 
 void dt_stop_block(void);   /* first line of main: keeps signals pending until there is a handler */
@@ -24,8 +25,8 @@ void dt_stop_install(void); /* after MPI_Init, which replaces handlers; lets pen
 bool dt_stop_requested(void);
 int dt_stop_signal(void); /* the signal's number, or 0 */
 
-/* From now on a signal ends the process at once, one that has come before too, after a call of
- * `last` (dt_launch_leave), in a signal handler. The functions above do nothing more. */
+/* From now on a signal ends the process at once, as does a signal that came before. The handler
+ * first calls `last` (dt_launch_leave). The functions above then do nothing. */
 void dt_stop_at_once(void (*last)(int signal_number));
 
 #endif
