@@ -8,7 +8,7 @@
 #ifndef DT_BASE_ASSERT_H
 #define DT_BASE_ASSERT_H
 
-#ifdef DTRAIN_ASSERT
+#if defined DTRAIN_ASSERT && !defined __CUDA_ARCH__ /* a GPU has no stderr */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+
 uint64_t dt_clock_ns(void)
 {
     struct timespec now;
@@ -61,6 +63,7 @@ struct dt_patience dt_patience_begin(void)
 double dt_patience_look(struct dt_patience *patience)
 {
     const uint64_t now_ns = dt_clock_ns();
+    DT_ASSERT(now_ns >= patience->last_ns);
     const double gap_s = (double)(now_ns - patience->last_ns) * 1e-9;
     patience->waited_s += gap_s < 1 ? gap_s : 1;
     patience->last_ns = now_ns;

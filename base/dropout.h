@@ -11,6 +11,7 @@
  * n of group u / n, low bits first. */
 static inline DT_HOST_DEVICE uint32_t dt_dropout_threshold(float rate)
 {
+    DT_ASSERT(rate >= 0 && rate < 1);
     return (uint32_t)(rate * 65536.0f + 0.5f);
 }
 

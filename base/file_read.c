@@ -24,6 +24,7 @@ enum dt_status dt_file_read_piece(int fd, const char *path, uint8_t *bytes, size
         }
         *n_read += (size_t)n;
     }
+    DT_ASSERT(*n_read <= n_wanted);
     return DT_OK;
 }
 

@@ -36,6 +36,7 @@ static enum dt_status write_all(int fd, const struct dt_file_part *part)
 
 static enum dt_status write_parts(int fd, const struct dt_file_part *parts, size_t n_parts)
 {
+    DT_ASSERT(parts != NULL || n_parts == 0);
     for (size_t i = 0; i < n_parts; i++) {
         DT_TRY(write_all(fd, &parts[i]));
     }
@@ -155,6 +156,7 @@ static int rename_in(int folder, const char *from, const char *to)
 static enum dt_status write_in_folder(int folder, const char *name,
                                       const struct dt_file_part *parts, size_t n_parts)
 {
+    DT_ASSERT(name[0] != '\0' && strchr(name, '/') == NULL);
     char temporary[TEMPORARY_SIZE];
     name_temporary(name, temporary);
     const int fd = create_temporary(folder, temporary);
@@ -234,6 +236,7 @@ static bool put_first(int folder, const char *from, const char *to)
 
 bool dt_file_leave(const char *dir, const char *name, const char *text, size_t n, bool first)
 {
+    DT_ASSERT(name[0] != '\0' && strchr(name, '/') == NULL);
     char temporary[TEMPORARY_SIZE];
     const struct dt_file_part part = {text, n};
     const int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -21,7 +21,7 @@ struct dt_permutation {
     uint32_t stream; /* which of several permutations with this seed: the rank, where ranks shuffle
                         apart */
     uint32_t epoch;
-    uint32_t n; /* 1 .. 2^31 */
+    uint32_t n; /* 0 .. 2^31; with 0 there is no index to ask for */
     uint32_t half_bits;
 };
 
@@ -33,12 +33,14 @@ dt_permutation_make(uint64_t seed, uint32_t stream, uint32_t epoch, uint32_t n)
     while (p.half_bits < 16 && ((uint64_t)1 << (2 * p.half_bits)) < n) {
         p.half_bits++;
     }
+    DT_ASSERT(((uint64_t)1 << (2 * p.half_bits)) >= n);
     return p;
 }
 
 static inline DT_HOST_DEVICE uint32_t dt_permutation_at(const struct dt_permutation *p,
                                                         uint32_t index)
 {
+    DT_ASSERT(index < p->n);
     const uint32_t mask = ((uint32_t)1 << p->half_bits) - 1;
     uint32_t x = index;
     do {
@@ -73,6 +75,7 @@ struct dt_draw {
 /* The row of sample i < n of the batch. */
 static inline DT_HOST_DEVICE uint32_t dt_draw_row(const struct dt_draw *draw, uint32_t i)
 {
+    DT_ASSERT(i < draw->n);
     return draw->shuffle ? dt_permutation_at(&draw->order, draw->begin + i) : draw->begin + i;
 }
 

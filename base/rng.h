@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "base/assert.h"
+
 #ifdef __CUDACC__
 #define DT_HOST_DEVICE __host__ __device__
 #else
@@ -52,6 +54,7 @@ static inline DT_HOST_DEVICE struct dt_rng4 dt_rng_words(uint64_t seed, enum dt_
                                                          uint32_t stream, uint32_t epoch,
                                                          uint32_t sample, uint32_t group)
 {
+    DT_ASSERT(purpose >= DT_RNG_INIT && purpose <= DT_RNG_AUGMENT && stream < 1u << 24);
     const struct dt_rng4 counter = {
         {group, sample, epoch, (uint32_t)purpose << 24 | (stream & 0xFFFFFFu)}};
     return dt_philox4x32(counter, (uint32_t)seed, (uint32_t)(seed >> 32));

@@ -26,12 +26,14 @@ enum dt_status dt_error(enum dt_status status, const char *format, ...)
     va_list args;
     va_start(args, format);
     keep(format, args);
+    DT_ASSERT(error_text[0] != '\0');
     va_end(args);
     return status;
 }
 
 enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
 {
+    DT_ASSERT(status != DT_OK);
     const int error = errno;
     va_list args;
     va_start(args, format);
@@ -45,6 +47,7 @@ enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
 
 enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after)
 {
+    DT_ASSERT(status != DT_OK && error_text[0] != '\0');
     char text[DT_ERROR_TEXT_SIZE];
     const bool agreed = error_is_agreed;
     snprintf(text, sizeof text, "%s", error_text);

@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 size_t dt_utf8_length(const char *text, size_t n, uint32_t *point)
 {
+    DT_ASSERT(n > 0);
     const unsigned char *s = (const unsigned char *)text;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const size_t length = s[0] < 0x80                  ? 1
@@ -72,6 +75,7 @@ bool dt_text_shows(uint32_t point)
 
 const char *dt_text_escape(const char *text, char *out, size_t size)
 {
+    DT_ASSERT(size > 0);
     size_t used = 0;
     for (const char *end = text + strlen(text); text < end;) {
         char escape[16];
@@ -94,6 +98,7 @@ const char *dt_text_escape(const char *text, char *out, size_t size)
         used += n;
         text += n_read;
     }
+    DT_ASSERT(used < size);
     out[used] = '\0';
     return out;
 }
@@ -121,6 +126,7 @@ int (*dt_text_width)(FILE *out);
 /* Breaks a line at its spaces, so that no piece is wider than the terminal where words allow it. */
 static void break_line(char *line, int width)
 {
+    DT_ASSERT(strchr(line, '\n') == NULL);
     char *space = NULL;
     int column = 0;
     for (char *at = line + strspn(line, " "); *at != '\0' && width > 0; at++) {
@@ -151,6 +157,7 @@ void dt_text_print(FILE *out, const char *format, ...)
 
 void dt_name_list_add(struct dt_name_list *list, const char *name, size_t n)
 {
+    DT_ASSERT(list->n_left_out <= list->n && list->used < sizeof list->text);
     char *end = list->text + list->used;
     const size_t n_spare = sizeof list->text - list->used;
     const char *comma = list->n++ == 0 ? "" : ", ";

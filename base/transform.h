@@ -87,6 +87,7 @@ static inline DT_HOST_DEVICE int dt_pose_draw(uint32_t word, int n)
 static inline DT_HOST_DEVICE struct dt_pose dt_transform_pose(const struct dt_pixel_transform *t,
                                                               uint32_t epoch, uint32_t id)
 {
+    DT_ASSERT(t->n_steps >= 0 && t->n_steps <= DT_TRANSFORM_MOST_STEPS);
     struct dt_pose pose = {0, 0, t->shape.h, 0, 0, t->shape.w, 0};
     for (int i = 0; i < t->n_steps; i++) {
         const struct dt_rng4 words =
@@ -97,12 +98,15 @@ static inline DT_HOST_DEVICE struct dt_pose dt_transform_pose(const struct dt_pi
                : words.v[0] >> 31   ? dt_pose_mirror(pose, t->shape)
                                     : pose;
     }
+    DT_ASSERT(pose.top >= 0 && pose.bottom <= t->shape.h && pose.left >= 0 &&
+              pose.end <= t->shape.w);
     return pose;
 }
 
 /* The channel's place in scale and offset. */
 static inline DT_HOST_DEVICE int dt_transform_channel(const struct dt_pixel_transform *t, int c)
 {
+    DT_ASSERT(c >= 0 && t->n_scaled <= DT_TRANSFORM_MOST_CHANNELS);
     return c < t->n_scaled ? c : 0;
 }
 
@@ -114,6 +118,8 @@ static inline DT_HOST_DEVICE float dt_transform_at(const struct dt_pixel_transfo
     const int k = dt_transform_channel(t, c), w = t->shape.w;
     const int column = p->mirrored ? p->right - x : p->right + x;
     const bool inside = y >= p->top && y < p->bottom && x >= p->left && x < p->end;
+    DT_ASSERT(!inside ||
+              (column >= 0 && column < w && y + p->down >= 0 && y + p->down < t->shape.h));
     const uint8_t pixel =
         inside ? pixels[((size_t)c * (size_t)t->shape.h + (size_t)(y + p->down)) * (size_t)w +
                         (size_t)column]

@@ -17,7 +17,7 @@ from samples import write_idx
 MOST_FILES, MOST_CODE = 45, 4410
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-ASSERTION = re.compile(r"^ *DT_ASSERT\([^;]*\);\n", re.M)
+ASSERTION = re.compile(r"^(?: *DT_ASSERT\([^;]*\);|#include \"base/assert.h\"\n?)\n", re.M)
 N_IMAGES = 330
 CONFIG = {
     "data": {"format": "idx", "dir": "mnist"},
