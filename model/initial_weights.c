@@ -5,6 +5,7 @@
 
 size_t dt_param_at(const struct dt_param *param, size_t i)
 {
+    DT_ASSERT(i < param->n_elems);
     const size_t n_c = (size_t)param->image.c,
                  n_places = (size_t)param->image.h * (size_t)param->image.w;
     if (n_c == 0) {
@@ -17,6 +18,7 @@ size_t dt_param_at(const struct dt_param *param, size_t i)
 /* Half the width of a uniform distribution, or the standard deviation of a normal one. */
 static double init_width(const struct dt_param *param, bool normal)
 {
+    DT_ASSERT(param->is_bias || (param->init != DT_INIT_AUTO && param->fan_in > 0));
     const bool he = param->init == DT_INIT_HE_UNIFORM || param->init == DT_INIT_HE_NORMAL;
     const double variance = 2.0 / (double)(param->fan_in + (he ? 0 : param->fan_out));
     return sqrt(normal ? variance : 3.0 * variance);
@@ -39,6 +41,7 @@ void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena)
     }
     for (int p = 0; p < model->n_params; p++) {
         const struct dt_param *param = &model->params[p];
+        DT_ASSERT(param->offset + param->n_elems <= model->arena_elems);
         const bool normal =
             param->init == DT_INIT_HE_NORMAL || param->init == DT_INIT_GLOROT_NORMAL;
         const double width = init_width(param, normal);

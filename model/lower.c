@@ -16,6 +16,7 @@ enum stage { STAGE_LINEAR, STAGE_ACTIVATION, STAGE_POOL, STAGE_DROPOUT, STAGE_FL
 
 static enum dt_status check_range(const char *name, int value, int most)
 {
+    DT_ASSERT(most >= 1);
     return value >= 1 && value <= most
                ? DT_OK
                : dt_error(DT_CONFIG, "%s out of range (use 1 to %d)", name, most);
@@ -37,6 +38,7 @@ static enum dt_status need_image(const struct dt_lowering *l)
 
 static void open_block(struct dt_lowering *l)
 {
+    DT_ASSERT(l->model->n_blocks < DT_MAX_LAYERS);
     struct dt_model *model = l->model;
     l->block = &model->blocks[model->n_blocks++];
     *l->block = (struct dt_block){.inputs = {l->input},
@@ -55,6 +57,7 @@ static void open_block(struct dt_lowering *l)
 /* Returns the block that takes a part of this stage, and marks the stages up to it as used. */
 static struct dt_block *block_for(struct dt_lowering *l, int stage)
 {
+    DT_ASSERT(stage >= STAGE_LINEAR && stage < STAGE_END);
     if (l->block == NULL || l->next_stage > stage) {
         open_block(l);
     }
@@ -65,6 +68,7 @@ static struct dt_block *block_for(struct dt_lowering *l, int stage)
 static int add_param(struct dt_model *model, const char *block_name, const char *kind, int n_dims,
                      const size_t *dims)
 {
+    DT_ASSERT(model->n_params < DT_MAX_PARAMS);
     struct dt_param *param = &model->params[model->n_params];
     *param = (struct dt_param){.n_dims = n_dims, .n_elems = 1, .is_bias = n_dims == 1};
     snprintf(param->name, sizeof param->name, "%s.%s", block_name, kind);
@@ -78,6 +82,7 @@ static int add_param(struct dt_model *model, const char *block_name, const char 
 /* Weight and bias of the block's linear operation. */
 static enum dt_status add_params(struct dt_lowering *l, int n_dims, const size_t *dims)
 {
+    DT_ASSERT(n_dims >= 2 && l->block->weight == DT_NO_PARAM && l->block->bias == DT_NO_PARAM);
     struct dt_model *model = l->model;
     struct dt_block *block = l->block;
     block->weight = add_param(model, block->name, "weight", n_dims, dims);
@@ -103,6 +108,7 @@ static enum dt_status add_activation(struct dt_lowering *l, enum dt_activation a
  * TensorFlow and Keras, a number of zeros what PyTorch gives. */
 static int conv_extent(int in, int kernel, int stride, int padding, int *before)
 {
+    DT_ASSERT(in >= 1 && kernel >= 1 && stride >= 1);
     *before = dt_max(padding, 0);
     if (padding != DT_PADDING_SAME) {
         const int padded = in + 2 * *before;
@@ -111,6 +117,7 @@ static int conv_extent(int in, int kernel, int stride, int padding, int *before)
     const int out = (in + stride - 1) / stride;
     const int total = (out - 1) * stride + kernel - in;
     *before = total > 0 ? total / 2 : 0;
+    DT_ASSERT(out * stride >= in && (out - 1) * stride < in);
     return out;
 }
 
@@ -155,6 +162,7 @@ static enum dt_status lower_dense(struct dt_lowering *l, const struct dt_layer_s
         return dt_error(DT_CONFIG, "its input is an image (put {\"type\": \"flatten\"} before it)");
     }
     struct dt_block *block = block_for(l, STAGE_LINEAR);
+    DT_ASSERT(l->image.c == 0 || dt_shape_elems(l->image) == (size_t)l->shape.c);
     block->linear = DT_LINEAR_DENSE;
     block->linear_out = (struct dt_shape){layer->size, 1, 1};
     snprintf(block->name, sizeof block->name, "fc%d", ++l->n_dense);
@@ -183,6 +191,7 @@ static enum dt_status add_pool(struct dt_lowering *l, enum dt_pool pool, int h, 
     block->pool_stride = stride;
     l->shape.h = (l->shape.h - h) / stride + 1;
     l->shape.w = (l->shape.w - w) / stride + 1;
+    DT_ASSERT(l->shape.h >= 1 && l->shape.w >= 1);
     return DT_OK;
 }
 
@@ -232,11 +241,13 @@ static enum dt_status lower_flatten(struct dt_lowering *l, const struct dt_layer
 static enum dt_status lower_nonlinear(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     const int index = (int)layer->type - DT_LAYER_RELU; /* in the order of activations */
+    DT_ASSERT(index >= 0 && index <= DT_ACTIVATION_GELU - DT_ACTIVATION_RELU);
     return add_activation(l, (enum dt_activation)(DT_ACTIVATION_RELU + index));
 }
 
 static enum dt_status lower_operation(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
+    DT_ASSERT(l->model->spec.rows != NULL);
     block_for(l, STAGE_LINEAR);
     return l->model->spec.rows->lower(l, layer);
 }
@@ -261,6 +272,7 @@ static enum dt_status lower_layer(struct dt_lowering *l, const struct dt_layer_s
             l->block->pool_out = l->shape;
         }
     }
+    DT_ASSERT(!l->flat || (l->shape.h == 1 && l->shape.w == 1));
     return DT_OK;
 }
 
@@ -273,6 +285,7 @@ static void place_params(struct dt_model *model)
         const int members[] = {block->weight, block->bias};
         for (int i = 0; i < 2 && members[i] != DT_NO_PARAM; i++) {
             struct dt_param *param = &model->params[members[i]];
+            DT_ASSERT(param->n_elems > 0 && model->arena_elems % DT_PARAM_ALIGN == 0);
             param->offset = model->arena_elems;
             model->n_parameters += param->n_elems;
             model->arena_elems += dt_round_up(param->n_elems, DT_PARAM_ALIGN);
@@ -281,6 +294,7 @@ static void place_params(struct dt_model *model)
                                                                       : DT_INIT_GLOROT_UNIFORM;
             }
         }
+        DT_ASSERT((members[0] == DT_NO_PARAM) == (members[1] == DT_NO_PARAM));
         block->grad_end = model->arena_elems;
     }
 }
@@ -312,6 +326,7 @@ static enum dt_status check_head(const struct dt_lowering *l)
 
 enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model)
 {
+    DT_ASSERT(spec->n_layers >= 0 && spec->n_layers <= DT_MAX_LAYERS);
     memset(model, 0, sizeof *model);
     model->spec = *spec;
     struct dt_lowering l = {.model = model, .shape = spec->input};
@@ -336,12 +351,15 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     DT_TRY(check_head(&l));
     DT_TRY(spec->rows != NULL ? spec->rows->finish(&l) : DT_OK);
     place_params(model);
+    DT_ASSERT(model->n_parameters > 0 && model->n_parameters <= model->arena_elems);
+    DT_ASSERT(model->blocks[0].grad_end == model->arena_elems);
     for (int b = 0; b < model->n_blocks; b++) {
         model->n_spatial = model->blocks[b].flatten ? b + 1 : model->n_spatial;
         model->blocks[b].canonical = model->blocks[b].flatten && l.n_dense == 0;
         model->is_graph =
             model->is_graph || model->blocks[b].row > 0 || dt_block_input(model, b, 0) != b;
     }
+    DT_ASSERT(model->n_spatial <= model->n_blocks && dt_shape_elems(l.shape) == (size_t)l.shape.c);
     model->n_outputs = l.shape.c;
     return DT_OK;
 }

@@ -4,6 +4,7 @@
 
 double dt_lr_scale(enum dt_lr_scaling scaling, double ratio)
 {
+    DT_ASSERT(ratio > 0);
     switch (scaling) {
     case DT_LR_SCALING_LINEAR:
         return ratio;
@@ -17,6 +18,7 @@ double dt_lr_scale(enum dt_lr_scaling scaling, double ratio)
 
 static double warmup_factor(const struct dt_lr_schedule *s, double epoch)
 {
+    DT_ASSERT(s->scale > 0);
     if (epoch >= s->warmup_epochs) {
         return 1.0;
     }
@@ -28,6 +30,7 @@ static double warmup_factor(const struct dt_lr_schedule *s, double epoch)
 static double cosine_lr(const struct dt_lr_schedule *s, double epoch)
 {
     const double begin = s->warmup_epochs < s->n_epochs ? s->warmup_epochs : 0.0;
+    DT_ASSERT(begin < s->n_epochs);
     double progress = (epoch - begin) / (s->n_epochs - begin);
     progress = fmin(fmax(progress, 0.0), 1.0);
     return s->min_lr + (s->lr - s->min_lr) * 0.5 * (1.0 + cos(3.14159265358979323846 * progress));
@@ -40,6 +43,7 @@ static double plateau_lr(const struct dt_lr_schedule *s, uint64_t n_reductions)
 
 bool dt_scheduled_reduce(struct dt_lr_schedule *s)
 {
+    DT_ASSERT(s->type == DT_SCHEDULE_PLATEAU);
     const bool lower = plateau_lr(s, s->n_reductions + 1) < plateau_lr(s, s->n_reductions);
     s->n_reductions += lower;
     return lower;
@@ -47,6 +51,8 @@ bool dt_scheduled_reduce(struct dt_lr_schedule *s)
 
 double dt_lr_schedule_at(const struct dt_lr_schedule *schedule, uint64_t step)
 {
+    DT_ASSERT(schedule->steps_per_epoch > 0);
+    DT_ASSERT(schedule->type != DT_SCHEDULE_STEP || schedule->step_epochs > 0);
     const double epoch = (double)step / (double)schedule->steps_per_epoch;
     double lr = schedule->lr;
     switch (schedule->type) {

@@ -23,6 +23,7 @@ enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, con
 /* Floats of a sample in outputs[index]. */
 static size_t sample_elems(const struct dt_model *model, int index)
 {
+    DT_ASSERT(index >= 0 && index <= model->n_blocks);
     return dt_shape_elems(index == 0 ? model->spec.input : model->blocks[index - 1].out);
 }
 
@@ -54,6 +55,7 @@ static int last_reader(const struct dt_model *model, int block)
  * writes the gradient first, to that of the block, which reads it. */
 static int find_array(struct dt_network_layout *layout, int from, bool of_chunk)
 {
+    DT_ASSERT(from >= 0 && layout->n_arrays <= DT_MAX_LAYERS);
     int i = 0;
     while (i < layout->n_arrays &&
            (layout->arrays[i].busy_until <= from || layout->arrays[i].of_chunk != of_chunk)) {
@@ -71,10 +73,12 @@ void dt_network_lay_out(const struct dt_model *model, const struct dt_network_pl
         const bool of_chunk = within_chunk(model, b);
         const size_t n = sample_elems(model, b + 1);
         const int reader = last_reader(model, b);
+        DT_ASSERT(reader > b);
         out->last_reader[b] = reader;
         out->array_of[b] = DT_OVER_OUTPUT;
         if (of_chunk || reader == model->n_blocks || !plan->dx_over_x[reader]) {
             const int i = out->array_of[b] = find_array(out, reader, of_chunk);
+            DT_ASSERT(i == out->n_arrays - 1 || out->arrays[i].busy_until > reader);
             out->arrays[i].of_chunk = of_chunk;
             out->arrays[i].n_elems = dt_max_size(out->arrays[i].n_elems, n);
             out->arrays[i].busy_until = b;
@@ -98,6 +102,7 @@ static enum dt_status open_deltas(struct dt_network *net)
                                (size_t)n_samples * layout->arrays[i].n_elems, &net->arrays[i]));
     }
     for (int b = 0; b < net->model->n_blocks; b++) {
+        DT_ASSERT(layout->array_of[b] < layout->n_arrays);
         const int i = layout->array_of[b];
         net->deltas[b] = net->outputs[b + 1];
         if (i != DT_OVER_OUTPUT) {
@@ -112,9 +117,11 @@ static enum dt_status open_deltas(struct dt_network *net)
 static enum dt_status open_block(struct dt_network *net, int b)
 {
     const struct dt_block *block = &net->model->blocks[b];
+    DT_ASSERT(block->grad_begin <= block->grad_end && block->grad_end <= net->model->arena_elems);
     net->wanted[b] = block->grad_end > block->grad_begin;
     for (int i = 0; i < DT_MAX_INPUTS; i++) {
         const int input = dt_block_input(net->model, b, i);
+        DT_ASSERT(input <= b);
         net->wanted[b] = net->wanted[b] || (input > 0 && net->wanted[input - 1]);
     }
     return block->row > 0 ? DT_OK
@@ -124,6 +131,8 @@ static enum dt_status open_block(struct dt_network *net, int b)
 
 static enum dt_status open_parts(struct dt_network *net)
 {
+    DT_ASSERT(net->plan.chunk >= 1 && net->plan.chunk <= net->capacity);
+    DT_ASSERT(net->plan.n_recomputed == 0 || net->plan.n_recomputed < n_chunked(net->model));
     const struct dt_model *model = net->model;
     for (int i = 0; i <= model->n_blocks; i++) {
         const char *name = i == 0 ? "" : model->blocks[i - 1].name;
@@ -143,6 +152,7 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
                                int capacity, const struct dt_network_memory *memory, bool by_stages,
                                struct dt_network **out)
 {
+    DT_ASSERT(capacity >= 1 && model->n_blocks >= 1);
     *out = NULL;
     struct dt_network *net = calloc(1, sizeof *net);
     if (net == NULL) {
@@ -193,16 +203,19 @@ void dt_network_close(struct dt_network *net)
 enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples *samples,
                                  const struct dt_batch *batch)
 {
+    DT_ASSERT(batch->n >= 0 && batch->n <= net->capacity);
     return net->backend->ops->gather(net->backend, samples, batch, net->outputs[0].floats);
 }
 
 float *dt_network_activation(struct dt_network *net, int block, int first)
 {
+    DT_ASSERT(block >= 0 && block <= net->model->n_blocks && first >= 0 && first <= net->capacity);
     return net->outputs[block].floats + (size_t)first * net->outputs[block].step;
 }
 
 float *dt_network_delta(struct dt_network *net, int block, int first)
 {
+    DT_ASSERT(block >= 0 && block < net->model->n_blocks && first >= 0 && first <= net->capacity);
     return net->deltas[block].floats + (size_t)first * net->deltas[block].step;
 }
 
@@ -210,6 +223,7 @@ float *dt_network_delta(struct dt_network *net, int block, int first)
 static struct dt_pass chunk_of(const struct dt_network *net, const struct dt_pass *pass, int first,
                                struct dt_batch *chunk)
 {
+    DT_ASSERT(first <= pass->batch->n && first % net->plan.chunk == 0);
     const struct dt_batch *batch = pass->batch;
     struct dt_pass part = *pass;
     *chunk = (struct dt_batch){.n = dt_min(batch->n - first, net->plan.chunk),
@@ -226,6 +240,7 @@ static struct dt_pass chunk_of(const struct dt_network *net, const struct dt_pas
 static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_kind kind,
                                     const struct dt_pass *pass)
 {
+    DT_ASSERT(pass->first + pass->batch->n <= net->capacity);
     const struct dt_model *model = net->model;
     const float *x = dt_network_activation(net, dt_block_input(model, b, 0), pass->first);
     float *y = dt_network_activation(net, b + 1, pass->first);
@@ -241,6 +256,7 @@ static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_
 enum dt_status dt_network_forward_blocks(struct dt_network *net, int begin, int end,
                                          enum dt_span_kind kind, const struct dt_pass *pass)
 {
+    DT_ASSERT(0 <= begin && begin <= end && end <= net->model->n_blocks);
     for (int b = begin; b < end; b++) {
         DT_TRY(forward_block(net, b, kind, pass));
     }
@@ -249,6 +265,7 @@ enum dt_status dt_network_forward_blocks(struct dt_network *net, int begin, int 
 
 enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
 {
+    DT_ASSERT(pass->first == 0);
     const int n = n_chunked(net->model);
     for (int first = 0; first == 0 || first < pass->batch->n;
          first += net->plan.chunk) { /* an empty batch is one empty chunk */
@@ -262,6 +279,7 @@ enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *
 enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *samples,
                                const struct dt_pass *pass)
 {
+    DT_ASSERT(pass->first + pass->batch->n <= net->capacity);
     const int n_blocks = net->model->n_blocks;
     float *dlogits = pass->training ? dt_network_delta(net, n_blocks - 1, pass->first) : NULL;
     const struct dt_span span = {.kind = DT_SPAN_LOSS, .n_samples = pass->batch->n};
@@ -274,7 +292,9 @@ enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *
 
 float *dt_network_dx(struct dt_network *net, int block, int i, int first, bool *adds)
 {
+    DT_ASSERT(i >= 0 && i < DT_MAX_INPUTS);
     const int input = dt_block_input(net->model, block, i);
+    DT_ASSERT(input <= block);
     if (input <= 0 || !net->wanted[input - 1]) {
         return NULL;
     }
@@ -290,6 +310,7 @@ static enum dt_status backward_linear(struct dt_network *net, int b, const struc
     bool adds = false;
     const int input = dt_block_input(net->model, b, 0);
     float *dx = dt_network_dx(net, b, 0, pass->first, &adds);
+    DT_ASSERT(!adds || dx != NULL);
     DT_TRY(net->backend->ops->block_backward(
         net->states[b], net->params, net->grads, dt_network_activation(net, input, pass->first),
         dt_network_activation(net, b + 1, pass->first), dt_network_delta(net, b, pass->first),
@@ -299,6 +320,7 @@ static enum dt_status backward_linear(struct dt_network *net, int b, const struc
 
 static enum dt_status backward_block(struct dt_network *net, int b, const struct dt_pass *pass)
 {
+    DT_ASSERT(pass->training && pass->first + pass->batch->n <= net->capacity);
     const struct dt_model *model = net->model;
     const struct dt_span span = {.kind = DT_SPAN_BACKWARD,
                                  .block = b,
@@ -315,8 +337,10 @@ enum dt_status dt_network_backward_blocks(struct dt_network *net, int begin, int
                                           const struct dt_pass *pass,
                                           dt_grad_ready_fn on_grad_ready, void *context)
 {
+    DT_ASSERT(0 <= begin && begin <= end && end <= net->model->n_blocks);
     for (int b = end - 1; b >= begin; b--) {
         const struct dt_block *block = &net->model->blocks[b];
+        DT_ASSERT(block->grad_begin == (b + 1 < net->model->n_blocks ? block[1].grad_end : 0));
         DT_TRY(net->wanted[b] ? backward_block(net, b, pass) : DT_OK);
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
             DT_TRY(on_grad_ready(context, block->grad_begin, block->grad_end));
@@ -328,6 +352,7 @@ enum dt_status dt_network_backward_blocks(struct dt_network *net, int begin, int
 enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass *pass,
                                    dt_grad_ready_fn on_grad_ready, void *context)
 {
+    DT_ASSERT(pass->first == 0);
     const int n = n_chunked(net->model);
     DT_TRY(dt_network_backward_blocks(net, n, net->model->n_blocks, pass, on_grad_ready, context));
     for (int first = 0; first == 0 || first < pass->batch->n; first += net->plan.chunk) {

@@ -29,6 +29,7 @@ enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt
     if (s != DT_OK) {
         dt_optimizer_close(out);
     }
+    DT_ASSERT(s != DT_OK || out->n_steps == 0);
     return s;
 }
 
@@ -42,9 +43,12 @@ void dt_optimizer_close(struct dt_optimizer *optimizer)
 
 struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, double grad_scale)
 {
+    DT_ASSERT(lr >= 0 && grad_scale >= 0);
     const struct dt_optimizer_spec *spec = &optimizer->spec;
     optimizer->n_steps++;
     const double t = (double)optimizer->n_steps;
+    DT_ASSERT(spec->type == DT_OPTIMIZER_SGD ||
+              (pow(spec->beta1, t) < 1 && pow(spec->beta2, t) < 1));
     return (struct dt_update){
         .type = spec->type,
         .grad_scale = (float)grad_scale,
@@ -65,6 +69,9 @@ enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer,
                                         const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads)
 {
+    DT_ASSERT(begin <= end && end <= optimizer->n_elems);
+    DT_ASSERT(update->type == optimizer->spec.type && optimizer->n_steps > 0);
+    DT_ASSERT(update->clip_norm == 0 || (begin == 0 && end == optimizer->n_elems));
     const struct dt_span span = {.kind = DT_SPAN_UPDATE};
     struct dt_backend *backend = optimizer->backend;
     float *states[2] = {NULL};

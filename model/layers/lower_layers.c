@@ -56,6 +56,7 @@ static int output_of(const struct dt_model *model, int layer)
     while (output > 0 && model->blocks[output - 1].first_layer > layer) {
         output--;
     }
+    DT_ASSERT(output >= 0 && output <= model->n_blocks);
     return output;
 }
 
@@ -74,6 +75,7 @@ static enum dt_status find_output(const struct dt_lowering *l, const char *name,
                         name, layer);
     }
     *output = output_of(l->model, layer);
+    DT_ASSERT(*output > 0);
     return DT_OK;
 }
 
@@ -86,6 +88,7 @@ struct output {
 
 static struct output describe(const struct dt_model *model, int output)
 {
+    DT_ASSERT(output >= 0 && output <= model->n_blocks);
     struct output out = {.shape = model->spec.input};
     if (output == 0) {
         out.flat = out.shape.h == 1 && out.shape.w == 1;
@@ -146,6 +149,7 @@ enum dt_status dt_layers_enter(struct dt_lowering *l)
 static struct dt_param *add_tensor(struct dt_lowering *l, struct dt_param *list, int *n,
                                    const char *kind, float initial, int n_dims)
 {
+    DT_ASSERT(*n < DT_MAX_PARAMS && (n_dims == 1 || n_dims == 3));
     const struct dt_block *block = l->block;
     const struct dt_shape in = block->in;
     struct dt_param *param = &list[(*n)++];
@@ -161,6 +165,7 @@ static struct dt_param *add_tensor(struct dt_lowering *l, struct dt_param *list,
 
 static void add_params(struct dt_lowering *l, int n_dims)
 {
+    DT_ASSERT(l->block->weight == DT_NO_PARAM && l->block->bias == DT_NO_PARAM);
     struct dt_model *model = l->model;
     l->block->weight = model->n_params;
     (void)add_tensor(l, model->params, &model->n_params, "weight", 1, n_dims);
@@ -173,6 +178,7 @@ static void add_buffer(struct dt_lowering *l, const char *kind, float initial)
     struct dt_model *model = l->model;
     struct dt_param *buffer = add_tensor(l, model->buffers, &model->n_buffers, kind, initial, 1);
     buffer->offset = model->buffer_elems;
+    DT_ASSERT(buffer->offset % DT_PARAM_ALIGN == 0);
     model->buffer_elems += dt_round_up(buffer->n_elems, DT_PARAM_ALIGN);
 }
 
@@ -239,6 +245,7 @@ static enum dt_status find_inputs(struct dt_lowering *l, const struct dt_layer_s
     }
     for (int i = begin; i < layer->inputs.n; i++) {
         DT_TRY(find_output(l, layer->inputs.names[i], &output));
+        DT_ASSERT(1 + i - begin < DT_MAX_INPUTS && output <= l->model->n_blocks);
         l->block->inputs[1 + i - begin] = 1 + output;
     }
     return DT_OK;
@@ -310,6 +317,7 @@ const struct dt_operation *dt_operation_of(enum dt_layer_type type)
 
 enum dt_status dt_layer_lower(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
+    DT_ASSERT(dt_operation_of(layer->type) != NULL && l->block->linear == DT_LINEAR_NONE);
     const struct dt_operation *operation = operations[layer->type];
     struct dt_block *block = l->block;
     block->row = 1 + l->layer;
@@ -383,6 +391,7 @@ static enum dt_status check_used(const struct dt_model *model)
         }
         if (!used) {
             const int layer = model->blocks[b + 1].first_layer - 1;
+            DT_ASSERT(layer >= 0 && layer < model->spec.n_layers);
             return dt_error(DT_CONFIG,
                             "model.layers[%d] %s: nothing reads its output (name it as an "
                             "input of a later layer, or leave it out)",

@@ -49,6 +49,7 @@ size_t dt_operation_elems(const struct dt_model *model)
 
 static const struct dt_layer_ops *find_ops(const struct dt_network *net, enum dt_layer_type type)
 {
+    DT_ASSERT(dt_operation_of(type) != NULL);
     return (net->backend->layers != NULL ? net->backend->layers : net->model->spec.rows->ref)[type];
 }
 
@@ -84,6 +85,7 @@ static enum dt_status open_buffers(struct dt_network *net)
     }
     for (int i = 0; i < model->n_buffers; i++) {
         const struct dt_param *buffer = &model->buffers[i];
+        DT_ASSERT(buffer->offset + buffer->n_elems <= model->buffer_elems);
         for (size_t k = 0; k < buffer->n_elems; k++) {
             host[buffer->offset + k] = buffer->initial;
         }
@@ -97,6 +99,7 @@ static enum dt_status open_buffers(struct dt_network *net)
 
 static enum dt_status open_all(struct dt_network *net)
 {
+    DT_ASSERT(net->operations == NULL && net->model->is_graph);
     const struct dt_model *model = net->model;
     net->operations = calloc(1, sizeof *net->operations);
     if (net->operations == NULL) {
@@ -123,6 +126,7 @@ static void close_all(struct dt_network *net)
 
 void dt_graph_join(struct dt_network *net, struct dt_rank_sum *sum)
 {
+    DT_ASSERT(net->operations != NULL);
     net->operations->ranks = sum;
 }
 
@@ -130,6 +134,7 @@ void dt_graph_join(struct dt_network *net, struct dt_rank_sum *sum)
 
 static struct dt_layer_call call_of(struct dt_network *net, int b, const struct dt_pass *pass)
 {
+    DT_ASSERT(net->model->blocks[b].row > 0 && pass->first == 0);
     const struct dt_model *model = net->model;
     const struct dt_block *block = &model->blocks[b];
     const struct dt_operation_memory *own = net->operations;
@@ -151,6 +156,7 @@ static struct dt_layer_call call_of(struct dt_network *net, int b, const struct 
     }
     for (int i = 0; i < DT_MAX_INPUTS && dt_block_input(model, b, i) >= 0; i++) {
         const int input = dt_block_input(model, b, i);
+        DT_ASSERT(input <= b);
         call.x[i] = net->outputs[input].floats;
         call.n_x[i] = net->outputs[input].step;
     }
@@ -179,6 +185,7 @@ static enum dt_status forward(struct dt_network *net, int b, const struct dt_pas
 
 static enum dt_status backward(struct dt_network *net, int b, const struct dt_pass *pass)
 {
+    DT_ASSERT(pass->training);
     const struct dt_operation_memory *own = net->operations;
     struct dt_layer_call call = call_of(net, b, pass);
     if (net->states[b] != NULL) {
@@ -194,6 +201,7 @@ static enum dt_status backward(struct dt_network *net, int b, const struct dt_pa
 
 static enum dt_status add_part(struct dt_network *net, int output, const struct dt_pass *pass)
 {
+    DT_ASSERT(output >= 1 && net->part != NULL);
     float *sum = net->deltas[output - 1].floats;
     const struct dt_layer_call call = {
         .pass = pass, .n_elems = net->outputs[output].step, .x = {sum, net->part}, .y = sum};
@@ -210,6 +218,7 @@ const struct dt_block_operations dt_block_operations = {.open = open_all,
 
 enum dt_status dt_buffers_get(struct dt_network *net, float *host)
 {
+    DT_ASSERT(net->model->buffer_elems == 0 || net->operations != NULL);
     const size_t n = net->model->buffer_elems;
     return n == 0 ? DT_OK
                   : net->backend->ops->copy_out(net->backend, host, net->operations->buffers,
@@ -218,6 +227,7 @@ enum dt_status dt_buffers_get(struct dt_network *net, float *host)
 
 enum dt_status dt_buffers_set(struct dt_network *net, const float *host)
 {
+    DT_ASSERT(net->model->buffer_elems == 0 || net->operations != NULL);
     const size_t n = net->model->buffer_elems;
     return n == 0 ? DT_OK
                   : net->backend->ops->copy_in(net->backend, net->operations->buffers, host,

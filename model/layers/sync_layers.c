@@ -25,15 +25,18 @@ enum dt_status dt_moments_join(const struct dt_layer_call *call, double *moments
 {
     const size_t n_values = 2 * n_channels(call);
     double *n = &moments[n_values];
+    DT_ASSERT(*n >= 0);
     if (call->ranks == NULL) {
         return DT_OK;
     }
+    DT_ASSERT(call->pass->training);
     for (double *m = moments; m < n; m += 2) {
         m[1] = *n > 0 ? *n * (m[1] + m[0] * m[0]) : 0;
         m[0] = *n > 0 ? *n * m[0] : 0;
     }
     DT_TRY(
         call->ranks->add(call->ranks, moments, n_values + 1, "sum of a batch_norm's statistics"));
+    DT_ASSERT(*n > 0);
     for (double *m = moments; m < n; m += 2) {
         m[0] /= *n;
         m[1] = m[1] / *n - m[0] * m[0];
