@@ -18,6 +18,7 @@ static enum dt_status check_header_crc(const char *name, const uint8_t *bytes, c
                                        size_t n_header)
 {
     const char *digits = dt_header_crc_find(header, n_header);
+    DT_ASSERT(digits == NULL || (digits > header && digits + DT_CRC_DIGITS <= header + n_header));
     if (digits == NULL) {
         return dt_error(DT_BAD_DATA,
                         "%s: not a checkpoint of dtrain, or damaged (no header_crc in its header)",
@@ -126,6 +127,7 @@ static enum dt_status get_state(const struct content *content, struct dt_checkpo
 
 static enum dt_status check_crc(const struct content *content, const struct dt_tensor *tensor)
 {
+    DT_ASSERT(tensor->n_bytes > 0 && tensor->n_bytes % sizeof(float) == 0);
     char key[DT_CRC_KEY_SIZE], actual[DT_CRC_DIGITS + 1];
     const char *expected;
     dt_crc_key(tensor, key);
@@ -192,6 +194,7 @@ static enum dt_status parse(const char *name, const uint8_t *bytes, size_t n_byt
         DT_TRY_GOTO(status, read_content(content, out), failed);
     }
     DT_TRY_GOTO(status, check_finite(content), failed);
+    DT_ASSERT(!ours || out->config != NULL);
     return DT_OK;
 failed:
     dt_checkpoint_close(out);
@@ -221,6 +224,7 @@ static enum dt_status open_file(const char *path, bool foreign, struct dt_checkp
         free(bytes);
         return status;
     }
+    DT_ASSERT(((struct content *)out->content)->bytes == NULL);
     ((struct content *)out->content)->bytes = bytes;
     return DT_OK;
 }
@@ -250,6 +254,7 @@ void dt_checkpoint_close(struct dt_checkpoint_file *file)
 
 static bool same_shape(const struct dt_tensor *a, const struct dt_tensor *b)
 {
+    DT_ASSERT(a->n_dims <= 4 && b->n_dims <= 4);
     return a->n_dims == b->n_dims &&
            memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof a->dims[0]) == 0;
 }
@@ -271,6 +276,7 @@ static const char *shape_text(const struct dt_tensor *tensor, char text[96])
 static bool wanted_tensor(const struct dt_model *model, int first_state, int n_optimizer_states,
                           int i, struct dt_tensor *out)
 {
+    DT_ASSERT(i >= 0 && first_state < 0 && n_optimizer_states >= 0);
     const int n_trained = model->n_params * (n_optimizer_states - first_state);
     if (i >= n_trained + model->n_buffers) {
         return false;
@@ -352,6 +358,7 @@ static enum dt_status check_shapes(const struct content *content, const struct d
     const int first = first_state(content, model);
     for (int i = 0; wanted_tensor(model, first, n_optimizer_states, i, &wanted); i++) {
         const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
+        DT_ASSERT(found != NULL);
         if (!same_shape(found, &wanted)) {
             char theirs[96], ours[96];
             return dt_error(
@@ -372,6 +379,7 @@ static const struct dt_tensor *find_residuals(const struct dt_checkpoint_file *f
 static enum dt_status check_residuals(const struct dt_checkpoint_file *file,
                                       const struct dt_model *model)
 {
+    DT_ASSERT(find_residuals(file) == NULL || file->config != NULL);
     const struct dt_tensor *found = find_residuals(file),
                            wanted = dt_residuals_tensor(model, file->state.world_size, NULL);
     char theirs[96], ours[96];
@@ -391,6 +399,7 @@ static enum dt_status check_variances(const struct content *content, const struc
     for (int i = 0; i < model->n_buffers; i++) {
         const struct dt_param *buffer = &model->buffers[i];
         const struct dt_tensor *found = dt_safetensors_find(&content->tensors, buffer->name);
+        DT_ASSERT(found->n_bytes == buffer->n_elems * sizeof(float));
         for (size_t at = 0; buffer->initial > 0 && at < found->n_bytes; at += sizeof(float)) {
             float value;
             memcpy(&value, found->bytes + at, sizeof value);
@@ -420,6 +429,8 @@ static void get_tensors(const struct content *content, const struct dt_model *mo
     for (int i = 0; i < model->n_params && arena != NULL; i++) {
         const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
         const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
+        DT_ASSERT(found->n_bytes == model->params[i].n_elems * sizeof *arena);
+        DT_ASSERT(model->params[i].offset + model->params[i].n_elems <= model->arena_elems);
         memcpy(arena + model->params[i].offset, found->bytes, found->n_bytes);
     }
 }
@@ -428,6 +439,7 @@ enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file,
                                  const struct dt_model *model, float *arena, int n_optimizer_states,
                                  float *const *optimizer)
 {
+    DT_ASSERT(n_optimizer_states >= 0 && n_optimizer_states <= 2);
     DT_TRY(dt_checkpoint_check(file, model, n_optimizer_states));
     for (int state = -1; state < n_optimizer_states; state++) {
         get_tensors(file->content, model, state, state < 0 ? arena : optimizer[state]);
@@ -443,6 +455,7 @@ bool dt_checkpoint_has_ema(const struct dt_checkpoint_file *file, const struct d
 void dt_checkpoint_get_ema(const struct dt_checkpoint_file *file, const struct dt_model *model,
                            float *arena)
 {
+    DT_ASSERT(dt_checkpoint_has_ema(file, model));
     get_tensors(file->content, model, DT_EMA_STATE, arena);
 }
 
@@ -453,6 +466,7 @@ void dt_checkpoint_get_buffers(const struct dt_checkpoint_file *file, const stru
     for (int i = 0; i < model->n_buffers; i++) {
         const struct dt_tensor *found =
             dt_safetensors_find(&content->tensors, model->buffers[i].name);
+        DT_ASSERT(found->n_bytes == model->buffers[i].n_elems * sizeof *buffers);
         memcpy(buffers + model->buffers[i].offset, found->bytes, found->n_bytes);
     }
 }
@@ -465,9 +479,11 @@ bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file)
 void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n_workers,
                                  float *residuals)
 {
+    DT_ASSERT(n_workers > 0 && dt_checkpoint_has_residuals(file));
     const struct dt_tensor *found = find_residuals(file);
     const size_t n = found->n_bytes / sizeof *residuals,
                  n_room = n / file->state.world_size * n_workers;
+    DT_ASSERT(n % file->state.world_size == 0);
     memcpy(residuals, found->bytes, (n < n_room ? n : n_room) * sizeof *residuals);
     for (size_t i = n_room; i < n; i++) {
         float left;

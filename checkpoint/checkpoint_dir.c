@@ -13,6 +13,7 @@
 void dt_checkpoint_name(uint64_t step, char name[DT_CHECKPOINT_NAME_SIZE])
 {
     snprintf(name, DT_CHECKPOINT_NAME_SIZE, "step-%012llu.safetensors", (unsigned long long)step);
+    DT_ASSERT(strlen(name) < DT_CHECKPOINT_NAME_SIZE - 1);
 }
 
 static enum dt_status path_in(const char *dir, const char *name, char path[DT_CHECKPOINT_PATH_SIZE])
@@ -66,6 +67,7 @@ static enum dt_status read_steps(DIR *folder, const char *dir, uint64_t **steps,
         if (!parse_name(entry->d_name, &step)) {
             continue;
         }
+        DT_ASSERT(*n_steps <= capacity);
         if (*n_steps == capacity) {
             capacity = capacity == 0 ? 16 : 2 * capacity;
             uint64_t *more = realloc(*steps, capacity * sizeof **steps);
@@ -113,11 +115,13 @@ static void remove_from(const char *dir, const char *name)
 
 enum dt_status dt_checkpoint_prune(const char *dir, uint64_t newest, int keep)
 {
+    DT_ASSERT(keep >= 1);
     uint64_t *steps;
     size_t n_steps;
     DT_TRY(dt_checkpoint_list(dir, &steps, &n_steps));
     int n_kept = 0;
     for (size_t i = 0; i < n_steps; i++) {
+        DT_ASSERT(i == 0 || steps[i - 1] > steps[i]);
         if (steps[i] <= newest && ++n_kept > keep) {
             char name[DT_CHECKPOINT_NAME_SIZE];
             dt_checkpoint_name(steps[i], name);
@@ -156,6 +160,7 @@ static enum dt_status open_judged(const char *path, const struct dt_checkpoint_j
     if (status != DT_OK) {
         dt_checkpoint_close(out);
     }
+    DT_ASSERT((status == DT_OK) == (out->content != NULL));
     return status;
 }
 
@@ -163,6 +168,7 @@ enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_
                                     char path[DT_CHECKPOINT_PATH_SIZE],
                                     struct dt_checkpoint_file *out)
 {
+    DT_ASSERT(judge->on_damaged != NULL);
     uint64_t *steps;
     size_t n_steps;
     path[0] = '\0';
@@ -171,6 +177,7 @@ enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_
     enum dt_status status = DT_OK;
     bool all_read = true;
     for (size_t i = 0; i < n_steps; i++) {
+        DT_ASSERT(i == 0 || steps[i - 1] > steps[i]);
         status = dt_checkpoint_path(dir, steps[i], path);
         if (status == DT_OK) {
             status = open_judged(path, judge, out);
@@ -194,5 +201,6 @@ enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_
                           "what the warnings tell of, and resume again)",
                           dir, n_steps);
     }
+    DT_ASSERT(status != DT_OK || (path[0] != '\0') == (out->content != NULL));
     return status;
 }

@@ -7,6 +7,7 @@
 
 struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, const float *arena)
 {
+    DT_ASSERT(state >= DT_EMA_STATE && state < 2 && param->n_elems > 0);
     struct dt_tensor tensor = {.n_dims = param->n_dims, .n_bytes = param->n_elems * sizeof(float)};
     if (state < 0) {
         snprintf(tensor.name, sizeof tensor.name, "%s%s", state == DT_EMA_STATE ? "ema." : "",
@@ -22,6 +23,7 @@ struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, c
 struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers,
                                      const float *residuals)
 {
+    DT_ASSERT(n_workers > 0 || residuals == NULL);
     return (struct dt_tensor){.name = DT_RESIDUALS_NAME,
                               .n_dims = 2,
                               .dims = {n_workers, model->arena_elems},
@@ -51,6 +53,7 @@ static bool has_all(const struct dt_safetensors *file, int n_wanted, const struc
 size_t dt_names_prefix(const struct dt_safetensors *file, const struct dt_model *model,
                        const char **prefix)
 {
+    DT_ASSERT(model->n_params > 0);
     const char *first = model->params[0].name;
     for (int k = 0; k < file->n_tensors; k++) {
         const char *name = file->tensors[k].name;
@@ -96,6 +99,7 @@ const char *dt_header_crc_find(const char *header, size_t n_header)
 
 uint32_t dt_header_crc(const char *start, size_t n_bytes, const char *digits)
 {
+    DT_ASSERT(start < digits && digits + DT_CRC_DIGITS <= start + n_bytes);
     static const char zeros[] = "00000000";
     const char *rest = digits + DT_CRC_DIGITS;
     uLong crc = crc32_z(0, (const Bytef *)start, (size_t)(digits - start));
@@ -120,6 +124,7 @@ static enum dt_status reorder_param(const struct dt_param *param, bool to_file, 
 {
     const size_t n_c = (size_t)param->image.c,
                  n_places = (size_t)param->image.h * (size_t)param->image.w, n = n_c * n_places;
+    DT_ASSERT(n > 0 && param->n_elems % n == 0);
     float *reordered = malloc(n * sizeof *reordered);
     if (reordered == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the weights' order in a checkpoint");

@@ -19,6 +19,8 @@ struct tensor_list {
 static void list_tensors(const struct dt_model *model, const struct dt_checkpoint *checkpoint,
                          struct tensor_list *list)
 {
+    DT_ASSERT(checkpoint->n_optimizer_states >= 0 && checkpoint->n_optimizer_states <= 2);
+    DT_ASSERT(checkpoint->buffers != NULL || model->buffer_elems == 0);
     list->n = 0;
     for (int state = checkpoint->ema != NULL ? DT_EMA_STATE : -1;
          state < checkpoint->n_optimizer_states; state++) {
@@ -26,6 +28,7 @@ static void list_tensors(const struct dt_model *model, const struct dt_checkpoin
                              : state < 0           ? checkpoint->arena
                                                    : checkpoint->optimizer[state];
         for (int i = 0; i < model->n_params; i++) {
+            DT_ASSERT(list->n < DT_MAX_TENSORS && arena != NULL);
             list->tensors[list->n++] = dt_checkpoint_tensor(&model->params[i], state, arena);
         }
     }
@@ -60,6 +63,7 @@ static bool add_sum(cJSON *metadata, const char *key, double value)
 
 static bool add_tensor_crc(cJSON *metadata, const struct dt_tensor *tensor)
 {
+    DT_ASSERT(tensor->n_bytes > 0 && tensor->n_bytes % sizeof(float) == 0);
     char key[DT_CRC_KEY_SIZE], text[DT_CRC_DIGITS + 1];
     dt_crc_key(tensor, key);
     dt_crc_print(dt_crc(tensor->bytes, tensor->n_bytes), text);
@@ -69,6 +73,9 @@ static bool add_tensor_crc(cJSON *metadata, const struct dt_tensor *tensor)
 /* Everything but the tensors, as strings; NULL when out of memory. */
 static cJSON *make_metadata(const struct dt_checkpoint *checkpoint, const struct tensor_list *list)
 {
+    DT_ASSERT(checkpoint->config != NULL && list->n > 0);
+    DT_ASSERT(checkpoint->class_names == NULL ||
+              strlen(checkpoint->class_names) <= DT_CLASS_NAMES_MOST);
     cJSON *metadata = cJSON_CreateObject();
     bool ok = add_text(metadata, "format", DT_CHECKPOINT_FORMAT) &&
               add_counter(metadata, "version", DT_CHECKPOINT_VERSION) &&
@@ -113,6 +120,7 @@ static enum dt_status make_header(const struct dt_checkpoint *checkpoint,
     char text[DT_CRC_DIGITS + 1];
     dt_crc_print(dt_header_crc(*header, *n_header, digits), text);
     memcpy(digits, text, DT_CRC_DIGITS);
+    DT_ASSERT(dt_header_crc_find(*header, *n_header) == digits);
     return DT_OK;
 }
 
@@ -155,6 +163,7 @@ static enum dt_status compare_part(int fd, const char *path, const struct dt_fil
             return damaged(path);
         }
         n_done += n;
+        DT_ASSERT(n_done <= part->n_bytes);
     }
     return DT_OK;
 }
@@ -187,6 +196,7 @@ static enum dt_status write_and_verify(const char *dir, const struct tensor_list
     for (int i = 0; i < list->n; i++) {
         parts[i + 1] = (struct dt_file_part){list->tensors[i].bytes, list->tensors[i].n_bytes};
     }
+    DT_ASSERT(n_header % DT_SAFETENSORS_ALIGN == 0);
     enum dt_status status = dt_file_write_atomic_real(dir, name, parts, (size_t)list->n + 1);
     if (status == DT_OK) {
         status = compare(path, parts, (size_t)list->n + 1);
@@ -208,6 +218,7 @@ static enum dt_status save_as(const char *dir, const char *name, const struct dt
         return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint");
     }
     list_tensors(model, checkpoint, list);
+    DT_ASSERT(list->n >= model->n_params && list->n <= DT_MAX_TENSORS);
     char *header = NULL;
     size_t n_header = 0;
     enum dt_status status;
@@ -225,6 +236,7 @@ enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_mod
                                   const struct dt_checkpoint *checkpoint,
                                   char path[DT_CHECKPOINT_PATH_SIZE])
 {
+    DT_ASSERT(keep >= 1);
     char name[DT_CHECKPOINT_NAME_SIZE];
     dt_checkpoint_name(checkpoint->state.step, name);
     DT_TRY(dt_checkpoint_path(dir, checkpoint->state.step, path));

@@ -50,6 +50,7 @@ enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes
     }
     *header = (const char *)bytes + sizeof length;
     *n_header = (size_t)length;
+    DT_ASSERT((const uint8_t *)*header + *n_header <= bytes + n_bytes);
     return DT_OK;
 }
 
@@ -84,6 +85,7 @@ static bool read_shape(const cJSON *shape, struct dt_tensor *tensor)
             return false;
         }
     }
+    DT_ASSERT(tensor->n_dims == n_dims && tensor->n_bytes >= sizeof(float));
     return true;
 }
 
@@ -145,6 +147,7 @@ static enum dt_status read_tensor(const char *name, const cJSON *entry, const ui
                         name, tensor->name, end, n_data);
     }
     tensor->bytes = data + begin;
+    DT_ASSERT(tensor->bytes + tensor->n_bytes <= data + n_data);
     return DT_OK;
 }
 
@@ -187,6 +190,7 @@ static void drop_counters(struct dt_safetensors *file)
             file->tensors[n++] = file->tensors[i];
         }
     }
+    DT_ASSERT(n <= file->n_tensors);
     file->n_tensors = n;
 }
 
@@ -213,6 +217,7 @@ static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t
             twice = dt_safetensors_find(file, entry->string) != NULL;
             if (!twice) {
                 DT_TRY(read_tensor(name, entry, data, n_data, &file->tensors[file->n_tensors]));
+                DT_ASSERT(file->n_tensors < DT_MAX_TENSORS);
                 file->n_tensors++;
             }
         }
@@ -293,6 +298,7 @@ enum dt_status dt_safetensors_parse(const char *name, const uint8_t *bytes, size
                 check_metadata(name, cJSON_GetObjectItemCaseSensitive(out->header, metadata_key)),
                 failed);
     const uint8_t *data = (const uint8_t *)text + n_text;
+    DT_ASSERT(data >= bytes + sizeof(uint64_t) && data <= bytes + n_bytes);
     DT_TRY_GOTO(status, read_tensors(name, data, n_bytes - (size_t)(data - bytes), out), failed);
     return DT_OK;
 failed:
@@ -325,6 +331,7 @@ const struct dt_tensor *dt_safetensors_find(const struct dt_safetensors *file, c
 
 size_t dt_tensor_count_non_finite(const struct dt_tensor *tensor)
 {
+    DT_ASSERT(tensor->n_bytes % sizeof(float) == 0);
     const uint32_t exponent = 0x7f800000u; /* all ones: NaN or infinity */
     size_t n = 0;
     for (size_t at = 0; at < tensor->n_bytes; at += sizeof(float)) {
@@ -349,6 +356,8 @@ static bool add_number(cJSON *array, size_t value)
 
 static bool add_tensor(cJSON *root, const struct dt_tensor *tensor, size_t begin)
 {
+    DT_ASSERT(tensor->n_dims >= 1 && tensor->n_dims <= 4);
+    DT_ASSERT(tensor->n_bytes > 0 && tensor->n_bytes % sizeof(float) == 0);
     cJSON *entry = cJSON_AddObjectToObject(root, tensor->name);
     bool ok = cJSON_AddStringToObject(entry, "dtype", "F32") != NULL;
     cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
@@ -383,6 +392,7 @@ static char *print_header(const struct dt_tensor *tensors, int n_tensors, cJSON 
 enum dt_status dt_safetensors_make_header(const struct dt_tensor *tensors, int n_tensors,
                                           cJSON *metadata, char **header, size_t *n_bytes)
 {
+    DT_ASSERT(n_tensors >= 0 && n_tensors <= DT_MAX_TENSORS);
     char *text = print_header(tensors, n_tensors, metadata);
     if (text == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint's header");
@@ -404,6 +414,7 @@ enum dt_status dt_safetensors_make_header(const struct dt_tensor *tensors, int n
         return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint's header");
     }
     const uint64_t length = n_total - n_prefix;
+    DT_ASSERT(n_text <= length && n_total % DT_SAFETENSORS_ALIGN == 0);
     memcpy(*header, &length, n_prefix);
     memset(*header + n_prefix, ' ', n_total - n_prefix);
     memcpy(*header + n_prefix, text, n_text);
