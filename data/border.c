@@ -1,5 +1,7 @@
 #include "data/border.h"
 
+#include "base/assert.h"
+
 #define MOST 1000 /* one in so many may be otherwise */
 
 bool dt_border_is_bright(struct dt_shape shape, const uint8_t *pixels)
@@ -14,11 +16,13 @@ bool dt_border_is_bright(struct dt_shape shape, const uint8_t *pixels)
             n++;
         }
     }
+    DT_ASSERT(n > 0 && sum <= 255 * n);
     return sum > 127 * n;
 }
 
 size_t dt_border_count_bright(const struct dt_samples *samples)
 {
+    DT_ASSERT(samples->pixels != NULL || samples->n == 0);
     const size_t n_pixels = dt_shape_elems(samples->shape);
     size_t n = 0;
     for (size_t i = 0; i < samples->n; i++) {
@@ -29,6 +33,7 @@ size_t dt_border_count_bright(const struct dt_samples *samples)
 
 enum dt_ground dt_ground_of(uint64_t n_bright, uint64_t n)
 {
+    DT_ASSERT(n_bright <= n);
     const uint64_t few = n / MOST;
     return n_bright <= few       ? DT_GROUND_DARK
            : n - n_bright <= few ? DT_GROUND_BRIGHT

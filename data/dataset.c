@@ -4,6 +4,7 @@
 
 size_t dt_dataset_limit(const struct dt_data_spec *spec, enum dt_split split)
 {
+    DT_ASSERT(split != DT_SPLIT_VALIDATION);
     return split == DT_SPLIT_TRAIN ? spec->n_train : spec->n_test;
 }
 
@@ -19,6 +20,7 @@ enum dt_status dt_dataset_check_labelled(const struct dt_data_spec *spec)
 enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split,
                                 size_t *n_total)
 {
+    DT_ASSERT(spec->validation == 0 || spec->whole != NULL);
     DT_TRY(spec->row->check(spec));
     return spec->row->count(spec, split, n_total);
 }
@@ -27,6 +29,7 @@ enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split s
 static void describe(const struct dt_data_spec *spec, struct dt_owned owned,
                      struct dt_dataset *dataset)
 {
+    DT_ASSERT((dataset->samples.values == NULL) == (dataset->samples.targets == NULL));
     struct dt_samples *samples = &dataset->samples;
     samples->n = owned.n;
     samples->shape = spec->shape;
@@ -44,6 +47,7 @@ static void describe(const struct dt_data_spec *spec, struct dt_owned owned,
 enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split,
                                struct dt_owned owned, struct dt_dataset *out)
 {
+    DT_ASSERT(owned.n == 0 || owned.stride >= 1);
     *out = (struct dt_dataset){0};
     DT_TRY(spec->row->check(spec));
     enum dt_status status = spec->row->load(spec, split, owned, out);
@@ -54,6 +58,8 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
     if (status != DT_OK) {
         dt_dataset_close(out);
     }
+    DT_ASSERT(status != DT_OK || owned.n == 0 ||
+              owned.first + (owned.n - 1) * owned.stride < out->samples.n_total);
     return status;
 }
 
@@ -69,6 +75,7 @@ void dt_dataset_close(struct dt_dataset *dataset)
 enum dt_status dt_label_check(const struct dt_data_spec *spec, const char *path, size_t i,
                               int64_t label)
 {
+    DT_ASSERT(spec->n_classes >= 2);
     const int n = spec->n_classes;
     const char *mend =
         " (if no label is 0, save labels - 1; else let the last layer have more units)";

@@ -7,6 +7,7 @@ static uint64_t rank_like_step(struct dt_shard shard, int rank, uint64_t step)
     shard.rank = rank;
     const size_t n_mine = dt_shard_owned(&shard).n, per_step = (size_t)dt_shard_capacity(&shard);
     const uint64_t n_full = n_mine / per_step, n_steps = (n_mine + per_step - 1) / per_step;
+    DT_ASSERT(n_full <= n_steps && per_step > 0);
     return step < n_full ? 0 : step < n_steps ? n_full : n_steps;
 }
 
@@ -32,5 +33,6 @@ struct dt_draw dt_shard_device_draw(const struct dt_shard *shard, uint32_t epoch
 {
     struct dt_draw draw = dt_shard_draw(shard, epoch, step);
     draw.like_step = (uint32_t)like_step(shard, step);
+    DT_ASSERT(draw.like_step <= step || draw.like_step <= dt_shard_steps_per_epoch(shard));
     return draw;
 }

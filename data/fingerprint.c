@@ -3,6 +3,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/assert.h"
+
 /* Row i of an array; the seed makes the hash that of what came before, too. */
 static uint64_t hash_row(const void *array, size_t i, size_t n_bytes, uint64_t seed)
 {
@@ -11,6 +13,9 @@ static uint64_t hash_row(const void *array, size_t i, size_t n_bytes, uint64_t s
 
 uint64_t dt_fingerprint(const struct dt_samples *s, uint32_t part, uint32_t n_parts)
 {
+    DT_ASSERT(part < n_parts);
+    DT_ASSERT(s->n == 0 || (s->pixels != NULL) != (s->values != NULL));
+    DT_ASSERT(s->n == 0 || (s->labels != NULL) != (s->targets != NULL));
     const size_t n_elems = dt_shape_elems(s->shape);
     uint64_t sum = 0;
     for (size_t i = 0; i < s->n; i++) {

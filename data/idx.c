@@ -40,6 +40,7 @@ enum dt_status dt_source_read(struct dt_source *source, void *bytes, size_t n_wa
     const int n = gzread(source->file, bytes, (unsigned)n_wanted);
     const char *text = gzerror(source->file, &code), *reason = strstr(text, ": ");
     *n_got = n > 0 ? (size_t)n : 0;
+    DT_ASSERT(*n_got <= n_wanted);
     if (code == Z_OK || code == Z_STREAM_END) {
         return DT_OK;
     }
@@ -85,6 +86,7 @@ static enum dt_status check_magic(struct dt_source *source, const uint8_t magic[
 
 static size_t header_bytes(const struct dt_idx *idx)
 {
+    DT_ASSERT(idx->n_dims >= 1 && idx->n_dims <= 4);
     return 4 + 4 * (size_t)idx->n_dims;
 }
 
@@ -124,6 +126,7 @@ static enum dt_status check_sizes(const struct dt_source *source, struct dt_idx 
                         "%s: %s items are too many or too large (at most %zu items of %zu bytes)",
                         path, dims, MAX_ITEMS, MAX_ITEM_BYTES);
     }
+    DT_ASSERT(idx->n_item_bytes * idx->dims[0] == n_payload);
     const size_t n_declared = header_bytes(idx) + n_payload;
     if (!source->packed && n_file < n_declared) {
         return dt_error(DT_BAD_DATA,
@@ -173,6 +176,7 @@ static enum dt_status skip_to(struct dt_source *source, size_t at)
  * bytes: zlib passes over what follows a whole one. */
 static enum dt_status check_end(struct dt_source *source, const struct dt_idx *idx)
 {
+    DT_ASSERT(idx->n_rows <= idx->dims[0]);
     const size_t n_payload = idx->dims[0] * idx->n_item_bytes;
     const size_t n_declared = header_bytes(idx) + n_payload;
     uint8_t past, tail[4] = {0};
@@ -202,10 +206,12 @@ static enum dt_status check_end(struct dt_source *source, const struct dt_idx *i
 static enum dt_status read_rows(struct dt_source *source, size_t first, size_t stride,
                                 struct dt_idx *out)
 {
+    DT_ASSERT(out->n_rows == 0 || first + (out->n_rows - 1) * stride < out->dims[0]);
     const size_t n_item = out->n_item_bytes, most = dt_max_size(PIECE_BYTES / n_item, 1);
     size_t n_got = 0;
     for (size_t i = 0, n; i < out->n_rows; i += n) {
         n = stride == 1 ? dt_min_size(most, out->n_rows - i) : 1;
+        DT_ASSERT(n >= 1 && i + n <= out->n_rows);
         dt_alive_show(source->reader->alive);
         DT_TRY(skip_to(source, header_bytes(out) + (first + i * stride) * n_item));
         DT_TRY(dt_source_read(source, out->data + i * n_item, n * n_item, &n_got));
@@ -216,6 +222,7 @@ static enum dt_status read_rows(struct dt_source *source, size_t first, size_t s
 static enum dt_status read_data(struct dt_source *source, size_t row_limit, size_t first,
                                 size_t stride, struct dt_idx *out)
 {
+    DT_ASSERT(stride >= 1);
     const size_t n_limit = row_limit > 0 ? dt_min_size(row_limit, out->dims[0]) : out->dims[0];
     out->n_rows = first < n_limit ? (n_limit - first + stride - 1) / stride : 0;
     out->data = dt_memory_alloc(out->n_rows * out->n_item_bytes + 1);
@@ -229,6 +236,7 @@ static enum dt_status read_data(struct dt_source *source, size_t row_limit, size
 enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit, uint32_t first,
                            uint32_t stride, const struct dt_idx_reader *reader, struct dt_idx *out)
 {
+    DT_ASSERT(n_dims_wanted == 1 || n_dims_wanted == 3);
     struct dt_source source;
     *out = (struct dt_idx){0};
     DT_TRY(dt_source_open(path, reader, &source));
@@ -244,6 +252,7 @@ enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit
 enum dt_status dt_idx_peek(const char *path, int n_dims_wanted, const struct dt_idx_reader *reader,
                            struct dt_idx *out)
 {
+    DT_ASSERT(n_dims_wanted == 1 || n_dims_wanted == 3);
     struct dt_source source;
     *out = (struct dt_idx){0};
     DT_TRY(dt_source_open(path, reader, &source));

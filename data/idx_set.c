@@ -17,6 +17,7 @@ static const char *const idx_names[2][2] = {
 static enum dt_status find_file(const char *dir, enum dt_split split, int images,
                                 char path[DT_PATH_SIZE])
 {
+    DT_ASSERT(split == DT_SPLIT_TRAIN || split == DT_SPLIT_TEST);
     const char *name = idx_names[split][images != 0];
     bool exists;
     for (int gz = 0; gz < 2; gz++) {
@@ -97,6 +98,7 @@ static enum dt_status count(const struct dt_data_spec *spec, enum dt_split split
                                   images.dims[images.n_dims - 2], images.dims[images.n_dims - 1]));
     const size_t limit = dt_dataset_limit(spec, split);
     *n_total = limit > 0 && limit < images.dims[0] ? limit : images.dims[0];
+    DT_ASSERT(*n_total >= 1 && *n_total <= images.dims[0]);
     return DT_OK;
 }
 
@@ -116,6 +118,7 @@ static enum dt_status keep_labels(const struct dt_data_spec *spec, const char *p
         return dt_error(DT_NO_MEMORY, "no memory for %zu labels", owned.n);
     }
     for (size_t i = 0; i < owned.n; i++) {
+        DT_ASSERT(owned.first + i * owned.stride < all->n_rows);
         labels[i] = all->data[owned.first + i * owned.stride];
     }
     out->answers = labels;

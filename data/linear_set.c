@@ -21,6 +21,7 @@ static enum dt_status load(const struct dt_data_spec *spec, enum dt_split split,
     float *x = out->items, *y = out->answers;
     for (size_t row = 0; row < owned.n; row++) {
         const uint32_t id = owned.first + (uint32_t)row * owned.stride;
+        DT_ASSERT(id < out->samples.n_total);
         const struct dt_rng4 words =
             dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, STREAM + (uint32_t)split, 0, id, 0);
         x[row] = 2.0f * dt_rng_uniform(words.v[0]) - 1.0f;

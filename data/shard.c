@@ -7,6 +7,7 @@
 /* Rank r's part when n things are cut into `size` contiguous slices as even as can be. */
 static size_t slice_begin(size_t n, int rank, int size)
 {
+    DT_ASSERT(rank >= 0 && rank <= size && n <= SIZE_MAX / (size_t)(size + 1));
     return n * (size_t)rank / (size_t)size;
 }
 
@@ -20,6 +21,7 @@ static size_t leaf_begin(const struct dt_shard *shard, size_t n, int rank)
 /* Samples that a rank keeps. */
 static size_t rank_samples(const struct dt_shard *shard, int rank)
 {
+    DT_ASSERT(rank >= 0 && rank < shard->size);
     if (shard->mode != DT_SHARDING_SHARD) {
         return shard->n_total;
     }
@@ -40,6 +42,7 @@ static int n_runs(const struct dt_shard *shard)
 
 static struct run run_of(const struct dt_shard *shard, int rank)
 {
+    DT_ASSERT(shard->global_batch >= (size_t)shard->size);
     const int n = n_runs(shard), r = rank % n;
     return (struct run){.n_samples = rank_samples(shard, r),
                         .per_step = slice_begin(shard->global_batch, r + 1, n) -
@@ -54,6 +57,7 @@ static size_t stretch_of(const struct dt_shard *shard, int rank, uint64_t step, 
     const size_t begin = dt_min_size(n_steps * run.per_step, run.n_samples),
                  end = begin + dt_min_size(run.per_step, run.n_samples - begin);
     *n = end - dt_min_size(end, dt_max_size(begin, shard->used));
+    DT_ASSERT(begin <= end && end <= run.n_samples && *n <= run.per_step);
     return end - *n;
 }
 
@@ -66,11 +70,13 @@ static size_t my_step(const struct dt_shard *shard, uint64_t step, size_t *n)
     }
     const size_t mine = leaf_begin(shard, *n, shard->rank);
     *n = leaf_begin(shard, *n, shard->rank + 1) - mine;
+    DT_ASSERT(begin + mine + *n <= shard->n_total);
     return begin + mine;
 }
 
 struct dt_owned dt_shard_owned(const struct dt_shard *shard)
 {
+    DT_ASSERT(shard->rank >= 0 && shard->rank < shard->size);
     const bool all = shard->mode != DT_SHARDING_SHARD;
     return (struct dt_owned){
         .n = rank_samples(shard, shard->rank),
@@ -106,6 +112,8 @@ struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint6
     size_t n;
     const size_t begin = my_step(shard, step, &n);
     const struct dt_owned owned = dt_shard_owned(shard);
+    DT_ASSERT(begin + n <= owned.n && n <= (size_t)dt_shard_capacity(shard));
+    DT_ASSERT(n == 0 || step < dt_shard_steps_per_epoch(shard));
     const uint32_t stream = shard->mode == DT_SHARDING_GLOBAL ? 0 : (uint32_t)shard->rank;
     return (struct dt_draw){.order =
                                 dt_permutation_make(shard->seed, stream, epoch, (uint32_t)owned.n),
@@ -120,9 +128,11 @@ int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, 
                    uint32_t *ids)
 {
     const struct dt_draw draw = dt_shard_draw(shard, epoch, step);
+    DT_ASSERT(draw.n <= (uint32_t)dt_shard_capacity(shard));
     for (uint32_t i = 0; i < draw.n; i++) {
         rows[i] = dt_draw_row(&draw, i);
         ids[i] = dt_draw_id(&draw, rows[i]);
+        DT_ASSERT(ids[i] < shard->n_total);
     }
     return (int)draw.n;
 }
@@ -135,11 +145,14 @@ size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step)
         stretch_of(shard, i, step, &n);
         sum += n;
     }
+    DT_ASSERT(sum <= shard->global_batch);
     return sum;
 }
 
 enum dt_status dt_loader_open(const struct dt_shard *shard, struct dt_loader *out)
 {
+    DT_ASSERT(shard->used == 0 || shard->mode == DT_SHARDING_GLOBAL);
+    DT_ASSERT(shard->leaf == 0 || shard->mode == DT_SHARDING_GLOBAL);
     const int capacity = dt_shard_capacity(shard);
     const size_t n_bytes = (size_t)capacity * sizeof(uint32_t);
     *out = (struct dt_loader){
@@ -162,5 +175,6 @@ void dt_loader_close(struct dt_loader *loader)
 struct dt_batch dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step)
 {
     const int n = dt_shard_batch(&loader->shard, epoch, step, loader->rows, loader->ids);
+    DT_ASSERT(n <= loader->capacity);
     return (struct dt_batch){.n = n, .rows = loader->rows, .ids = loader->ids, .epoch = epoch};
 }

@@ -44,11 +44,13 @@ struct pose {
 
 static uint32_t below(uint32_t word, uint32_t n)
 {
+    DT_ASSERT(n > 0);
     return (uint32_t)((uint64_t)word * n >> 32);
 }
 
 static struct pose pose_of(const struct dt_data_spec *spec, uint32_t stream, uint32_t id)
 {
+    DT_ASSERT(spec->n_classes >= 2);
     const struct dt_rng4 a = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, 0);
     const struct dt_rng4 b = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, 1);
     const uint32_t n_classes = (uint32_t)spec->n_classes, label = below(a.v[0], n_classes);
@@ -84,6 +86,7 @@ static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uin
                            uint8_t *pixels)
 {
     const struct pose pose = pose_of(spec, stream, id);
+    DT_ASSERT(pose.label < (uint32_t)spec->n_classes && pose.other != pose.label);
     const uint32_t height = (uint32_t)spec->shape.h, width = (uint32_t)spec->shape.w;
     const float noise = (float)spec->noise;
     const uint32_t n_pixels = (uint32_t)dt_shape_elems(spec->shape);
@@ -134,6 +137,7 @@ enum dt_status dt_generated_open(const struct dt_data_spec *spec, enum dt_split 
         recipe, sizeof recipe, "%d %d %zu %llu %a %a %a %d %d %d %d", (int)format, (int)split,
         out->samples.n_total, (unsigned long long)spec->seed, spec->slope, spec->intercept,
         spec->noise, spec->shape.c, spec->shape.h, spec->shape.w, spec->n_classes);
+    DT_ASSERT(n > 0 && (size_t)n < sizeof recipe);
     out->crc = (uint32_t)crc32(0, (const Bytef *)recipe, (uInt)n);
     return DT_OK;
 }
@@ -148,6 +152,7 @@ static enum dt_status synthetic_load(const struct dt_data_spec *spec, enum dt_sp
     uint16_t *labels = out->answers;
     for (size_t row = 0; row < owned.n; row++) {
         const uint32_t id = owned.first + (uint32_t)row * owned.stride;
+        DT_ASSERT(id < out->samples.n_total);
         dt_alive_show(&spec->alive);
         labels[row] =
             make_image(spec, STREAM_SAMPLES + (uint32_t)split, id, pixels + row * n_pixels);

@@ -48,9 +48,11 @@ static enum dt_status check(const struct dt_data_spec *spec)
 /* value = (pixel / 255 - mean) / std */
 static void set_scales(const struct dt_normalize *normalize, struct dt_pixel_transform *t)
 {
+    DT_ASSERT(normalize->n <= DT_TRANSFORM_MOST_CHANNELS);
     t->scale[0] = 1.0f / 255.0f;
     t->n_scaled = normalize->n;
     for (int c = 0; c < normalize->n; c++) {
+        DT_ASSERT(normalize->std[c] > 0);
         t->scale[c] = (float)(1.0 / (255.0 * normalize->std[c]));
         t->offset[c] = (float)(-normalize->mean[c] / normalize->std[c]);
     }
@@ -59,6 +61,7 @@ static void set_scales(const struct dt_normalize *normalize, struct dt_pixel_tra
 enum dt_status dt_transform_open(const struct dt_data_spec *spec, enum dt_split split,
                                  struct dt_transform **out)
 {
+    DT_ASSERT(spec->augment.n >= 0 && spec->augment.n <= DT_TRANSFORM_MOST_STEPS);
     const int n_steps = split == DT_SPLIT_TRAIN ? spec->augment.n : 0;
     *out = NULL;
     DT_TRY(check(spec));
@@ -97,16 +100,19 @@ void dt_channel_sums_add(const struct dt_samples *samples, struct dt_channel_sum
         of->n += n_hw;
         of->sum += sum;
         of->squares += squares;
+        DT_ASSERT(of->squares <= 255 * of->sum && of->sum <= 255 * of->n);
     }
 }
 
 enum dt_status dt_normalize_of(const struct dt_channel_sums *sums, int n_channels,
                                struct dt_normalize *out)
 {
+    DT_ASSERT(n_channels >= 1 && n_channels <= DT_MOST_CHANNELS);
     *out = (struct dt_normalize){.n = n_channels};
     for (int c = 0; c < n_channels; c++) {
         const unsigned __int128 n = sums[c].n, sum = sums[c].sum,
                                 spread = n * sums[c].squares - sum * sum; /* n^2 var, exact */
+        DT_ASSERT(n > 0 && n * sums[c].squares >= sum * sum);
         if (spread == 0) {
             return dt_error(DT_BAD_DATA,
                             "data.normalize: channel %d is the same in all training images (leave "

@@ -19,6 +19,7 @@ enum dt_status dt_validation_count(double validation, size_t n_total, size_t *ou
                         validation, n_total, n >= 1 ? "train with" : "validate with", n_total);
     }
     *out = (size_t)n;
+    DT_ASSERT(*out >= 1 && *out < n_total);
     return DT_OK;
 }
 
@@ -26,6 +27,7 @@ struct dt_data_spec dt_validation_none(const struct dt_data_spec *spec)
 {
     struct dt_data_spec out = *spec;
     out.row = spec->row == &dt_validation_data ? spec->whole : spec->row;
+    DT_ASSERT(out.row != NULL && out.row != &dt_validation_data);
     out.validation = 0;
     return out;
 }
@@ -51,6 +53,7 @@ static enum dt_status open_split(const struct dt_data_spec *spec, struct split *
         dt_permutation_make(spec->split_seed, STREAM, 0, (uint32_t)out->n_total);
     for (size_t i = out->n_total - out->n_held; i < out->n_total; i++) {
         const uint32_t id = dt_permutation_at(&order, (uint32_t)i);
+        DT_ASSERT(id < out->n_total && (out->held[id / 8] >> id % 8 & 1) == 0);
         out->held[id / 8] |= (uint8_t)(1u << id % 8);
     }
     return DT_OK;
@@ -92,6 +95,7 @@ static enum dt_status open_rows(const struct dt_data_spec *spec, const struct dt
 static void copy_rows(const struct split *split, bool held, struct dt_owned owned,
                       const struct part *part, struct dt_dataset *out)
 {
+    DT_ASSERT(part->first < part->n_parts);
     const size_t n_item = item_bytes(&split->whole, &out->samples),
                  n_answer = answer_bytes(&out->samples);
     size_t number = 0, row = 0;
@@ -102,6 +106,7 @@ static void copy_rows(const struct split *split, bool held, struct dt_owned owne
         }
         if (id % part->n_parts == part->first) {
             const size_t from = id / part->n_parts;
+            DT_ASSERT(from < part->data.samples.n || part->data.samples.n == 0);
             memcpy((char *)out->items + row * n_item, (char *)part->data.items + from * n_item,
                    n_item);
             memcpy((char *)out->answers + row * n_answer,
@@ -120,6 +125,7 @@ static enum dt_status take_part(const struct split *split, bool held, struct dt_
                                   .stride = (uint32_t)part->n_parts};
     DT_TRY(split->whole.row->load(&split->whole, DT_SPLIT_TRAIN, rows, &part->data));
     DT_TRY(out->items == NULL ? open_rows(&split->whole, &part->data, owned.n, out) : DT_OK);
+    DT_ASSERT(part->data.samples.n_total == split->n_total);
     out->n_flawed += part->data.n_flawed;
     free(out->class_names);
     out->class_names = part->data.class_names;
@@ -133,6 +139,7 @@ static size_t count_parts(const struct split *split, size_t n)
 {
     const size_t n_item = dt_shape_elems(split->whole.shape),
                  n_rows = dt_max_size(dt_max_size(PART_BYTES / n_item, n / 2), 1);
+    DT_ASSERT(n_rows >= 1);
     return (split->n_total + n_rows - 1) / n_rows;
 }
 
@@ -153,6 +160,7 @@ static enum dt_status load_rows(const struct split *split, bool held, struct dt_
 static enum dt_status load_split(const struct split *split, bool held, struct dt_owned owned,
                                  struct dt_dataset *out)
 {
+    DT_ASSERT(split->n_held >= 1 && split->n_held < split->n_total);
     const size_t n = held ? split->n_held : split->n_total - split->n_held;
     const struct dt_owned none = {.first = (uint32_t)split->n_total, .stride = 1};
     if (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n) {

@@ -81,6 +81,7 @@ static enum dt_status find_paths(const char *dir, enum dt_split split, struct fi
     DT_TRY(find_kind(dir, split, f));
     for (f->n = 0; f->kind->files[split][f->n] != NULL; f->n++) {
         const char *name = f->kind->files[split][f->n];
+        DT_ASSERT(f->n < MAX_FILES);
         DT_TRY(dt_labelled_find(dir, name, f->paths[f->n]));
         if (f->paths[f->n][0] == '\0') {
             return dt_error(DT_NO_INPUT, "%s: %s is missing, raw or .gz, beside %s (%s has %d)",
@@ -164,6 +165,7 @@ static enum dt_status read_record(const struct dt_data_spec *spec, struct dt_sou
                                   size_t n_labels, struct dt_owned owned, size_t i,
                                   struct dt_dataset *out)
 {
+    DT_ASSERT(n_labels >= 1 && n_labels <= 2);
     uint8_t labels[2], other[N_PIXELS], *row = dt_labelled_row(spec, owned, i, out);
     size_t n_head, n_pixels = 0;
     DT_TRY(dt_source_read(source, labels, n_labels, &n_head));
@@ -190,6 +192,7 @@ static enum dt_status check_end(struct dt_source *source, bool whole)
 static enum dt_status read_file(const struct dt_data_spec *spec, const struct files *f, int k,
                                 size_t from, struct dt_owned owned, struct dt_dataset *out)
 {
+    DT_ASSERT(from < out->samples.n_total);
     const struct dt_idx_reader reader = {.alive = &spec->alive};
     const size_t end = from + f->n_records[k], n_total = out->samples.n_total;
     struct dt_source source;
@@ -207,6 +210,7 @@ static enum dt_status read_file(const struct dt_data_spec *spec, const struct fi
 static enum dt_status cifar_load(const struct dt_data_spec *spec, enum dt_split split,
                                  struct dt_owned owned, struct dt_dataset *out)
 {
+    DT_ASSERT(split == DT_SPLIT_TRAIN || split == DT_SPLIT_TEST);
     struct files f;
     DT_TRY(find_files(spec, split, &f));
     DT_TRY(

@@ -148,6 +148,7 @@ static enum dt_status list_classes(const struct dt_data_spec *spec, enum dt_spli
 
 static enum dt_status list_files(enum dt_split split, struct listing *l)
 {
+    DT_ASSERT(l->files == NULL);
     char path[DT_PATH_SIZE];
     bool exists;
     l->files = calloc(l->classes.n + 1, sizeof *l->files);
@@ -179,6 +180,7 @@ static enum dt_status find_images(const struct dt_data_spec *spec, enum dt_split
     }
     l->n_kept = dt_labelled_count(spec, split, l->n_total);
     l->order = dt_permutation_make(0, 0, 0, (uint32_t)l->n_total);
+    DT_ASSERT(l->n_kept >= 1 && l->n_kept <= l->n_total);
     return DT_OK;
 }
 
@@ -196,8 +198,10 @@ static enum dt_status images_count(const struct dt_data_spec *spec, enum dt_spli
 static enum dt_status name_image(const struct listing *l, size_t i, int64_t *label,
                                  char path[DT_PATH_SIZE])
 {
+    DT_ASSERT(i < l->n_kept);
     size_t at = dt_permutation_at(&l->order, (uint32_t)i), c = 0;
     while (at >= l->files[c].n) {
+        DT_ASSERT(c + 1 < l->classes.n);
         at -= l->files[c++].n;
     }
     *label = (int64_t)c;
@@ -221,12 +225,14 @@ static int length_without_mend(const char *text)
     while (at > 0 && strncmp(text + at, " (", 2) != 0) {
         at--;
     }
+    DT_ASSERT(at <= n);
     return (int)(at > 0 ? at : n);
 }
 
 /* Takes the waiting error. */
 static void note_bad(struct bad *bad, const char *folder)
 {
+    DT_ASSERT(dt_error_text()[0] != '\0');
     const char *text = dt_error_text();
     const size_t n_folder = strlen(folder) + 1;
     const int n = length_without_mend(text);
@@ -248,6 +254,7 @@ static enum dt_status read_image(const struct dt_data_spec *spec, const struct l
                                  struct dt_owned owned, size_t i, struct bad *bad,
                                  struct dt_dataset *out)
 {
+    DT_ASSERT(bad->n < MOST_BAD);
     char path[DT_PATH_SIZE];
     int64_t label = 0;
     uint8_t *row = dt_labelled_row(spec, owned, i, out);

@@ -75,6 +75,7 @@ static enum dt_status read_rows(const char *name, struct jpeg_decompress_struct 
         JSAMPROW row = out->bytes + (size_t)jpeg->output_scanline * n_row;
         jpeg_read_scanlines(jpeg, &row, 1);
     }
+    DT_ASSERT(n_row == (size_t)out->width * (size_t)out->channels);
     jpeg_finish_decompress(jpeg);
     return DT_OK;
 }

@@ -32,6 +32,7 @@ enum dt_status dt_labelled_find(const char *dir, const char *name, char path[DT_
 
 size_t dt_labelled_count(const struct dt_data_spec *spec, enum dt_split split, size_t n_there)
 {
+    DT_ASSERT(n_there > 0);
     const size_t limit = dt_dataset_limit(spec, split);
     return limit > 0 && limit < n_there ? limit : n_there;
 }
@@ -39,6 +40,7 @@ size_t dt_labelled_count(const struct dt_data_spec *spec, enum dt_split split, s
 /* The row of sample i, or SIZE_MAX. */
 static size_t row_of(struct dt_owned owned, size_t i)
 {
+    DT_ASSERT(owned.n == 0 || owned.stride >= 1);
     const size_t first = owned.first, stride = owned.stride;
     return i >= first && (i - first) % stride == 0 && (i - first) / stride < owned.n
                ? (i - first) / stride
@@ -72,8 +74,10 @@ enum dt_status dt_labelled_take(const struct dt_data_spec *spec, const char *pat
                                 struct dt_owned owned, size_t i, int64_t label,
                                 struct dt_dataset *out)
 {
+    DT_ASSERT(i < out->samples.n_total);
     const size_t row = row_of(owned, i);
     DT_TRY(dt_label_check(spec, path, i, label));
+    DT_ASSERT(label <= UINT16_MAX);
     if (row != SIZE_MAX) {
         ((uint16_t *)out->answers)[row] = (uint16_t)label;
     }

@@ -54,6 +54,7 @@ static bool take(struct text *t, char c)
     skip_blanks(t);
     const bool is_there = t->at < t->end && *t->at == c;
     t->at += is_there;
+    DT_ASSERT(t->at >= t->begin && t->at <= t->end);
     return is_there;
 }
 
@@ -69,6 +70,7 @@ static bool take_word(struct text *t, const char *word)
 /* A string in quotes of either kind, without escapes. */
 static enum dt_status take_string(struct text *t, char *out, size_t size)
 {
+    DT_ASSERT(size > 1);
     const char quote = take(t, '\'') ? '\'' : take(t, '"') ? '"' : '\0';
     size_t n = 0;
     while (quote != '\0' && t->at < t->end && *t->at != quote && n + 1 < size) {
@@ -103,6 +105,7 @@ static enum dt_status take_dims(struct text *t, struct dt_npy *out)
             return dt_error(DT_BAD_DATA, "%s: more than %d dimensions", t->name, DT_NPY_MAX_DIMS);
         }
         size_t *dim = &out->dims[out->n_dims];
+        DT_ASSERT(out->n_dims < DT_NPY_MAX_DIMS);
         DT_TRY(take_size(t, dim));
         if (__builtin_mul_overflow(out->n_elems, *dim, &out->n_elems)) {
             return malformed(t, "smaller dimensions");
@@ -155,6 +158,7 @@ static enum dt_status take_order(struct text *t)
 /* One entry; `seen` has a bit for each of the three. */
 static enum dt_status take_entry(struct text *t, unsigned *seen, struct dt_npy *out)
 {
+    DT_ASSERT(*seen <= 7);
     static const char *const keys[] = {"descr", "fortran_order", "shape"};
     char key[24];
     unsigned i = 0;
@@ -194,6 +198,7 @@ enum dt_status dt_npy_parse(const char *name, const char *text, size_t n_text, s
 
 int64_t dt_npy_integer(const struct dt_npy *npy, const uint8_t *bytes, size_t i)
 {
+    DT_ASSERT(npy->n_bytes >= 1 && npy->n_bytes <= 8 && i < npy->n_elems);
     const unsigned n = (unsigned)npy->n_bytes;
     uint64_t value = 0;
     bytes += i * n;

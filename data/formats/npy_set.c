@@ -31,6 +31,7 @@ struct array {
 
 static enum dt_status read_bytes(struct array *a, void *bytes, size_t n)
 {
+    DT_ASSERT(a->open);
     size_t n_got = 0;
     DT_TRY(a->in_archive ? dt_zip_read(&a->from.member, bytes, n, &n_got)
                          : dt_source_read(&a->from.file, bytes, n, &n_got));
@@ -67,6 +68,7 @@ static enum dt_status nothing_there(const char *dir, const char *split)
 static enum dt_status find_array(const char *dir, enum dt_split split, enum part part,
                                  struct array *a)
 {
+    DT_ASSERT(split == DT_SPLIT_TRAIN || split == DT_SPLIT_TEST);
     char name[32], archive[DT_PATH_SIZE];
     bool has_archive;
     snprintf(name, sizeof name, "%s-%s.npy", split_names[split], part_names[part]);
@@ -240,6 +242,8 @@ static enum dt_status open_both(const struct dt_data_spec *spec, enum dt_split s
     DT_TRY(check_labels(split, &p->images, &p->labels));
     DT_TRY(check_images(spec, split, &p->images, &p->layout));
     p->n_total = dt_labelled_count(spec, split, p->images.npy.dims[0]);
+    DT_ASSERT(p->n_total >= 1 && p->n_total <= p->images.npy.dims[0]);
+    DT_ASSERT(p->images.npy.n_elems == p->images.npy.dims[0] * dt_shape_elems(spec->shape));
     return DT_OK;
 }
 
@@ -274,6 +278,7 @@ static enum dt_status npy_count(const struct dt_data_spec *spec, enum dt_split s
 static enum dt_status read_labels(const struct dt_data_spec *spec, struct pair *p,
                                   struct dt_owned owned, struct dt_dataset *out)
 {
+    DT_ASSERT(p->labels.npy.n_elems == p->labels.npy.dims[0]);
     uint8_t bytes[LABELS_AT_ONCE * 8];
     const size_t n_there = p->labels.npy.dims[0];
     for (size_t i = 0; i < n_there; i += LABELS_AT_ONCE) {

@@ -34,6 +34,7 @@ enum dt_status dt_picture_parse(const char *name, const uint8_t *bytes, size_t n
     if (s == DT_OK) {
         dt_raster_scale(&raster, shape, picture->may_be_black, pixels);
     }
+    DT_ASSERT(s != DT_OK || raster.bytes != NULL);
     picture->transparent = raster.has_alpha;
     picture->on_black = raster.has_alpha && raster.background == 0;
     picture->flawed = raster.flawed;

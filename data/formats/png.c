@@ -34,6 +34,7 @@ static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_
             return DT_OK;
         }
         at += n_frame + length;
+        DT_ASSERT(at <= n_bytes);
     }
     return dt_error(DT_BAD_DATA,
                     "%s: truncated PNG: more should follow its %zu bytes (save or copy it again)",
@@ -134,6 +135,7 @@ static enum dt_status read_pixels(struct reader *r)
     const size_t n_row = png_get_rowbytes(r->png, r->info);
     out->channels = png_get_channels(r->png, r->info);
     out->has_alpha = out->channels % 2 == 0;
+    DT_ASSERT(n_row == (size_t)out->width * (size_t)out->channels);
     out->bytes = malloc(n_row * (size_t)out->height);
     if (out->bytes == NULL) {
         return dt_error(DT_NO_MEMORY, "%s: out of memory for %dx%d pixels", r->name, out->width,

@@ -17,6 +17,7 @@ static bool is_blank(uint8_t c)
  * one of more than six digits. */
 static size_t next_number(struct text *t)
 {
+    DT_ASSERT(t->at <= t->end);
     size_t n = 0;
     while (t->at < t->end && (is_blank(*t->at) || *t->at == '#')) {
         const uint8_t *line_end = memchr(t->at, '\n', (size_t)(t->end - t->at));
@@ -38,6 +39,7 @@ static enum dt_status wrong(const char *name, const char *what)
 enum dt_status dt_pnm_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
                              struct dt_raster *out)
 {
+    DT_ASSERT(n_bytes >= 2 && bytes[0] == 'P');
     struct text t = {.at = bytes + 2, .end = bytes + n_bytes};
     if (bytes[1] != '5' && bytes[1] != '6') {
         return wrong(name, "another kind of PPM or PGM");

@@ -13,6 +13,7 @@ struct span {
 
 static struct span span_at(int out, int n_out, int n_in)
 {
+    DT_ASSERT(out >= 0 && out < n_out && n_in >= 1);
     const double scale = (double)n_in / n_out;
     if (scale >= 1) {
         const double begin = out * scale, end = begin + scale;
@@ -40,6 +41,7 @@ static double weight_of(const struct span *s, int i)
  * convert("L"). */
 static int colour_of(const struct dt_raster *in, const uint8_t *pixel, int channel)
 {
+    DT_ASSERT(channel >= 0 && channel < 3);
     const bool has_colours = in->channels >= 3;
     if (has_colours && in->grey) {
         return (19595 * pixel[0] + 38470 * pixel[1] + 7471 * pixel[2] + 0x8000) >> 16;
@@ -56,6 +58,7 @@ static double brightness(const struct dt_raster *in, const uint8_t *pixel, int c
 static uint8_t resample(const struct dt_raster *in, int channel, const struct span *rows,
                         const struct span *columns)
 {
+    DT_ASSERT(rows->first + rows->n <= in->height && columns->first + columns->n <= in->width);
     double sum = 0, total = 0;
     for (int r = 0; r < rows->n; r++) {
         const double row_weight = weight_of(rows, r);
@@ -127,6 +130,7 @@ static void scale_transparent(struct dt_raster *in, struct dt_shape shape, bool 
 /* One of the wanted size as it is. */
 static void copy_pixels(const struct dt_raster *in, struct dt_shape shape, uint8_t *pixels)
 {
+    DT_ASSERT(in->width == shape.w && in->height == shape.h);
     const size_t n = (size_t)shape.h * (size_t)shape.w;
     for (int c = 0; c < shape.c; c++) {
         for (size_t i = 0; i < n; i++) {
@@ -138,6 +142,7 @@ static void copy_pixels(const struct dt_raster *in, struct dt_shape shape, uint8
 void dt_raster_scale(struct dt_raster *in, struct dt_shape shape, bool may_be_black,
                      uint8_t *pixels)
 {
+    DT_ASSERT(in->channels >= 1 && in->channels <= 4 && (shape.c == 1 || shape.c == 3));
     in->grey = shape.c == 1;
     in->has_alpha = is_transparent(in);
     if (in->has_alpha) {

@@ -56,6 +56,7 @@ static enum dt_status read_at(int fd, const char *path, size_t at, void *bytes, 
         }
         done += got > 0 ? (size_t)got : 0;
     }
+    DT_ASSERT(n <= SIZE_MAX / 2);
     return DT_OK;
 }
 
@@ -69,6 +70,7 @@ struct directory {
 static enum dt_status parse_end(const char *path, const uint8_t *tail, size_t n_tail, size_t n_file,
                                 struct directory *out)
 {
+    DT_ASSERT(n_tail >= END_BYTES && n_tail <= n_file);
     size_t i = n_tail - END_BYTES + 1;
     do {
         i--;
@@ -164,6 +166,7 @@ static enum dt_status find_entry(const uint8_t *bytes, const struct directory *d
             n_found++;
         }
         at += n_entry;
+        DT_ASSERT(at <= dir->n_bytes);
     }
     return n_found == 1 ? DT_OK
            : n_found > 1
@@ -209,6 +212,7 @@ static enum dt_status find_member(struct dt_zip_member *out)
 
 enum dt_status dt_zip_open(const char *path, const char *name, struct dt_zip_member *out)
 {
+    DT_ASSERT(strlen(name) < sizeof out->name);
     memset(out, 0, sizeof *out);
     out->path = path;
     memcpy(out->name, name, strlen(name) + 1);
@@ -240,12 +244,14 @@ static enum dt_status next_piece(struct dt_zip_member *m, uint8_t *to, size_t mo
     DT_TRY(read_at(m->fd, m->path, m->at, to, *n));
     m->at += *n;
     m->n_packed -= *n;
+    DT_ASSERT(m->at + m->n_packed <= (size_t)m->info.st_size);
     return DT_OK;
 }
 
 /* Exactly n bytes, which are left by what the directory says. */
 static enum dt_status inflate_bytes(struct dt_zip_member *m, uint8_t *bytes, size_t n)
 {
+    DT_ASSERT(n <= m->n_bytes);
     m->z.next_out = bytes;
     m->z.avail_out = (uInt)n;
     while (m->z.avail_out > 0) {
@@ -270,6 +276,7 @@ static enum dt_status inflate_bytes(struct dt_zip_member *m, uint8_t *bytes, siz
 /* Behind the last byte. */
 static enum dt_status check_end(const struct dt_zip_member *m)
 {
+    DT_ASSERT(m->n_bytes == 0);
     DT_TRY(dt_file_check_unchanged(m->fd, m->path, &m->info));
     return m->crc == m->crc_so_far ? DT_OK : damaged(m->path, "a member's CRC is wrong");
 }
