@@ -23,6 +23,7 @@
  * onehot(label). */
 static void cross_entropy(int label, int n, const float *z, float *dz, struct dt_metrics *metrics)
 {
+    DT_ASSERT(label >= 0 && label < n);
     int best = 0;
     for (int i = 1; i < n; i++) {
         if (z[i] > z[best]) {
@@ -53,6 +54,7 @@ static void cross_entropy(int label, int n, const float *z, float *dz, struct dt
 static void smooth_label(int label, int n, double share, const float *z, float *dz,
                          struct dt_metrics *metrics)
 {
+    DT_ASSERT(share > 0 && share < 1 && dz != NULL);
     double sum = 0;
     for (int i = 0; i < n; i++) {
         sum += (double)z[label] - (double)z[i];
@@ -124,6 +126,7 @@ static struct dt_cpu *cpu_of(struct dt_backend *backend)
 
 static enum dt_status cpu_open(const struct dt_backend_options *options, struct dt_backend **out)
 {
+    DT_ASSERT(options->n_threads >= 1);
     const struct dt_cpu_kernels *kernels;
     const struct dt_bf16_kernels *bf16 = NULL;
     if (options->precision == DT_PRECISION_TF32) {
@@ -170,6 +173,7 @@ static enum dt_status cpu_alloc(struct dt_backend *backend, size_t n_bytes, void
 {
     (void)backend;
     *out = dt_cpu_memory(n_bytes);
+    DT_ASSERT((uintptr_t)*out % 64 == 0);
     return *out != NULL
                ? DT_OK
                : dt_error(DT_NO_MEMORY, "out of memory: %zu bytes (use a smaller model or batch)",
@@ -218,6 +222,7 @@ static void cpu_samples_close(struct dt_backend *backend, struct dt_bound_sample
 static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_samples *samples,
                           const struct dt_batch *batch, int i, float *x)
 {
+    DT_ASSERT(batch->rows[i] < samples->n);
     const size_t row = batch->rows[i];
     const size_t n_c = (size_t)samples->shape.c,
                  n_hw = (size_t)samples->shape.h * (size_t)samples->shape.w;
@@ -282,6 +287,7 @@ static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int 
     }
     const size_t n_fit = CACHE_BYTES / (2 * largest * sizeof(float)) / slice;
     const size_t chunk = (n_fit > 0 ? n_fit : 1) * slice * (size_t)dt_threads_count(cpu->threads);
+    DT_ASSERT(slice >= 1 && chunk % slice == 0);
     return chunk < (size_t)capacity ? (int)chunk : capacity;
 }
 
@@ -299,6 +305,7 @@ static struct dt_network_plan cpu_plan(const struct dt_backend *backend,
     for (int b = 1; b < model->n_blocks; b++) {
         plan.dx_over_x[b] = dt_cpu_block_dx_over_x(cpu, model, b, capacity);
     }
+    DT_ASSERT(plan.n_recomputed == 0 || plan.n_recomputed < model->n_spatial);
     return plan;
 }
 
@@ -310,6 +317,7 @@ static enum dt_status cpu_loss(struct dt_backend *backend, const struct dt_model
     const struct dt_samples *samples = bound->samples;
     for (int i = 0; i < batch->n; i++) {
         const size_t row = batch->rows[i], at = (size_t)i * (size_t)n_outputs;
+        DT_ASSERT(row < samples->n);
         if (i + LABELS_AHEAD < batch->n && samples->labels != NULL) {
             __builtin_prefetch(&samples->labels[batch->rows[i + LABELS_AHEAD]]);
         }
@@ -335,6 +343,7 @@ static enum dt_status cpu_loss(struct dt_backend *backend, const struct dt_model
 static enum dt_status cpu_metrics_take(struct dt_backend *backend, struct dt_metrics *out)
 {
     *out = cpu_of(backend)->metrics;
+    DT_ASSERT(out->n_correct >= 0 && out->n_correct <= out->n_samples);
     cpu_of(backend)->metrics = (struct dt_metrics){0};
     return DT_OK;
 }
@@ -371,6 +380,7 @@ static void update_chunk(void *context, int item, int thread)
     const struct update_work *work = context;
     const size_t at = (size_t)item * UPDATE_CHUNK, left = work->n_elems - at,
                  n = left < UPDATE_CHUNK ? left : UPDATE_CHUNK;
+    DT_ASSERT(at < work->n_elems);
     switch (work->update->type) {
     case DT_OPTIMIZER_SGD:
         work->kernels->sgd(work->update, n, work->params + at, work->grads + at,
@@ -388,6 +398,8 @@ static enum dt_status cpu_optimizer_step(struct dt_backend *backend, const struc
                                          size_t n_elems, float *params, const float *grads,
                                          float *state1, float *state2)
 {
+    DT_ASSERT(update->clip_norm >= 0);
+    DT_ASSERT(update->type == DT_OPTIMIZER_SGD || (state1 != NULL && state2 != NULL));
     struct dt_cpu *cpu = cpu_of(backend);
     struct dt_update clipped = *update;
     if (!dt_update_is_elementwise(update)) {

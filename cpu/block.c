@@ -180,6 +180,7 @@ static void describe(struct dt_block_state *state, const struct dt_cpu *cpu,
 bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index,
                             int capacity)
 {
+    DT_ASSERT(index >= 1 && index < model->n_blocks);
     struct dt_block_state below = {0};
     describe(&below, cpu, model, index - 1, capacity);
     return model->blocks[index].linear == DT_LINEAR_DENSE && below.conv.fuses_pool;
@@ -207,6 +208,7 @@ static void *piece(struct pieces *pieces, bool wanted, size_t n, size_t size)
         return NULL;
     }
     pieces->n_bytes = at + dt_round_up(n_bytes, 64) + DT_READABLE_PAST_END;
+    DT_ASSERT(at % 64 == 0 && pieces->n_bytes % 64 == 0);
     return pieces->memory != NULL ? pieces->memory + at : NULL;
 }
 
@@ -429,6 +431,7 @@ static bool alloc_state(struct dt_block_state *state)
 enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model,
                                  int index, int capacity, struct dt_block_state **out)
 {
+    DT_ASSERT(index >= 0 && index < model->n_blocks && capacity >= 1);
     struct dt_cpu *cpu = (struct dt_cpu *)backend;
     const struct dt_block *b = &model->blocks[index];
     if (b->pool == DT_POOL_MAX && b->pool_h > 255) {
@@ -460,6 +463,7 @@ void dt_cpu_block_close(struct dt_block_state *state)
 
 void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, int left, float *to)
 {
+    DT_ASSERT(top >= 0 && left >= 0 && left + image.w <= to_w);
     const size_t n_c = (size_t)image.c, row = (size_t)image.w * n_c, to_row = (size_t)to_w * n_c;
     to += (size_t)top * to_row + (size_t)left * n_c;
     for (int h = 0; h < image.h; h++) {

@@ -38,6 +38,7 @@ static void tail_sample(void *context, int sample, int thread)
 
 static void dense_backward(struct dt_cpu_job *job)
 {
+    DT_ASSERT(job->n >= 1);
     struct dt_block_state *state = job->state;
     const size_t n_out = state->n_linear;
     float *dw = job->grads + state->weight_offset, *db = job->grads + state->bias_offset;
@@ -92,6 +93,7 @@ enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *
                                      float *grads, const float *x, const float *y, float *dy,
                                      float *dx, const struct dt_pass *pass)
 {
+    DT_ASSERT(pass->training && pass->first + pass->batch->n <= state->capacity);
     struct dt_cpu_job job = {.state = state,
                              .pass = pass,
                              .params = params,

@@ -82,6 +82,7 @@ int dt_cpu_isa_list(const char *names[DT_CPU_MAX_ISAS])
             names[n++] = isas[i].name;
         }
     }
+    DT_ASSERT(n >= 1);
     return n;
 }
 

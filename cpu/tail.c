@@ -6,6 +6,7 @@
 
 void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *mask)
 {
+    DT_ASSERT(job->pass->training && sample >= 0 && sample < job->pass->batch->n);
     const struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
     const struct dt_dropout_key key = {.seed = job->pass->seed,
@@ -40,6 +41,7 @@ static void note_nonzeros(const struct dt_cpu_job *job, int sample, int thread, 
 void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear,
                          bool activated)
 {
+    DT_ASSERT(sample >= 0 && sample < job->n);
     struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
@@ -75,6 +77,7 @@ void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, f
 
 float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread)
 {
+    DT_ASSERT(job->pass->training && sample >= 0 && sample < job->n);
     struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;

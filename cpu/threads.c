@@ -53,6 +53,7 @@ static void *worker_main(void *context)
         pthread_mutex_unlock(&threads->lock);
         run_items(threads, self->number);
         pthread_mutex_lock(&threads->lock);
+        DT_ASSERT(threads->n_busy > 0);
         if (--threads->n_busy == 0) {
             pthread_cond_signal(&threads->done);
         }
@@ -63,6 +64,7 @@ static void *worker_main(void *context)
 
 enum dt_status dt_threads_open(int n_threads, struct dt_threads **out)
 {
+    DT_ASSERT(n_threads >= 1);
     struct dt_threads *threads = calloc(1, sizeof *threads);
     struct worker *workers = calloc((size_t)n_threads, sizeof *workers);
     if (threads == NULL || workers == NULL) {
@@ -96,6 +98,7 @@ void dt_threads_close(struct dt_threads *threads)
     }
     pthread_mutex_lock(&threads->lock);
     threads->closing = true;
+    DT_ASSERT(threads->n_busy == 0);
     pthread_cond_broadcast(&threads->work);
     pthread_mutex_unlock(&threads->lock);
     for (int i = 0; i < threads->n_workers; i++) {
@@ -122,6 +125,7 @@ void dt_threads_run(struct dt_threads *threads, int n_items, dt_threads_fn fn, v
         return;
     }
     pthread_mutex_lock(&threads->lock);
+    DT_ASSERT(threads->n_busy == 0 && !threads->closing);
     threads->fn = fn;
     threads->context = context;
     threads->n_items = n_items;

@@ -49,6 +49,7 @@ static void put_row(const struct dt_pixel_transform *t, const struct dt_pose *p,
         return;
     }
     put_black(left, s.step, s.offset, x);
+    DT_ASSERT(p->left >= 0 && p->end <= t->shape.w && y + p->down >= 0 && y + p->down < t->shape.h);
     s.from = plane + (size_t)(y + p->down) * w +
              (size_t)(p->mirrored ? p->right - p->left : p->right + p->left);
     s.n = end - left;
