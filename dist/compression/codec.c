@@ -48,6 +48,7 @@ enum dt_status dt_codec_open(const struct dt_codec_ops *const *codecs,
                              const struct dt_compression_spec *spec,
                              const struct dt_codec_layout *layout, struct dt_codec *out)
 {
+    DT_ASSERT(layout == NULL || layout->n_matrices <= DT_MAX_MATRICES);
     *out = dt_codec_none();
     if (spec->type == DT_COMPRESSION_NONE) {
         return DT_OK;
@@ -65,11 +66,13 @@ enum dt_status dt_codec_open(const struct dt_codec_ops *const *codecs,
 /* The codec, or none where that takes no more bytes. */
 static const struct dt_codec_ops *ops_for(const struct dt_codec *codec, size_t begin, size_t n)
 {
+    DT_ASSERT(begin + n >= begin);
     return codec->ops->bytes(codec, begin, n) < n * sizeof(float) ? codec->ops : &dt_none_codec;
 }
 
 size_t dt_codec_bytes(const struct dt_codec *codec, size_t begin, size_t n)
 {
+    DT_ASSERT(ops_for(codec, begin, n)->bytes(codec, begin, n) <= n * sizeof(float));
     return ops_for(codec, begin, n)->bytes(codec, begin, n);
 }
 

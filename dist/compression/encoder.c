@@ -13,6 +13,7 @@ static enum dt_status encoder_open(const struct dt_codec *codec, int rank, size_
 static void encode_input(struct dt_error_feedback *feedback, bool gathers, uint64_t draw,
                          size_t begin, size_t end, float *values, void *bytes)
 {
+    DT_ASSERT(begin <= end);
     if (gathers || feedback->left != NULL) {
         dt_error_feedback_encode(feedback, draw, begin, end, values, bytes);
     }

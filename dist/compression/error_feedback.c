@@ -5,6 +5,7 @@
 enum dt_status dt_error_feedback_open(const struct dt_codec *codec, int rank, size_t n_elems,
                                       struct dt_error_feedback *out)
 {
+    DT_ASSERT(rank >= 0);
     *out = (struct dt_error_feedback){.codec = *codec, .draw = DT_FIRST_DRAW(rank)};
     if (codec->spec.error_feedback && codec->spec.type != DT_COMPRESSION_NONE) {
         out->left = calloc(n_elems + 1, sizeof *out->left);
@@ -24,12 +25,15 @@ void dt_error_feedback_close(struct dt_error_feedback *feedback)
 
 uint64_t dt_error_feedback_draw(struct dt_error_feedback *feedback)
 {
+    DT_ASSERT((feedback->draw + 1) % DT_FIRST_DRAW(1) != 0);
     return feedback->draw++;
 }
 
 void dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin,
                               size_t end, float *values, void *bytes)
 {
+    DT_ASSERT(begin <= end);
+    DT_ASSERT(draw <= feedback->draw);
     const size_t n = end - begin;
     float *left = feedback->left != NULL ? feedback->left + begin : NULL;
     for (size_t i = 0; left != NULL && i < n; i++) {

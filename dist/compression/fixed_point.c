@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 #define UNIT 0x1p-40
 /* A double from 2^12 up to 2^13 has its last bit at 2^-40: added to this one, an addend is rounded
  * to units, and its integer can be read off the bits. Vector units then convert without an
@@ -65,6 +67,7 @@ static inline double rounded(int64_t x)
  * n ranks' are at most n / 2 times their base: 2^20 * 16, 2^14 * 1024. */
 int dt_fixed_n_digits(int n_ranks)
 {
+    DT_ASSERT(n_ranks >= 1 && n_ranks <= DT_FIXED_MOST_RANKS);
     return n_ranks == 1 ? 1 : n_ranks <= 32 ? 3 : 4;
 }
 
@@ -98,6 +101,7 @@ static void split_group(int n_digits, const int64_t *sums, float *digits)
 FOR_EACH_ISA
 void dt_fixed_split(int n_digits, size_t n, const int64_t *sums, float *digits)
 {
+    DT_ASSERT(n % DT_FIXED_GROUP == 0 && (n_digits == 1 || n_digits == 3 || n_digits == 4));
     for (size_t i = 0; i < n && n_digits > 1; i += DT_FIXED_GROUP) {
         split_group(n_digits, sums + i, digits + (size_t)n_digits * i);
     }
@@ -129,6 +133,7 @@ static inline void join_group(int n_digits, const float *digits, float *out)
 FOR_EACH_ISA
 size_t dt_fixed_join(int n_digits, size_t n, const float *digits, float *out)
 {
+    DT_ASSERT(n % DT_FIXED_GROUP == 0 && (n_digits == 1 || n_digits == 3 || n_digits == 4));
     size_t n_wrong = 0;
     for (size_t at = 0; at < n; at += DT_FIXED_GROUP) {
         join_group(n_digits, digits + (size_t)n_digits * at, out + at);

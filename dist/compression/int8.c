@@ -59,6 +59,7 @@ static void draw_offsets(const struct dt_codec *codec, uint64_t draw, size_t at,
 static void encode_group(const struct dt_codec *codec, uint64_t draw, size_t at, const float *from,
                          size_t n, uint8_t *bytes)
 {
+    DT_ASSERT(n >= 1 && n <= GROUP && at % GROUP == 0);
     const struct group group = measure(from, n);
     const uint16_t scale = dt_bf16_of(group.scale);
     float offsets[DRAWS];
@@ -86,6 +87,7 @@ static void int8_encode(const struct dt_codec *codec, uint64_t draw, const float
 
 static void decode_group(const uint8_t *bytes, size_t n, float *to)
 {
+    DT_ASSERT(n >= 1 && n <= GROUP);
     uint16_t half;
     memcpy(&half, bytes, sizeof half);
     const float scale = dt_float_of_bf16(half);

@@ -30,6 +30,7 @@ static struct part as_it_is(size_t begin, size_t end)
 
 static struct part of_matrix(const struct dt_matrix *m, size_t begin, size_t end)
 {
+    DT_ASSERT(begin >= m->begin && begin < end && end <= m->begin + m->n_rows * m->n_cols);
     const size_t width = (LEAST + m->n_rows - 1) / m->n_rows,
                  n_groups = (m->n_cols + width - 1) / width;
     const struct part plain = as_it_is(begin, end);
@@ -42,6 +43,7 @@ static struct part of_matrix(const struct dt_matrix *m, size_t begin, size_t end
 /* The next part of [begin, end); matrices are in the order of the array. */
 static struct part next_part(const struct dt_codec *codec, size_t begin, size_t end)
 {
+    DT_ASSERT(begin < end);
     for (int i = 0; i < codec->layout.n_matrices; i++) {
         const struct dt_matrix *m = &codec->layout.matrices[i];
         const size_t m_end = m->begin + m->n_rows * m->n_cols;
@@ -74,6 +76,7 @@ struct columns {
  */
 static void add_row(const float *from, size_t n, size_t first, struct columns *to)
 {
+    DT_ASSERT(first + n <= AT_ONCE);
     for (size_t i = 0; i < n; i++) {
         const uint32_t negative = dt_float_bits(from[i]) >> 31;
         to->sums[0][first + i] += negative != 0 ? 0 : from[i];
@@ -115,6 +118,7 @@ static void encode_means(const struct part *part, const float *from, uint8_t *by
 {
     const size_t n_cols = part->matrix->n_cols,
                  n_at_once = AT_ONCE / part->width * part->width; /* whole groups */
+    DT_ASSERT(n_at_once >= part->width);
     struct columns columns;
     for (size_t first = 0; first < n_cols; first += n_at_once) {
         const size_t last = dt_min_size(first + n_at_once, n_cols);
@@ -148,6 +152,7 @@ static void decode_row(const struct part *part, const uint8_t *means, const uint
 {
     for (size_t i = 0; i < n; i++) {
         const size_t group = part->width == 1 ? col + i : (col + i) / part->width;
+        DT_ASSERT(group < part->n_groups);
         uint32_t both;
         memcpy(&both, means + group * HEAD, sizeof both);
         const uint32_t negative = bits[(bit + i) / 8] >> (bit + i) % 8 & 1u;

@@ -10,6 +10,7 @@
 
 static size_t n_sent(const struct dt_codec *codec, size_t n)
 {
+    DT_ASSERT(codec->spec.ratio > 0 && codec->spec.ratio <= 1);
     const size_t k = (size_t)floor(codec->spec.ratio * (double)n + 0.5);
     return k < 1 ? 1 : k < n ? k : n;
 }
@@ -45,6 +46,7 @@ static void select_bits(const float *from, size_t n, int low_bit, int n_bits,
     while (counts[place] < found->n_equal) {
         found->n_equal -= counts[place--];
     }
+    DT_ASSERT(found->n_equal >= 1 && found->n_equal <= counts[place]);
     found->least |= place << low_bit;
 }
 

@@ -54,12 +54,14 @@ void dt_comm_alive(void *comm)
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_bytes,
                            struct dt_request *request)
 {
+    DT_ASSERT(name != NULL && comm->n_started >= comm->n_done);
     *request = (struct dt_request){.name = name, .active = true, .sequence = ++comm->n_started};
     show_alive(comm, name, n_bytes);
 }
 
 void dt_comm_wait_ended(struct dt_comm *comm)
 {
+    DT_ASSERT(comm->n_done < comm->n_started);
     comm->n_done++;
     show_alive(comm, NULL, 0);
 }
@@ -85,6 +87,7 @@ enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_
                                        enum dt_type type, enum dt_reduce op, const char *name,
                                        struct dt_request *request)
 {
+    DT_ASSERT(type <= DT_TYPE_U64 && op <= DT_REDUCE_MIN);
     *request = (struct dt_request){.active = false};
     DT_TRY(check_count(n_elems, name));
     dt_comm_request_begin(comm, name, n_elems * dt_type_bytes(type), request);
@@ -101,6 +104,7 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
         } else {
             DT_TRY(comm->ops->test(comm, request, done));
         }
+        DT_ASSERT(request->sequence > 0 && request->sequence <= comm->n_started);
         request->active = !*done;
     }
     return DT_OK;
@@ -109,6 +113,7 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
 enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *request,
                              double waited_s)
 {
+    DT_ASSERT(waited_s >= 0 && comm->timeout_s > 0);
     char who[256] = "a rank, or the network, does not answer";
     const bool asks = comm->liveness != NULL;
     const double limit_s =
@@ -167,6 +172,7 @@ enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_el
 enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_bytes, int root,
                                  const char *name)
 {
+    DT_ASSERT(root >= 0 && root < comm->size);
     char *next = buffer;
     do {
         const size_t n = n_bytes < PIECE_ELEMS ? n_bytes : PIECE_ELEMS;
@@ -201,6 +207,7 @@ enum dt_status dt_comm_all(struct dt_comm *comm, bool mine, const char *name, bo
 {
     int32_t least = mine;
     DT_TRY(dt_comm_allreduce(comm, &least, 1, DT_TYPE_I32, DT_REDUCE_MIN, name));
+    DT_ASSERT(least == 0 || (least == 1 && mine));
     *all = least != 0;
     return DT_OK;
 }

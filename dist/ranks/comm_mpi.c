@@ -52,6 +52,7 @@ static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, si
                                           enum dt_type type, enum dt_reduce op,
                                           struct dt_request *request)
 {
+    DT_ASSERT(n_elems <= INT32_MAX && request->name != NULL);
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_types[type],
                                     mpi_operations[op], dt_mpi_comm_of(comm)->all, &handle);
@@ -61,6 +62,7 @@ static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, si
 static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, size_t n_bytes,
                                           int root, struct dt_request *request)
 {
+    DT_ASSERT(n_bytes <= INT32_MAX && root < comm->size);
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code =
         MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, dt_mpi_comm_of(comm)->all, &handle);
@@ -70,6 +72,7 @@ static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, si
 static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine, void *all,
                                           size_t n_bytes_each, struct dt_request *request)
 {
+    DT_ASSERT(n_bytes_each <= INT32_MAX);
     MPI_Request handle = MPI_REQUEST_NULL;
     const int n = (int)n_bytes_each;
     const int code =
@@ -103,6 +106,7 @@ static const char message[] = "a message between two ranks"; /* the name of each
 static enum dt_status wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
                                 size_t n_bytes, struct dt_wire_request *request)
 {
+    DT_ASSERT(peer != wire->rank && n_bytes <= INT32_MAX);
     MPI_Request handle = MPI_REQUEST_NULL;
     const struct dt_mpi_comm *comm = comm_of(wire);
     const int code = comm->base.cut
@@ -114,6 +118,7 @@ static enum dt_status wire_send(struct dt_wire *wire, int peer, int tag, const v
 static enum dt_status wire_receive(struct dt_wire *wire, int peer, int tag, void *bytes,
                                    size_t n_bytes, struct dt_wire_request *request)
 {
+    DT_ASSERT(peer != wire->rank && n_bytes <= INT32_MAX);
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code =
         MPI_Irecv(bytes, (int)n_bytes, MPI_BYTE, peer, tag, comm_of(wire)->all, &handle);
@@ -195,6 +200,7 @@ struct dt_mpi_comm *dt_comm_mpi_over(MPI_Comm all)
         MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
         MPI_Comm_rank(all, &base->rank);
         MPI_Comm_size(all, &base->size);
+        DT_ASSERT(base->rank >= 0 && base->rank < base->size);
         base->host_root = base->rank;
         base->local_size = 1;
         base->n_hosts = base->size;

@@ -29,6 +29,7 @@ struct place {
 
 static int create(size_t n_bytes, struct place *place)
 {
+    DT_ASSERT(n_bytes > 0 && n_bytes % DT_HUGE_PAGE == 0);
     struct stat file;
     const int fd = memfd_create("dtrain", MFD_CLOEXEC);
     if (fd >= 0 && (ftruncate(fd, (off_t)n_bytes) != 0 || fstat(fd, &file) != 0)) {
@@ -84,6 +85,7 @@ static void *map(int fd, size_t n_bytes)
     if (after > 0) {
         munmap(room + before + n_bytes, after);
     }
+    DT_ASSERT((uintptr_t)memory % DT_HUGE_PAGE == 0 && after > 0);
     return memory;
 }
 
@@ -96,6 +98,7 @@ static enum dt_status share(struct dt_comm *comm, struct place *places,
         dt_comm_allgather(comm, &place, places, sizeof place, "places of the hosts' memory");
     if (s == DT_OK) {
         fd = comm->local_rank == 0 ? fd : open_place(&places[comm->host_root]);
+        DT_ASSERT(places[comm->rank].fd < 0 || comm->rank == comm->host_root);
         memory->bytes = map(fd, memory->n_bytes);
         int32_t all_have_it = memory->bytes != NULL;
         s = dt_comm_allreduce(comm, &all_have_it, 1, DT_TYPE_I32, DT_REDUCE_MIN,
@@ -143,6 +146,7 @@ size_t dt_host_array_bytes(size_t n_elems)
 
 void dt_host_array_settle(float *array, size_t n_elems)
 {
+    DT_ASSERT((uintptr_t)array % PAGE == 0);
     const size_t n_bytes = dt_host_array_bytes(n_elems);
     memset(array, 0, n_bytes);
     if (n_bytes >= DT_HUGE_PAGE) {

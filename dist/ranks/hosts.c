@@ -7,6 +7,7 @@
 static int open_across(struct dt_mpi_comm *self)
 {
     struct dt_comm *base = &self->base;
+    DT_ASSERT(base->n_hosts > 1 && base->n_across >= 1 && base->n_across <= base->local_size);
     const int way = base->local_rank < base->n_across ? base->local_rank : MPI_UNDEFINED;
     MPI_Comm members;
     const int code = MPI_Comm_split(self->all, way, base->host_root, &members);
@@ -35,6 +36,8 @@ static int find_hosts(struct dt_mpi_comm *self)
         return code != MPI_SUCCESS ? code : MPI_ERR_NO_MEM;
     }
     code = MPI_Allgather(&base->host_root, 1, MPI_INT, base->host_roots, 1, MPI_INT, self->all);
+    DT_ASSERT(code != MPI_SUCCESS || base->host_roots[base->rank] == base->host_root);
+    DT_ASSERT(code != MPI_SUCCESS || (base->host_root <= base->rank && base->n_hosts >= 1));
     if (code != MPI_SUCCESS || base->n_hosts == 1) {
         return code;
     }
@@ -86,6 +89,7 @@ static enum dt_status split(struct dt_comm *comm, int n, struct dt_comm **out)
 
 enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **out)
 {
+    DT_ASSERT(n >= 1 && n <= comm->size);
     *out = NULL;
     if (n > 1) {
         DT_TRY(split(comm, n, out));

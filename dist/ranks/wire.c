@@ -15,6 +15,7 @@ static enum dt_status check_bytes(size_t n_bytes)
 enum dt_status dt_wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
                             size_t n_bytes, struct dt_wire_request *request)
 {
+    DT_ASSERT(peer >= 0 && peer < wire->size && tag >= 0);
     DT_TRY(check_bytes(n_bytes));
     DT_TRY(wire->ops->send(wire, peer, tag, bytes, n_bytes, request));
     request->active = true;
@@ -26,6 +27,7 @@ enum dt_status dt_wire_send(struct dt_wire *wire, int peer, int tag, const void 
 enum dt_status dt_wire_receive(struct dt_wire *wire, int peer, int tag, void *bytes, size_t n_bytes,
                                struct dt_wire_request *request)
 {
+    DT_ASSERT(peer >= 0 && peer < wire->size && tag >= 0);
     DT_TRY(check_bytes(n_bytes));
     DT_TRY(wire->ops->receive(wire, peer, tag, bytes, n_bytes, request));
     request->active = true;
@@ -60,5 +62,6 @@ struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire)
         sent.between_hosts.messages += leaves ? wire->sent[i].messages : 0;
         sent.between_hosts.bytes += leaves ? wire->sent[i].bytes : 0;
     }
+    DT_ASSERT(sent.between_hosts.bytes <= sent.all.bytes);
     return sent;
 }

@@ -84,6 +84,7 @@ static enum dt_status delay_send(struct dt_wire *wire, int peer, int tag, const 
     self->out_free_s =
         later(self->out_free_s, self->delay.clock_s()) + (double)n_bytes / self->delay.bandwidth;
     one->due_s = self->out_free_s + self->delay.latency_s;
+    DT_ASSERT((self->first == NULL) == (self->tail == &self->first));
     *self->tail = one;
     self->tail = &one->next;
     return DT_OK;
@@ -107,6 +108,7 @@ static enum dt_status release(struct delay_wire *self, double now_s)
         self->tail = self->first == NULL ? &self->first : self->tail;
         one->next = NULL;
         one->held = false;
+        DT_ASSERT(one->is_send);
         DT_TRY(
             dt_wire_send(self->below, one->peer, one->tag, one->bytes, one->n_bytes, &one->below));
     }
@@ -132,6 +134,7 @@ static enum dt_status test_receive(struct delay_wire *self, struct delayed *one,
 
 static enum dt_status delay_test(struct dt_wire *wire, struct dt_wire_request *request, bool *done)
 {
+    DT_ASSERT(request->handle != NULL);
     struct delay_wire *self = delay_of(wire);
     struct delayed *one = request->handle;
     const double now_s = self->delay.clock_s();
@@ -171,6 +174,7 @@ static const struct dt_wire_ops delay_ops = {.name = "delay",
 enum dt_status dt_wire_open_delay(struct dt_wire *below, const struct dt_wire_delay *delay,
                                   struct dt_wire **out)
 {
+    DT_ASSERT(delay->latency_s >= 0 && delay->bandwidth > 0);
     struct delay_wire *self = malloc(sizeof *self);
     struct dt_wire_count *sent = calloc((size_t)below->size, sizeof *sent);
     if (self == NULL || sent == NULL) {

@@ -66,6 +66,7 @@ static enum dt_status meet(struct local_hub *hub, struct local_end *end)
         memcpy(end->is_send ? other->bytes : end->bytes, end->is_send ? end->bytes : other->bytes,
                end->n_bytes);
     }
+    DT_ASSERT(!other->done && !end->done);
     other->done = end->done = true;
     return DT_OK;
 }
@@ -116,6 +117,7 @@ static enum dt_status local_test(struct dt_wire *wire, struct dt_wire_request *r
 
 static void local_close(struct dt_wire *wire)
 {
+    DT_ASSERT(local_of(wire)->hub->n_open >= 1);
     struct local_hub *hub = local_of(wire)->hub;
     if (--hub->n_open == 0) {
         for (struct local_end *end = hub->waiting, *next; end != NULL;
@@ -152,6 +154,7 @@ static struct dt_wire *open_one(struct local_hub *hub, int rank, int size)
 
 enum dt_status dt_wire_open_local(int size, struct dt_wire *wires[])
 {
+    DT_ASSERT(size >= 1);
     struct local_hub *hub = calloc(1, sizeof *hub);
     int n = 0;
     if (hub != NULL) {

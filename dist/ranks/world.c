@@ -21,6 +21,8 @@ enum dt_status dt_world_join(struct dt_world *world, dt_comm_open_fn open)
     DT_TRY(open(&world->comm));
     world->local_rank = world->comm->local_rank;
     world->local_size = world->comm->local_size;
+    DT_ASSERT(world->comm->rank == world->rank && world->comm->size == world->size);
+    DT_ASSERT(world->local_rank < world->local_size && world->local_size <= world->size);
     return DT_OK;
 }
 
@@ -57,6 +59,7 @@ static int find_failure(const struct dt_report *reports, int n, bool *alike)
 static enum dt_status share_failure(struct dt_world *world, int first, bool alike,
                                     enum dt_status status)
 {
+    DT_ASSERT(first >= 0 && first < world->size && status != DT_OK);
     char text[DT_ERROR_TEXT_SIZE] = "";
     if (world->rank == first && alike) {
         snprintf(text, sizeof text, "%s", dt_error_text());
@@ -72,6 +75,7 @@ static enum dt_status share_failure(struct dt_world *world, int first, bool alik
 
 enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine)
 {
+    DT_ASSERT(mine == DT_OK || world->size == 1 || dt_error_text()[0] != '\0');
     if (world->size == 1) {
         return mine;
     }
@@ -88,6 +92,7 @@ enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine)
     DT_TRY(dt_comm_allgather(world->comm, &report, world->reports, sizeof report,
                              "agreement on errors"));
     const int first = find_failure(world->reports, world->size, &alike);
+    DT_ASSERT(world->reports[world->rank].status == report.status);
     return first < 0
                ? DT_OK
                : share_failure(world, first, alike, (enum dt_status)world->reports[first].status);

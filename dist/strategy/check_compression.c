@@ -16,6 +16,7 @@ struct dt_codec_layout dt_matrices_of(const struct dt_model *model)
         const struct dt_block *block = &model->blocks[b];
         if (block->linear == DT_LINEAR_DENSE) {
             const struct dt_param *weight = &model->params[block->weight];
+            DT_ASSERT(weight->n_dims == 2 && weight->n_elems == weight->dims[0] * weight->dims[1]);
             out.matrices[out.n_matrices++] = (struct dt_matrix){
                 .begin = weight->offset, .n_rows = weight->dims[0], .n_cols = weight->dims[1]};
         }
@@ -78,6 +79,7 @@ static enum dt_status open_encoding(const struct dt_strategy_spec *spec, struct 
 static enum dt_status clear_gaps(const struct dt_strategy_spec *spec, float *arena, size_t begin,
                                  size_t end)
 {
+    DT_ASSERT(begin <= end && end <= spec->model->arena_elems);
     static const float zeros[DT_PARAM_ALIGN];
     const struct dt_model *model = spec->model;
     for (int i = 0; i < model->n_params; i++) {

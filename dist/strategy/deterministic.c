@@ -28,6 +28,7 @@ static enum dt_status deterministic_passes(struct dt_strategy_step *step,
 
 static enum dt_status deterministic_ready(struct dt_strategy_step *step, size_t begin, size_t end)
 {
+    DT_ASSERT(begin <= end && end <= deterministic_of(step->strategy)->leaves.n_elems);
     struct deterministic *self = deterministic_of(step->strategy);
     const size_t n_digits = (size_t)self->leaves.n_digits;
     return dt_grad_sync_ready(&self->mirrored.sync, n_digits * begin, n_digits * end);
@@ -36,6 +37,9 @@ static enum dt_status deterministic_ready(struct dt_strategy_step *step, size_t 
 /* A dt_grad_ready_fn: the sums of digits are there. One rank's are gradients. */
 static enum dt_status take_sums(void *context, size_t begin, size_t end)
 {
+    DT_ASSERT(begin % (size_t)deterministic_of(((struct dt_strategy_step *)context)->strategy)
+                          ->leaves.n_digits ==
+              0);
     struct dt_strategy_step *step = context;
     struct deterministic *self = deterministic_of(step->strategy);
     const int n_digits = self->leaves.n_digits;

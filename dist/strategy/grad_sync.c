@@ -7,6 +7,7 @@ _Static_assert(DT_MAX_LAYERS <= DT_MAX_BUCKETS, "each block may have a bucket of
 void dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model,
                        const struct dt_dist_spec *dist, struct dt_grad_sync *out)
 {
+    DT_ASSERT(model->n_blocks <= DT_MAX_BUCKETS);
     size_t begin = 0;
     *out = (struct dt_grad_sync){.allreduce = allreduce, .overlap = dist->overlap};
     for (int b = model->n_blocks - 1; b >= 0; b--) { /* the arena's order: last block first */
@@ -15,8 +16,10 @@ void dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *mo
         if (end > begin && (full || end == model->arena_elems)) {
             struct dt_bucket *bucket = &out->buckets[out->n_buckets];
             *bucket = (struct dt_bucket){.begin = begin, .end = end};
+            DT_ASSERT(out->n_buckets == 0 || bucket[-1].end == begin);
             snprintf(bucket->name, sizeof bucket->name, "allreduce of gradient bucket %d",
                      out->n_buckets);
+            DT_ASSERT(out->n_buckets < DT_MAX_BUCKETS);
             out->n_buckets++;
             begin = end;
         }
@@ -25,6 +28,7 @@ void dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *mo
 
 void dt_grad_sync_begin(struct dt_grad_sync *sync)
 {
+    DT_ASSERT(sync->n_buckets > 0 && sync->buckets[0].begin == 0);
     sync->n_started = 0;
     sync->n_ready = 0;
     sync->failed = DT_OK;
@@ -39,6 +43,7 @@ static enum dt_status note_sum(struct dt_grad_sync *sync, int index)
 
 static enum dt_status test_bucket(struct dt_grad_sync *sync, int index)
 {
+    DT_ASSERT(index < sync->n_started);
     struct dt_request *request = &sync->buckets[index].request;
     bool done = true;
     if (!request->active) {
@@ -53,6 +58,7 @@ static enum dt_status start_ready(struct dt_grad_sync *sync)
     for (int i = sync->n_started; i < sync->n_buckets && sync->buckets[i].end <= sync->n_ready;
          i++) {
         struct dt_bucket *bucket = &sync->buckets[i];
+        DT_ASSERT(!bucket->request.active && i == sync->n_started);
         const struct dt_span span = {.kind = DT_SPAN_BUCKET, .block = i};
         DT_TRY(dt_span_begin(sync->trace, &span));
         DT_TRY(dt_allreduce_start(sync->allreduce, i, bucket->begin, bucket->end, bucket->name,
@@ -94,17 +100,20 @@ enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync)
                         "only %zu gradients came ready before the wait for all of them",
                         sync->n_ready);
     }
+    DT_ASSERT(sync->n_ready == sync->buckets[sync->n_buckets - 1].end);
     return DT_OK;
 }
 
 enum dt_status dt_grad_sync_wait_for(struct dt_grad_sync *sync, int index, dt_grad_ready_fn sink,
                                      void *context)
 {
+    DT_ASSERT(index >= 0 && index < sync->n_started);
     struct dt_bucket *bucket = &sync->buckets[index];
     DT_TRY(sync->failed);
     const bool active = bucket->request.active;
     DT_TRY(dt_comm_wait(sync->allreduce->comm, &bucket->request));
     DT_TRY(active ? note_sum(sync, index) : DT_OK);
+    DT_ASSERT(!bucket->request.active);
     return sink != NULL ? sink(context, bucket->begin, bucket->end) : DT_OK;
 }
 

@@ -36,6 +36,7 @@ static float *array_of(const struct host_step *self, int index)
 /* A dt_host_sum.use. */
 static void step_piece(void *context, size_t begin, size_t end, const float *sums)
 {
+    DT_ASSERT(begin < end && end - begin <= DT_HOST_SUM_PIECE);
     struct host_step *self = context;
     struct dt_strategy *strategy = self->strategy;
     const struct dt_comm *comm = strategy->spec.comm;
@@ -56,6 +57,7 @@ static void step_piece(void *context, size_t begin, size_t end, const float *sum
 static enum dt_status host_step_each_sum(struct dt_host_step *step, size_t begin, size_t end,
                                          dt_sums_fn fn, void *context)
 {
+    DT_ASSERT(((struct host_step *)step)->strategy->allreduce->shared->use == step_piece);
     const struct dt_host_sum *sum = ((struct host_step *)step)->strategy->allreduce->shared;
     for (size_t at = begin, next; at < end; at = next) {
         next = dt_min_size(end, at + DT_HOST_SUM_PIECE);
@@ -80,6 +82,7 @@ static bool may_share(const struct dt_strategy *strategy)
 
 static enum dt_status open_arrays(struct host_step *self)
 {
+    DT_ASSERT(self->strategy->spec.elementwise && self->strategy->spec.comm->n_hosts == 1);
     struct dt_strategy *strategy = self->strategy;
     const struct dt_strategy_spec *spec = &strategy->spec;
     const size_t n_elems = spec->model->arena_elems;

@@ -13,6 +13,7 @@ enum dt_status dt_micro_batches_open(const struct dt_strategy_spec *spec, int n_
 {
     const size_t n_elems = spec->model->arena_elems;
     void *sums = NULL;
+    DT_ASSERT(n_elems % DT_FIXED_GROUP == 0);
     *out = (struct dt_micro_batches){.n_digits = dt_fixed_n_digits(n_ranks), .n_elems = n_elems};
     DT_TRY(dt_floats_alloc(spec->backend, "the leaves' gradients", "", DT_LEAVES_AT_ONCE * n_elems,
                            &out->grads));
@@ -35,6 +36,7 @@ size_t dt_micro_batches_n_bytes(const struct dt_model *model, int n_ranks)
 
 void dt_micro_batches_widen(int n_digits, struct dt_grad_sync *buckets)
 {
+    DT_ASSERT(n_digits >= 1);
     for (int i = 0; i < buckets->n_buckets; i++) {
         buckets->buckets[i].begin *= (size_t)n_digits;
         buckets->buckets[i].end *= (size_t)n_digits;
@@ -45,6 +47,7 @@ void dt_micro_batches_widen(int n_digits, struct dt_grad_sync *buckets)
  * holds is NaN to those who add the digits. */
 static void add_block(struct dt_micro_batches *l, size_t at, size_t n)
 {
+    DT_ASSERT(n <= N_BLOCK && at + n <= l->n_elems);
     int64_t sums[N_BLOCK] = {0};
     if (!l->first) {
         memcpy(sums, l->sums + at, n * sizeof *sums);
@@ -74,6 +77,7 @@ void dt_micro_batches_begin(struct dt_micro_batches *l, struct dt_strategy_step 
 
 void dt_micro_batches_next(struct dt_micro_batches *l, struct dt_network *network, bool last)
 {
+    DT_ASSERT(l->n_kept <= DT_LEAVES_AT_ONCE && !l->last);
     if (l->n_kept == DT_LEAVES_AT_ONCE) { /* they were added */
         l->n_kept = 0;
         l->first = false;
@@ -123,6 +127,7 @@ enum dt_status dt_micro_batches_passes(struct dt_micro_batches *l, struct dt_str
                                        struct dt_network *network, struct dt_bound_samples *samples,
                                        const struct dt_pass *pass, float *digits)
 {
+    DT_ASSERT(step->strategy->spec.dist.leaf >= 1);
     const struct dt_batch *batch = pass->batch;
     const int n_leaf = (int)step->strategy->spec.dist.leaf;
     dt_micro_batches_begin(l, step, digits);

@@ -26,6 +26,7 @@ void dt_mirrored_poll(struct dt_strategy_step *step)
 /* A dt_grad_ready_fn: the sums of a bucket are there. */
 enum dt_status dt_mirrored_step_bucket(void *context, size_t begin, size_t end)
 {
+    DT_ASSERT(begin <= end);
     struct dt_strategy_step *step = context;
     return dt_strategy_step_range(step, begin, end, step->strategy->allreduce->total + begin);
 }
@@ -49,6 +50,7 @@ enum dt_status dt_mirrored_ready(struct dt_strategy_step *step, size_t begin, si
         DT_TRY(dt_mirrored_step_bucket(step, bucket->begin, bucket->end));
     }
     self->base.update_s = update_s; /* what it took to enqueue them is part of the backward pass */
+    DT_ASSERT(self->n_stepped <= self->sync.n_started);
     return DT_OK;
 }
 
@@ -109,6 +111,7 @@ static enum dt_status open_own_steps(struct dt_strategy *strategy)
 
 static enum dt_status open_parts(struct dt_mirrored *self)
 {
+    DT_ASSERT(self->base.allreduce == NULL);
     const struct dt_strategy_spec *spec = &self->base.spec;
     const struct dt_allreduce_spec allreduce = {.rows = spec->dist.rows->allreduce,
                                                 .type = spec->dist.allreduce,

@@ -23,6 +23,7 @@ static struct priority *priority_of(struct dt_strategy *strategy)
 /* Whether weights from element `begin` of the arena on are still on their way. */
 static bool lacks(const struct priority *self, size_t begin)
 {
+    DT_ASSERT(self->n_left <= self->mirrored.sync.n_buckets);
     return self->n_left > 0 && self->mirrored.sync.buckets[self->n_left - 1].end > begin;
 }
 
@@ -113,6 +114,7 @@ static enum dt_status priority_ready(struct dt_strategy_step *step, size_t begin
         DT_TRY(wait_for(self, 0));
         dt_mirrored_start(step);
     }
+    DT_ASSERT(self->n_left == 0);
     return dt_mirrored_ready(step, begin, end);
 }
 
@@ -122,6 +124,7 @@ static enum dt_status priority_finish(struct dt_strategy_step *step)
     struct priority *self = priority_of(step->strategy);
     self->last = *step;
     DT_TRY(dt_grad_sync_end(&self->mirrored.sync));
+    DT_ASSERT(self->n_left == 0);
     self->n_left = self->mirrored.sync.n_buckets;
     return DT_OK;
 }

@@ -81,6 +81,7 @@ static int count_agreeing(const struct votes *v, int rank)
     for (int other = 0; other < v->n_ranks; other++) {
         n += agree(v, rank, other);
     }
+    DT_ASSERT(n >= 1 && n <= v->n_ranks);
     return n;
 }
 
@@ -115,6 +116,7 @@ static void list_ranks(const struct votes *v, int one, bool agreeing, char *text
 /* The first rank whose value no rank before `begin` has, from there on; n_ranks: none. */
 static int find_other(const struct votes *v, int begin)
 {
+    DT_ASSERT(begin >= 1);
     for (int rank = begin; rank < v->n_ranks; rank++) {
         int first = 0;
         while (!agree(v, first, rank)) {
@@ -132,6 +134,7 @@ static void explain(const struct votes *v, const char *tensor, char *text, size_
 {
     char ranks[128];
     const int majority = find_majority(v);
+    DT_ASSERT(majority < 0 || count_agreeing(v, majority) < v->n_ranks);
     if (majority >= 0) {
         list_ranks(v, majority, false, ranks, sizeof ranks);
         snprintf(text, n_text, "tensor '%s' of %s differs from that of the other %d ranks", tensor,
@@ -147,12 +150,14 @@ static void explain(const struct votes *v, const char *tensor, char *text, size_
 
 enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_network *network)
 {
+    DT_ASSERT(check->model == network->model);
     const int n_params = check->model->n_params;
     XXH128_canonical_t *mine = check->hashes;
     XXH128_canonical_t *all = mine + n_params;
     DT_TRY(hash_tensors(check, network, mine));
     DT_TRY(dt_comm_allgather(check->comm, mine, all, (size_t)n_params * HASH_BYTES,
                              "comparison of replicas"));
+    DT_ASSERT(memcmp(mine, all + check->comm->rank * n_params, (size_t)n_params * HASH_BYTES) == 0);
     for (int i = 0; i < n_params; i++) {
         const struct votes votes = {
             .hashes = &all[i], .stride = n_params, .n_ranks = check->comm->size};

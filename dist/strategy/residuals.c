@@ -45,6 +45,7 @@ static float *left_of(const struct dt_strategy *strategy)
 /* Rows travel from each worker to rank 0, or from rank 0 to each worker. */
 static enum dt_status move(struct dt_strategy *strategy, float *rows, bool to_first)
 {
+    DT_ASSERT(strategy->spec.dist.average || rows == NULL);
     struct dt_comm *comm = strategy->spec.comm;
     const size_t n_elems = strategy->spec.model->arena_elems, n_bytes = n_elems * sizeof *rows;
     float *left = left_of(strategy);
@@ -88,6 +89,7 @@ static bool any_left(const float *rows, size_t n)
 /* The k-th rank of the host that a rank is on. */
 static int rank_beside(const struct dt_comm *comm, int rank, int k)
 {
+    DT_ASSERT(k >= 0 && k < comm->n_across);
     int beside = comm->host_roots[rank];
     for (int n = 0; n < k; n++) {
         do {
@@ -110,6 +112,7 @@ static void move_elements(float *from, float *to, size_t begin, size_t end)
 static void settle_bucket(const struct dt_comm *comm, const struct dt_bucket *bucket,
                           size_t n_elems, float *rows)
 {
+    DT_ASSERT(bucket->begin < bucket->end && bucket->end <= n_elems);
     const size_t n = bucket->end - bucket->begin;
     const int n_slices = dt_allreduce_n_slices(comm, n);
     for (int k = 0; k < n_slices; k++) {
@@ -141,6 +144,8 @@ bool dt_residuals_settle(const struct dt_strategy *strategy, float *rows)
 
 uint64_t dt_residuals_draws(const struct dt_strategy *strategy)
 {
+    DT_ASSERT(strategy->feedback == NULL ||
+              strategy->feedback->draw >= DT_FIRST_DRAW(strategy->spec.comm->rank));
     const bool draws = strategy->spec.dist.compression.rounding == DT_ROUNDING_STOCHASTIC &&
                        strategy->feedback != NULL;
     return draws ? strategy->feedback->draw - DT_FIRST_DRAW(strategy->spec.comm->rank) : 0;
@@ -148,6 +153,7 @@ uint64_t dt_residuals_draws(const struct dt_strategy *strategy)
 
 void dt_residuals_set_draws(struct dt_strategy *strategy, uint64_t n_draws)
 {
+    DT_ASSERT(n_draws < DT_FIRST_DRAW(1));
     if (strategy->feedback != NULL) {
         strategy->feedback->draw = DT_FIRST_DRAW(strategy->spec.comm->rank) + n_draws;
     }

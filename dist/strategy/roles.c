@@ -7,6 +7,7 @@
 enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
                              struct dt_roles *out)
 {
+    DT_ASSERT(rank >= 0 && rank < size);
     const struct dt_strategy_entry *row = dt_strategy_entry_of(dist);
     *out = (struct dt_roles){.n_workers = size};
     if (row != NULL && row->roles != NULL) {
@@ -23,6 +24,9 @@ enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size
     out->server = rank >= out->first_server && rank < out->first_server + out->n_servers
                       ? rank - out->first_server
                       : -1;
+    DT_ASSERT(out->worker >= 0 && out->worker < out->n_workers);
+    DT_ASSERT(out->server < out->n_servers && out->first_server + out->n_servers <= size);
+    DT_ASSERT(out->works || out->server >= 0);
     return DT_OK;
 }
 

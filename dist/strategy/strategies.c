@@ -46,6 +46,7 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
     if (*out == NULL) {
         free((void *)encoded.encoding.codec);
     }
+    DT_ASSERT(*out == NULL || (s == DT_OK && (*out)->ops->finish != NULL));
     return s;
 }
 
@@ -69,5 +70,6 @@ bool dt_strategy_splits(const struct dt_strategy *strategy)
 enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network,
                                   struct dt_bound_samples *samples, const struct dt_pass *pass)
 {
+    DT_ASSERT(dt_strategy_splits(step->strategy) && pass->training);
     return step->strategy->ops->passes(step, network, samples, pass);
 }

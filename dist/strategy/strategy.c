@@ -17,6 +17,7 @@ void dt_strategy_close(struct dt_strategy *strategy)
 static enum dt_status broadcast_floats(const struct dt_strategy *strategy, float *device,
                                        float *host, const char *name)
 {
+    DT_ASSERT(strategy->spec.comm->size > 1);
     struct dt_backend *backend = strategy->spec.backend;
     const size_t n_bytes = strategy->spec.model->arena_elems * sizeof *device;
     if (strategy->spec.comm->rank == 0) {
@@ -50,6 +51,7 @@ enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy)
 struct dt_update dt_strategy_next_update(struct dt_strategy *strategy, double lr, size_t n_global,
                                          size_t n_local)
 {
+    DT_ASSERT(n_local <= n_global);
     const size_t n = strategy->spec.dist.average ? n_global : n_local;
     const struct dt_update update =
         dt_optimizer_next(&strategy->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
@@ -60,6 +62,7 @@ struct dt_update dt_strategy_next_update(struct dt_strategy *strategy, double lr
 struct dt_strategy_step dt_strategy_start(struct dt_strategy *strategy,
                                           const struct dt_update *update)
 {
+    DT_ASSERT(update->type == strategy->spec.optimizer.type && strategy->optimizer.n_steps > 0);
     struct dt_strategy_step step = {.strategy = strategy, .update = *update};
     if (strategy->ops->start != NULL) {
         strategy->ops->start(&step);
@@ -80,6 +83,8 @@ static enum dt_status clear_gaps(const struct dt_strategy *strategy, float *memo
 /* A dt_grad_ready_fn. */
 static enum dt_status ready(void *context, size_t begin, size_t end)
 {
+    DT_ASSERT(begin < end &&
+              end <= ((struct dt_strategy_step *)context)->strategy->spec.model->arena_elems);
     struct dt_strategy_step *step = context;
     DT_TRY(clear_gaps(step->strategy, step->strategy->memory.grads, begin, end));
     return step->strategy->ops->ready != NULL ? step->strategy->ops->ready(step, begin, end)
@@ -96,6 +101,7 @@ static void poll(void *context)
 enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network,
                                    const struct dt_pass *pass)
 {
+    DT_ASSERT(!dt_strategy_splits(step->strategy));
     return step->strategy->ops->forward != NULL ? step->strategy->ops->forward(step, network, pass)
                                                 : dt_network_forward(network, pass);
 }
@@ -103,6 +109,7 @@ enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_netw
 enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network,
                                     const struct dt_pass *pass)
 {
+    DT_ASSERT(!dt_strategy_splits(step->strategy) && pass->training);
     struct dt_pass polled = *pass;
     polled.poll = step->strategy->ops->poll != NULL ? poll : NULL;
     polled.context = step;
@@ -120,6 +127,7 @@ enum dt_status dt_strategy_finish(struct dt_strategy_step *step)
 enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end,
                                       const float *grads)
 {
+    DT_ASSERT(begin <= end && end <= step->strategy->optimizer.n_elems);
     struct dt_strategy *strategy = step->strategy;
     const double start_s = dt_clock_s();
     const enum dt_status s = dt_optimizer_apply_range(&strategy->optimizer, &step->update, begin,

@@ -54,6 +54,7 @@ static struct pipeline *pipeline_of(struct dt_strategy *strategy)
 
 static int tag_of(int k, bool of_gradients)
 {
+    DT_ASSERT(k >= 0);
     return 2 * k + of_gradients;
 }
 
@@ -94,6 +95,7 @@ static enum dt_status wait_for(struct pipeline *self, const char *name,
     struct dt_request request;
     DT_TRY(self->failed);
     dt_comm_request_begin(comm, name, 0, &request);
+    DT_ASSERT(message == NULL || self->wire != NULL || !message->active);
     self->awaited = message;
     request.handle = self;
     request.progress = message != NULL ? progress_message : progress_all;
@@ -106,6 +108,7 @@ static enum dt_status wait_for(struct pipeline *self, const char *name,
 
 static int first_of(const struct pipeline *self, int k)
 {
+    DT_ASSERT(k >= 0 && k <= self->m);
     const struct dt_dist_spec *dist = &self->base.spec.dist;
     if (dist->deterministic) {
         return dt_min(self->pass->batch->n, k * (int)dist->leaf);
@@ -121,6 +124,7 @@ static struct dt_pass part_of(struct pipeline *self, int k, struct dt_batch *bat
     batch->n = first_of(self, k + 1) - first;
     batch->rows += first;
     batch->ids += first;
+    DT_ASSERT(batch->n >= 1 && first + batch->n <= self->pass->batch->n);
     part.batch = batch;
     part.first = first;
     part.accumulate = k > 0 && !self->base.spec.dist.deterministic;
@@ -149,6 +153,7 @@ static enum dt_status post_receives(struct pipeline *self, int k)
 
 static enum dt_status forward(struct pipeline *self, int k)
 {
+    DT_ASSERT(k >= 0 && k < self->m);
     struct dt_batch batch;
     const struct dt_pass part = part_of(self, k, &batch);
     DT_TRY(
@@ -167,6 +172,7 @@ static enum dt_status forward(struct pipeline *self, int k)
 
 static enum dt_status backward(struct pipeline *self, int k)
 {
+    DT_ASSERT(k >= 0 && k < self->m);
     struct dt_batch batch;
     const struct dt_pass part = part_of(self, k, &batch);
     DT_TRY(wait_for(self, "gradients of the stage behind", &self->messages[k].of[GRADIENTS_IN]));
@@ -214,6 +220,7 @@ static void place_deltas(struct pipeline *self)
 static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_network *network,
                                       struct dt_bound_samples *samples, const struct dt_pass *pass)
 {
+    DT_ASSERT(pass->batch->n <= step->strategy->spec.capacity && pass->first == 0);
     struct pipeline *self = pipeline_of(step->strategy);
     const struct dt_strategy_spec *spec = &self->base.spec;
     self->network = network;
@@ -221,6 +228,7 @@ static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_n
     self->pass = pass;
     self->m = dt_pipeline_n_parts(&spec->dist, pass->batch->n);
     self->failed = DT_OK;
+    DT_ASSERT(self->m <= dt_pipeline_n_parts(&spec->dist, spec->capacity));
     place_deltas(self);
     dt_micro_batches_begin(&self->leaves, step, self->base.memory.grads);
     for (int k = 0; k < self->m; k++) {
@@ -337,6 +345,7 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char
 
 static enum dt_status open_buffers(struct pipeline *self)
 {
+    DT_ASSERT(self->mine->begin < self->mine->end);
     const struct dt_strategy_spec *spec = &self->base.spec;
     const struct dt_block *blocks = spec->model->blocks;
     const size_t n = (size_t)spec->capacity;

@@ -21,8 +21,10 @@ static int count_first(enum dt_pipeline_schedule schedule, int n_behind, int n_m
 struct dt_pipeline_op dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages,
                                      int n_micro_batches, int i)
 {
+    DT_ASSERT(stage >= 0 && stage < n_stages && i >= 0 && i < 2 * n_micro_batches);
     const int n_first = count_first(schedule, n_stages - 1 - stage, n_micro_batches);
     const int n_alternating = 2 * (n_micro_batches - n_first), at = i - n_first;
+    DT_ASSERT(n_first >= 0 && n_first <= n_micro_batches);
     if (at < 0) {
         return (struct dt_pipeline_op){.micro_batch = i};
     }
@@ -35,5 +37,6 @@ struct dt_pipeline_op dt_pipeline_op(enum dt_pipeline_schedule schedule, int sta
 
 double dt_pipeline_bubble(int n_stages, int n_micro_batches)
 {
+    DT_ASSERT(n_stages >= 1 && n_micro_batches >= 1);
     return (double)(n_stages - 1) / (n_micro_batches + n_stages - 1);
 }

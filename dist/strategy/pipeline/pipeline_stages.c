@@ -20,6 +20,7 @@ static void add_block(const struct dt_block *block, struct dt_stage *stage)
 
 static struct dt_stage stage_of(const struct dt_model *model, int begin, int end)
 {
+    DT_ASSERT(begin >= 0 && begin <= end && end <= model->n_blocks);
     struct dt_stage stage = {.begin = begin, .end = end};
     for (int b = begin; b < end; b++) {
         add_block(&model->blocks[b], &stage);
@@ -115,6 +116,7 @@ static double best_cut(const struct dt_model *model, const double *of_fewer, int
             *begin = b;
         }
     }
+    DT_ASSERT(best == INFINITY || (*begin >= 0 && *begin < end));
     return best;
 }
 
@@ -132,6 +134,7 @@ static void cut_evenly(const struct dt_model *model, struct dt_stages *out)
     }
     for (int n = out->n, end = model->n_blocks; n > 0; n--) {
         out->stages[n - 1] = stage_of(model, begins[n][end], end);
+        DT_ASSERT(out->stages[n - 1].grad_begin < out->stages[n - 1].grad_end);
         end = begins[n][end];
     }
 }
@@ -156,11 +159,13 @@ static enum dt_status check(const struct dt_model *model, int n_stages)
 enum dt_status dt_stages_make(const struct dt_model *model, int n_stages,
                               const struct dt_pipeline_cut *cut, struct dt_stages *out)
 {
+    DT_ASSERT(n_stages >= 1);
     *out = (struct dt_stages){.n = n_stages};
     DT_TRY(check(model, n_stages));
     if (cut->n > 0) {
         return cut_by_hand(model, cut, out);
     }
     cut_evenly(model, out);
+    DT_ASSERT(out->stages[0].begin == 0 && out->stages[n_stages - 1].end == model->n_blocks);
     return DT_OK;
 }

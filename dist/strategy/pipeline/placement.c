@@ -28,6 +28,7 @@ static void choose_servers(const struct dt_model *model, int n_servers, struct d
             least = held[s] < held[least] ? s : least;
         }
         out->server_of[i] = least;
+        DT_ASSERT(least < n_servers);
         held[least] += model->params[i].n_elems;
     }
 }
@@ -36,6 +37,8 @@ static void add_param(const struct dt_model *model, int param, bool joins, struc
 {
     const struct dt_param *p = &model->params[param];
     struct dt_piece *last = &out->pieces[out->n_pieces - 1];
+    DT_ASSERT(out->n_pieces == 0 || last->end <= p->offset);
+    DT_ASSERT(out->server_of[param] >= 0 && out->n_pieces < DT_MAX_PARAMS + joins);
     if (joins && last->server == out->server_of[param]) {
         last->end = p->offset + p->n_elems;
     } else {
@@ -55,6 +58,7 @@ static void add_block(const struct dt_model *model, const struct dt_block *block
         first = block->bias;
         second = block->weight;
     }
+    DT_ASSERT(model->params[first].offset == block->grad_begin);
     add_param(model, first, false, out);
     if (second != DT_NO_PARAM) {
         add_param(model, second, true, out);

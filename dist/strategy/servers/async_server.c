@@ -13,6 +13,7 @@
 
 void dt_async_expect(struct dt_parameter_server *self, int n_steps)
 {
+    DT_ASSERT(n_steps >= 1 && self->base.optimizer.n_steps >= 1);
     const uint64_t version =
         (self->base.optimizer.n_steps - 1) *
         (uint64_t)self->roles.n_workers; /* all pushes before the step that begins */
@@ -46,12 +47,14 @@ static uint64_t fewest_pushed(const struct dt_parameter_server *self, int piece)
         const uint64_t n = dt_server_link_of(self, piece, w)->n_pushed;
         fewest = n < fewest ? n : fewest;
     }
+    DT_ASSERT(fewest <= self->n_expected);
     return fewest;
 }
 
 /* The update of this step with one worker's gradients. */
 static struct dt_update own_update(const struct dt_parameter_server *self, uint64_t version)
 {
+    DT_ASSERT(self->base.spec.dist.mode == DT_SERVER_MODE_ASYNC);
     const struct dt_optimizer_spec *spec = &self->base.spec.optimizer;
     struct dt_update update = self->step->update;
     const double t = (double)(version + 1);
@@ -76,6 +79,7 @@ static enum dt_status take_push(struct dt_parameter_server *self, int piece, int
                                     .update = own_update(self, self->version[piece])};
     const float *message =
         self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
+    DT_ASSERT(link->state == DT_LINK_RECEIVING && link->pulled <= self->version[piece]);
     note_staleness(self, self->version[piece] - link->pulled);
     dt_codec_decode(&self->feedback.codec, message, p->begin, p->end - p->begin,
                     self->sums + p->begin);
@@ -90,6 +94,7 @@ static enum dt_status answer(struct dt_parameter_server *self, int piece, int wo
 {
     const struct dt_piece *p = &self->placement.pieces[piece];
     struct dt_server_link *link = dt_server_link_of(self, piece, worker);
+    DT_ASSERT(link->state == DT_LINK_HELD && link->pulled < self->version[piece]);
     float *weights =
         self->outgoing + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
     memcpy(weights, self->base.memory.params + p->begin, dt_server_piece_bytes(p));
@@ -104,6 +109,7 @@ static enum dt_status listen(struct dt_parameter_server *self, int piece, int wo
     const struct dt_piece *p = &self->placement.pieces[piece];
     struct dt_server_link *link = dt_server_link_of(self, piece, worker);
     float *to = self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
+    DT_ASSERT(link->state == DT_LINK_IDLE && link->n_pushed < self->n_expected);
     link->state = DT_LINK_RECEIVING;
     return dt_wire_receive(self->wire, worker, dt_server_tag(piece, DT_TAG_GRADIENTS), to,
                            dt_server_push_bytes(&self->feedback.codec, self->width, p),
@@ -135,6 +141,7 @@ static enum dt_status advance(struct dt_parameter_server *self, int piece, int w
 
 enum dt_status dt_async_serve(struct dt_parameter_server *self, int piece, bool *done)
 {
+    DT_ASSERT(dt_server_holds(self, piece) && self->n_begun <= self->n_expected);
     *done = true;
     for (int w = 0; w < self->roles.n_workers; w++) {
         const struct dt_server_link *link = dt_server_link_of(self, piece, w);

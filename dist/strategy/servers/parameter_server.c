@@ -28,6 +28,7 @@ static float *gradients_of(const struct dt_parameter_server *self, int worker,
 
 static enum dt_status receive_gradients(struct dt_parameter_server *self, int piece)
 {
+    DT_ASSERT(dt_server_holds(self, piece) && self->incoming != NULL);
     const struct dt_piece *p = &self->placement.pieces[piece];
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w != self->base.spec.comm->rank) {
@@ -63,6 +64,8 @@ static void add_own(const struct dt_parameter_server *self, size_t begin, size_t
  * and so of the next loss. */
 static void add_gradients(struct dt_parameter_server *self, const struct dt_piece *p)
 {
+    DT_ASSERT(self->sums != NULL &&
+              (self->width == 1 || self->digits != NULL || !self->roles.works));
     const size_t n = dt_server_n_floats(self->width, p), begin = self->width * p->begin;
     float *sums = self->sums + begin;
     for (int w = 0; w < self->roles.n_workers; w++) {
@@ -81,6 +84,7 @@ static void add_gradients(struct dt_parameter_server *self, const struct dt_piec
 
 static enum dt_status send_weights(struct dt_parameter_server *self, int piece)
 {
+    DT_ASSERT(self->stepped[piece]);
     const struct dt_piece *p = &self->placement.pieces[piece];
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w != self->base.spec.comm->rank) {
@@ -135,6 +139,7 @@ static const float *encode(struct dt_parameter_server *self, const struct dt_pie
 
 static enum dt_status push(struct dt_parameter_server *self, int piece)
 {
+    DT_ASSERT(self->roles.works && piece == self->n_pushed);
     const struct dt_piece *p = &self->placement.pieces[piece];
     struct dt_server_link *link = dt_server_link_of(self, piece, self->base.spec.comm->rank);
     const float *message = encode(self, p);
@@ -157,6 +162,7 @@ static enum dt_status push_ready(struct dt_parameter_server *self)
         DT_TRY(push(self, self->n_pushed));
         self->n_pushed++;
     }
+    DT_ASSERT(self->n_pushed <= self->placement.n_pieces);
     return DT_OK;
 }
 
@@ -204,6 +210,7 @@ static void server_start(struct dt_strategy_step *step)
     self->n_pushed = 0;
     self->failed = DT_OK;
     memset(self->stepped, 0, sizeof self->stepped);
+    DT_ASSERT(!is_async(self) || self->n_begun < self->n_expected);
     self->n_begun++;
     for (int piece = 0;
          piece < self->placement.n_pieces && self->failed == DT_OK && !is_async(self); piece++) {
@@ -225,6 +232,7 @@ static enum dt_status server_ready(struct dt_strategy_step *step, size_t begin, 
 {
     struct dt_parameter_server *self = dt_server_of(step->strategy);
     (void)begin;
+    DT_ASSERT(begin == self->n_ready && end <= self->base.spec.model->arena_elems);
     self->n_ready = end;
     if (self->base.spec.dist.overlap) {
         DT_TRY(push_ready(self));
@@ -239,6 +247,7 @@ static enum dt_status server_finish(struct dt_strategy_step *step)
     struct dt_comm *comm = self->base.spec.comm;
     struct dt_request request;
     DT_TRY(self->failed);
+    DT_ASSERT(!self->roles.works || self->n_ready == self->base.spec.model->arena_elems);
     self->step = step;
     DT_TRY(push_ready(self));
     dt_comm_request_begin(
@@ -302,6 +311,7 @@ static enum dt_status share_piece(struct dt_parameter_server *self, int piece, f
 static enum dt_status share(struct dt_parameter_server *self, float *array, lacks_fn lacks,
                             const char *name)
 {
+    DT_ASSERT(self->shares_wire != NULL);
     struct dt_comm *comm = self->base.spec.comm;
     struct dt_request request;
     for (int piece = 0; piece < self->placement.n_pieces; piece++) {
@@ -346,6 +356,7 @@ static enum dt_status server_each_sum(struct dt_strategy *strategy, dt_sums_fn f
     for (int piece = 0; piece < self->placement.n_pieces; piece++) {
         const struct dt_piece *p = &self->placement.pieces[piece];
         if (dt_server_holds(self, piece)) {
+            DT_ASSERT(self->sums != NULL && p->begin < p->end);
             DT_TRY(fn(context, p->begin, p->end, self->sums + self->width * p->begin));
         }
     }

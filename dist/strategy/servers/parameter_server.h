@@ -62,12 +62,14 @@ static inline struct dt_parameter_server *dt_server_of(struct dt_strategy *strat
 
 static inline int dt_server_tag(int piece, int kind)
 {
+    DT_ASSERT(piece >= 0 && kind >= 0 && kind < DT_N_TAGS);
     return piece * DT_N_TAGS + kind;
 }
 
 /* The rank of the server that has the piece. */
 static inline int dt_server_holder(const struct dt_parameter_server *self, int piece)
 {
+    DT_ASSERT(piece >= 0 && piece < self->placement.n_pieces);
     return self->roles.first_server + self->placement.pieces[piece].server;
 }
 
@@ -80,6 +82,7 @@ static inline bool dt_server_holds(const struct dt_parameter_server *self, int p
 static inline struct dt_server_link *dt_server_link_of(const struct dt_parameter_server *self,
                                                        int piece, int worker)
 {
+    DT_ASSERT(piece < self->placement.n_pieces && worker < self->roles.n_workers);
     return &self->links[piece * self->roles.n_workers + worker];
 }
 

@@ -10,6 +10,7 @@
 
 static void facts(const struct dt_strategy *strategy, struct dt_strategy_summary *out)
 {
+    DT_ASSERT(strategy->allreduce != NULL);
     const struct dt_mirrored *self = (const struct dt_mirrored *)strategy;
     const struct dt_allreduce *a = strategy->allreduce;
     const bool across = a->shared != NULL && strategy->spec.comm->n_hosts > 1;
@@ -40,6 +41,8 @@ static int size_of(const struct senders *s)
 static struct dt_wire_count encoded(const struct dt_codec *codec, size_t begin,
                                     const struct dt_traffic *traffic)
 {
+    DT_ASSERT(codec->ops->summable || traffic->messages == 0 ||
+              traffic->elements % traffic->messages == 0);
     const size_t n_parts = codec->ops->summable || traffic->messages == 0 ? 1 : traffic->messages;
     return (struct dt_wire_count){
         .messages = traffic->messages,
@@ -50,6 +53,7 @@ static struct dt_wire_count encoded(const struct dt_codec *codec, size_t begin,
 static struct dt_wire_count of_rank(const struct senders *s, int rank, int slice,
                                     const int *host_roots)
 {
+    DT_ASSERT(rank >= 0 && rank < size_of(s) && slice >= 0);
     struct dt_wire_count sent = {0};
     for (int i = 0; i < s->sync->n_buckets; i++) {
         const size_t n = s->sync->buckets[i].end - s->sync->buckets[i].begin;

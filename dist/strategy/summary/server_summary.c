@@ -41,6 +41,7 @@ static int count_elsewhere(const struct dt_comm *comm, const struct dt_roles *ro
         n += w != rank &&
              (comm->host_roots == NULL || comm->host_roots[w] != comm->host_roots[rank]);
     }
+    DT_ASSERT(n <= roles->n_workers);
     return n;
 }
 
@@ -55,6 +56,7 @@ static struct dt_step_traffic traffic_of(const struct dt_comm *comm, const struc
     double messages[DT_MAX_PARAMS] = {0}, bytes[DT_MAX_PARAMS] = {0}, all = 0;
     for (int i = 0; i < placement->n_pieces; i++) {
         const struct dt_piece *p = &placement->pieces[i];
+        DT_ASSERT(p->server >= 0 && p->server < roles->n_servers);
         const double n_bytes = (double)((p->end - p->begin) * sizeof(float));
         const double n_pushed = (double)dt_server_push_bytes(codec, width, p);
         const double n_elsewhere = count_elsewhere(comm, roles, roles->first_server + p->server);

@@ -73,6 +73,7 @@ enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t 
     DT_TRY(
         dt_comm_allreduce(comm, most, 5, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
     DT_TRY(dt_comm_allreduce(comm, between, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
+    DT_ASSERT(most[0] >= -most[2] && most[1] >= -most[3]);
     *out = (struct dt_step_traffic){
         .known = most[4] == 0, .messages = most[0], .bytes = most[1], .n_hosts = comm->n_hosts};
     out->by_each = most[0] == -most[2] && fabs(most[1] + most[3]) <= 0.001 * most[1];
@@ -88,6 +89,7 @@ bool dt_strategy_has_gradient(const struct dt_strategy *strategy)
 
 enum dt_status dt_strategy_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
+    DT_ASSERT(dt_strategy_has_gradient(strategy));
     return strategy->ops->each_sum(strategy, fn, context);
 }
 
@@ -99,6 +101,7 @@ struct squares {
 /* A dt_sums_fn: of the parameters' elements, between which an arena has gaps. */
 static enum dt_status add_squares(void *context, size_t begin, size_t end, const float *sums)
 {
+    DT_ASSERT(begin <= end && end <= ((struct squares *)context)->spec->model->arena_elems);
     struct squares *squares = context;
     const struct dt_model *model = squares->spec->model;
     struct dt_backend *backend = squares->spec->backend;
