@@ -161,6 +161,7 @@ static bool some_have_gpus(const struct finding *all, int size)
 
 static bool all_have_their_own(const struct finding *all, int size, char *why, size_t n_why)
 {
+    DT_ASSERT(size >= 1);
     for (int b = 1; b < size; b++) {
         for (int a = 0; a < b; a++) {
             if (strcmp(all[a].uuid, all[b].uuid) == 0) {
@@ -220,6 +221,7 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
                             : dt_error(DT_UNAVAILABLE, "%s needs a GPU for every rank (%s): %s",
                                        wish, cure, out->why);
     }
+    DT_ASSERT(out->module != NULL && out->module->version == DT_DEVICE_MODULE_VERSION);
     out->backend = out->module->backend;
     const bool own = all[0].may_share || all_have_their_own(all, size, out->why, sizeof out->why);
     if (size > 1 || type == DT_ALLREDUCE_NCCL) {

@@ -4,6 +4,7 @@ enum dt_status dt_sample_set_open(const struct dt_data_spec *spec, enum dt_split
                                   const struct dt_shard *shard, struct dt_backend *backend,
                                   struct dt_sample_set *out)
 {
+    DT_ASSERT(shard->rank < shard->size);
     struct dt_shard counted = *shard;
     enum dt_status s;
     *out = (struct dt_sample_set){.samples = NULL};
@@ -11,6 +12,7 @@ enum dt_status dt_sample_set_open(const struct dt_data_spec *spec, enum dt_split
     DT_TRY_GOTO(s, dt_dataset_open(spec, split, dt_shard_owned(&counted), &out->data), fail);
     DT_TRY_GOTO(s, dt_loader_open(&counted, &out->loader), fail);
     DT_TRY_GOTO(s, backend->ops->samples_open(backend, &out->data.samples, &out->samples), fail);
+    DT_ASSERT(out->data.samples.n == dt_shard_owned(&counted).n);
     return DT_OK;
 fail:
     dt_sample_set_close(out, backend);
@@ -65,5 +67,7 @@ enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
     DT_TRY(backend->ops->metrics_take(backend, out));
     DT_TRY(dt_comm_allreduce(e->world->comm, out, sizeof *out / sizeof(double), DT_TYPE_F64,
                              DT_REDUCE_SUM, "sum of the results"));
+    DT_ASSERT(out->n_samples == (double)e->set.loader.shard.n_total);
+    DT_ASSERT(out->n_correct >= 0 && out->n_correct <= out->n_samples);
     return e->answers != NULL ? e->answers->end(e->answers, e) : DT_OK;
 }

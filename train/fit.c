@@ -55,11 +55,13 @@ static int find_fitting_batch(struct dt_trainer *t)
         s = s == DT_OK && !has_spare_memory(t) ? DT_NO_MEMORY : s;
         dt_error_clear();
     }
+    DT_ASSERT(n >= 1);
     return s == DT_OK ? n : 0;
 }
 
 enum dt_status dt_fit_advise(struct dt_trainer *t, bool search)
 {
+    DT_ASSERT(t->device.info.total_bytes > 0 && dt_error_text()[0] != '\0');
     char text[DT_ERROR_TEXT_SIZE], cure[160];
     const long long k = t->config.accumulate;
     const int capacity = dt_trainer_capacity(t);

@@ -6,6 +6,7 @@
 
 void dt_hook_add(struct dt_trainer *t, struct dt_hook *hook)
 {
+    DT_ASSERT(hook->ops != NULL && hook->next == NULL);
     struct dt_hook **end = &t->hooks.first;
     while (*end != NULL) {
         end = &(*end)->next;
@@ -16,6 +17,7 @@ void dt_hook_add(struct dt_trainer *t, struct dt_hook *hook)
 enum dt_status dt_hook_open(struct dt_trainer *t, const struct dt_hook_ops *ops, size_t n_bytes,
                             const char *what, void **out)
 {
+    DT_ASSERT(n_bytes >= sizeof(struct dt_hook));
     DT_TRY(dt_world_alloc(t->world, 1, n_bytes, what, out));
     struct dt_hook *hook = *out;
     hook->ops = ops;
@@ -54,6 +56,7 @@ enum dt_status dt_hooks_run_begun(struct dt_trainer *t)
 
 enum dt_status dt_hooks_step_begin(struct dt_trainer *t, uint64_t first, uint64_t last)
 {
+    DT_ASSERT(first >= 1 && first <= last);
     TRY_EACH(step_begin, t, first, last);
 }
 
@@ -64,6 +67,7 @@ enum dt_status dt_hooks_after_loss(struct dt_trainer *t)
 
 enum dt_status dt_hooks_step_end(struct dt_trainer *t, uint64_t first, uint64_t last)
 {
+    DT_ASSERT(first >= 1 && first <= last && last == t->state.step);
     TRY_EACH(step_end, t, first, last);
 }
 

@@ -36,6 +36,7 @@ static enum dt_status rewrite(struct dt_trainer *t)
 
 static enum dt_status take(struct dt_trainer *t, const struct dt_channel_sums *sums)
 {
+    DT_ASSERT(t->config.data.normalize.of_dataset);
     struct dt_dataset *data = &t->set.data;
     DT_TRY(dt_normalize_of(sums, data->samples.shape.c, &t->config.data.normalize));
     DT_TRY(rewrite(t));

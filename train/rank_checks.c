@@ -27,6 +27,7 @@ enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_t
     const enum dt_status s =
         dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of affinity masks");
     int n_sharing = 1;
+    DT_ASSERT(s != DT_OK || memcmp(&all[world->rank], &mine, sizeof mine) == 0);
     for (int r = 0; s == DT_OK && r < world->size; r++) {
         n_sharing += r != world->rank && memcmp(&all[r], &mine, sizeof mine) == 0;
     }
@@ -37,6 +38,7 @@ enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_t
         *n_threads = (int)wanted;
     }
     *n_threads = *n_threads < 1 ? 1 : *n_threads;
+    DT_ASSERT(*n_threads >= 1);
     return DT_OK;
 }
 
@@ -85,6 +87,7 @@ enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const cha
 static enum dt_status name_difference(struct dt_world *world, const struct dt_config_format *format,
                                       const char *text, int other)
 {
+    DT_ASSERT(other >= 1 && other < world->size);
     struct {
         char host[DT_HOST_SIZE], text[256];
     } found = {.text = ""};

@@ -45,6 +45,7 @@ static inline void dt_step_clock_lap(struct dt_step_clock *clock, enum dt_phase 
 static inline void dt_step_clock_move(struct dt_step_clock *clock, enum dt_phase phase,
                                       double seconds)
 {
+    DT_ASSERT(seconds >= 0);
     clock->times.s[phase] += seconds;
     clock->last += seconds;
 }

@@ -66,6 +66,7 @@ static enum dt_status save(struct run *run, bool best)
  * there. Three in a row are. */
 static enum dt_status save_on_the_way(struct run *run, bool best, int *n_failures)
 {
+    DT_ASSERT(*n_failures >= 0 && *n_failures < 3);
     const enum dt_status s = save(run, best);
     if (s != DT_IO) {
         *n_failures = 0;
@@ -104,6 +105,7 @@ static void tell_step(const struct run *run, const struct dt_step_result *result
 {
     const struct dt_trainer *t = &run->trainer;
     const double n_done = (double)(t->state.step - run->epoch_first_step);
+    DT_ASSERT(n_done >= 1 && result->step <= t->state.step);
     const struct dt_step_event step = {.step = result->step,
                                        .epoch = t->state.epoch + 1,
                                        .recorded = dt_trainer_records(t, result->step),
@@ -124,6 +126,7 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
     struct dt_trainer *t = &run->trainer;
     struct dt_step_results results;
     DT_TRY(dt_trainer_steps(t, dt_steps_until_boundary(t), &results));
+    DT_ASSERT(results.n >= 1 && t->state.step_in_epoch <= t->schedule.steps_per_epoch);
     run->epoch_train_s += results.seconds;
     for (int i = 0; i < results.n; i++) {
         run->step_samples = results.steps[i].train.n_samples;
@@ -173,6 +176,7 @@ static enum dt_status finish_epoch(struct run *run)
     struct dt_trainer *t = &run->trainer;
     const uint64_t last_step =
         t->state.epoch * t->schedule.steps_per_epoch + t->state.step_in_epoch - 1;
+    DT_ASSERT(t->state.step_in_epoch >= 1);
     const bool whole = t->state.step_in_epoch == t->schedule.steps_per_epoch;
     const double lr = dt_lr_schedule_at(&t->schedule, last_step);
     DT_TRY(evaluate(run));
@@ -300,12 +304,14 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
 /* A run that failed tells so too, if it still can; the first error's text stays. */
 static void tell_fault(struct run *run, enum dt_status status)
 {
+    DT_ASSERT(run->begun && status != DT_OK);
     (void)dt_hooks_run_end(&run->trainer, status, &run->end);
     emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end});
 }
 
 static enum dt_status close_run(struct run *run, enum dt_status status)
 {
+    DT_ASSERT(run->begun && (status == DT_OK || status == DT_STOPPED));
     struct dt_trainer *t = &run->trainer;
     run->end.stopped_early = status == DT_OK && dt_steps_left(&run->trainer) > 0;
     DT_TRY(dt_hooks_run_end(t, status, &run->end));
@@ -321,6 +327,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
 enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
                         const struct dt_train_options *options, const struct dt_emitter *emitter)
 {
+    DT_ASSERT(options->format != NULL && options->parts != NULL && emitter->emit != NULL);
     struct run *run;
     DT_TRY(dt_world_alloc(world, 1, sizeof *run, "a run", (void **)&run));
     run->start_s = dt_clock_s();

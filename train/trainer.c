@@ -15,6 +15,7 @@ void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model)
 
 static size_t global_batch(const struct dt_config *config, int world_size)
 {
+    DT_ASSERT((config->batch_global > 0) != (config->batch_per_rank > 0));
     return config->batch_global > 0 ? (size_t)config->batch_global
                                     : (size_t)config->batch_per_rank * (size_t)world_size;
 }
@@ -22,6 +23,7 @@ static size_t global_batch(const struct dt_config *config, int world_size)
 enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size,
                                 struct dt_shard *out)
 {
+    DT_ASSERT(rank >= 0 && rank < size);
     *out = (struct dt_shard){.mode = config->sharding,
                              .seed = (uint64_t)config->seed,
                              .global_batch = global_batch(config, size),
@@ -47,6 +49,7 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
 
 int dt_trainer_capacity(const struct dt_trainer *t)
 {
+    DT_ASSERT(t->config.accumulate >= 1 && t->set.loader.capacity >= 1);
     const int accumulate = (int)t->config.accumulate;
     if (t->config.dist.deterministic && !t->roles.whole) {
         return (int)t->config.dist.leaf; /* as many at any number of ranks */
@@ -111,6 +114,7 @@ static const struct dt_driver_ops *choose_driver(const struct dt_trainer *t)
 
 static enum dt_status open_strategy(struct dt_trainer *t)
 {
+    DT_ASSERT(t->strategy == NULL && t->backend != NULL);
     const struct dt_strategy_spec spec = {
         .dist = t->config.dist,
         .optimizer = t->config.optimizer,
@@ -134,6 +138,7 @@ static enum dt_status advise(struct dt_trainer *t, enum dt_status opened, bool s
 
 enum dt_status dt_trainer_open_network(struct dt_trainer *t, int capacity)
 {
+    DT_ASSERT(t->network == NULL && t->set.samples == NULL && capacity >= 1);
     DT_TRY(t->backend->ops->samples_open(t->backend, &t->set.data.samples, &t->set.samples));
     DT_TRY(dt_network_open(&t->model, t->backend, capacity, &t->strategy->memory, t->roles.whole,
                            &t->network));
@@ -159,6 +164,7 @@ void dt_trainer_close_network(struct dt_trainer *t)
 struct dt_lr_schedule dt_trainer_schedule(const struct dt_config *c, uint64_t n_workers,
                                           uint64_t steps_per_epoch)
 {
+    DT_ASSERT(n_workers >= 1 && steps_per_epoch >= 1);
     const double ratio = c->batch_global > 0 ? 1.0 : (double)n_workers;
     const double scale = dt_lr_scale(c->lr_scaling, ratio);
     return (struct dt_lr_schedule){.type = c->schedule,
@@ -184,6 +190,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
     DT_TRY(dt_world_agree(t->world,
                           advise(t, dt_trainer_open_network(t, dt_trainer_capacity(t)), true)));
     t->driver = (struct dt_driver){.ops = choose_driver(t), .most = 1};
+    DT_ASSERT(t->driver.ops != NULL);
     DT_TRY(dt_world_agree(
         t->world, t->driver.ops->open != NULL ? t->driver.ops->open(t, &t->driver.own) : DT_OK));
     t->schedule = dt_trainer_schedule(&t->config, (uint64_t)t->roles.n_workers,

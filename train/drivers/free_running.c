@@ -17,6 +17,7 @@ static enum dt_status take_step(struct dt_trainer *t, uint64_t step_in_epoch,
 /* By the strategy's own messages alone. */
 static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
 {
+    DT_ASSERT(n >= 1 && t->strategy->n_expected == 0);
     t->strategy->n_expected = n;
     for (int i = 0; i < n; i++) {
         DT_TRY(take_step(t, t->state.step_in_epoch + (uint64_t)i, &local[i]));

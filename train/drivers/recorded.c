@@ -29,6 +29,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     int n_done;
     const struct dt_trainer *t = wait->trainer;
     DT_TRY(graph_ops(t)->test(graph_of(t), &n_done));
+    DT_ASSERT(n_done >= wait->n_counted && n_done <= wait->n_steps);
     for (; wait->n_counted < n_done; wait->n_counted++) {
         dt_comm_wait_ended(t->world->comm);
     }
@@ -56,6 +57,7 @@ static enum dt_status wait_for_gpu(struct dt_trainer *t, int n_steps)
 
 static void plan_steps(struct dt_trainer *t, int n, struct dt_step_input *inputs)
 {
+    DT_ASSERT(n >= 1 && n <= DT_MAX_RECORDED_STEPS);
     for (int i = 0; i < n; i++) {
         const uint64_t step = t->state.step_in_epoch + (uint64_t)i;
         const struct dt_shard *shard = &t->set.loader.shard;
@@ -90,6 +92,7 @@ static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
 static bool fits(const struct dt_trainer *t)
 {
     const struct dt_device_module *module = t->device.module;
+    DT_ASSERT(t->strategy == NULL || module == NULL || t->device.info.total_bytes > 0);
     return t->config.cuda_graph && t->config.ema == 0 && !t->model.is_graph && module != NULL &&
            module->graph != NULL && (t->world->size == 1 || t->device.allreduce_open != NULL);
 }

@@ -36,6 +36,7 @@ static struct sums sum_step(const struct dt_trainer *t, uint64_t step_in_epoch)
     struct sums sums = {.n_samples = draw.n};
     for (uint32_t i = 0; i < draw.n; i++) {
         const uint32_t row = t->driver.ops->on_device ? dt_draw_row(&draw, i) : loader->rows[i];
+        DT_ASSERT(row < samples->n);
         sums.hash += hash_of(samples->first_id + (uint64_t)row * samples->id_stride);
     }
     return sums;
@@ -49,6 +50,7 @@ static enum dt_status begin_steps(struct dt_hook *hook, struct dt_trainer *t, ui
     const bool mine = t->roles.whole ? t->world->rank == 0 : t->roles.works;
     for (uint64_t step = first; step <= last; step++) {
         const uint64_t i = step - t->state.step - 1;
+        DT_ASSERT(i < DT_MAX_STEPS_TOGETHER);
         audit->steps[i] =
             mine ? sum_step(t, t->state.step_in_epoch + i) : (struct sums){.n_samples = 0};
     }
@@ -62,6 +64,7 @@ static enum dt_status end_steps(struct dt_hook *hook, struct dt_trainer *t, uint
     const size_t n = (size_t)(last - first + 1);
     DT_TRY(dt_comm_allreduce(t->world->comm, audit->steps, 2 * n, DT_TYPE_U64, DT_REDUCE_SUM,
                              "sum of the audit of samples"));
+    DT_ASSERT(audit->steps[0].n_samples <= t->set.loader.shard.global_batch);
     for (size_t i = 0; i < n && t->world->rank == 0; i++) {
         const struct dt_audit_event event = {.step = first + i,
                                              .epoch = t->state.epoch + 1,

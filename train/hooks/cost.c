@@ -53,6 +53,7 @@ static struct dt_strategy_summary averaging_of(const struct dt_trainer *t)
 static enum dt_status begin_run(struct dt_hook *hook, struct dt_trainer *t,
                                 struct dt_run_event *start)
 {
+    DT_ASSERT(start->ranks == NULL);
     struct dt_rank_info *roster = ((struct hook *)hook)->roster, mine;
     describe_rank(t, &mine);
     start->ranks = roster;

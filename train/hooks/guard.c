@@ -43,6 +43,7 @@ static size_t quote(char *out, size_t size, const char *text)
         memcpy(out + n, plain ? text : "?", plain ? length : 1);
         n += plain ? length : 1;
     }
+    DT_ASSERT(n < size);
     out[n] = '\0';
     return n;
 }
@@ -55,6 +56,7 @@ static void leave_status(const struct dt_guard *guard, int code, const char *err
                            "{\n\t\"exit_code\":\t%d,\n\t\"rank\":\t%d,\n\t\"host\":\t\"%s\",\n"
                            "\t\"error\":\t\"%s\"\n}\n",
                            code, guard->world->rank, guard->world->host, quoted);
+    DT_ASSERT(n > 0 && (size_t)n < sizeof text);
     (void)dt_file_leave(guard->folder, STATUS_FILE, text, (size_t)n, true);
 }
 
@@ -74,6 +76,7 @@ static void keep(void *context, const char *line)
 {
     const struct dt_guard *guard = context;
     const size_t prefix = sizeof "dtrain: " - 1;
+    DT_ASSERT(line[0] == '\0' || strncmp(line, "dtrain: ", prefix) == 0);
     if (!atomic_load(&guard->has_folder)) {
         return;
     }
@@ -94,6 +97,7 @@ static bool has_ended_well(enum dt_status status)
 
 static enum dt_status take_folder(struct dt_hook *hook, struct dt_trainer *t)
 {
+    DT_ASSERT(((struct dt_guard *)hook)->source != NULL);
     struct dt_guard *guard = (struct dt_guard *)hook;
     char path[DT_PATH_SIZE + 16];
     snprintf(guard->folder, sizeof guard->folder, "%s", guard->source);

@@ -61,6 +61,7 @@ static enum dt_status unknown_kind(const char *text)
 static enum dt_status wrong(const struct dt_fault *fault, const char *key, size_t n,
                             const char *what)
 {
+    DT_ASSERT((int)fault->kind < N_KINDS);
     return dt_error(DT_USAGE, "--inject %.100s: '%.*s' %s (write it as in %s)", fault->text,
                     (int)(n < 60 ? n : 60), key, what, kinds[fault->kind].example);
 }
@@ -260,6 +261,7 @@ static enum dt_status check_faults(const struct dt_trainer *t, const struct dt_f
 
 static bool is_now(const struct dt_fault *fault, int rank, uint64_t first, uint64_t last)
 {
+    DT_ASSERT(first >= 1 && first <= last && fault->first_step <= fault->last_step);
     return (fault->rank == DT_FAULT_EVERY_RANK || fault->rank == rank) &&
            fault->first_step <= last && first <= fault->last_step;
 }
@@ -267,6 +269,7 @@ static bool is_now(const struct dt_fault *fault, int rank, uint64_t first, uint6
 /* 0 to ms. */
 static unsigned draw_ms(unsigned ms, uint64_t seed, int rank, uint64_t step)
 {
+    DT_ASSERT(ms >= 1 && ms <= MAX_MS);
     const struct dt_rng4 words = dt_rng_words(seed, DT_RNG_JITTER, 0, (uint32_t)(step >> 32),
                                               (uint32_t)step, (uint32_t)rank);
     return (unsigned)(dt_rng_uniform(words.v[0]) * (float)(ms + 1));
@@ -373,6 +376,7 @@ static enum dt_status poison(struct dt_hook *hook, struct dt_trainer *t)
 /* The lowest bit of the tensor's first weight. */
 static enum dt_status flip(struct dt_trainer *t, const char *tensor)
 {
+    DT_ASSERT(find_tensor(&t->model, tensor) != NULL);
     float *weight = t->network->params + find_tensor(&t->model, tensor)->offset;
     uint32_t bits;
     DT_TRY(t->backend->ops->copy_out(t->backend, &bits, weight, sizeof bits));

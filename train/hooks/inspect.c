@@ -23,6 +23,7 @@ static enum dt_status copy_weights(const struct dt_trainer *t, struct inspect *i
 /* A dt_sums_fn; context: a copy of the arena. */
 static enum dt_status copy_sums(void *context, size_t begin, size_t end, const float *sums)
 {
+    DT_ASSERT(begin <= end);
     memcpy((float *)context + begin, sums, (end - begin) * sizeof *sums);
     return DT_OK;
 }

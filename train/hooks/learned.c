@@ -71,6 +71,7 @@ static void begin(struct dt_answers *answers)
 /* As backends count what is right: of equal logits the first is the answer. */
 static void answer(const float *logits, int n, int label, uint32_t id, struct dt_answer *out)
 {
+    DT_ASSERT(label >= 0 && label < n);
     int predicted = 0;
     double sum = 0;
     for (int k = 1; k < n; k++) {
@@ -108,6 +109,7 @@ static bool is_worse(const struct dt_answer *a, const struct dt_answer *b)
 /* Among the worst so far, which stay sorted, if it is one of them. */
 static void keep_worst(struct dt_learned *l, const struct dt_answer *a)
 {
+    DT_ASSERT(l->n_worst >= 0 && l->n_worst <= DT_LEARNED_WORST);
     int i = l->n_worst;
     while (i > 0 && is_worse(a, &l->worst[i - 1])) {
         i--;
@@ -118,11 +120,13 @@ static void keep_worst(struct dt_learned *l, const struct dt_answer *a)
     l->n_worst += l->n_worst < DT_LEARNED_WORST;
     memmove(&l->worst[i + 1], &l->worst[i], (size_t)(l->n_worst - 1 - i) * sizeof *a);
     l->worst[i] = *a;
+    DT_ASSERT(i == 0 || !is_worse(a, &l->worst[i - 1]));
 }
 
 static enum dt_status take(struct dt_answers *answers, const struct dt_evaluator *e,
                            const struct dt_batch *batch)
 {
+    DT_ASSERT(batch->n <= e->network->capacity);
     struct dt_learned *l = (struct dt_learned *)answers;
     struct dt_network *network = e->network;
     const size_t n = (size_t)l->n_classes, n_rows = (size_t)l->n_rows;
@@ -158,6 +162,7 @@ static enum dt_status gather_worst(struct dt_learned *l, struct dt_world *world)
     }
     DT_TRY(dt_comm_allgather(world->comm, mine, l->others, sizeof mine,
                              "gathering of the worst test samples"));
+    DT_ASSERT(memcmp(mine, l->others + world->rank * DT_LEARNED_WORST, sizeof mine) == 0);
     l->n_worst = 0;
     for (int i = 0; i < world->size * DT_LEARNED_WORST; i++) {
         if (l->others[i].label >= 0) {
@@ -189,6 +194,7 @@ static enum dt_status share_images(struct dt_learned *l, struct dt_world *world,
 
 static enum dt_status take_filters(struct dt_learned *l, struct dt_network *network)
 {
+    DT_ASSERT(l->filters == NULL || network->model->blocks[0].weight != DT_NO_PARAM);
     const struct dt_model *model = network->model;
     struct dt_backend *backend = network->backend;
     return l->filters == NULL ? DT_OK
@@ -210,6 +216,7 @@ static enum dt_status end(struct dt_answers *answers, const struct dt_evaluator 
         DT_TRY(dt_comm_allreduce(world->comm, l->confusion, n * n, DT_TYPE_F64, DT_REDUCE_SUM,
                                  "sum of the confusion matrices"));
     }
+    DT_ASSERT(e->set.loader.shard.n_total >= e->set.data.samples.n);
     if (dt_learned_has_top5(l)) {
         DT_TRY(dt_comm_allreduce(world->comm, &l->n_top5, 1, DT_TYPE_F64, DT_REDUCE_SUM,
                                  "sum of the top five"));

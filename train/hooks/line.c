@@ -29,6 +29,7 @@ static enum dt_status read_parameter(const struct dt_trainer *t, int index, floa
 
 static enum dt_status read_line(const struct dt_trainer *t, struct dt_fit *out)
 {
+    DT_ASSERT(t->model.blocks[0].weight != DT_NO_PARAM && t->model.blocks[0].bias != DT_NO_PARAM);
     DT_TRY(read_parameter(t, t->model.blocks[0].weight, &out->slope));
     return read_parameter(t, t->model.blocks[0].bias, &out->intercept);
 }

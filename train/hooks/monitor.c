@@ -22,6 +22,7 @@ static double rounded(double value)
 
 static double value_of(enum dt_test_metric metric, const struct dt_metrics *m)
 {
+    DT_ASSERT(m->n_samples > 0 && metric != DT_TEST_NONE);
     const double value = (dt_metric_is_loss(metric) ? m->loss_sum : m->n_correct) / m->n_samples;
     return dt_metric_is_loss(metric) && metric != DT_TEST_LOSS ? rounded(value) : value;
 }
@@ -30,6 +31,7 @@ static double value_of(enum dt_test_metric metric, const struct dt_metrics *m)
 static bool improve(const struct dt_monitor_spec *spec, const struct dt_epoch_event *event,
                     uint64_t epoch, double *best, uint64_t *best_epoch)
 {
+    DT_ASSERT(*best_epoch <= epoch);
     const double value = value_of(
         spec->metric, dt_metric_is_of_average(spec->metric) ? &event->averaged : &event->test);
     const bool better = dt_metric_is_loss(spec->metric) ? value < *best - spec->min_delta
@@ -53,6 +55,7 @@ static bool watch_plateau(struct dt_trainer *t, const struct dt_epoch_event *eve
     }
     const uint64_t from =
         s->lr_reduced_epoch > s->plateau_epoch ? s->lr_reduced_epoch : s->plateau_epoch;
+    DT_ASSERT(from <= epoch);
     if (epoch - from < (uint64_t)spec->patience || !dt_scheduled_reduce(&t->schedule)) {
         return false;
     }
@@ -64,6 +67,7 @@ static bool watch_plateau(struct dt_trainer *t, const struct dt_epoch_event *eve
 /* After `epoch` epochs. */
 static bool stops(const struct dt_trainer *t, uint64_t epoch)
 {
+    DT_ASSERT(t->state.stop_epoch <= epoch);
     const struct dt_monitor_spec *spec = &t->config.early_stopping;
     const uint64_t best_epoch = t->state.stop_epoch;
     return spec->metric != DT_TEST_NONE && best_epoch > 0 &&
@@ -133,6 +137,7 @@ static enum dt_status end_epoch(struct dt_hook *hook, struct dt_trainer *t,
 static struct dt_monitored monitored(enum dt_test_metric metric, double best, uint64_t best_epoch,
                                      uint64_t epoch)
 {
+    DT_ASSERT(metric == DT_TEST_NONE || best_epoch <= epoch);
     return metric == DT_TEST_NONE ? (struct dt_monitored){.metric = metric}
                                   : (struct dt_monitored){.metric = metric,
                                                           .best = best,

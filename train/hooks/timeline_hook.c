@@ -35,6 +35,7 @@ static struct timeline *timeline_of(struct dt_trace *trace)
 
 static double *begin_of(struct timeline *timeline, const struct dt_span *span)
 {
+    DT_ASSERT(span->kind < DT_N_SPANS && span->block >= 0 && span->block < DT_MAX_BUCKETS);
     return span->kind == DT_SPAN_BUCKET ? &timeline->bucket_begin_s[span->block]
                                         : &timeline->begin_s[span->kind];
 }
@@ -42,6 +43,7 @@ static double *begin_of(struct timeline *timeline, const struct dt_span *span)
 static void note(struct timeline *timeline, const struct dt_span *span, double begin_s,
                  double end_s)
 {
+    DT_ASSERT(begin_s <= end_s && timeline->n <= timeline->capacity);
     if (timeline->n == timeline->capacity) {
         timeline->n_lost++;
         return;
@@ -121,6 +123,7 @@ static void gather_ranks(const struct holding *all, int n_ranks, struct dt_timel
 {
     for (int r = 0; r < n_ranks; r++) {
         struct dt_timeline_span *mine = spans + (size_t)r * (size_t)stride;
+        DT_ASSERT(all[r].n >= 0 && all[r].n <= stride);
         out[r] = (struct dt_timeline_rank){
             .clock = all[r].clock, .n_lost = all[r].n_lost, .n_spans = all[r].n, .spans = mine};
         for (int i = 0; i < all[r].n; i++) {

@@ -42,6 +42,7 @@ static const char *const files[] = {"run.lock",     "config.json", "metrics.json
 
 static bool is_file_of_run(const char *name)
 {
+    DT_ASSERT(strchr(name, '/') == NULL);
     bool found = strncmp(name, "flight-", 7) == 0;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         found = found || strcmp(name, files[i]) == 0;
@@ -98,6 +99,7 @@ enum dt_status dt_run_dir_check(const char *wanted)
 enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags,
                                     int *out)
 {
+    DT_ASSERT(strchr(name, '/') == NULL && run->path[0] != '\0');
     char path[DT_PATH_SIZE + 16];
     struct stat info;
     snprintf(path, sizeof path, "%s/%s", run->path, name);
@@ -120,6 +122,7 @@ enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *na
 /* As long as any other, so that it is written over in place. */
 void dt_run_dir_note_step(const struct dt_run_dir *run, uint64_t step)
 {
+    DT_ASSERT(run->lock >= 0 && run->lock_size > 0);
     char line[32];
     const int n = snprintf(line, sizeof line, "step %020llu\n", (unsigned long long)step);
     if (pwrite(run->lock, line, (size_t)n, run->lock_size) != n) {
@@ -201,6 +204,7 @@ enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const
         s = create(wanted, config_name, resume, out);
     }
     s = dt_world_agree(world, s);
+    DT_ASSERT(s != DT_OK || world->rank > 0 || (out->lock >= 0 && out->checkpoints[0] != '\0'));
     if (s != DT_OK) {
         dt_run_dir_close(out);
         return s;
@@ -221,6 +225,7 @@ void dt_run_dir_begin(struct dt_run_dir *run)
 /* With the files that a start which fails on its way has begun. */
 static void remove_made(const struct dt_run_dir *run)
 {
+    DT_ASSERT(run->n_made >= 1 && run->n_made <= strlen(run->checkpoints));
     char path[DT_PATH_SIZE + 16];
     const size_t n_files = run->n_made <= strlen(run->path) ? sizeof files / sizeof files[0] : 0;
     for (size_t i = 0; i < n_files; i++) {

@@ -60,6 +60,7 @@ static enum dt_status write_owner(struct dt_run_dir *run, const struct owner *ow
     const int n = snprintf(
         line, sizeof line, "pid %ld on host %s, start %llu, namespace %llu, %s\n", owner->pid,
         owner->host, owner->start, owner->pid_namespace, owner->by_flock ? FLOCK : NO_FLOCK);
+    DT_ASSERT(n > 0 && n < TEXT_SIZE);
     if (pwrite(run->lock, line, (size_t)n, 0) != n || ftruncate(run->lock, n) != 0) {
         return dt_error_errno(DT_CANT_CREATE, "%s/" NAME, run->path);
     }
@@ -104,6 +105,7 @@ bool dt_run_lock_is_held(int fd)
 
 static enum dt_status refuse(const struct dt_run_dir *run, const struct owner *owner, char *line)
 {
+    DT_ASSERT(strlen(line) < TEXT_SIZE);
     const bool near = owner->host[0] == '\0' || is_near(owner);
     line[strcspn(line, ",")] = '\0';
     return near
@@ -199,6 +201,7 @@ static enum dt_status take(struct dt_run_dir *run)
 /* Without the lock nothing of the folder is ours. */
 enum dt_status dt_run_lock_take(struct dt_run_dir *run)
 {
+    DT_ASSERT(run->lock >= 0);
     const enum dt_status s = take(run);
     if (s != DT_OK) {
         close(run->lock);

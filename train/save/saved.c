@@ -153,6 +153,7 @@ enum dt_status dt_saved_same_classes(const char *path, const char *saved, const 
         number += saved[at] == '/';
         begin = saved[at] == '/' ? at + 1 : begin;
     }
+    DT_ASSERT(begin <= at);
     const int n_saved = (int)dt_min_size(strcspn(saved + begin, "/"), NAME_SHOWN),
               n_now = (int)dt_min_size(strcspn(now + begin, "/"), NAME_SHOWN);
     return dt_error(DT_BAD_DATA,
@@ -270,5 +271,6 @@ enum dt_status dt_saved_weights(const char *path, const struct dt_model *model,
     if (s != DT_OK) {
         dt_checkpoint_close(out);
     }
+    DT_ASSERT((s == DT_OK) == (out->content != NULL));
     return s;
 }

@@ -63,6 +63,7 @@ static enum dt_status inspect_images(struct dt_trainer *t, const struct dt_emitt
     t->state.bright_borders = images
                                   ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5)
                                   : DT_CHECKPOINT_UNKNOWN;
+    DT_ASSERT(!images || t->state.bright_borders <= t->state.n_train);
     return DT_OK;
 }
 
@@ -159,6 +160,7 @@ static enum dt_status save(struct dt_saver *saver, struct dt_trainer *t, bool be
         DT_TRY(dt_replica_check_run(&f->check,
                                     t->network)); /* rank 0 speaks for all only if all are equal */
     }
+    DT_ASSERT(f->dir.path[0] != '\0');
     return dt_trainer_save(t, &f->dir, best, best ? f->best : f->saved);
 }
 

@@ -95,6 +95,14 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
     checkpoint.ema = ema != NULL && ema->begun ? host->of[AVERAGE] : NULL;
     checkpoint.state.optimizer_steps = t->strategy->optimizer.n_steps;
     checkpoint.state.compression_draws = dt_residuals_draws(t->strategy);
+    DT_ASSERT(checkpoint.state.optimizer_steps == checkpoint.state.step);
+    DT_ASSERT(checkpoint.state.world_size >= 1 &&
+              checkpoint.state.global_batch >= checkpoint.state.world_size);
+    DT_ASSERT(checkpoint.state.step_in_epoch <= t->schedule.steps_per_epoch);
+    DT_ASSERT(checkpoint.state.n_correct <= checkpoint.state.n_samples);
+    DT_ASSERT(checkpoint.state.best_epoch <= checkpoint.state.epoch &&
+              checkpoint.state.stop_epoch <= checkpoint.state.epoch);
+    DT_ASSERT(checkpoint.state.lr_reductions <= checkpoint.state.lr_reduced_epoch);
     DT_TRY(reorder(t, true, host));
     const enum dt_status saved =
         best ? dt_checkpoint_save_best(run->checkpoints, &t->model, &checkpoint, path)
@@ -117,6 +125,7 @@ static enum dt_status read_buffers(const struct dt_trainer *t, float **out)
 static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run,
                                        const float *residuals, bool best, char *path)
 {
+    DT_ASSERT(t->world->rank == 0);
     struct host_arenas host;
     float *buffers = NULL;
     DT_TRY(open_arenas(t, &host));
@@ -325,6 +334,7 @@ static enum dt_status find_changes(const struct restore *r, const struct dt_conf
 
 static enum dt_status read_checkpoint(struct restore *r, const char *path, char *path_used)
 {
+    DT_ASSERT(r->trainer->world->rank == 0);
     struct dt_trainer *t = r->trainer;
     struct dt_checkpoint_file file = {0};
     struct dt_config saved;
@@ -349,6 +359,8 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
         take_residuals(r, path_used, &file, &saved);
         take_average(r, path_used, &file);
         t->state = file.state;
+        DT_ASSERT(t->state.optimizer_steps == t->state.step && t->state.seed == now.seed &&
+                  t->state.n_train == now.n_train);
         t->state.world_size = now.world_size;
         t->state.global_batch = now.global_batch;
         t->state.bright_borders = now.bright_borders;
@@ -378,6 +390,8 @@ static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_P
     if (t->config.sharding == DT_SHARDING_GLOBAL) {
         t->set.loader.shard.used = (size_t)t->state.n_samples;
     }
+    DT_ASSERT(t->state.step_in_epoch <= t->schedule.steps_per_epoch);
+    DT_ASSERT(t->state.world_size == (uint64_t)t->roles.n_workers);
     dt_residuals_set_draws(t->strategy, t->state.compression_draws);
     DT_TRY(dt_ema_broadcast(t));
     return r->has_residuals ? dt_residuals_give_out(t->strategy, r->residuals) : DT_OK;
@@ -404,6 +418,7 @@ done:
 
 static enum dt_status read_weights(struct dt_trainer *t, const char *path)
 {
+    DT_ASSERT(t->world->rank == 0);
     struct dt_checkpoint_file file;
     DT_TRY(dt_saved_weights(path, &t->model, &file));
     const enum dt_status s = load_arenas(t, &file, false);

@@ -9,6 +9,7 @@
 static enum dt_status add_weights(struct dt_ema *ema, struct dt_trainer *t)
 {
     const double share = ema->begun ? 1 - t->config.ema : 1;
+    DT_ASSERT(share > 0 && share <= 1);
     const struct dt_update update = {
         .type = DT_OPTIMIZER_SGD, .grad_scale = -1, .weight_decay = 1, .lr = (float)share};
     ema->begun = true;
@@ -20,6 +21,7 @@ static enum dt_status add_weights(struct dt_ema *ema, struct dt_trainer *t)
 static enum dt_status end_step(struct dt_hook *hook, struct dt_trainer *t, uint64_t first,
                                uint64_t last)
 {
+    DT_ASSERT(first == last);
     (void)first;
     (void)last; /* the same: no driver takes steps together where this watches */
     dt_step_clock_start(&t->clock);
@@ -88,6 +90,7 @@ enum dt_status dt_ema_open(struct dt_trainer *t)
         return DT_OK;
     }
     DT_TRY(dt_hook_open(t, &ema_ops, sizeof *ema, "an average of the weights", (void **)&ema));
+    DT_ASSERT(!t->driver.ops->on_device);
     ema->backend = t->backend;
     return dt_world_agree(t->world, dt_floats_alloc(t->backend, "the average of the weights", "",
                                                     t->model.arena_elems, &ema->average));

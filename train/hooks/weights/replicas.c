@@ -57,6 +57,7 @@ static enum dt_status end_run(struct dt_hook *hook, struct dt_trainer *t, enum d
     if (!dt_replicas_are_equal(&t->config.dist)) {
         return tell_difference(w, t);
     }
+    DT_ASSERT(w->digest[0] == '\0');
     end->weights = w->digest;
     return dt_replica_check_digest(&w->check, t->network, w->digest);
 }

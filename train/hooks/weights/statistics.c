@@ -11,6 +11,7 @@ enum dt_status dt_statistics_share(struct dt_trainer *t)
     if (t->world->size == 1 || t->model.n_buffers == 0) {
         return DT_OK;
     }
+    DT_ASSERT(t->model.buffer_elems > 0);
     DT_TRY(dt_world_alloc(t->world, t->model.buffer_elems, sizeof *host, "running statistics",
                           (void **)&host));
     enum dt_status s;

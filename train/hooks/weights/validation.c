@@ -21,6 +21,7 @@ struct hook {
 static enum dt_status begin_run(struct dt_hook *hook, struct dt_trainer *t,
                                 struct dt_run_event *start)
 {
+    DT_ASSERT(start->n_validation == 0);
     (void)t;
     start->n_validation = start->n_test;
     start->n_test = ((struct hook *)hook)->n_test;
@@ -30,6 +31,7 @@ static enum dt_status begin_run(struct dt_hook *hook, struct dt_trainer *t,
 static enum dt_status end_epoch(struct dt_hook *hook, struct dt_trainer *t,
                                 struct dt_epoch_event *epoch)
 {
+    DT_ASSERT(epoch->validation.n_samples == 0);
     (void)hook;
     (void)t;
     epoch->validation = epoch->test;
@@ -90,6 +92,7 @@ static enum dt_status take_best(struct dt_trainer *t, struct dt_end_event *end)
         return DT_OK;
     }
     DT_TRY(dt_world_agree(t->world, reads ? read_weights(t, end->best_checkpoint) : DT_OK));
+    DT_ASSERT(end->tested_epoch == 0);
     end->tested_epoch = end->best.epoch;
     DT_TRY(dt_statistics_share(t));
     DT_TRY(dt_ema_broadcast(t));
