@@ -13,6 +13,7 @@
  * that all ranks sync alike. */
 static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
 {
+    DT_ASSERT(m >= 0 && m < k);
     const int begin = (int)((int64_t)batch->n * m / k),
               end = (int)((int64_t)batch->n * (m + 1) / k);
     return (struct dt_batch){.n = end - begin,
@@ -117,6 +118,7 @@ static double baseline_loss(const struct dt_trainer *t)
 enum dt_status dt_trainer_check_loss(const struct dt_trainer *t, const char *what,
                                      const struct dt_metrics *m, uint64_t step)
 {
+    DT_ASSERT(m->n_samples > 0);
     const double loss = m->loss_sum / m->n_samples;
     char text[32] = "not a number";
     if (loss <= DT_DIVERGED_FACTOR * baseline_loss(t)) {
@@ -142,6 +144,8 @@ double dt_step_lr(const struct dt_trainer *t, uint64_t step_in_epoch)
 enum dt_status dt_step_count(struct dt_trainer *t, const struct dt_metrics *train,
                              struct dt_step_result *out)
 {
+    DT_ASSERT(train->n_samples ==
+              (double)dt_shard_step_samples(&t->set.loader.shard, t->state.step_in_epoch));
     const double lr = dt_step_lr(t, t->state.step_in_epoch);
     DT_TRY(dt_trainer_check_loss(t, "loss", train, t->state.step + 1));
     t->state.loss_sum += train->loss_sum;
@@ -160,6 +164,7 @@ enum dt_status dt_step_count(struct dt_trainer *t, const struct dt_metrics *trai
 enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
                                struct dt_strategy_step *out, struct dt_metrics *local)
 {
+    DT_ASSERT(step_in_epoch < t->schedule.steps_per_epoch);
     struct dt_loader *loader = &t->set.loader;
     struct dt_batch batch = dt_loader_batch(loader, (uint32_t)t->state.epoch, step_in_epoch);
     batch.n = t->roles.works ? batch.n : 0;

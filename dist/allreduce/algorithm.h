@@ -91,6 +91,7 @@ DT_ALGORITHM_LIST(DT_ALGORITHM_DECLARE)
 /* The first element of piece i of `n_pieces` of a vector; piece n_pieces begins at its end. */
 static inline size_t dt_piece_begin(size_t n_elems, int i, int n_pieces)
 {
+    DT_ASSERT(i >= 0 && i <= n_pieces && n_pieces >= 1);
     return (size_t)((unsigned __int128)n_elems * (unsigned)i / (unsigned)n_pieces);
 }
 

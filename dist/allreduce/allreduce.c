@@ -17,6 +17,7 @@ const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_entr
 
 enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
+    DT_ASSERT(spec->n_slots >= 1 && spec->n_slots <= DT_ALLREDUCE_MAX_SLOTS);
     struct dt_allreduce_spec rest = *spec;
     *out = NULL;
     while (*rest.rows.implementations != NULL) {
@@ -47,6 +48,7 @@ void dt_allreduce_close(struct dt_allreduce *a)
 enum dt_status dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
                                   const char *name, struct dt_request *request)
 {
+    DT_ASSERT(slot >= 0 && slot < DT_ALLREDUCE_MAX_SLOTS && begin <= end);
     return a->ops->start(a, slot, begin, end, name, request);
 }
 

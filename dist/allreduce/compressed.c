@@ -13,6 +13,7 @@ static bool serves(const struct dt_allreduce_spec *spec)
 static enum dt_status open_compressed(const struct dt_allreduce_spec *spec,
                                       struct dt_allreduce **out)
 {
+    DT_ASSERT(spec->encoding.codec->spec.type != DT_COMPRESSION_NONE);
     const char *name = dt_compression_names[spec->encoding.codec->spec.type];
     struct dt_allreduce_spec messages = *spec;
     messages.type = dt_allreduce_for_compression(spec->type, spec->encoding.codec);

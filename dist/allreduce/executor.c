@@ -38,6 +38,7 @@ enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_
                                 float *data, size_t n_elems, int n_slots,
                                 struct dt_encoding encoding, struct dt_executor *out)
 {
+    DT_ASSERT(n_slots >= 1);
     *out = (struct dt_executor){.algorithm = algorithm,
                                 .wire = wire,
                                 .data = data,
@@ -67,6 +68,7 @@ void dt_executor_close(struct dt_executor *e)
 
 float *dt_executor_incoming(const struct dt_executor *e, int rank)
 {
+    DT_ASSERT(rank >= 0 && rank < e->wire->size);
     return e->incoming + (e->algorithm->gathers ? (size_t)rank * e->n_elems : 0);
 }
 
@@ -80,6 +82,7 @@ static float *outgoing(const struct dt_executor *e)
 /* Rounds sums as their encoding does, which then is in its place. */
 static void encode_sums(struct dt_executor *e, size_t begin, size_t end)
 {
+    DT_ASSERT(begin <= end && end <= e->n_elems);
     const struct dt_encoding *by = &e->encoding;
     by->ops->encode(by->codec, 0, e->data + begin, begin, end - begin, outgoing(e) + begin);
     by->ops->decode(by->codec, outgoing(e) + begin, begin, end - begin, e->data + begin);
@@ -103,6 +106,8 @@ static const float *sums_to_send(struct dt_executor *e, const struct dt_executio
 static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, int slot, int index)
 {
     const struct dt_move *move = &x->moves[index];
+    DT_ASSERT(move->begin <= move->end && x->begin + move->end <= x->end);
+    DT_ASSERT((move->kind == DT_ADD_INPUT) == (move->peer == e->wire->rank));
     const size_t at = x->begin + move->begin, n = move->end - move->begin,
                  n_bytes = encodes(e) ? e->encoding.ops->bytes(e->encoding.codec, at, n)
                                       : n * sizeof(float);
@@ -129,8 +134,10 @@ static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, 
 
 static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x, int slot)
 {
+    DT_ASSERT(!x->begun && x->round < x->n_rounds);
     x->n_moves =
         e->algorithm->round(e->wire->rank, e->wire->size, x->end - x->begin, x->round, x->moves);
+    DT_ASSERT(x->n_moves >= 0 && x->n_moves <= DT_MAX_MOVES(e->wire->size));
     x->begun = true;
     for (int i = 0; i < x->n_moves; i++) {
         DT_TRY(begin_move(e, x, slot, i));
@@ -152,6 +159,7 @@ static void add(struct dt_executor *e, const float *from, size_t at, size_t n)
 
 static void end_round(struct dt_executor *e, const struct dt_execution *x)
 {
+    DT_ASSERT(x->begun && x->round < x->n_rounds);
     for (int i = 0; i < x->n_moves; i++) {
         const struct dt_move *move = &x->moves[i];
         const size_t at = x->begin + move->begin, n = move->end - move->begin;
@@ -184,6 +192,8 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw,
                                  size_t end)
 {
     struct dt_execution *x = &e->slots[slot];
+    DT_ASSERT(slot >= 0 && slot < e->n_slots && x->round == x->n_rounds);
+    DT_ASSERT(begin <= end && end <= e->n_elems);
     x->active = true;
     x->begin = begin;
     x->end = end;
@@ -201,6 +211,7 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw,
 enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
 {
     struct dt_execution *x = &e->slots[slot];
+    DT_ASSERT(x->round <= x->n_rounds);
     *ended = false;
     if (x->round == x->n_rounds) {
         return DT_OK;
@@ -232,6 +243,7 @@ static enum dt_status advance(struct dt_executor *e, struct dt_execution *x, int
 
 enum dt_status dt_executor_progress(struct dt_executor *e, int slot, bool *done)
 {
+    DT_ASSERT(slot >= 0 && slot < e->n_slots);
     for (int i = e->n_slots - 1; i >= 0; i--) {
         if (e->slots[i].active) {
             DT_TRY(advance(e, &e->slots[i], i));

@@ -5,6 +5,7 @@
 struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
                                        size_t n_elems, const int *host_roots, struct dt_move *moves)
 {
+    DT_ASSERT(rank >= 0 && rank < size);
     struct dt_traffic sent = {0};
     for (int round = 0; round < algorithm->n_rounds(size, n_elems); round++) {
         const int n = algorithm->round(rank, size, n_elems, round, moves);
@@ -27,6 +28,7 @@ int dt_allreduce_n_slices(const struct dt_comm *comm, size_t n_elems)
 
 struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *a, size_t n_elems)
 {
+    DT_ASSERT(a->algorithm != NULL);
     if (a->shared == NULL) {
         return a->algorithm->formula(a->comm->size, n_elems);
     }

@@ -20,6 +20,7 @@ struct slot {
  * the sums of a piece that are used at once. */
 static float *array_of(const struct dt_host_sum *sum, int index)
 {
+    DT_ASSERT(index >= 0 && index <= 1 + sum->comm->local_size);
     char *bytes = sum->memory.bytes;
     return (float *)(void *)(bytes + (size_t)index * dt_host_array_bytes(sum->n_elems));
 }
@@ -62,6 +63,7 @@ static void add_parts(const struct dt_host_sum *sum, size_t begin, size_t n_elem
 
 static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
 {
+    DT_ASSERT(begin < end && end - begin <= PIECE_ELEMS && end <= sum->n_elems);
     if (sum->use == NULL) {
         add_parts(sum, begin, end - begin, sum->total + begin);
     } else {
@@ -73,6 +75,7 @@ static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
 
 const float *dt_host_sum_again(const struct dt_host_sum *sum, size_t begin, size_t end)
 {
+    DT_ASSERT(begin <= end && end - begin <= PIECE_ELEMS && sum->use != NULL);
     float *sums = sums_of(sum, sum->comm->local_rank);
     add_parts(sum, begin, end - begin, sums);
     return sums;
@@ -104,6 +107,7 @@ static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_r
         return false;
     }
     const size_t from = range->begin + piece * PIECE_ELEMS;
+    DT_ASSERT(from < range->end);
     add_piece(sum, from, range->end - from < PIECE_ELEMS ? range->end : from + PIECE_ELEMS);
     atomic_fetch_add_explicit(&slot->n_done, 1, memory_order_release);
     return true;
@@ -122,6 +126,7 @@ static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_r
 {
     const size_t n_elems = range->end - range->begin;
     const int index = sum->comm->local_rank;
+    DT_ASSERT(index < n_slices && range->stage == DT_INSIDE);
     const size_t begin = range->begin + dt_piece_begin(n_elems, index, n_slices);
     const size_t end = range->begin + dt_piece_begin(n_elems, index + 1, n_slices);
     range->stage = DT_ACROSS;
@@ -160,6 +165,7 @@ static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_ran
 
 static struct dt_host_sum_range *range_of(struct dt_host_sum *sum, uint64_t order)
 {
+    DT_ASSERT(order < sum->n_started && sum->n_started - order <= DT_ALLREDUCE_MAX_SLOTS);
     return &sum->ranges[sum->slots_of[order % DT_ALLREDUCE_MAX_SLOTS]];
 }
 
@@ -193,6 +199,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
         sum->n_done += n == sum->n_done && has_ended(range, n);
         may_cross = complete || !by_mpi;
     }
+    DT_ASSERT(order < sum->n_started && sum->n_done <= sum->n_started);
     *done = sum->ranges[request->slot].ended;
     return DT_OK;
 }
@@ -202,6 +209,8 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
 {
     struct slot *slot = slot_of(sum, slot_index);
     struct dt_host_sum_range *range = &sum->ranges[slot_index];
+    DT_ASSERT(range->round == 0 || range->ended);
+    DT_ASSERT(begin < end && end <= sum->n_elems);
     dt_comm_request_begin(sum->comm, name, (end - begin) * sizeof(float), request);
     request->handle = sum;
     request->slot = slot_index;

@@ -12,6 +12,7 @@ struct mpi {
 static enum dt_status mpi_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
                                 const char *name, struct dt_request *request)
 {
+    DT_ASSERT(begin <= end);
     (void)slot;
     return dt_comm_allreduce_start(a->comm, a->part + begin, end - begin, DT_TYPE_F32,
                                    DT_REDUCE_SUM, name, request);

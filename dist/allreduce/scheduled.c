@@ -49,6 +49,7 @@ static const struct dt_allreduce_ops schedule_ops = {
 
 static enum dt_status open_parts(struct schedule *self, const struct dt_allreduce_spec *spec)
 {
+    DT_ASSERT(self->base.algorithm != NULL && spec->comm->size > 1);
     struct dt_allreduce *a = &self->base;
     DT_TRY(spec->comm->ops->wire_open(spec->comm, &self->wire));
     DT_TRY(dt_allreduce_take_memory(spec, &a->part));

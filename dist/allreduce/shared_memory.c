@@ -54,6 +54,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     if (self->executor.feedback != NULL) { /* on the wire, its rank is its host's number */
         self->executor.feedback->draw = DT_FIRST_DRAW(spec->comm->rank);
     }
+    DT_ASSERT(sum->total != NULL && sum->across == NULL);
     sum->across = &self->executor;
     self->base.feedback = self->executor.feedback;
     return DT_OK;

@@ -76,6 +76,7 @@ static enum dt_status heap_add(struct simulator *s, struct message *message)
 
 static struct message *heap_take(struct simulator *s)
 {
+    DT_ASSERT(s->n_heap >= 1);
     struct message *first = s->heap[0], *last = s->heap[--s->n_heap];
     int at = 0;
     for (int child = 1; child < s->n_heap; child = 2 * at + 1) {
@@ -151,6 +152,7 @@ static enum dt_status meet(struct simulator *s, const struct message *end)
 
 static enum dt_status begin_move(struct simulator *s, int rank, const struct dt_move *move)
 {
+    DT_ASSERT(move->begin <= move->end && move->peer >= 0 && move->peer < s->size);
     struct rank *r = &s->ranks[rank];
     const bool is_sent = move->kind == DT_SEND || move->kind == DT_SEND_INPUT;
     struct message end = {
@@ -194,6 +196,7 @@ static enum dt_status go_on(struct simulator *s, int rank)
 /* One of the messages of the rank's round is through. */
 static enum dt_status message_over(struct simulator *s, int rank, double at_s)
 {
+    DT_ASSERT(s->ranks[rank].n_open > 0);
     struct rank *r = &s->ranks[rank];
     r->end_s = later(r->end_s, at_s);
     if (--r->n_open > 0) {
@@ -322,6 +325,7 @@ enum dt_status dt_simulate(const struct dt_algorithm *algorithm, int size, size_
                            const struct dt_costs *costs, struct dt_simulation *out,
                            struct dt_load *loads)
 {
+    DT_ASSERT(size >= 1 && costs->ranks_per_host >= 1);
     struct simulator s = {.algorithm = algorithm,
                           .costs = costs,
                           .size = size,

@@ -38,6 +38,7 @@ static enum dt_status staged_start(struct dt_allreduce *a, int slot, size_t begi
 {
     struct staged *self = (struct staged *)a;
     struct range *range = &self->ranges[slot];
+    DT_ASSERT(!range->request.active);
     const size_t n_bytes = (end - begin) * sizeof *a->part;
     DT_TRY(self->backend->ops->copy_out(self->backend, self->host->part + begin, a->part + begin,
                                         n_bytes));
@@ -82,6 +83,7 @@ static enum dt_status open_parts(struct staged *self, const struct dt_allreduce_
 static enum dt_status open_around(const struct dt_allreduce_spec *spec, struct dt_allreduce *host,
                                   struct dt_allreduce **out)
 {
+    DT_ASSERT(!spec->backend->host_memory && host->comm == spec->comm);
     struct staged *self = calloc(1, sizeof *self);
     if (self == NULL) {
         dt_allreduce_close(host);

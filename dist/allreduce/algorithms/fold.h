@@ -23,6 +23,7 @@ struct dt_fold {
 
 static inline struct dt_fold dt_fold_of(int size)
 {
+    DT_ASSERT(size >= 1);
     int n_levels = 0;
     while (n_levels < 30 && 2 << n_levels <= size) {
         n_levels++;
@@ -42,6 +43,7 @@ static inline int dt_fold_number(const struct dt_fold *fold, int rank)
 
 static inline int dt_fold_rank(const struct dt_fold *fold, int number)
 {
+    DT_ASSERT(number >= 0 && number < fold->n_active);
     return number < fold->n_extra ? 2 * number + 1 : number + fold->n_extra;
 }
 

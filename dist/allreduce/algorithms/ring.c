@@ -23,6 +23,7 @@ static struct dt_move piece_move(enum dt_move_kind kind, int peer, size_t n_elem
  * which it sends first then. */
 int dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
+    DT_ASSERT(rank >= 0 && rank < size && round >= 0 && round < 2 * (size - 1));
     const bool adds = round < size - 1;
     const int s = adds ? round : round - size, piece = (rank - s + 2 * size) % size;
     moves[0] = piece_move(DT_SEND, (rank + 1) % size, n_elems, piece, size);

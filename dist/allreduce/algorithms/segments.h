@@ -26,6 +26,7 @@ static inline int
 dt_segments_round(int (*one)(int rank, int size, size_t n_elems, int round, struct dt_move *moves),
                   int depth, int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
+    DT_ASSERT(round >= 0 && round < dt_segments_n_rounds(depth, n_elems));
     const int n_segments = dt_n_segments(n_elems);
     int n = 0;
     for (int s = round < depth ? 0 : round - depth + 1; s <= round && s < n_segments; s++) {
@@ -36,6 +37,7 @@ dt_segments_round(int (*one)(int rank, int size, size_t n_elems, int round, stru
             moves[n++].end += begin;
         }
     }
+    DT_ASSERT(n <= DT_MAX_MOVES(size));
     return n;
 }
 
