@@ -38,7 +38,7 @@
     X(n_correct)                  \
     X(n_samples)
 
-/* The best values so far of a metric of the test samples (train/hooks/monitor.h); 0 if unused.
+/* The best values so far of a metric of the test samples (train/monitor.c); 0 if unused.
  * X(field): double, added later. */
 #define DT_CHECKPOINT_BEST_LIST(X)                  \
     X(stop_value)    /* for early stopping */       \

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/bytes.h"
-#include "train/hooks/monitor.h"
 
 const char *dt_duration_text(double seconds, char *text, size_t size)
 {

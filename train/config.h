@@ -29,7 +29,25 @@ enum dt_device { DT_DEVICE_LIST(DT_NAMED_ENUM) };
     X(DT_EMA_VALIDATION_ACCURACY, "ema_validation_accuracy", "validation accuracy of the average")
 enum dt_test_metric { DT_TEST_METRIC_LIST(DT_NAMED_ENUM) };
 
-/* When something follows from a metric (train/hooks/monitor.h). */
+static inline bool dt_metric_is_loss(enum dt_test_metric metric)
+{
+    return metric == DT_TEST_LOSS || metric == DT_VALIDATION_LOSS || metric == DT_EMA_TEST_LOSS ||
+           metric == DT_EMA_VALIDATION_LOSS;
+}
+
+static inline bool dt_metric_is_of_test(enum dt_test_metric metric)
+{
+    return metric == DT_TEST_LOSS || metric == DT_TEST_ACCURACY || metric == DT_EMA_TEST_LOSS ||
+           metric == DT_EMA_TEST_ACCURACY;
+}
+
+/* Of the average of the weights: the last ones of the list. */
+static inline bool dt_metric_is_of_average(enum dt_test_metric metric)
+{
+    return metric >= DT_EMA_TEST_LOSS;
+}
+
+/* When something follows from a metric (train/monitor.c). */
 struct dt_monitor_spec {
     enum dt_test_metric metric; /* DT_TEST_NONE: never */
     int64_t patience;           /* after so many epochs without improvement */

@@ -32,6 +32,8 @@ struct dt_answers {
                            const struct dt_batch *batch); /* which just went forward */
     /* All batches have, on every rank, which calls it. */
     enum dt_status (*end)(struct dt_answers *answers, const struct dt_evaluator *evaluator);
+    double n_top5; /* samples with fewer than five classes before their own, by the logit and, where
+                      those are equal, the number; only of more than a few classes */
 };
 
 struct dt_evaluator {

@@ -59,7 +59,7 @@ struct dt_step_event {
     double eta_s; /* to the end of the run */
 };
 
-/* The state of the metric that a run is controlled by (train/hooks/monitor.h). */
+/* The state of the metric that a run is controlled by (train/monitor.c). */
 struct dt_monitored {
     enum dt_test_metric metric; /* DT_TEST_NONE: it does not */
     double best;

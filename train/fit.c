@@ -1,4 +1,4 @@
-#include "train/fit.h"
+#include "train/parts.h"
 
 #include <stdio.h>
 #include <unistd.h>

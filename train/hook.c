@@ -7,7 +7,7 @@
 void dt_hook_add(struct dt_trainer *t, struct dt_hook *hook)
 {
     DT_ASSERT(hook->ops != NULL && hook->next == NULL);
-    struct dt_hook **end = &t->hooks.first;
+    struct dt_hook **end = &t->hooks;
     while (*end != NULL) {
         end = &(*end)->next;
     }
@@ -25,9 +25,9 @@ enum dt_status dt_hook_open(struct dt_trainer *t, const struct dt_hook_ops *ops,
     return DT_OK;
 }
 
-void dt_hooks_close(struct dt_hooks *hooks)
+void dt_hooks_close(struct dt_trainer *t)
 {
-    for (struct dt_hook *w = hooks->first, *next; w != NULL; w = next) {
+    for (struct dt_hook *w = t->hooks, *next; w != NULL; w = next) {
         next = w->next;
         if (w->ops->close != NULL) {
             w->ops->close(w);
@@ -35,11 +35,11 @@ void dt_hooks_close(struct dt_hooks *hooks)
             free(w);
         }
     }
-    *hooks = (struct dt_hooks){0};
+    t->hooks = NULL;
 }
 
 #define TRY_EACH(slot, ...)                                                  \
-    for (struct dt_hook *w = t->hooks.first; w != NULL; w = w->next) {       \
+    for (struct dt_hook *w = t->hooks; w != NULL; w = w->next) {             \
         DT_TRY(w->ops->slot != NULL ? w->ops->slot(w, __VA_ARGS__) : DT_OK); \
     }                                                                        \
     return DT_OK

@@ -1,5 +1,7 @@
-/* Hooks look at a training from outside. The list is the same on every rank. train/hooks/ has
- * the hooks. */
+/* Hooks observe a training: they decide nothing, and change neither the trainer nor its weights.
+ * Those that count or note something add it to the events. The faults of --inject are the
+ * exception, which is what they are for. The list is the same on every rank. train/hooks/ has the
+ * hooks. */
 #ifndef DT_TRAIN_HOOK_H
 #define DT_TRAIN_HOOK_H
 
@@ -34,7 +36,8 @@ struct dt_hook_ops {
     /* The epoch, or what there was of it, is evaluated; `epoch` is emitted then. */
     enum dt_status (*epoch_end)(struct dt_hook *hook, struct dt_trainer *trainer,
                                 struct dt_epoch_event *epoch);
-    /* The run ends with `status`; `end` is emitted then. After an error a rank is alone. */
+    /* The run ends with `status`, and the last weights are still there; `end` is emitted later.
+     * After an error a rank is alone. */
     enum dt_status (*run_end)(struct dt_hook *hook, struct dt_trainer *trainer,
                               enum dt_status status, struct dt_end_event *end);
     void (*close)(struct dt_hook *hook); /* frees it; NULL: it has nothing else to free */
@@ -46,18 +49,13 @@ struct dt_hook {
     struct dt_hook *next;
 };
 
-struct dt_hooks {
-    struct dt_hook *first;
-    bool enough; /* one of them asks for no further epoch */
-};
-
 /* A zeroed struct of n_bytes, which begins with a struct dt_hook, becomes the trainer's last
  * hook. Every rank calls it; dt_world_alloc. */
 enum dt_status dt_hook_open(struct dt_trainer *trainer, const struct dt_hook_ops *ops,
                             size_t n_bytes, const char *what, void **out);
 /* The trainer's last hook, which the trainer closes. */
 void dt_hook_add(struct dt_trainer *trainer, struct dt_hook *hook);
-void dt_hooks_close(struct dt_hooks *hooks);
+void dt_hooks_close(struct dt_trainer *trainer);
 
 /* ---- of all hooks, in the order in which they were added */
 

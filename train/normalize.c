@@ -1,4 +1,4 @@
-#include "train/normalize.h"
+#include "train/parts.h"
 
 #include <stdlib.h>
 

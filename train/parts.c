@@ -1,8 +1,6 @@
-#include "train/trainer.h"
+#include "train/parts.h"
 
 #include "train/device.h"
-#include "train/fit.h"
-#include "train/normalize.h"
 
 static const struct dt_driver_ops *const drivers[] = {&dt_recorded_driver, &dt_free_driver,
                                                       &dt_host_driver, NULL};

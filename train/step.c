@@ -91,7 +91,7 @@ enum dt_status dt_step_passes(struct dt_trainer *t, const struct dt_batch *batch
         lap(clock, DT_PHASE_DATA);
         DT_TRY(forward(t, step, &pass, clock));
         DT_TRY(dt_network_loss(t->network, t->set.samples, &pass));
-        if (t->hooks.first != NULL) {
+        if (t->hooks != NULL) {
             DT_TRY(dt_hooks_after_loss(t));
         }
         lap(clock, DT_PHASE_FORWARD);
@@ -171,7 +171,7 @@ enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
     const struct dt_update update = dt_strategy_next_update(
         t->strategy, dt_step_lr(t, step_in_epoch),
         dt_shard_step_samples(&loader->shard, step_in_epoch), (size_t)batch.n);
-    if (t->hooks.first != NULL) {
+    if (t->hooks != NULL) {
         const uint64_t number = t->state.step + 1 + step_in_epoch - t->state.step_in_epoch;
         dt_step_clock_lap(&t->clock, DT_PHASE_DATA);
         DT_TRY(dt_hooks_step_begin(t, number, number));
@@ -362,15 +362,12 @@ static enum dt_status measure_norm(struct dt_trainer *t, struct dt_step_result *
 enum dt_status dt_trainer_steps(struct dt_trainer *t, int n, struct dt_step_results *out)
 {
     const uint64_t first = t->state.step + 1;
-    const double begin = dt_clock_s();
     DT_TRY(t->driver.ops->take(t, n, out));
     const uint64_t norm_every = norm_interval(t, t->state.step);
     if (norm_every > 0 && t->state.step % norm_every == 0) {
         DT_TRY(measure_norm(t, &out->steps[out->n - 1]));
     }
-    DT_TRY(dt_hooks_step_end(t, first, t->state.step));
-    out->seconds = dt_clock_s() - begin;
-    return DT_OK;
+    return dt_hooks_step_end(t, first, t->state.step);
 }
 
 /* ---- how many steps are taken together */

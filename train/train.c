@@ -13,8 +13,9 @@ struct run {
     struct dt_trainer trainer;
     struct dt_saver *saver; /* or NULL */
     const struct dt_emitter *emitter;
-    bool begun;              /* the start is certain, and told */
-    struct dt_end_event end; /* as far as it is known */
+    bool begun;                            /* the start is certain, and told */
+    struct dt_metrics evaluated, averaged; /* the last evaluation: of the weights, their average */
+    struct dt_end_event end;               /* filled in at the end */
     double start_s;
     double epoch_train_s;      /* spent in this epoch's steps, by this process */
     double epoch_samples;      /* used by them, on all ranks */
@@ -120,14 +121,18 @@ static void tell_step(const struct run *run, const struct dt_step_result *result
     emit(run, (struct dt_event){.kind = DT_EVENT_STEP, .step = &step});
 }
 
-/* The steps up to the next boundary. */
+/* The steps up to the next boundary, and what follows a step. */
 static enum dt_status run_next(struct run *run, bool *asked_to_stop)
 {
     struct dt_trainer *t = &run->trainer;
     struct dt_step_results results;
+    const double begin_s = dt_clock_s();
     DT_TRY(dt_trainer_steps(t, dt_steps_until_boundary(t), &results));
     DT_ASSERT(results.n >= 1 && t->state.step_in_epoch <= t->schedule.steps_per_epoch);
-    run->epoch_train_s += results.seconds;
+    DT_TRY(dt_ema_update(t));
+    DT_TRY(dt_statistics_after_step(t));
+    DT_TRY(dt_replicas_after_step(t));
+    run->epoch_train_s += dt_clock_s() - begin_s;
     for (int i = 0; i < results.n; i++) {
         run->step_samples = results.steps[i].train.n_samples;
         run->epoch_samples += run->step_samples;
@@ -161,14 +166,21 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
     return DT_OK;
 }
 
-/* The last update of an epoch shows in no loss but this. */
+static bool validates(const struct run *run)
+{
+    return run->trainer.config.data.validation > 0;
+}
+
+/* The validation samples, or without any the test set. The last update of an epoch shows in no loss
+ * but this. */
 static enum dt_status evaluate(struct run *run)
 {
-    DT_TRY(dt_strategy_share_weights(run->trainer.strategy));
-    const bool validates = run->trainer.config.data.validation > 0;
-    DT_TRY(dt_evaluator_run(&run->trainer.evaluator, &run->end.test));
-    return dt_trainer_check_loss(&run->trainer, validates ? "validation loss" : "test loss",
-                                 &run->end.test, run->trainer.state.step);
+    struct dt_trainer *t = &run->trainer;
+    DT_TRY(dt_strategy_share_weights(t->strategy));
+    DT_TRY(dt_evaluator_run(&t->evaluator, &run->evaluated));
+    DT_TRY(dt_trainer_check_loss(t, validates(run) ? "validation loss" : "test loss",
+                                 &run->evaluated, t->state.step));
+    return dt_ema_evaluate(t, &t->evaluator, &run->averaged);
 }
 
 static enum dt_status finish_epoch(struct run *run)
@@ -180,20 +192,21 @@ static enum dt_status finish_epoch(struct run *run)
     const bool whole = t->state.step_in_epoch == t->schedule.steps_per_epoch;
     const double lr = dt_lr_schedule_at(&t->schedule, last_step);
     DT_TRY(evaluate(run));
+    run->before = t->state;
     struct dt_epoch_event epoch = {.step = t->state.step,
                                    .epoch = t->state.epoch + 1,
                                    .train = epoch_metrics(t),
-                                   .test = run->end.test,
+                                   .averaged = run->averaged,
                                    .lr = lr,
                                    .images_per_s = images_per_s(run),
                                    .seconds = run->epoch_train_s,
                                    .rank0 = t->clock.times,
                                    .n_timed_steps = t->clock.n_steps,
+                                   .reduced_lr =
+                                       dt_monitor_epoch(t, &run->evaluated, &run->averaged),
                                    .step_samples = run->step_samples};
-    run->before = t->state;
+    *(validates(run) ? &epoch.validation : &epoch.test) = run->evaluated;
     DT_TRY(dt_hooks_epoch_end(t, &epoch));
-    run->end.test = epoch.test;
-    run->end.validation = epoch.validation;
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
     if (whole) {
         t->state.epoch++;
@@ -203,9 +216,12 @@ static enum dt_status finish_epoch(struct run *run)
     return DT_OK;
 }
 
+/* What is known of any end, whether the run ended well or not. */
 static void note_end(struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
+    *(validates(run) ? &run->end.validation : &run->end.test) = run->evaluated;
+    dt_monitor_end(t, &run->end);
     run->end.rank0 = t->clock.times;
     run->end.n_timed_steps = t->clock.n_steps;
     run->end.steps = t->state.step;
@@ -230,7 +246,7 @@ static enum dt_status save_last(struct run *run)
 static bool is_over(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    return dt_steps_left(&run->trainer) == 0 || (t->state.step_in_epoch == 0 && t->hooks.enough);
+    return dt_steps_left(&run->trainer) == 0 || (t->state.step_in_epoch == 0 && t->enough);
 }
 
 static enum dt_status run_epochs(struct run *run)
@@ -263,11 +279,13 @@ static enum dt_status run_epochs(struct run *run)
 static enum dt_status tell_start(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
+    const size_t n_evaluated = t->evaluator.set.loader.shard.n_total;
     struct dt_run_event start = {.n_parameters = t->model.n_parameters,
                                  .n_workers = t->roles.n_workers,
                                  .gradient_bytes = t->model.arena_elems * sizeof(float),
                                  .n_train = t->set.loader.shard.n_total,
-                                 .n_test = t->evaluator.set.loader.shard.n_total,
+                                 .n_test = validates(run) ? t->n_test : n_evaluated,
+                                 .n_validation = validates(run) ? n_evaluated : 0,
                                  .global_batch = t->set.loader.shard.global_batch,
                                  .lr = t->schedule.lr,
                                  .lr_scale = t->schedule.scale,
@@ -282,6 +300,8 @@ static enum dt_status tell_start(struct run *run)
                                  .graph = t->driver.ops->on_device,
                                  .device_why = t->device.why};
     DT_TRY(dt_hooks_run_begin(t, &start));
+    dt_monitor_begin(t, run->emitter);
+    DT_TRY(dt_statistics_share(t)); /* a resumed run may have nothing left but to evaluate */
     DT_TRY(run->saver != NULL ? run->saver->ops->begin(run->saver, t, run->emitter) : DT_OK);
     DT_TRY(dt_world_agree(t->world,
                           emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start})));
@@ -295,6 +315,7 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
     if (options->watch.open != NULL) {
         DT_TRY(options->watch.open(options->watch.context, t, run->emitter));
     }
+    DT_TRY(dt_trainer_open_run(t));
     run->saver = options->saver; /* to be closed from here on */
     DT_TRY(run->saver != NULL ? run->saver->ops->open(run->saver, t, run->emitter) : DT_OK);
     DT_TRY(t->config.dist.broadcast ? dt_strategy_broadcast(t->strategy) : DT_OK);
@@ -309,12 +330,61 @@ static void tell_fault(struct run *run, enum dt_status status)
     emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end});
 }
 
+/* With averaging or the broadcast off, replicas are expected to differ: the end tells so, and it is
+ * no error. */
+static enum dt_status compare_replicas(struct run *run)
+{
+    const enum dt_status s = dt_replicas_finish(&run->trainer, &run->end.weights);
+    if (s != DT_INTERNAL || run->end.weights != NULL) {
+        return s;
+    }
+    emit(run, (struct dt_event){.kind = DT_EVENT_DIFFERENCE, .difference = dt_error_text()});
+    dt_error_clear();
+    return DT_OK;
+}
+
+/* The best weights, where a checkpoint has them, on the validation samples, so that both results
+ * belong together. */
+static enum dt_status take_best(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    bool taken = false;
+    DT_TRY(run->saver != NULL ? run->saver->ops->take_best(run->saver, t, &taken) : DT_OK);
+    DT_TRY(dt_strategy_share_weights(t->strategy));
+    if (taken) {
+        DT_ASSERT(run->end.tested_epoch == 0);
+        run->end.tested_epoch = t->state.best_epoch;
+        DT_TRY(dt_evaluator_run(&t->evaluator, &run->end.validation));
+        DT_TRY(dt_ema_evaluate(t, &t->evaluator, &run->end.averaged_validation));
+    }
+    return DT_OK;
+}
+
+/* The results of a run that ended well. With validation samples the test set is evaluated once,
+ * here. */
+static enum dt_status finish(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    const struct dt_answers *answers = t->evaluator.answers;
+    struct dt_end_event *end = &run->end;
+    DT_TRY(compare_replicas(run));
+    if (!validates(run)) {
+        end->averaged = run->averaged;
+        return DT_OK;
+    }
+    end->averaged_validation = run->averaged;
+    DT_TRY(take_best(run));
+    end->validation_top5 = answers != NULL ? answers->n_top5 : 0;
+    return dt_trainer_test(t, &end->test, &end->averaged);
+}
+
 static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     DT_ASSERT(run->begun && (status == DT_OK || status == DT_STOPPED));
     struct dt_trainer *t = &run->trainer;
     run->end.stopped_early = status == DT_OK && dt_steps_left(&run->trainer) > 0;
     DT_TRY(dt_hooks_run_end(t, status, &run->end));
+    DT_TRY(status == DT_OK ? finish(run) : DT_OK);
     const enum dt_status emitted =
         emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */

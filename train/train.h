@@ -22,6 +22,9 @@ struct dt_saver_ops {
     /* Rank 0 writes a checkpoint, the newest or `best`. Every rank calls it; agreed. DT_IO: the
      * ones before are still there. */
     enum dt_status (*save)(struct dt_saver *saver, struct dt_trainer *trainer, bool best);
+    /* Where there is a best checkpoint, its weights and their average become every rank's. As open.
+     */
+    enum dt_status (*take_best)(struct dt_saver *saver, struct dt_trainer *trainer, bool *taken);
     void (*close)(struct dt_saver *saver); /* also of a failed open */
 };
 

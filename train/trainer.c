@@ -265,7 +265,8 @@ void dt_trainer_close(struct dt_trainer *t)
     dt_strategy_close(t->strategy); /* early: it ends what a GPU may be waiting for, and what comes
                                        now waits for the GPU */
     dt_trainer_close_network(t);
-    dt_hooks_close(&t->hooks); /* which may have memory of the backend */
+    dt_trainer_close_run(t);
+    dt_hooks_close(t); /* which may have memory of the backend */
     if (t->backend != NULL) {
         t->backend->ops->close(t->backend);
     }

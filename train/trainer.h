@@ -4,7 +4,9 @@
  *   trainer.c   opens and closes it          step.c   a step, and how many are taken together
  *   driver.h    takes steps (drivers/)       train.c  the epochs, and the events of a run
  *   hook.h      observers (hooks/)           save/    checkpoints and the run's folder
- *   evaluate.c  the test samples             parts.c  lists all parts */
+ *   evaluate.c  the test samples             parts.c  lists all parts
+ *   weights.c   average, statistics, replicas; the test of a run with validation samples
+ *   monitor.c   early stopping, plateaus, the best epoch */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
@@ -36,10 +38,10 @@ struct dt_trainer_parts {
     /* A dt_device_choose. */
     enum dt_status (*choose_device)(struct dt_world *world, const struct dt_config *config,
                                     struct dt_device_choice *out);
-    /* train/fit.h; NULL: nobody looks before, or searches afterwards. */
+    /* train/parts.h; NULL: nobody looks before, or searches afterwards. */
     enum dt_status (*check_memory)(const struct dt_trainer *trainer);
     enum dt_status (*advise)(struct dt_trainer *trainer, bool search);
-    /* train/normalize.h; NULL: nobody asks for the training set's own numbers. */
+    /* train/parts.h; NULL: nobody asks for the training set's own numbers. */
     enum dt_status (*normalize)(struct dt_trainer *trainer);
 };
 
@@ -51,6 +53,17 @@ struct dt_written_config {
     const struct dt_config_format *format; /* borrowed */
     char *text;
 };
+
+/* A moving average of the weights (`train.ema`): after each step it becomes decay * average +
+ * (1 - decay) * weights, from the first step's weights on, as PyTorch's AveragedModel with
+ * get_ema_multi_avg_fn has it (Polyak and Juditsky 1992). The end of an epoch tests it, and
+ * checkpoints have it. Ranks with the same weights have the same average. */
+struct dt_ema {
+    float *average; /* device; as the model's arena; NULL: the run has none */
+    bool begun;     /* it has seen weights */
+};
+
+struct dt_replicas; /* weights.c */
 
 struct dt_trainer {
     struct dt_world *world;               /* borrowed */
@@ -69,8 +82,12 @@ struct dt_trainer {
     struct dt_lr_schedule schedule;
     struct dt_checkpoint_state state; /* where the run stands */
     struct dt_step_clock clock;
-    struct dt_hooks hooks;
-    bool nan_injected; /* a fault has made gradients NaN: the cause if the training diverges */
+    struct dt_ema ema;
+    struct dt_replicas *replicas;
+    size_t n_test;         /* with validation samples: those of the test set */
+    bool enough;           /* the monitor asks for no further epoch */
+    struct dt_hook *hooks; /* the first, or NULL */
+    bool nan_injected;     /* a fault has made gradients NaN: the cause if the training diverges */
 };
 
 /* Shape and number of classes or targets, from the model: what differs in a
@@ -123,9 +140,8 @@ bool dt_trainer_records(const struct dt_trainer *trainer, uint64_t step);
 /* The results of the next steps. */
 struct dt_step_results {
     struct dt_step_result steps[DT_MAX_STEPS_TOGETHER];
-    int n;          /* >= 1 */
-    bool stop;      /* some rank was asked to stop */
-    double seconds; /* that they took here */
+    int n;     /* >= 1 */
+    bool stop; /* some rank was asked to stop */
 };
 
 /* The steps left of the whole run. max_steps counts steps really taken; after a change of the
@@ -145,6 +161,60 @@ enum dt_status dt_trainer_steps(struct dt_trainer *trainer, int n, struct dt_ste
 /* Sends the spans of all further steps to `trace` (borrowed); NULL: to none. Not while a GPU takes
  * steps on its own. */
 void dt_trainer_watch(struct dt_trainer *trainer, struct dt_trace *trace);
+
+/* ---- beside the steps: the calls of train.c, on every rank */
+
+/* After hooks, before a checkpoint is read: the average, the replicas, and whether batch_norm has
+ * enough samples and the test set's files are good. Agreed. */
+enum dt_status dt_trainer_open_run(struct dt_trainer *trainer);
+void dt_trainer_close_run(struct dt_trainer *trainer);
+
+/* After a step: moves the average on, if there is one. Counts as update. No driver takes several
+ * steps together where there is one. */
+enum dt_status dt_ema_update(struct dt_trainer *trainer);
+/* Evaluates the average in place of the weights; of no samples where there is none. */
+enum dt_status dt_ema_evaluate(struct dt_trainer *trainer, struct dt_evaluator *evaluator,
+                               struct dt_metrics *out);
+/* After a restore: the average of every rank becomes rank 0's. */
+enum dt_status dt_ema_broadcast(struct dt_trainer *trainer);
+
+/* Rank 0's running statistics (model/layers/layers.h) become everybody's. Agreed. */
+enum dt_status dt_statistics_share(struct dt_trainer *trainer);
+/* The same after the last step before the test samples come. */
+enum dt_status dt_statistics_after_step(struct dt_trainer *trainer);
+
+/* Compares the replicas (dist/strategy/replica_check.h), whose weights are shared. DT_INTERNAL. */
+enum dt_status dt_replicas_compare(struct dt_trainer *trainer);
+/* The same every `distributed.check_every` steps. Counts as communication. */
+enum dt_status dt_replicas_after_step(struct dt_trainer *trainer);
+/* At the end. `hash`: of the weights; where replicas may differ it stays, and DT_INTERNAL tells of
+ * the difference. */
+enum dt_status dt_replicas_finish(struct dt_trainer *trainer, const char **hash);
+
+/* Evaluates the test set of a run with validation samples: the weights, and their average. */
+enum dt_status dt_trainer_test(struct dt_trainer *trainer, struct dt_metrics *test,
+                               struct dt_metrics *averaged);
+
+struct dt_emitter;
+struct dt_end_event;
+
+/* The monitor controls a run by a metric of the validation samples, or without any of the test
+ * samples, epoch after epoch: it ends the run when the metric no longer improves
+ * (train.early_stopping), or continues at a lower rate (train.schedule, "plateau"), and names the
+ * best epoch (checkpoint.best). Patience and min_delta mean what they mean in Keras's EarlyStopping
+ * and ReduceLROnPlateau. The metric is the mean of sums over all ranks, the same bits on each, so
+ * all decide alike. The monitor's memory is in the trainer's state, which checkpoints have: a
+ * resumed run decides as it would have. Only whole epochs count.
+ *
+ * At the start, with a checkpoint's state; warns of a metric of the test samples. */
+void dt_monitor_begin(struct dt_trainer *trainer, const struct dt_emitter *emitter);
+/* After an epoch. Returns the rate of the next step where a plateau reduces it; else 0. */
+double dt_monitor_epoch(struct dt_trainer *trainer, const struct dt_metrics *evaluated,
+                        const struct dt_metrics *averaged);
+void dt_monitor_end(const struct dt_trainer *trainer, struct dt_end_event *end);
+/* Removes metrics from a state that `before` used and the configuration `now` does not. */
+void dt_monitor_forget(const struct dt_config *before, const struct dt_config *now,
+                       struct dt_checkpoint_state *state);
 
 /* The training has diverged, DT_NON_FINITE, if the mean loss is not a number, or a billion times
  * what it costs to answer 0 every time (with classes: a billion). No run that learns comes near:

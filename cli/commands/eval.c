@@ -204,7 +204,8 @@ static enum dt_status show(const struct dt_args *args, const struct dt_metrics *
         dt_doc_figure(figures, "test accuracy::%", dt_n(dt_metrics_accuracy(test)));
     }
     if (dt_learned_has_top5(learned)) {
-        dt_doc_figure(figures, "test top-5 accuracy::%", dt_n(learned->n_top5 / test->n_samples));
+        dt_doc_figure(figures, "test top-5 accuracy::%",
+                      dt_n(learned->answers.n_top5 / test->n_samples));
     }
     dt_doc_figure(figures, "samples::0", dt_n(test->n_samples));
     dt_result_text("test", test, classifies, "", text, sizeof text);

@@ -11,7 +11,6 @@
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 #include "model/layers/layers.h"
-#include "train/hooks/monitor.h"
 
 #define GENERATED_TRAIN 6000
 #define GENERATED_TEST 1000

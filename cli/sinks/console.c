@@ -16,7 +16,6 @@
 #include "dist/strategy/roles.h"
 #include "dist/strategy/summary/summary.h"
 #include "train/hooks/learned.h"
-#include "train/hooks/monitor.h"
 #include "train/hooks/timeline_hook.h"
 
 static int digits_of(unsigned long long value)
@@ -114,7 +113,7 @@ static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_eve
                      words ? set : "", words ? " accuracy" : "", 100.0 * dt_metrics_accuracy(m));
         if (words && dt_learned_has_top5(r->learned)) {
             snprintf(accuracy + n, sizeof accuracy - (size_t)n, ", top 5 %5.2f %%",
-                     100.0 * r->learned->n_top5 / m->n_samples);
+                     100.0 * r->learned->answers.n_top5 / m->n_samples);
         }
     }
     if (isfinite(r->images_per_s)) {
@@ -285,7 +284,7 @@ static void print_test(const struct dt_sinks *sinks, const struct dt_end_event *
     }
     if (dt_learned_has_top5(end->learned)) {
         fprintf(stderr, "test top-5 accuracy %.2f %%\n",
-                100 * end->learned->n_top5 / end->test.n_samples);
+                100 * end->learned->answers.n_top5 / end->test.n_samples);
     }
     print_average(sinks, "test", &end->averaged);
 }

@@ -262,7 +262,7 @@ static void read_epoch(const struct dt_sinks *sinks, const struct dt_event *even
     read_metrics(sinks, m, v + (validated ? DT_EPOCH_VALIDATION_LOSS : DT_EPOCH_TEST_LOSS));
     if (dt_learned_has_top5(r->learned)) {
         v[validated ? DT_EPOCH_VALIDATION_TOP5 : DT_EPOCH_TEST_TOP5] =
-            real(r->learned->n_top5 / m->n_samples);
+            real(r->learned->answers.n_top5 / m->n_samples);
     }
     if (r->averaged.n_samples > 0) {
         read_metrics(sinks, &r->averaged,
@@ -379,7 +379,7 @@ static void put_results(struct dt_json *j, const struct dt_sinks *sinks,
                        r->validation_top5 / validation->n_samples);
     }
     if (dt_learned_has_top5(r->learned) && test->n_samples > 0) {
-        dt_json_number(j, "test_top5_accuracy", 0, r->learned->n_top5 / test->n_samples);
+        dt_json_number(j, "test_top5_accuracy", 0, r->learned->answers.n_top5 / test->n_samples);
     }
     put_metrics(j, sinks, (const char *const[]){"ema_validation_loss", "ema_validation_accuracy"},
                 &r->averaged_validation);

@@ -321,7 +321,7 @@ static void put_test(struct dt_sinks *sinks, const struct dt_end_event *end)
     add_metrics(&s, sinks, DT_EPOCH_TEST_LOSS, &end->test);
     if (dt_learned_has_top5(end->learned)) {
         add_scalar(&s, dt_epoch_fields.rows[DT_EPOCH_TEST_TOP5].tag,
-                   end->learned->n_top5 / end->test.n_samples);
+                   end->learned->answers.n_top5 / end->test.n_samples);
     }
     add_metrics(&s, sinks, DT_EPOCH_EMA_TEST_LOSS, &end->averaged); /* of none: no numbers */
     put_values(sinks, s.list, s.n, end->steps);

@@ -9,7 +9,6 @@
 #include "tests/lib/check.h"
 #include "train/events.h"
 #include "train/hooks/audit.h"
-#include "train/hooks/hooks.h"
 #include "train/trainer.h"
 
 #if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
@@ -96,6 +95,7 @@ static void steps(struct dt_trainer *trainer, int n)
     static struct dt_step_results results;
     for (int i = 0; i < n; i++) {
         CHECK_INT(dt_trainer_steps(trainer, 1, &results), DT_OK);
+        CHECK_INT(dt_replicas_after_step(trainer), DT_OK);
     }
 }
 
@@ -111,8 +111,7 @@ static void test_device(struct dt_world *world, const char *device, const char *
     snprintf(set, sizeof set, "device=%s", device);
     if (dt_config_parse("test", config_text, strlen(config_text), sets, 3, &config) != DT_OK ||
         dt_trainer_open(world, &config, &dt_config_json, &dt_all_parts, &trainer) != DT_OK ||
-        dt_audit_open(&trainer, &emitter) != DT_OK ||
-        dt_replicas_open(&trainer, &emitter) != DT_OK) {
+        dt_audit_open(&trainer, &emitter) != DT_OK || dt_trainer_open_run(&trainer) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
     steps(&trainer, 2);

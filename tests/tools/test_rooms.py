@@ -14,7 +14,7 @@ DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 62, 6030
+MOST_FILES, MOST_LINES = 61, 6177
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2155,
@@ -29,7 +29,7 @@ CEILINGS = {
     "dist/strategy": 4327,
     "cpu": 9831,
     "cuda": 7155,
-    "train": 7010,
+    "train": 6817,
     "cli": 9883,
     "view": 3355,
     "lab": 4632,
@@ -58,7 +58,7 @@ MAY_INCLUDE = {
     "cuda/block_plan.h": BELOW,
     "train": ENGINE,
     "train/hooks": ENGINE,
-    "train/save": {"train/hooks"} | ENGINE,
+    "train/save": ENGINE,
     "examples": ENGINE,
     "view": {"base"},
     "cli/config": {"cli"} | TRAINER,

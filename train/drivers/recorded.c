@@ -71,7 +71,7 @@ static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
 {
     const struct dt_span span = {.kind = DT_SPAN_GPU, .n_samples = n};
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
-    if (t->hooks.first != NULL) {
+    if (t->hooks != NULL) {
         DT_TRY(dt_hooks_step_begin(t, t->state.step + 1, t->state.step + (uint64_t)n));
     }
     struct dt_trace *trace = t->strategy->trace; /* of the steps as one */

@@ -6,10 +6,7 @@
 #include "train/hooks/inject.h"
 #include "train/hooks/inspect.h"
 #include "train/hooks/learned.h"
-#include "train/hooks/monitor.h"
 #include "train/hooks/timeline_hook.h"
-#include "train/hooks/weights/ema.h"
-#include "train/hooks/weights/statistics.h"
 #include "train/rank_checks.h"
 
 /* Hosts may have copies of the data that differ, each of them good. */
@@ -30,13 +27,8 @@ enum dt_status dt_hooks_open(const void *context, struct dt_trainer *t,
     DT_TRY(dt_measure_open(t));
     DT_TRY(dt_inject_open(t, context));
     DT_TRY(dt_timeline_open(t, emitter));
-    DT_TRY(dt_ema_open(t));
-    DT_TRY(dt_monitor_open(t, emitter));
     DT_TRY(dt_learned_watch(t, &learned));
     DT_TRY(dt_inspect_open(t, learned));
     DT_TRY(dt_audit_open(t, emitter));
-    DT_TRY(dt_line_open(t));
-    DT_TRY(dt_statistics_open(t));
-    DT_TRY(dt_replicas_open(t, emitter));
-    return dt_validation_open(t); /* the last: it changes the weights at the end */
+    return dt_line_open(t);
 }

@@ -61,7 +61,7 @@ static void begin(struct dt_answers *answers)
 {
     struct dt_learned *l = (struct dt_learned *)answers;
     l->n_worst = 0;
-    l->n_top5 = 0;
+    l->answers.n_top5 = 0;
     memset(l->worst, 0, sizeof l->worst);
     if (l->confusion != NULL) {
         memset(l->confusion, 0, (size_t)l->n_classes * (size_t)l->n_classes * sizeof *l->confusion);
@@ -145,7 +145,7 @@ static enum dt_status take(struct dt_answers *answers, const struct dt_evaluator
         }
         keep_worst(l, &a);
         if (dt_learned_has_top5(l)) {
-            l->n_top5 += is_in_top5(l->logits + i % n_rows * n, (int)n, a.label);
+            l->answers.n_top5 += is_in_top5(l->logits + i % n_rows * n, (int)n, a.label);
         }
     }
     return DT_OK;
@@ -218,7 +218,7 @@ static enum dt_status end(struct dt_answers *answers, const struct dt_evaluator 
     }
     DT_ASSERT(e->set.loader.shard.n_total >= e->set.data.samples.n);
     if (dt_learned_has_top5(l)) {
-        DT_TRY(dt_comm_allreduce(world->comm, &l->n_top5, 1, DT_TYPE_F64, DT_REDUCE_SUM,
+        DT_TRY(dt_comm_allreduce(world->comm, &l->answers.n_top5, 1, DT_TYPE_F64, DT_REDUCE_SUM,
                                  "sum of the top five"));
     }
     DT_TRY(gather_worst(l, world));

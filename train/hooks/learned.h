@@ -27,8 +27,6 @@ struct dt_learned {
     char *class_names; /* as a data set has them (data/dataset.h), or NULL */
     double *confusion; /* (n_classes, n_classes): [label][predicted]; NULL: too many classes for a
                           table */
-    double n_top5; /* samples with fewer than five classes before their own, by the logit and, where
-                      those are equal, the number; only of more than a few classes */
     int n_worst;
     struct dt_answer worst[DT_LEARNED_WORST]; /* the largest loss first */
     struct dt_shape shape;

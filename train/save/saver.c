@@ -4,6 +4,7 @@
 
 #include "data/border.h"
 #include "data/fingerprint.h"
+#include "dist/strategy/replica_check.h"
 #include "train/save/state.h"
 
 /* This rank's part of the images that break a rule. Ranks read shares of the samples, or each of
@@ -139,7 +140,6 @@ static enum dt_status open_folder(struct dt_saver *saver, struct dt_trainer *t,
     saver->changes = f->changes;
     saver->checkpoint = f->saved;
     saver->best = f->best;
-    DT_TRY(dt_world_agree(t->world, dt_replica_check_open(t->world->comm, &t->model, &f->check)));
     DT_TRY(dt_run_dir_open(t->world, f->run_dir, t->config.name, f->resume, &f->dir));
     DT_TRY(inspect_images(t, emitter));
     DT_TRY(hash_samples(t));
@@ -157,18 +157,28 @@ static enum dt_status save(struct dt_saver *saver, struct dt_trainer *t, bool be
     DT_TRY(dt_strategy_share_weights(t->strategy));
     DT_TRY(dt_strategy_collect_state(t->strategy));
     if (t->config.dist.check_every > 0 && dt_replicas_are_equal(&t->config.dist)) {
-        DT_TRY(dt_replica_check_run(&f->check,
-                                    t->network)); /* rank 0 speaks for all only if all are equal */
+        DT_TRY(dt_replicas_compare(t)); /* rank 0 speaks for all only if all are equal */
     }
     DT_ASSERT(f->dir.path[0] != '\0');
     return dt_trainer_save(t, &f->dir, best, best ? f->best : f->saved);
 }
 
+/* Rank 0 knows whether there is one. */
+static enum dt_status take_best(struct dt_saver *saver, struct dt_trainer *t, bool *taken)
+{
+    *taken = t->world->rank == 0 && t->state.best_epoch > 0 && saver->best[0] != '\0';
+    DT_TRY(dt_comm_broadcast(t->world->comm, taken, sizeof *taken, 0,
+                             "broadcast of whether there is a best checkpoint"));
+    return *taken ? dt_trainer_take_best(t, saver->best) : DT_OK;
+}
+
 static void close_folder(struct dt_saver *saver)
 {
-    dt_replica_check_close(&((struct dt_folder_saver *)saver)->check);
     dt_run_dir_close(&((struct dt_folder_saver *)saver)->dir);
 }
 
-const struct dt_saver_ops dt_folder_saver_ops = {
-    .open = open_folder, .begin = begin_folder, .save = save, .close = close_folder};
+const struct dt_saver_ops dt_folder_saver_ops = {.open = open_folder,
+                                                 .begin = begin_folder,
+                                                 .save = save,
+                                                 .take_best = take_best,
+                                                 .close = close_folder};

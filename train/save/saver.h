@@ -3,7 +3,6 @@
 #define DT_TRAIN_SAVE_SAVER_H
 
 #include "checkpoint/checkpoint.h"
-#include "dist/strategy/replica_check.h"
 #include "train/save/run_dir.h"
 #include "train/train.h"
 
@@ -16,7 +15,6 @@ struct dt_folder_saver {
                                they are drawn */
     /* private */
     struct dt_run_dir dir;
-    struct dt_replica_check check;
     char resumed_from[DT_CHECKPOINT_PATH_SIZE], saved[DT_CHECKPOINT_PATH_SIZE],
         best[DT_CHECKPOINT_PATH_SIZE], changes[DT_CHANGES_SIZE];
 };

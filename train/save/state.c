@@ -7,8 +7,6 @@
 #include "dist/liveness/table.h"
 #include "dist/strategy/residuals.h"
 #include "model/layers/layers.h"
-#include "train/hooks/monitor.h"
-#include "train/hooks/weights/ema.h"
 #include "train/save/saved.h"
 
 /* The weights, their average, if the run has one, and the optimizer's state, in memory of the
@@ -16,14 +14,14 @@
 enum { PARAMS, AVERAGE, STATES, N_ARENAS = STATES + 2 };
 struct host_arenas {
     float *of[N_ARENAS];
+    int n; /* the first n of them are read or written */
     bool copies;
 };
 
 /* Where the backend has them. */
 static struct host_arenas backend_arenas(const struct dt_trainer *t)
 {
-    const struct dt_ema *ema = dt_ema_of(t);
-    struct host_arenas arenas = {.of = {t->network->params, ema != NULL ? ema->average : NULL}};
+    struct host_arenas arenas = {.of = {t->network->params, t->ema.average}};
     for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
         arenas.of[STATES + i] = t->strategy->optimizer.states[i];
     }
@@ -32,18 +30,19 @@ static struct host_arenas backend_arenas(const struct dt_trainer *t)
 
 static void close_arenas(struct host_arenas *host)
 {
-    for (int i = 0; host->copies && i < N_ARENAS; i++) {
+    for (int i = 0; host->copies && i < host->n; i++) {
         free(host->of[i]);
     }
 }
 
-static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas *out)
+static enum dt_status open_arenas(const struct dt_trainer *t, int n, struct host_arenas *out)
 {
     const struct host_arenas backend = backend_arenas(t);
     *out = backend;
+    out->n = n;
     out->copies = !t->backend->host_memory;
     bool complete = true;
-    for (int i = 0; out->copies && i < N_ARENAS; i++) {
+    for (int i = 0; out->copies && i < n; i++) {
         out->of[i] = backend.of[i] != NULL ? calloc(t->model.arena_elems, sizeof(float)) : NULL;
         complete = complete && (backend.of[i] == NULL || out->of[i] != NULL);
     }
@@ -60,7 +59,7 @@ static enum dt_status copy(const struct dt_trainer *t, bool out, const struct ho
     const struct dt_backend_ops *ops = t->backend->ops;
     const struct host_arenas backend = backend_arenas(t);
     const size_t n_bytes = t->model.arena_elems * sizeof(float);
-    for (int i = 0; host->copies && i < N_ARENAS; i++) {
+    for (int i = 0; host->copies && i < host->n; i++) {
         if (host->of[i] != NULL) {
             DT_TRY(out ? ops->copy_out(t->backend, host->of[i], backend.of[i], n_bytes)
                        : ops->copy_in(t->backend, backend.of[i], host->of[i], n_bytes));
@@ -71,7 +70,7 @@ static enum dt_status copy(const struct dt_trainer *t, bool out, const struct ho
 
 static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct host_arenas *host)
 {
-    for (int i = 0; i < N_ARENAS; i++) {
+    for (int i = 0; i < host->n; i++) {
         DT_TRY(host->of[i] != NULL ? dt_model_reorder(&t->model, to_file, host->of[i]) : DT_OK);
     }
     return DT_OK;
@@ -91,8 +90,7 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
                                        .optimizer = {host->of[STATES], host->of[STATES + 1]},
                                        .buffers = buffers,
                                        .residuals = residuals};
-    const struct dt_ema *ema = dt_ema_of(t);
-    checkpoint.ema = ema != NULL && ema->begun ? host->of[AVERAGE] : NULL;
+    checkpoint.ema = t->ema.begun ? host->of[AVERAGE] : NULL;
     checkpoint.state.optimizer_steps = t->strategy->optimizer.n_steps;
     checkpoint.state.compression_draws = dt_residuals_draws(t->strategy);
     DT_ASSERT(checkpoint.state.optimizer_steps == checkpoint.state.step);
@@ -128,7 +126,7 @@ static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run
     DT_ASSERT(t->world->rank == 0);
     struct host_arenas host;
     float *buffers = NULL;
-    DT_TRY(open_arenas(t, &host));
+    DT_TRY(open_arenas(t, N_ARENAS, &host));
     enum dt_status s = copy(t, true, &host);
     s = s == DT_OK ? read_buffers(t, &buffers) : s;
     if (s == DT_OK) {
@@ -226,7 +224,7 @@ static void take_average(const struct restore *r, const char *path,
                          const struct dt_checkpoint_file *file)
 {
     const struct dt_trainer *t = r->trainer;
-    const bool found = dt_checkpoint_has_ema(file, &t->model), wanted = dt_ema_of(t) != NULL;
+    const bool found = dt_checkpoint_has_ema(file, &t->model), wanted = t->ema.average != NULL;
     char warning[DT_CHECKPOINT_PATH_SIZE + 128];
     if (found != wanted) {
         snprintf(warning, sizeof warning, "%s: %s", path,
@@ -257,24 +255,42 @@ static void check_best(struct restore *r)
     state->best_value = 0;
 }
 
-/* `resumes`: also what goes on from step to step, which weights for another run do not bring. */
+/* The first n arenas: PARAMS alone, with AVERAGE, or with the optimizer's state. */
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file,
-                                  bool resumes)
+                                  int n)
 {
     struct host_arenas host;
-    struct dt_ema *ema = dt_ema_of(t);
-    DT_TRY(open_arenas(t, &host));
+    DT_TRY(open_arenas(t, n, &host));
     enum dt_status s =
         dt_checkpoint_get(file, &t->model, host.of[PARAMS],
-                          resumes ? t->strategy->optimizer.n_states : 0, &host.of[STATES]);
-    if (s == DT_OK && resumes && ema != NULL && dt_checkpoint_has_ema(file, &t->model)) {
+                          n > STATES ? t->strategy->optimizer.n_states : 0, &host.of[STATES]);
+    if (s == DT_OK && n > AVERAGE && host.of[AVERAGE] != NULL) {
+        t->ema.begun = dt_checkpoint_has_ema(file, &t->model);
+    }
+    if (s == DT_OK && n > AVERAGE && t->ema.begun) {
         dt_checkpoint_get_ema(file, &t->model, host.of[AVERAGE]);
-        ema->begun = true;
     }
     s = s == DT_OK ? reorder(t, false, &host) : s;
     s = s == DT_OK ? copy(t, false, &host) : s;
     close_arenas(&host);
     return s == DT_OK ? dt_buffers_load(t->network, file) : s;
+}
+
+static enum dt_status read_best(struct dt_trainer *t, const char *path)
+{
+    struct dt_checkpoint_file file;
+    DT_TRY(dt_checkpoint_open(path, &file));
+    const enum dt_status s = load_arenas(t, &file, AVERAGE + 1);
+    dt_checkpoint_close(&file);
+    return s;
+}
+
+enum dt_status dt_trainer_take_best(struct dt_trainer *t, const char *path)
+{
+    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? read_best(t, path) : DT_OK));
+    DT_TRY(dt_statistics_share(t));
+    DT_TRY(dt_ema_broadcast(t));
+    return dt_strategy_broadcast(t->strategy);
 }
 
 /* Going back in time would leave two futures in one folder, and the next --resume would take
@@ -352,7 +368,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
     enum dt_status s = check_all(r, path, path_used, &file, &saved);
     s = s == DT_OK ? find_changes(r, &saved) : s;
     if (s == DT_OK) {
-        s = load_arenas(t, &file, true);
+        s = load_arenas(t, &file, N_ARENAS);
     }
     if (s == DT_OK) {
         const struct dt_checkpoint_state now = t->state;
@@ -421,7 +437,7 @@ static enum dt_status read_weights(struct dt_trainer *t, const char *path)
     DT_ASSERT(t->world->rank == 0);
     struct dt_checkpoint_file file;
     DT_TRY(dt_saved_weights(path, &t->model, &file));
-    const enum dt_status s = load_arenas(t, &file, false);
+    const enum dt_status s = load_arenas(t, &file, PARAMS + 1);
     dt_checkpoint_close(&file);
     return s;
 }

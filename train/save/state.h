@@ -26,6 +26,10 @@ enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_ru
  */
 enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path);
 
+/* The weights of the checkpoint `path`, which rank 0 reads, and their average become every rank's.
+ * Every rank calls it; agreed. */
+enum dt_status dt_trainer_take_best(struct dt_trainer *trainer, const char *path);
+
 /* ---- whether it can (fits.c) */
 
 /* No sample of the epoch is left: the run ended after its last step, and before the epoch's end. */

@@ -2,7 +2,7 @@
  * rate goes down, which epoch is best. */
 #include "tests/lib/check.h"
 #include "train/events.h"
-#include "train/hooks/monitor.h"
+#include "train/trainer.h"
 
 static struct dt_world world = {.size = 1, .local_size = 1, .host = "here"};
 static struct dt_trainer t;
@@ -21,13 +21,11 @@ static const struct dt_emitter emitter = {.emit = hear};
 /* Again: a run that is resumed. */
 static void begin_run(void)
 {
-    struct dt_run_event start = {0};
-    CHECK_OK(dt_hooks_run_begin(&t, &start));
+    dt_monitor_begin(&t, &emitter);
 }
 
 static void begin(const struct dt_config *config)
 {
-    dt_hooks_close(&t.hooks);
     memset(&t, 0, sizeof t);
     t.world = &world;
     t.config = *config;
@@ -38,7 +36,6 @@ static void begin(const struct dt_config *config)
                                          .steps_per_epoch = 10,
                                          .min_lr = config->schedule_min_lr,
                                          .factor = config->schedule_factor};
-    CHECK_OK(dt_monitor_open(&t, &emitter));
     begin_run();
 }
 
@@ -49,19 +46,18 @@ struct result {
 /* An epoch of 200 test samples. */
 static struct result epoch(double loss, double accuracy)
 {
-    struct dt_epoch_event event = {
-        .test = {.loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200}};
+    const struct dt_metrics test = {
+        .loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200};
     const uint64_t best = t.state.best_epoch;
-    CHECK_OK(dt_hooks_epoch_end(&t, &event));
+    const double reduced_lr = dt_monitor_epoch(&t, &test, &(struct dt_metrics){0});
     t.state.epoch++;
-    return (struct result){.is_best = t.state.best_epoch != best,
-                           .is_reduced = event.reduced_lr > 0};
+    return (struct result){.is_best = t.state.best_epoch != best, .is_reduced = reduced_lr > 0};
 }
 
 static struct dt_end_event end_of(void)
 {
     struct dt_end_event end = {0};
-    CHECK_OK(dt_hooks_run_end(&t, DT_OK, &end));
+    dt_monitor_end(&t, &end);
     return end;
 }
 
@@ -75,14 +71,13 @@ static void test_average(void)
         begin(&(struct dt_config){.checkpoint_best = metrics[i],
                                   .early_stopping = {.metric = metrics[i], .patience = 2}});
         for (int e = 1; e <= 3; e++) {
-            struct dt_epoch_event event = {
-                .test = {.loss_sum = e, .n_correct = 4 - e, .n_samples = 4},
-                .averaged = {.loss_sum = 4 - e, .n_correct = e, .n_samples = 4}};
-            CHECK_OK(dt_hooks_epoch_end(&t, &event));
+            const struct dt_metrics test = {.loss_sum = e, .n_correct = 4 - e, .n_samples = 4},
+                                    average = {.loss_sum = 4 - e, .n_correct = e, .n_samples = 4};
+            dt_monitor_epoch(&t, &test, &average);
             t.state.epoch++;
         }
         CHECK_INT(t.state.best_epoch, i < 4 ? 3 : 1);
-        CHECK(t.hooks.enough == (i == 4));
+        CHECK(t.enough == (i == 4));
     }
 }
 
@@ -91,7 +86,7 @@ static void test_nothing_is_asked(void)
     begin(&(struct dt_config){.epochs = 9});
     for (int i = 0; i < 9; i++) {
         const struct result result = epoch(1, 0.5);
-        CHECK(!result.is_best && !result.is_reduced && !t.hooks.enough);
+        CHECK(!result.is_best && !result.is_reduced && !t.enough);
     }
     CHECK_INT(t.state.stop_epoch + t.state.best_epoch + t.state.plateau_epoch, 0);
     CHECK_INT(end_of().stopping.metric, DT_TEST_NONE);
@@ -103,17 +98,17 @@ static void test_stops(void)
     static const double losses[] = {1, 0.5, 0.75, 0.25, 0.25, 0.5};
     begin(&(struct dt_config){.early_stopping = {.metric = DT_TEST_LOSS, .patience = 2}});
     for (int i = 0; i < 6; i++) {
-        CHECK(!t.hooks.enough);
+        CHECK(!t.enough);
         epoch(losses[i], 0);
     }
-    CHECK(t.hooks.enough);
+    CHECK(t.enough);
     const struct dt_monitored m = end_of().stopping;
     CHECK_NEAR(m.best, 0.25, 0);
     CHECK_INT(m.epoch, 4);
     CHECK_INT(m.n_since, 2);
     t.config.early_stopping.patience = 3; /* resumed with more patience */
     begin_run();
-    CHECK(!t.hooks.enough);
+    CHECK(!t.enough);
 }
 
 static void test_min_delta(void)
@@ -124,11 +119,11 @@ static void test_min_delta(void)
         .early_stopping = {.metric = DT_TEST_ACCURACY, .patience = 2, .min_delta = 0.1}});
     for (int i = 0; i < 4; i++) {
         epoch(1, accuracies[i]);
-        CHECK(!t.hooks.enough);
+        CHECK(!t.enough);
     }
     CHECK_INT(t.state.stop_epoch, 3);
     epoch(1, 0.72);
-    CHECK(t.hooks.enough);
+    CHECK(t.enough);
     CHECK_NEAR(t.state.stop_value, 0.625, 0);
 }
 
@@ -234,6 +229,5 @@ int main(void)
     test_best();
     test_part();
     test_forget();
-    dt_hooks_close(&t.hooks);
     return 0;
 }

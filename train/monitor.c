@@ -1,14 +1,13 @@
-#include "train/hooks/monitor.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "train/events.h"
+#include "train/trainer.h"
 
-struct monitor {
-    struct dt_hook hook; /* first */
-    const struct dt_emitter *emitter;
+/* The evaluation of an epoch. */
+struct evaluation {
+    const struct dt_metrics *weights, *average;
 };
 
 /* 30 bits: of validation samples ranks add the losses in another order at another number of ranks,
@@ -28,12 +27,12 @@ static double value_of(enum dt_test_metric metric, const struct dt_metrics *m)
 }
 
 /* Keeps the value if it is better than the best so far, or the first; says whether it was. */
-static bool improve(const struct dt_monitor_spec *spec, const struct dt_epoch_event *event,
-                    uint64_t epoch, double *best, uint64_t *best_epoch)
+static bool improve(const struct dt_monitor_spec *spec, struct evaluation e, uint64_t epoch,
+                    double *best, uint64_t *best_epoch)
 {
     DT_ASSERT(*best_epoch <= epoch);
-    const double value = value_of(
-        spec->metric, dt_metric_is_of_average(spec->metric) ? &event->averaged : &event->test);
+    const double value =
+        value_of(spec->metric, dt_metric_is_of_average(spec->metric) ? e.average : e.weights);
     const bool better = dt_metric_is_loss(spec->metric) ? value < *best - spec->min_delta
                                                         : value > *best + spec->min_delta;
     if (!better && *best_epoch > 0) {
@@ -45,12 +44,12 @@ static bool improve(const struct dt_monitor_spec *spec, const struct dt_epoch_ev
 }
 
 /* Says whether the rate goes down. */
-static bool watch_plateau(struct dt_trainer *t, const struct dt_epoch_event *event, uint64_t epoch)
+static bool reduces(struct dt_trainer *t, struct evaluation e, uint64_t epoch)
 {
     struct dt_checkpoint_state *s = &t->state;
     const struct dt_monitor_spec *spec = &t->config.plateau;
     if (t->config.schedule != DT_SCHEDULE_PLATEAU ||
-        improve(spec, event, epoch, &s->plateau_value, &s->plateau_epoch)) {
+        improve(spec, e, epoch, &s->plateau_value, &s->plateau_epoch)) {
         return false;
     }
     const uint64_t from =
@@ -75,7 +74,7 @@ static bool stops(const struct dt_trainer *t, uint64_t epoch)
 }
 
 /* The test set is there to measure a model that was chosen without it. */
-static void warn(const struct monitor *monitor, const struct dt_trainer *t)
+static void warn(const struct dt_trainer *t, const struct dt_emitter *emitter)
 {
     const struct dt_config *c = &t->config;
     const bool goes_by_test[] = {dt_metric_is_of_test(c->early_stopping.metric),
@@ -94,44 +93,38 @@ static void warn(const struct monitor *monitor, const struct dt_trainer *t)
              ": the test samples choose the result that they measure (hold samples out with "
              "data.validation, such as 0.1)");
     if (n > 0 && t->world->rank == 0) {
-        monitor->emitter->emit(monitor->emitter->context,
-                               &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = text});
+        emitter->emit(emitter->context,
+                      &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = text});
     }
 }
 
-/* The state may be a checkpoint's. */
-static enum dt_status begin_run(struct dt_hook *hook, struct dt_trainer *t,
-                                struct dt_run_event *start)
+void dt_monitor_begin(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
-    (void)start;
     t->schedule.n_reductions = t->state.lr_reductions;
-    t->hooks.enough = stops(t, t->state.epoch);
-    warn((const struct monitor *)hook, t);
-    return DT_OK;
+    t->enough = stops(t, t->state.epoch);
+    warn(t, emitter);
 }
 
-static enum dt_status end_epoch(struct dt_hook *hook, struct dt_trainer *t,
-                                struct dt_epoch_event *event)
+double dt_monitor_epoch(struct dt_trainer *t, const struct dt_metrics *evaluated,
+                        const struct dt_metrics *averaged)
 {
     struct dt_checkpoint_state *s = &t->state;
     const struct dt_monitor_spec best = {.metric = t->config.checkpoint_best},
                                  *stopping = &t->config.early_stopping;
+    const struct evaluation e = {evaluated, averaged};
     const uint64_t epoch = s->epoch + 1;
-    (void)hook;
     if (s->step_in_epoch < t->schedule.steps_per_epoch) {
-        return DT_OK;
+        return 0;
     }
     if (stopping->metric != DT_TEST_NONE) {
-        improve(stopping, event, epoch, &s->stop_value, &s->stop_epoch);
+        improve(stopping, e, epoch, &s->stop_value, &s->stop_epoch);
     }
     if (best.metric != DT_TEST_NONE) {
-        improve(&best, event, epoch, &s->best_value, &s->best_epoch);
+        improve(&best, e, epoch, &s->best_value, &s->best_epoch);
     }
-    if (watch_plateau(t, event, epoch)) {
-        event->reduced_lr = dt_lr_schedule_at(&t->schedule, epoch * t->schedule.steps_per_epoch);
-    }
-    t->hooks.enough = stops(t, epoch);
-    return DT_OK;
+    const bool reduced = reduces(t, e, epoch);
+    t->enough = stops(t, epoch);
+    return reduced ? dt_lr_schedule_at(&t->schedule, epoch * t->schedule.steps_per_epoch) : 0;
 }
 
 static struct dt_monitored monitored(enum dt_test_metric metric, double best, uint64_t best_epoch,
@@ -145,32 +138,12 @@ static struct dt_monitored monitored(enum dt_test_metric metric, double best, ui
                                                           .n_since = epoch - best_epoch};
 }
 
-static enum dt_status end_run(struct dt_hook *hook, struct dt_trainer *t, enum dt_status status,
-                              struct dt_end_event *end)
+void dt_monitor_end(const struct dt_trainer *t, struct dt_end_event *end)
 {
     const struct dt_checkpoint_state *s = &t->state;
-    (void)hook;
-    (void)status;
     end->stopping =
         monitored(t->config.early_stopping.metric, s->stop_value, s->stop_epoch, s->epoch);
     end->best = monitored(t->config.checkpoint_best, s->best_value, s->best_epoch, s->epoch);
-    return DT_OK;
-}
-
-static const struct dt_hook_ops monitor_ops = {
-    .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run};
-
-enum dt_status dt_monitor_open(struct dt_trainer *t, const struct dt_emitter *emitter)
-{
-    struct monitor *monitor;
-    const struct dt_config *c = &t->config;
-    if (c->early_stopping.metric == DT_TEST_NONE && c->checkpoint_best == DT_TEST_NONE &&
-        c->schedule != DT_SCHEDULE_PLATEAU) {
-        return DT_OK;
-    }
-    DT_TRY(dt_hook_open(t, &monitor_ops, sizeof *monitor, "the monitor", (void **)&monitor));
-    monitor->emitter = emitter;
-    return DT_OK;
 }
 
 void dt_monitor_forget(const struct dt_config *before, const struct dt_config *now,
