@@ -279,7 +279,7 @@ static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_sam
  * the chunks. */
 static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int capacity)
 {
-    const size_t slice = (size_t)dt_cpu_slice(cpu, model, capacity);
+    const size_t slice = (size_t)dt_cpu_slice(cpu, capacity);
     size_t largest = 1;
     for (int b = 0; b < model->n_spatial; b++) {
         const size_t n = dt_shape_elems(model->blocks[b].in) + dt_shape_elems(model->blocks[b].out);

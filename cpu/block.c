@@ -66,12 +66,8 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
                                           .out_h = out.h,
                                           .out_w = out.w,
                                           .wider = b->kernel - 3};
-    if (dt_cpu_may_split(b)) {
-        conv->winograd = dt_cpu_phases_shape(&conv->shape);
-    }
-    if ((may_winograd(b) || dt_cpu_may_split(b)) && !conv->bf16.used) {
+    if (may_winograd(b) && !conv->bf16.used) {
         dt_winograd_plan(&conv->winograd, vector);
-        conv->splits = conv->winograd.used && dt_cpu_may_split(b);
         conv->winograd.plain = b->activation == DT_ACTIVATION_NONE && b->pool == DT_POOL_NONE;
     }
     conv->n_together = conv->winograd.used ? conv->winograd.images : 1;
@@ -89,10 +85,6 @@ static void describe_backward(const struct dt_block *b, bool in_place, int vecto
     const struct dt_shape in = b->in, out = b->linear_out;
     conv->winograd_gradient.w = conv->winograd;
     conv->winograd_gradient.w.used = false;
-    conv->dense = conv->shape;
-    if (in_place && conv->splits) {
-        dt_cpu_plan_phases(conv, vector);
-    }
     conv->winograd_rotated = (struct dt_winograd){.c = out.c,
                                                   .h = out.h,
                                                   .w = out.w,
@@ -171,7 +163,7 @@ static void describe(struct dt_block_state *state, const struct dt_cpu *cpu,
         state->n_in * sizeof(float) % 64 == 0 &&
         state->n_weights * sizeof(float) > cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
     if (b->linear == DT_LINEAR_CONV) {
-        describe_conv(state, dt_cpu_slice(cpu, model, capacity));
+        describe_conv(state, dt_cpu_slice(cpu, capacity));
     }
 }
 
@@ -244,9 +236,6 @@ static size_t winograd_elems(const struct dt_cpu_conv *conv)
     if (conv->winograd_rotated.used) {
         n = dt_max_size(n, dt_winograd_scratch_elems(&conv->winograd_rotated));
     }
-    if (conv->winograd_data.used) {
-        n = dt_max_size(n, dt_winograd_scratch_elems(&conv->winograd_data));
-    }
     if (conv->winograd_gradient.w.used) {
         n = dt_max_size(n, dt_winograd_gradient_scratch_elems(&conv->winograd_gradient));
     }
@@ -271,10 +260,6 @@ static void place_conv_scratch(struct pieces *pieces, const struct dt_block_stat
     scratch->bf16 =
         piece(pieces, conv->bf16.used, dt_bf16_padded_elems(&conv->bf16), sizeof(uint16_t));
     scratch->winograd = piece(pieces, n_winograd > 0, n_winograd, sizeof(float));
-    scratch->phases = piece(pieces, conv->splits,
-                            (conv->winograd_data.used ? 2 : 1) * n_images *
-                                dt_winograd_image_elems(&conv->winograd),
-                            sizeof(float));
     scratch->mask = piece(pieces, drops, n_images * state->n_pooled, sizeof(uint8_t));
     scratch->winner = piece(pieces, conv->fuses_pool, state->n_pooled, sizeof(uint16_t));
     place_lists(pieces, shape, &scratch->lists);
@@ -305,7 +290,7 @@ static struct dt_conv_sums place_sums(struct pieces *pieces, const struct dt_cpu
     const size_t n_sparse = dt_conv_packed_backward_elems(&conv->shape, vector);
     struct dt_conv_sums sums = {0};
     sums.sparse = piece(pieces, true, n_sparse, sizeof(float));
-    sums.dense = piece(pieces, true, dt_conv_dense_elems(&conv->dense, vector), sizeof(float));
+    sums.dense = piece(pieces, true, dt_conv_dense_elems(&conv->shape, vector), sizeof(float));
     sums.bias = piece(pieces, true, dt_conv_filters(&conv->shape, vector), sizeof(float));
     return sums;
 }
@@ -322,17 +307,9 @@ static void place_conv(struct pieces *pieces, struct dt_block_state *state)
         piece(pieces, true, dt_conv_packed_backward_elems(shape, vector), sizeof(float));
     conv->packed_winograd = piece(pieces, conv->winograd.used,
                                   dt_winograd_packed_elems(&conv->winograd), sizeof(float));
-    conv->phase_weight =
-        piece(pieces, conv->splits, (size_t)conv->winograd.k * (size_t)conv->winograd.c * 9,
-              sizeof(float));
     conv->packed_bf16 =
         piece(pieces, conv->bf16.used, dt_bf16_packed_elems(&conv->bf16), sizeof(uint16_t));
-    conv->rotated_weight = piece(pieces, rotates || conv->winograd_data.used,
-                                 (size_t)conv->dense.k * (size_t)conv->dense.c *
-                                     (size_t)conv->dense.kernel * (size_t)conv->dense.kernel,
-                                 sizeof(float));
-    conv->packed_data = piece(pieces, conv->winograd_data.used,
-                              dt_winograd_packed_elems(&conv->winograd_data), sizeof(float));
+    conv->rotated_weight = piece(pieces, rotates, state->n_weights, sizeof(float));
     conv->rotated_packed =
         piece(pieces, rotates, dt_conv_packed_forward_elems(rotated, vector), sizeof(float));
     conv->rotated_bias = piece(pieces, rotates, (size_t)rotated->k, sizeof(float));

@@ -27,23 +27,12 @@ struct dt_cpu {
     bool deterministic;  /* struct dt_backend_options */
 };
 
-/* phases.c */
-static inline bool dt_cpu_may_split(const struct dt_block *b)
-{
-    return b->stride == 2 && (b->kernel == 5 || b->kernel == 6);
-}
-
 /* Images per slice: a convolution's backward pass sums their gradients, in one thread, before
  * adding them to the other slices'. A thirty-second of the largest batch: enough slices for many
- * threads, few enough that adding them costs little; a sixteenth where a block splits its input
- * into phases, whose sums are larger. */
-static inline int dt_cpu_slice(const struct dt_cpu *cpu, const struct dt_model *model, int capacity)
+ * threads, few enough that adding them costs little. */
+static inline int dt_cpu_slice(const struct dt_cpu *cpu, int capacity)
 {
-    int n = 32;
-    for (int b = 0; b < model->n_blocks; b++) {
-        n = dt_cpu_may_split(&model->blocks[b]) ? 16 : n;
-    }
-    return cpu->deterministic || capacity >= 128 ? 128 / n : (capacity + n - 1) / n;
+    return cpu->deterministic || capacity >= 128 ? 4 : (capacity + 31) / 32;
 }
 
 enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model,

@@ -42,8 +42,7 @@ static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, i
                    : 1;
     }
     const struct dt_winograd *w = &state->conv.winograd;
-    return state->cpu->kernels->winograd_forward(w, n, dt_cpu_winograd_images(state, x, n, scratch),
-                                                 state->conv.packed_winograd, out,
+    return state->cpu->kernels->winograd_forward(w, n, x, state->conv.packed_winograd, out,
                                                  scratch->winograd);
 }
 
@@ -119,10 +118,6 @@ static void pack_weights(const struct dt_block_state *state, const float *weight
         return;
     }
     kernels->conv_pack_forward(&state->conv.shape, weight, state->conv.packed_forward);
-    if (state->conv.splits) {
-        dt_cpu_phase_weights(&state->conv.shape, weight, state->conv.phase_weight);
-        weight = state->conv.phase_weight;
-    }
     if (state->conv.winograd.used) {
         kernels->winograd_pack(&state->conv.winograd, weight, state->conv.packed_winograd);
     }

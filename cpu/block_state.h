@@ -26,8 +26,6 @@ struct dt_cpu_scratch {
         nonzeros; /* conv; without a bitmask if the forward pass writes it to conv.bitmask */
     struct dt_conv_lists lists;
     float *winograd;
-    float *phases;    /* with conv.splits: of n_together images, in frames of zeros; with
-                         winograd_data.used then their gradients */
     uint8_t *mask;    /* fuses_pool: for n_together images */
     uint16_t *winner; /* fuses_pool: for an image that is not finite */
     uint16_t *bf16;   /* conv: the padded input, rounded */
@@ -42,8 +40,6 @@ struct dt_cpu_conv {
 
     struct dt_winograd winograd; /* used if faster */
     float *packed_winograd;
-    bool splits; /* its images are the input's phases: phases.c */
-    float *phase_weight;
     struct dt_bf16 bf16; /* used, if there, instead of Winograd */
     uint16_t *packed_bf16;
     int n_together; /* images at a time in forward, with Winograd or bf16 */
@@ -62,11 +58,8 @@ struct dt_cpu_conv {
     float *rotated_weight, *rotated_packed, *rotated_bias;
     struct dt_winograd winograd_rotated; /* used if faster than `rotated`, and only then */
     struct dt_winograd_gradient winograd_gradient; /* used for dw, if faster than direct products */
-    struct dt_winograd winograd_data; /* for dx of phases; used if winograd_gradient is */
-    float *packed_rotated, *packed_data;
-    struct dt_conv dense; /* the convolution of which dense sums are the gradient: its phases', if
-                             winograd_data is used */
-    int slice, n_slices;  /* images per slice; concurrent slices, one per thread */
+    float *packed_rotated;
+    int slice, n_slices;              /* images per slice; concurrent slices, one per thread */
     struct dt_conv_sums *sums, total; /* (n_slices); of the pass so far */
 };
 
@@ -131,21 +124,6 @@ void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, i
 /* The convolution's input image: x itself, or a copy with zeros around it. */
 const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x,
                                struct dt_cpu_scratch *scratch);
-
-/* phases.c. The shape of the convolution, without a plan. */
-struct dt_winograd dt_cpu_phases_shape(const struct dt_conv *conv);
-/* Plans both dense gradients, if they are faster so. */
-void dt_cpu_plan_phases(struct dt_cpu_conv *conv, int vector);
-/* The images of winograd's shape: x itself, or with conv.splits phases (h, w, 4 c) of at most
- * n_together. */
-const float *dt_cpu_winograd_images(const struct dt_block_state *state, const float *x,
-                                    int n_images, struct dt_cpu_scratch *scratch);
-/* Copies the gradients of such images to those of the inputs. */
-void dt_cpu_merge_phases(const struct dt_block_state *state, float *phases, int n_images,
-                         float *dx);
-/* to (k, 4 c, 3, 3) from weights (k, c, kernel, kernel); and back, adding. */
-void dt_cpu_phase_weights(const struct dt_conv *conv, const float *weight, float *to);
-void dt_cpu_phase_gradient(const struct dt_conv *conv, const float *from, float *grads);
 
 /* tail.c: one sample. Forward: `linear` is the linear operation's output, and may be changed. */
 void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear,

@@ -109,13 +109,11 @@ static struct dense_works dense_works(const struct dt_cpu_conv *conv, int vector
     const struct dt_conv *shape = &conv->shape,
                          *data = conv->winograd_rotated.used ? shape : &conv->rotated;
     struct dense_works work = {INFINITY, INFINITY, INFINITY};
-    if (!conv->winograd_data.used) {
-        work.weights = dense_work(shape, shape->c, shape->k, vector);
-    }
+    work.weights = dense_work(shape, shape->c, shape->k, vector);
     if (shape->stride == 1) { /* Winograd's algorithm is cheaper, and pays for no border */
         work.data = dense_work(data, shape->k, shape->c, vector);
     }
-    if (conv->winograd_rotated.used || conv->winograd_data.used) {
+    if (conv->winograd_rotated.used) {
         work.winograd = conv->winograd_gradient.w.used ? conv->winograd_gradient.work
                                                        : fmax(work.weights, work.data);
     }
@@ -188,32 +186,11 @@ static void weights_winograd(const struct dt_cpu_job *job, int first, int n,
 {
     const struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    float *dw = begin_sum(sums->dense, dt_conv_dense_elems(&state->conv.dense, kernels->vector),
+    float *dw = begin_sum(sums->dense, dt_conv_dense_elems(&state->conv.shape, kernels->vector),
                           &sums->dense_used);
-    const float *x =
-        dt_cpu_winograd_images(state, job->x + (size_t)first * state->n_in, n, scratch);
-    kernels->winograd_gradient(&state->conv.winograd_gradient, n, x,
-                               job->dy + (size_t)first * state->n_linear, dw, sums->bias,
-                               scratch->winograd);
-}
-
-/* Both gradients by phases, of as many images at a time as these have room for. */
-static void gradients_phases(const struct dt_cpu_job *job, int first, int n,
-                             struct dt_conv_sums *sums, struct dt_cpu_scratch *scratch)
-{
-    const struct dt_block_state *state = job->state;
-    const int most = state->conv.n_together;
-    float *phases = scratch->phases + (size_t)most * dt_winograd_image_elems(&state->conv.winograd);
-    for (int end = first + n, n_images; first < end; first += n_images) {
-        n_images = dt_min(end - first, most);
-        weights_winograd(job, first, n_images, sums, scratch);
-        if (job->dx != NULL) {
-            state->cpu->kernels->winograd_data(&state->conv.winograd_data, n_images,
-                                               job->dy + (size_t)first * state->n_linear,
-                                               state->conv.packed_data, phases, scratch->winograd);
-            dt_cpu_merge_phases(state, phases, n_images, job->dx + (size_t)first * state->n_in);
-        }
-    }
+    kernels->winograd_gradient(
+        &state->conv.winograd_gradient, n, job->x + (size_t)first * state->n_in,
+        job->dy + (size_t)first * state->n_linear, dw, sums->bias, scratch->winograd);
 }
 
 /* Both gradients of neighbouring samples, as dense operations. */
@@ -336,24 +313,23 @@ static void conv_slice(void *context, int slice, int thread)
         const bool leaves = conv_sample(job, sample, sums, thread);
         n_left += leaves;
         if (n_left > 0 && (!leaves || sample + 1 == end)) {
-            (state->conv.splits ? gradients_phases : gradients_winograd)(
-                job, sample + leaves - n_left, n_left, sums, &state->scratch[thread]);
+            gradients_winograd(job, sample + leaves - n_left, n_left, sums,
+                               &state->scratch[thread]);
             n_left = 0;
         }
         dt_cpu_poll(job->pass, thread);
     }
 }
 
-/* Reorders K C R S to C K R S; with `rotates` R and S are reversed. */
-static void swap_weights(const struct dt_conv *conv, const float *weight, bool rotates,
-                         float *swapped)
+/* Reorders K C R S to C K R S, with R and S reversed. */
+static void rotate_weights(const struct dt_conv *conv, const float *weight, float *rotated)
 {
     const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c,
                  n_taps = (size_t)conv->kernel * (size_t)conv->kernel;
     for (size_t k = 0; k < n_k; k++) {
         for (size_t c = 0; c < n_c; c++) {
             for (size_t tap = 0; tap < n_taps; tap++) {
-                swapped[(c * n_k + k) * n_taps + (rotates ? n_taps - 1 - tap : tap)] =
+                rotated[(c * n_k + k) * n_taps + (n_taps - 1 - tap)] =
                     weight[(k * n_c + c) * n_taps + tap];
             }
         }
@@ -369,17 +345,9 @@ static void pack_weights(const struct dt_cpu_job *job)
     }
     kernels->conv_pack_backward(&state->conv.shape, job->params + state->weight_offset,
                                 state->conv.packed_backward);
-    if (state->conv.winograd_data.used) {
-        dt_cpu_phase_weights(&state->conv.shape, job->params + state->weight_offset,
-                             state->conv.phase_weight);
-        swap_weights(&state->conv.dense, state->conv.phase_weight, false,
-                     state->conv.rotated_weight);
-        kernels->winograd_pack(&state->conv.winograd_data, state->conv.rotated_weight,
-                               state->conv.packed_data);
-    }
     if (state->conv.shape.stride == 1) {
-        swap_weights(&state->conv.shape, job->params + state->weight_offset, true,
-                     state->conv.rotated_weight);
+        rotate_weights(&state->conv.shape, job->params + state->weight_offset,
+                       state->conv.rotated_weight);
         kernels->conv_pack_forward(&state->conv.rotated, state->conv.rotated_weight,
                                    state->conv.rotated_packed);
         if (state->conv.winograd_rotated.used) {
@@ -402,7 +370,7 @@ static void add_sums(const struct dt_block_state *state, const struct dt_conv_su
     const struct dt_conv *conv = &state->conv.shape;
     const int vector = state->cpu->kernels->vector;
     const size_t n_sparse = dt_conv_packed_backward_elems(conv, vector),
-                 n_dense = dt_conv_dense_elems(&state->conv.dense, vector);
+                 n_dense = dt_conv_dense_elems(conv, vector);
     if (from->sparse_used) {
         add_elems(n_sparse, from->sparse, begin_sum(to->sparse, n_sparse, &to->sparse_used));
     }
@@ -421,13 +389,8 @@ static void unpack_sums(const struct dt_block_state *state, const struct dt_conv
         kernels->conv_unpack_gradient(&state->conv.shape, sums->sparse,
                                       grads + state->weight_offset);
     }
-    if (sums->dense_used && !state->conv.winograd_data.used) {
+    if (sums->dense_used) {
         kernels->conv_unpack_dense(&state->conv.shape, sums->dense, grads + state->weight_offset);
-    } else if (sums->dense_used) {
-        float *dw = state->conv.phase_weight;
-        memset(dw, 0, (size_t)state->conv.dense.k * (size_t)state->conv.dense.c * 9 * sizeof *dw);
-        kernels->conv_unpack_dense(&state->conv.dense, sums->dense, dw);
-        dt_cpu_phase_gradient(&state->conv.shape, dw, grads + state->weight_offset);
     }
     add_elems((size_t)state->conv.shape.k, sums->bias, grads + state->bias_offset);
 }

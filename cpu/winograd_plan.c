@@ -46,16 +46,6 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->skips_uniform = true;
 }
 
-struct dt_winograd dt_winograd_plan_data(const struct dt_winograd *w, int vector)
-{
-    struct dt_winograd data = {
-        .c = w->k, .h = w->out_h, .w = w->out_w, .k = w->c, .out_h = w->out_h, .out_w = w->out_w};
-    dt_winograd_plan(&data, vector); /* tiles are those of the outputs */
-    data.out_h = w->h;
-    data.out_w = w->w;
-    return data;
-}
-
 /* The same for the gradient; its last transform is made once, for all images. */
 static double gradient_work(const struct dt_winograd *w, int n_images, int vector)
 {

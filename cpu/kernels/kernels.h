@@ -116,9 +116,6 @@ struct dt_dropout_key {
  * winograd_forward: neighbouring images, at most 32; scratch: dt_winograd_scratch_elems. Returns a
  * bit for each image whose outputs, before ReLU, are not all finite. NaN, infinity and overflow
  * spread here to outputs that do not depend on them: repeat such an image with conv_forward.
- * winograd_data: the gradient dx (images, out_h, out_w, k) of a 3 x 3 convolution's input, from
- * dy (images, h, w, c), by a plan of dt_winograd_plan_data; packed: its weights, k before c. NaN,
- * infinity and overflow reach all of a tile's pixels.
  * winograd_gradient: conv_weights_dense of neighbouring images; scratch:
  * dt_winograd_gradient_scratch_elems. NaN, infinity and overflow reach all of a channel's and a
  * filter's weights.
@@ -166,9 +163,6 @@ struct dt_dropout_key {
     X(uint32_t, winograd_forward,                                                                  \
       (const struct dt_winograd *w, int n_images, const float *x, const float *packed,             \
        const struct dt_conv_outputs *out, float *scratch))                                         \
-    X(void, winograd_data,                                                                         \
-      (const struct dt_winograd *w, int n_images, const float *dy, const float *packed, float *dx, \
-       float *scratch))                                                                            \
     X(void, winograd_gradient,                                                                     \
       (const struct dt_winograd_gradient *plan, int n_images, const float *x, const float *dy,     \
        float *dw, float *db, float *scratch))                                                      \

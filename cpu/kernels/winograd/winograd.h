@@ -104,10 +104,6 @@ static inline size_t dt_winograd_scratch_elems(const struct dt_winograd *w)
            (size_t)(dt_winograd_seen(w) * dt_winograd_seen(w)) * (size_t)w->c;
 }
 
-/* For the gradient of the inputs from that of the outputs, of shape w without padding: the latter
- * is the data's image, and the former its outputs. */
-struct dt_winograd dt_winograd_plan_data(const struct dt_winograd *w, int vector);
-
 /* The gradient of the weights from that of the outputs, by the same transforms: its division. */
 struct dt_winograd_gradient {
     struct dt_winograd w;  /* the shape; v_freq, v_tile: inputs [frequency][tile][channel] */

@@ -19,7 +19,7 @@
  *
  * The files, all winograd_*.c: weights computes G g G', input B' d B, forward the products and the
  * whole convolution, output the outputs, and cover the places of tiles; gradient computes the
- * weights' gradient, data the input's. */
+ * weights' gradient. */
 #ifndef DT_CPU_KERNELS_WINOGRAD_WINOGRAD_KERNEL_H
 #define DT_CPU_KERNELS_WINOGRAD_WINOGRAD_KERNEL_H
 

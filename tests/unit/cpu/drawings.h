@@ -14,8 +14,7 @@
 static inline bool uses_winograd(const struct dt_block *b)
 {
     bool used = false;
-    const bool splits = dt_cpu_may_split(b),
-               may = splits || (b->kernel >= 3 && b->kernel <= 5 && b->stride == 1);
+    const bool may = b->kernel >= 3 && b->kernel <= 5 && b->stride == 1;
     for (int vector = 4; vector <= DT_MAX_VECTOR && may && b->linear == DT_LINEAR_CONV;
          vector *= 2) {
         struct dt_winograd w = {.c = b->in.c,
@@ -25,10 +24,6 @@ static inline bool uses_winograd(const struct dt_block *b)
                                 .out_h = b->linear_out.h,
                                 .out_w = b->linear_out.w,
                                 .wider = b->kernel - 3};
-        if (splits) {
-            w.c *= 4;
-            w.wider = 0;
-        }
         dt_winograd_plan(&w, vector);
         used = used || w.used;
     }

@@ -10,7 +10,7 @@
 #include "model/network.h"
 
 #define N_SAMPLES 41
-#define CAPACITY 37 /* slices of 2, or of 3 where inputs are split into phases */
+#define CAPACITY 37 /* slices of 2 */
 
 static const struct dt_model_spec specs[] = {
     {.input = {1, 12, 12},
