@@ -53,7 +53,7 @@ MAY_INCLUDE = {
     "dist/strategy": DIST | BELOW,
     "cpu/kernels": BELOW,
     "cpu/reference": BELOW,
-    "cpu": 9539{"cpu/kernels"} | BELOW,
+    "cpu": {"cpu/kernels"} | BELOW,
     "cuda": {"cuda/block_plan.h"} | DIST | BELOW,
     "cuda/block_plan.h": BELOW,
     "train": ENGINE,
