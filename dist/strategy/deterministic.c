@@ -34,15 +34,12 @@ static enum dt_status deterministic_ready(struct dt_strategy_step *step, size_t 
     return dt_grad_sync_ready(&self->mirrored.sync, n_digits * begin, n_digits * end);
 }
 
-/* A dt_grad_ready_fn: the sums of digits are there. One rank's are gradients. */
-static enum dt_status take_sums(void *context, size_t begin, size_t end)
+/* The sums of digits [begin, end) are there. One rank's are gradients. */
+static enum dt_status take_sums(struct dt_strategy_step *step, size_t begin, size_t end)
 {
-    DT_ASSERT(begin % (size_t)deterministic_of(((struct dt_strategy_step *)context)->strategy)
-                          ->leaves.n_digits ==
-              0);
-    struct dt_strategy_step *step = context;
     struct deterministic *self = deterministic_of(step->strategy);
     const int n_digits = self->leaves.n_digits;
+    DT_ASSERT(begin % (size_t)n_digits == 0);
     const size_t first = begin / (size_t)n_digits, last = end / (size_t)n_digits;
     float *grads = self->grads + first;
     self->n_wrong += n_digits == 1 ? self->leaves.n_wrong
@@ -56,8 +53,13 @@ static enum dt_status take_sums(void *context, size_t begin, size_t end)
 static enum dt_status deterministic_finish(struct dt_strategy_step *step)
 {
     struct deterministic *self = deterministic_of(step->strategy);
+    struct dt_grad_sync *sync = &self->mirrored.sync;
     self->n_wrong = 0;
-    DT_TRY(dt_grad_sync_wait(&self->mirrored.sync, take_sums, step));
+    DT_TRY(dt_grad_sync_end(sync));
+    for (int i = 0; i < sync->n_buckets; i++) {
+        DT_TRY(dt_grad_sync_wait(sync, i));
+        DT_TRY(take_sums(step, sync->buckets[i].begin, sync->buckets[i].end));
+    }
     if (self->n_wrong > 0) { /* on every rank */
         return dt_error_agreed(dt_error(
             DT_NON_FINITE,

@@ -104,24 +104,13 @@ enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync)
     return DT_OK;
 }
 
-enum dt_status dt_grad_sync_wait_for(struct dt_grad_sync *sync, int index, dt_grad_ready_fn sink,
-                                     void *context)
+enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, int index)
 {
     DT_ASSERT(index >= 0 && index < sync->n_started);
     struct dt_bucket *bucket = &sync->buckets[index];
     DT_TRY(sync->failed);
     const bool active = bucket->request.active;
     DT_TRY(dt_comm_wait(sync->allreduce->comm, &bucket->request));
-    DT_TRY(active ? note_sum(sync, index) : DT_OK);
     DT_ASSERT(!bucket->request.active);
-    return sink != NULL ? sink(context, bucket->begin, bucket->end) : DT_OK;
-}
-
-enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context)
-{
-    DT_TRY(dt_grad_sync_end(sync));
-    for (int i = 0; i < sync->n_buckets; i++) {
-        DT_TRY(dt_grad_sync_wait_for(sync, i, sink, context));
-    }
-    return DT_OK;
+    return active ? note_sum(sync, index) : DT_OK;
 }

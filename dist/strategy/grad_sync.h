@@ -46,13 +46,7 @@ enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end);
 void dt_grad_sync_poll(void *context);
 /* After the backward pass: every bucket is on its way when this returns. */
 enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync);
-/* Bucket `index` is summed over all ranks when this returns; a sink gets it. */
-enum dt_status dt_grad_sync_wait_for(struct dt_grad_sync *sync, int index, dt_grad_ready_fn sink,
-                                     void *context);
-
-/* Every bucket is summed over all ranks when this returns. sink: called for each as soon as its sum
- * is there, in the order of the arena, while later ones may still travel; NULL: nobody wants to
- * know. */
-enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context);
+/* Bucket `index` is summed over all ranks when this returns. */
+enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, int index);
 
 #endif

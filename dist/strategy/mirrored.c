@@ -23,12 +23,15 @@ void dt_mirrored_poll(struct dt_strategy_step *step)
     dt_grad_sync_poll(&dt_mirrored_of(step->strategy)->sync);
 }
 
-/* A dt_grad_ready_fn: the sums of a bucket are there. */
-enum dt_status dt_mirrored_step_bucket(void *context, size_t begin, size_t end)
+static enum dt_status step_range(struct dt_strategy_step *step, size_t begin, size_t end)
 {
-    DT_ASSERT(begin <= end);
-    struct dt_strategy_step *step = context;
     return dt_strategy_step_range(step, begin, end, step->strategy->allreduce->total + begin);
+}
+
+enum dt_status dt_mirrored_step_bucket(struct dt_strategy_step *step,
+                                       const struct dt_bucket *bucket)
+{
+    return step_range(step, bucket->begin, bucket->end);
 }
 
 /* Whether gradients are sums already, and an update is only enqueued, so that a backward pass need
@@ -46,8 +49,7 @@ enum dt_status dt_mirrored_ready(struct dt_strategy_step *step, size_t begin, si
     DT_TRY(dt_grad_sync_ready(&self->sync, begin, end));
     const double update_s = self->base.update_s;
     while (steps_early(step) && self->n_stepped < self->sync.n_started) {
-        const struct dt_bucket *bucket = &self->sync.buckets[self->n_stepped++];
-        DT_TRY(dt_mirrored_step_bucket(step, bucket->begin, bucket->end));
+        DT_TRY(dt_mirrored_step_bucket(step, &self->sync.buckets[self->n_stepped++]));
     }
     self->base.update_s = update_s; /* what it took to enqueue them is part of the backward pass */
     DT_ASSERT(self->n_stepped <= self->sync.n_started);
@@ -60,11 +62,14 @@ static enum dt_status mirrored_finish(struct dt_strategy_step *step)
     const bool own = self->host_step == NULL;
     const bool by_bucket =
         own && self->base.spec.elementwise && self->base.spec.backend->host_memory;
-    DT_TRY(dt_grad_sync_wait(&self->sync, by_bucket ? dt_mirrored_step_bucket : NULL, step));
+    DT_TRY(dt_grad_sync_end(&self->sync));
+    for (int i = 0; i < self->sync.n_buckets; i++) { /* later ones may still travel */
+        DT_TRY(dt_grad_sync_wait(&self->sync, i));
+        DT_TRY(by_bucket ? dt_mirrored_step_bucket(step, &self->sync.buckets[i]) : DT_OK);
+    }
     const size_t begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0;
     const size_t n_elems = self->base.optimizer.n_elems;
-    return !own || by_bucket || begin == n_elems ? DT_OK
-                                                 : dt_mirrored_step_bucket(step, begin, n_elems);
+    return !own || by_bucket || begin == n_elems ? DT_OK : step_range(step, begin, n_elems);
 }
 
 /* Every rank reports its own share of the elements. */

@@ -44,7 +44,8 @@ void dt_mirrored_poll(struct dt_strategy_step *step);
 enum dt_status dt_mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
 void dt_mirrored_close(struct dt_strategy *strategy);
 
-/* A dt_grad_ready_fn of a struct dt_strategy_step: the sums of a bucket are there. */
-enum dt_status dt_mirrored_step_bucket(void *context, size_t begin, size_t end);
+/* Steps the weights of a bucket, whose sums are there. */
+enum dt_status dt_mirrored_step_bucket(struct dt_strategy_step *step,
+                                       const struct dt_bucket *bucket);
 
 #endif

@@ -33,7 +33,6 @@ static enum dt_status wait_for(struct priority *self, size_t begin)
 {
     struct dt_mirrored *mirrored = &self->mirrored;
     struct dt_strategy *base = &mirrored->base;
-    const dt_grad_ready_fn step = mirrored->host_step != NULL ? NULL : dt_mirrored_step_bucket;
     const struct dt_span span = {.kind = DT_SPAN_WAIT};
     const double start_s = dt_clock_s();
     if (!lacks(self, begin)) {
@@ -41,7 +40,10 @@ static enum dt_status wait_for(struct priority *self, size_t begin)
     }
     DT_TRY(dt_span_begin(base->trace, &span));
     while (lacks(self, begin)) {
-        DT_TRY(dt_grad_sync_wait_for(&mirrored->sync, self->n_left - 1, step, &self->last));
+        DT_TRY(dt_grad_sync_wait(&mirrored->sync, self->n_left - 1));
+        DT_TRY(mirrored->host_step == NULL
+                   ? dt_mirrored_step_bucket(&self->last, &mirrored->sync.buckets[self->n_left - 1])
+                   : DT_OK);
         self->n_left--;
     }
     base->pass_times.waiting_s += dt_clock_s() - start_s;

@@ -70,6 +70,15 @@ static void check_buckets(const struct dt_grad_sync *sync, size_t bucket_bytes)
     CHECK_INT(begin, N_ELEMS);
 }
 
+static enum dt_status wait_for_all(struct dt_grad_sync *sync)
+{
+    DT_TRY(dt_grad_sync_end(sync));
+    for (int i = 0; i < sync->n_buckets; i++) {
+        DT_TRY(dt_grad_sync_wait(sync, i));
+    }
+    return DT_OK;
+}
+
 static void test_step(struct dt_grad_sync *sync, int step)
 {
     struct dt_comm *comm = sync->allreduce->comm;
@@ -90,7 +99,7 @@ static void test_step(struct dt_grad_sync *sync, int step)
         }
         CHECK_INT(comm->n_started - n_before, sync->overlap ? n_full : 0);
     }
-    CHECK_OK(dt_grad_sync_wait(sync, NULL, NULL));
+    CHECK_OK(wait_for_all(sync));
     CHECK_INT(comm->n_started - n_before, sync->n_buckets);
     check_sums(sync->allreduce->total, comm->size, step);
 }
@@ -130,7 +139,7 @@ static void test_numbers_of_buckets(void)
     open_sync(0, 40000, true, &sync); /* a model without parameters */
     CHECK_INT(sync.n_buckets, 0);
     dt_grad_sync_begin(&sync);
-    CHECK_OK(dt_grad_sync_wait(&sync, NULL, NULL));
+    CHECK_OK(wait_for_all(&sync));
 }
 
 static void test_wrong_order(void)
@@ -140,7 +149,7 @@ static void test_wrong_order(void)
     dt_grad_sync_begin(&sync);
     CHECK_FAILS(dt_grad_sync_ready(&sync, 16, 48), DT_INTERNAL, "");
     CHECK_OK(dt_grad_sync_ready(&sync, 0, 16));
-    CHECK_FAILS(dt_grad_sync_wait(&sync, NULL, NULL), DT_INTERNAL, ""); /* the rest never came */
+    CHECK_FAILS(wait_for_all(&sync), DT_INTERNAL, ""); /* the rest never came */
     dt_error_clear();
 }
 
@@ -196,16 +205,6 @@ static void check_traffic(struct dt_comm *comm)
 
 /* ---- by priority */
 
-static size_t reached; /* where what was summed last begins */
-
-static enum dt_status reach(void *context, size_t begin, size_t end)
-{
-    (void)context;
-    CHECK_INT(end, reached);
-    reached = begin;
-    return DT_OK;
-}
-
 /* Sums are asked for bucket by bucket, the last one first; those of earlier ones may be there or
  * not. */
 static void test_needs(struct dt_grad_sync *sync, int step)
@@ -217,13 +216,11 @@ static void test_needs(struct dt_grad_sync *sync, int step)
         CHECK_OK(dt_grad_sync_ready(sync, block == 0 ? 0 : ends[block - 1], ends[block]));
     }
     CHECK_OK(dt_grad_sync_end(sync));
-    reached = N_ELEMS;
     for (int k = 0; k < (comm->rank * 7 + step * 3) % 5; k++) {
         dt_grad_sync_poll(sync);
     }
     for (int i = sync->n_buckets - 1; i >= 0; i--) {
-        CHECK_OK(dt_grad_sync_wait_for(sync, i, reach, NULL));
-        CHECK_INT(reached, sync->buckets[i].begin);
+        CHECK_OK(dt_grad_sync_wait(sync, i));
     }
     check_sums(sync->allreduce->total, comm->size, step);
 }

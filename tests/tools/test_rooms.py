@@ -1,6 +1,6 @@
 """How the files of the source may depend on each other. Folders include each other in one direction, from what people see down to what
-everything rests on; no files, in one folder or several, include or call each other in a circle; and each room has a ceiling of lines. What
-calls what is read from the objects of a build.
+everything rests on; no files, in one folder or several, include or call each other in a circle; each room has a ceiling of lines; and a
+training step takes the way that docs/design.md describes. What calls what is read from the objects of a build.
 
 usage: test_rooms.py SOURCE_DIR BINARY_DIR NM"""
 import os
@@ -15,6 +15,8 @@ ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
 MOST_FILES, MOST_LINES = 61, 6177
+# The files that a training step passes, and the calls into one that it has passed already.
+MOST_PASSED, MOST_CLIMBS = 8, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2155,
@@ -155,6 +157,38 @@ def circle(graph):
     return next((found for start in sorted(graph) if (found := follow([start]))), [])
 
 
+def step_path(root, call):
+    """What is wrong with docs/design.md's table of the files that a step passes. A file that comes again is a climb."""
+    with open(os.path.join(root, "docs/design.md")) as file:
+        text = file.read()
+    rows = re.findall(r"^\| `([\w/]+)\.c` \| *(?:`([\w/]+)\.c`)? *\| *(call|pointer)? *\|", text[text.index("## The path of a step"):], re.M)
+    path = list(dict.fromkeys(file for file, _, _ in rows))
+    climbs = len(rows) - len(path)
+    if len(path) > MOST_PASSED or climbs > MOST_CLIMBS or len(path) < 3:
+        yield f"a step passes {len(path)} files with {climbs} climbs (at most {MOST_PASSED} and {MOST_CLIMBS})"
+    for i, (file, caller, through) in enumerate(rows[1:], 1):
+        if caller not in [row[0] for row in rows[:i]]:
+            yield f"docs/design.md: {file} is called by {caller}, which a step has not passed"
+        if (file in call.get(caller, ())) != (through == "call"):
+            yield f"docs/design.md: {caller} reaches {file} by a {through}, the objects say otherwise"
+    # Other parts of the program use the network and the communicator, too.
+    inner = set(path[1:]) - {"model/network", "dist/ranks/comm"}
+    for file in path:
+        for beside in sorted(call.get(file, set()) - set(path)):
+            found = inner & reached_by(call, beside)
+            if found:
+                yield f"{file} calls {beside}, which leads to {', '.join(sorted(found))}: docs/design.md leaves it out of a step's way"
+
+
+def reached_by(call, start):
+    found, todo = set(), [start]
+    while todo:
+        new = call.get(todo.pop(), set()) - found
+        found |= new
+        todo += new
+    return found
+
+
 def main():
     root, binary, nm = sys.argv[1:]
     include, call = includes(root), calls(root, binary, nm)
@@ -165,6 +199,7 @@ def main():
     reached, lines = closure(root, include, "train/train.c")
     wrong += [f"train/train.c reaches {reached} files, {lines} lines"] if reached > MOST_FILES or lines > MOST_LINES else []
     wrong += too_large(root)
+    wrong += step_path(root, call)
     print("\n".join(wrong) or f"{len(include)} files and {len(call)} modules depend on each other as they may")
     sys.exit(bool(wrong) or len(include) < 100 or len(call) < 50)
 
