@@ -210,7 +210,7 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
     struct slot *slot = slot_of(sum, slot_index);
     struct dt_host_sum_range *range = &sum->ranges[slot_index];
     DT_ASSERT(range->round == 0 || range->ended);
-    DT_ASSERT(begin < end && end <= sum->n_elems);
+    DT_ASSERT(begin <= end && end <= sum->n_elems);
     dt_comm_request_begin(sum->comm, name, (end - begin) * sizeof(float), request);
     request->handle = sum;
     request->slot = slot_index;

@@ -54,14 +54,13 @@ void dt_comm_alive(void *comm)
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_bytes,
                            struct dt_request *request)
 {
-    DT_ASSERT(name != NULL && comm->n_started >= comm->n_done);
+    DT_ASSERT(name != NULL);
     *request = (struct dt_request){.name = name, .active = true, .sequence = ++comm->n_started};
     show_alive(comm, name, n_bytes);
 }
 
 void dt_comm_wait_ended(struct dt_comm *comm)
 {
-    DT_ASSERT(comm->n_done < comm->n_started);
     comm->n_done++;
     show_alive(comm, NULL, 0);
 }

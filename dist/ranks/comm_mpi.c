@@ -106,7 +106,7 @@ static const char message[] = "a message between two ranks"; /* the name of each
 static enum dt_status wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
                                 size_t n_bytes, struct dt_wire_request *request)
 {
-    DT_ASSERT(peer != wire->rank && n_bytes <= INT32_MAX);
+    DT_ASSERT(n_bytes <= INT32_MAX);
     MPI_Request handle = MPI_REQUEST_NULL;
     const struct dt_mpi_comm *comm = comm_of(wire);
     const int code = comm->base.cut
@@ -118,7 +118,7 @@ static enum dt_status wire_send(struct dt_wire *wire, int peer, int tag, const v
 static enum dt_status wire_receive(struct dt_wire *wire, int peer, int tag, void *bytes,
                                    size_t n_bytes, struct dt_wire_request *request)
 {
-    DT_ASSERT(peer != wire->rank && n_bytes <= INT32_MAX);
+    DT_ASSERT(n_bytes <= INT32_MAX);
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code =
         MPI_Irecv(bytes, (int)n_bytes, MPI_BYTE, peer, tag, comm_of(wire)->all, &handle);
