@@ -45,6 +45,13 @@ void dt_allreduce_close(struct dt_allreduce *a)
     }
 }
 
+enum dt_status dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
+                                  const char *name, struct dt_request *request)
+{
+    DT_ASSERT(slot >= 0 && slot < DT_ALLREDUCE_MAX_SLOTS && begin <= end);
+    return a->ops->start(a, slot, begin, end, name, request);
+}
+
 bool dt_allreduce_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 {
     *out = (struct dt_wire_sent){0};

@@ -121,13 +121,8 @@ void dt_allreduce_close(struct dt_allreduce *allreduce); /* NULL is fine */
 
 /* Begins to add elements [begin, end) over all ranks, in a slot whose last sum is done; the same on
  * every rank. `part` stays as it is until dt_comm_test or dt_comm_wait of `comm` find it done. */
-static inline enum dt_status dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin,
-                                                size_t end, const char *name,
-                                                struct dt_request *request)
-{
-    DT_ASSERT(slot >= 0 && slot < DT_ALLREDUCE_MAX_SLOTS && begin <= end);
-    return a->ops->start(a, slot, begin, end, name, request);
-}
+enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size_t begin,
+                                  size_t end, const char *name, struct dt_request *request);
 
 /* Counted on the wire: sent by this rank so far. False for MPI's and NCCL's own messages,
  * which cannot be counted. */

@@ -16,7 +16,7 @@ TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
 MOST_FILES, MOST_LINES = 61, 6177
 # The files that a training step passes, and the calls into one that it has passed already.
-MOST_PASSED, MOST_CLIMBS = 8, 3
+MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2155,
@@ -171,8 +171,8 @@ def step_path(root, call):
             yield f"docs/design.md: {file} is called by {caller}, which a step has not passed"
         if (file in call.get(caller, ())) != (through == "call"):
             yield f"docs/design.md: {caller} reaches {file} by a {through}, the objects say otherwise"
-    # Other parts of the program use the network and the communicator, too.
-    inner = set(path[1:]) - {"model/network", "dist/ranks/comm"}
+    # Other parts of the program use the network, the communicator and the counts of an allreduce, too.
+    inner = set(path[1:]) - {"model/network", "dist/ranks/comm", "dist/allreduce/allreduce"}
     for file in path:
         for beside in sorted(call.get(file, set()) - set(path)):
             found = inner & reached_by(call, beside)
