@@ -1,5 +1,5 @@
-/* Samples shared out over all ranks, and a model judged by some: losses and hits are counted and
- * the counts added, never averages of averages. */
+/* Samples shared out over all ranks, and the evaluation of a model on some: losses and hits are
+ * counted and the counts added, never averages of averages. */
 #ifndef DT_TRAIN_EVALUATE_H
 #define DT_TRAIN_EVALUATE_H
 
@@ -9,8 +9,7 @@
 #include "model/backend.h"
 #include "model/network.h"
 
-/* A rank's share of a data set: the samples, the backend's view of them, and who hands out their
- * batches. */
+/* A rank's share of a data set: the samples, the backend's view of them, and their batches. */
 struct dt_sample_set {
     struct dt_dataset data;
     struct dt_bound_samples *samples;
@@ -25,7 +24,7 @@ void dt_sample_set_close(struct dt_sample_set *set, struct dt_backend *backend);
 
 struct dt_evaluator;
 
-/* Notes the outputs of an evaluation that runs anyway. */
+/* An observer of an evaluation's outputs, so that no second pass is needed. */
 struct dt_answers {
     void (*begin)(struct dt_answers *answers);
     enum dt_status (*take)(struct dt_answers *answers, const struct dt_evaluator *evaluator,
@@ -40,7 +39,7 @@ struct dt_evaluator {
     struct dt_world *world;     /* borrowed */
     struct dt_network *network; /* borrowed */
     struct dt_sample_set set;
-    struct dt_answers *answers; /* borrowed; NULL: nobody notes them */
+    struct dt_answers *answers; /* borrowed; or NULL */
 };
 
 /* Loads this rank's share of the validation samples, or without any (data/validation_split.h) of

@@ -22,7 +22,7 @@ static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
                              .epoch = batch->epoch};
 }
 
-void dt_trainer_watch(struct dt_trainer *t, struct dt_trace *trace)
+void dt_trainer_trace(struct dt_trainer *t, struct dt_trace *trace)
 {
     t->strategy->trace = trace;
     t->strategy->optimizer.trace = trace;

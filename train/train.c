@@ -13,7 +13,7 @@ struct run {
     struct dt_trainer trainer;
     struct dt_saver *saver; /* or NULL */
     const struct dt_emitter *emitter;
-    bool begun;                            /* the start is certain, and told */
+    bool begun; /* nothing refuses the start any more, and it is emitted */
     struct dt_metrics evaluated, averaged; /* the last evaluation: of the weights, their average */
     struct dt_end_event end;               /* filled in at the end */
     double start_s;
@@ -102,7 +102,7 @@ static enum dt_status stop(struct run *run)
     return dt_error_agreed(DT_STOPPED);
 }
 
-static void tell_step(const struct run *run, const struct dt_step_result *result)
+static void emit_step(const struct run *run, const struct dt_step_result *result)
 {
     const struct dt_trainer *t = &run->trainer;
     const double n_done = (double)(t->state.step - run->epoch_first_step);
@@ -138,7 +138,7 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
         run->epoch_samples += run->step_samples;
     }
     for (int i = 0; i < results.n; i++) {
-        tell_step(run, &results.steps[i]);
+        emit_step(run, &results.steps[i]);
     }
     *asked_to_stop = results.stop;
     return DT_OK;
@@ -254,9 +254,8 @@ static enum dt_status run_epochs(struct run *run)
     struct dt_trainer *t = &run->trainer;
     int n_failures = 0;
     const bool past_end = t->state.epoch >= (uint64_t)t->config.epochs;
-    if (is_over(run) &&
-        (past_end ||
-         t->state.step_in_epoch == 0)) { /* resumed at the end: there is only the result to tell */
+    if (is_over(run) && (past_end || t->state.step_in_epoch ==
+                                         0)) { /* resumed at the end: only the result is left */
         return evaluate(run);
     }
     do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was
@@ -276,7 +275,7 @@ static enum dt_status run_epochs(struct run *run)
     return DT_OK;
 }
 
-static enum dt_status tell_start(struct run *run)
+static enum dt_status emit_start(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     const size_t n_evaluated = t->evaluator.set.loader.shard.n_total;
@@ -312,26 +311,25 @@ static enum dt_status tell_start(struct run *run)
 static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
 {
     struct dt_trainer *t = &run->trainer;
-    if (options->watch.open != NULL) {
-        DT_TRY(options->watch.open(options->watch.context, t, run->emitter));
+    if (options->hooks.open != NULL) {
+        DT_TRY(options->hooks.open(options->hooks.context, t, run->emitter));
     }
     DT_TRY(dt_trainer_open_run(t));
     run->saver = options->saver; /* to be closed from here on */
     DT_TRY(run->saver != NULL ? run->saver->ops->open(run->saver, t, run->emitter) : DT_OK);
     DT_TRY(t->config.dist.broadcast ? dt_strategy_broadcast(t->strategy) : DT_OK);
-    return tell_start(run);
+    return emit_start(run);
 }
 
-/* A run that failed tells so too, if it still can; the first error's text stays. */
-static void tell_fault(struct run *run, enum dt_status status)
+/* A run that failed emits its end, too, if it still can; the first error's text stays. */
+static void emit_fault(struct run *run, enum dt_status status)
 {
     DT_ASSERT(run->begun && status != DT_OK);
     (void)dt_hooks_run_end(&run->trainer, status, &run->end);
     emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end});
 }
 
-/* With averaging or the broadcast off, replicas are expected to differ: the end tells so, and it is
- * no error. */
+/* With averaging or the broadcast off, replicas are expected to differ: an event, and no error. */
 static enum dt_status compare_replicas(struct run *run)
 {
     const enum dt_status s = dt_replicas_finish(&run->trainer, &run->end.weights);
@@ -412,8 +410,8 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
         note_end(run);
         if (s == DT_OK || s == DT_STOPPED) {
             s = close_run(run, s);
-        } else if (run->begun) { /* else what an earlier start has told of its end stays */
-            tell_fault(run, s);
+        } else if (run->begun) { /* else the files of an earlier start stay */
+            emit_fault(run, s);
         }
         if (run->saver != NULL) {
             run->saver->ops->close(run->saver);

@@ -47,7 +47,7 @@ struct dt_train_options {
         enum dt_status (*open)(const void *context, struct dt_trainer *trainer,
                                const struct dt_emitter *emitter);
         const void *context;
-    } watch;
+    } hooks;
 };
 
 /* `emitter`: gets the events, on rank 0. Every rank calls it; the status is agreed where

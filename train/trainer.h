@@ -38,14 +38,14 @@ struct dt_trainer_parts {
     /* A dt_device_choose. */
     enum dt_status (*choose_device)(struct dt_world *world, const struct dt_config *config,
                                     struct dt_device_choice *out);
-    /* train/parts.h; NULL: nobody looks before, or searches afterwards. */
+    /* train/parts.h; NULL: memory is not checked before, and no batch that fits is searched. */
     enum dt_status (*check_memory)(const struct dt_trainer *trainer);
     enum dt_status (*advise)(struct dt_trainer *trainer, bool search);
-    /* train/parts.h; NULL: nobody asks for the training set's own numbers. */
+    /* train/parts.h; NULL: the training set's own numbers are not computed. */
     enum dt_status (*normalize)(struct dt_trainer *trainer);
 };
 
-/* All parts that there are (parts.c): who names this links them. */
+/* All parts (parts.c); a program that names this links them. */
 extern const struct dt_trainer_parts dt_all_parts;
 
 /* The configuration as checkpoints and the run's folder have it. */
@@ -158,9 +158,9 @@ int dt_steps_until_boundary(const struct dt_trainer *trainer);
  * thrown away. */
 enum dt_status dt_trainer_steps(struct dt_trainer *trainer, int n, struct dt_step_results *out);
 
-/* Sends the spans of all further steps to `trace` (borrowed); NULL: to none. Not while a GPU takes
+/* The spans of all further steps go to `trace` (borrowed); NULL: to none. Not while a GPU takes
  * steps on its own. */
-void dt_trainer_watch(struct dt_trainer *trainer, struct dt_trace *trace);
+void dt_trainer_trace(struct dt_trainer *trainer, struct dt_trace *trace);
 
 /* ---- beside the steps: the calls of train.c, on every rank */
 
@@ -187,8 +187,8 @@ enum dt_status dt_statistics_after_step(struct dt_trainer *trainer);
 enum dt_status dt_replicas_compare(struct dt_trainer *trainer);
 /* The same every `distributed.check_every` steps. Counts as communication. */
 enum dt_status dt_replicas_after_step(struct dt_trainer *trainer);
-/* At the end. `hash`: of the weights; where replicas may differ it stays, and DT_INTERNAL tells of
- * the difference. */
+/* At the end. `hash`: of the weights; where replicas may differ it stays, and the error of
+ * DT_INTERNAL names a difference. */
 enum dt_status dt_replicas_finish(struct dt_trainer *trainer, const char **hash);
 
 /* Evaluates the test set of a run with validation samples: the weights, and their average. */

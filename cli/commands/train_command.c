@@ -20,22 +20,22 @@ static enum dt_status check(const struct dt_args *args)
 }
 
 /* The hooks of a training, for struct dt_train_options. */
-struct watch {
+struct hooks {
     struct dt_faults faults;
     struct dt_guard *guard;
     const char *folder;
 };
 
-static enum dt_status watch(const void *context, struct dt_trainer *t,
-                            const struct dt_emitter *emitter)
+static enum dt_status open_hooks(const void *context, struct dt_trainer *t,
+                                 const struct dt_emitter *emitter)
 {
-    const struct watch *w = context;
-    DT_TRY(dt_guard_watch(w->guard, t, w->folder));
+    const struct hooks *w = context;
+    DT_TRY(dt_guard_hook(w->guard, t, w->folder));
     return dt_hooks_open(&w->faults, t, emitter);
 }
 
 static enum dt_status run(struct dt_world *world, const struct dt_args *args,
-                          const struct dt_config *config, struct watch *w)
+                          const struct dt_config *config, struct hooks *w)
 {
     struct dt_folder_saver saver = {.saver = {.ops = &dt_folder_saver_ops},
                                     .run_dir = dt_args_text(args, DT_OPTION_RUN),
@@ -45,7 +45,7 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args,
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {watch, w}};
+                                             .hooks = {open_hooks, w}};
     struct dt_sinks sinks = {.command = args->line, .reader = args->program->reader};
     w->folder = saver.dir.path;
     const enum dt_status s =
@@ -59,7 +59,7 @@ static struct dt_guard *guard; /* from the beginning of `train` until the job's 
 static enum dt_status train(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
-    struct watch w = {.folder = NULL};
+    struct hooks w = {.folder = NULL};
     const struct dt_values *injects = &args->values[DT_OPTION_INJECT];
     DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &w.faults)));
     DT_TRY(dt_guard_open(world, &guard));

@@ -205,7 +205,7 @@ enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_finding *ro
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {dt_hooks_open, a->faults}};
+                                             .hooks = {dt_hooks_open, a->faults}};
     DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){on_event, &results}));
     DT_TRY(dt_comm_broadcast(a->world->comm, &results.n_correct, 3 * sizeof results.n_correct, 0,
                              "result of the training"));

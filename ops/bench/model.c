@@ -192,7 +192,7 @@ static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *spa
 static enum dt_status take_step(struct bench *b, enum step step)
 {
     b->step = step;
-    dt_trainer_watch(&b->trainer, step != STEP_PLAIN ? &b->trace : NULL);
+    dt_trainer_trace(&b->trainer, step != STEP_PLAIN ? &b->trace : NULL);
     const struct cost start = now();
     DT_TRY(dt_bench_take_step(&b->trainer, "bench model"));
     add_since(&b->steps[step].rounds[b->round], start);

@@ -156,7 +156,7 @@ static enum dt_status watch_buckets(struct dt_scale *s, struct dt_trainer *t)
     struct watch w = {.trace = {begin_span, end_span}};
     double steps_s = 0;
     if (!t->driver.ops->on_device) {
-        dt_trainer_watch(t, &w.trace);
+        dt_trainer_trace(t, &w.trace);
         for (int i = 0; i < N_TRACED; i++) {
             w.begin_s = dt_clock_s();
             DT_TRY(dt_bench_take_step(t, "bench scaling"));
@@ -165,7 +165,7 @@ static enum dt_status watch_buckets(struct dt_scale *s, struct dt_trainer *t)
                 w.sums_s[b] += w.final_s[b];
             }
         }
-        dt_trainer_watch(t, NULL);
+        dt_trainer_trace(t, NULL);
     }
     fill_buckets(s, t, &w, steps_s);
     return DT_OK;

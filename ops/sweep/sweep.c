@@ -538,7 +538,7 @@ static enum dt_status train(struct sweep *w, int run)
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {dt_hooks_open, NULL}};
+                                             .hooks = {dt_hooks_open, NULL}};
     enum dt_status s = load(w, run);
     if (s == DT_OK) {
         s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){on_event, w});

@@ -102,7 +102,7 @@ static enum dt_status train(struct dt_world *world)
     const struct dt_train_options options = {.format = &format,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .watch = {dt_hooks_open, &faults}};
+                                             .hooks = {dt_hooks_open, &faults}};
     world->comm->timeout_s = config->timeout_s;
     return dt_train(world, config, &options, &(struct dt_emitter){.emit = hear});
 }

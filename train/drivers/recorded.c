@@ -75,7 +75,7 @@ static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
         DT_TRY(dt_hooks_step_begin(t, t->state.step + 1, t->state.step + (uint64_t)n));
     }
     struct dt_trace *trace = t->strategy->trace; /* of the steps as one */
-    dt_trainer_watch(t, NULL);
+    dt_trainer_trace(t, NULL);
     DT_TRY(dt_span_begin(trace, &span));
     plan_steps(t, n, inputs);
     DT_TRY(graph_ops(t)->start(graph_of(t), inputs, n));

@@ -131,17 +131,15 @@ static enum dt_status end_run(struct dt_hook *hook, struct dt_trainer *t, enum d
 }
 
 /* The guard stays: its run may end badly after the trainer. */
-static void close_watcher(struct dt_hook *hook)
+static void close_hook(struct dt_hook *hook)
 {
     hook->next = NULL;
 }
 
-static const struct dt_hook_ops guard_ops = {.run_begun = take_folder,
-                                             .step_begin = begin_steps,
-                                             .run_end = end_run,
-                                             .close = close_watcher};
+static const struct dt_hook_ops guard_ops = {
+    .run_begun = take_folder, .step_begin = begin_steps, .run_end = end_run, .close = close_hook};
 
-enum dt_status dt_guard_watch(struct dt_guard *guard, struct dt_trainer *t, const char *folder)
+enum dt_status dt_guard_hook(struct dt_guard *guard, struct dt_trainer *t, const char *folder)
 {
     guard->source = folder;
     dt_hook_add(t, &guard->hook);

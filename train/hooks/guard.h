@@ -16,8 +16,8 @@ enum dt_status dt_guard_open(struct dt_world *world, struct dt_guard **out);
 
 /* A hook: the guard knows the steps, and from the first one on the folder, whose path
  * `folder` has by then. Every rank calls it; agreed. */
-enum dt_status dt_guard_watch(struct dt_guard *guard, struct dt_trainer *trainer,
-                              const char *folder);
+enum dt_status dt_guard_hook(struct dt_guard *guard, struct dt_trainer *trainer,
+                             const char *folder);
 
 /* The run has ended with `status`. Every rank calls it, unless it has failed alone. */
 void dt_guard_close(struct dt_guard *guard, enum dt_status status);

@@ -27,7 +27,7 @@ enum dt_status dt_hooks_open(const void *context, struct dt_trainer *t,
     DT_TRY(dt_measure_open(t));
     DT_TRY(dt_inject_open(t, context));
     DT_TRY(dt_timeline_open(t, emitter));
-    DT_TRY(dt_learned_watch(t, &learned));
+    DT_TRY(dt_learned_hook(t, &learned));
     DT_TRY(dt_inspect_open(t, learned));
     DT_TRY(dt_audit_open(t, emitter));
     return dt_line_open(t);

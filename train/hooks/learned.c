@@ -300,24 +300,24 @@ static enum dt_status end_run(struct dt_hook *hook, struct dt_trainer *t, enum d
     return DT_OK;
 }
 
-static void close_watcher(struct dt_hook *hook)
+static void close_hook(struct dt_hook *hook)
 {
     dt_learned_close(&((struct hook *)hook)->learned);
     free(hook);
 }
 
-static const struct dt_hook_ops watcher_ops = {
-    .epoch_end = end_epoch, .run_end = end_run, .close = close_watcher};
+static const struct dt_hook_ops learned_hook_ops = {
+    .epoch_end = end_epoch, .run_end = end_run, .close = close_hook};
 
-enum dt_status dt_learned_watch(struct dt_trainer *t, const struct dt_learned **out)
+enum dt_status dt_learned_hook(struct dt_trainer *t, const struct dt_learned **out)
 {
     struct hook *hook;
     const bool many = t->model.n_outputs > DT_LEARNED_FEW_CLASSES;
     if (!t->config.tensorboard && !t->config.report && !many) {
         return DT_OK;
     }
-    DT_TRY(
-        dt_hook_open(t, &watcher_ops, sizeof *hook, "answers to the test samples", (void **)&hook));
+    DT_TRY(dt_hook_open(t, &learned_hook_ops, sizeof *hook, "answers to the test samples",
+                        (void **)&hook));
     *out = &hook->learned;
     return dt_world_agree(t->world, dt_learned_open(&t->evaluator, &hook->learned));
 }

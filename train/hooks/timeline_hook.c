@@ -78,7 +78,7 @@ static enum dt_status begin_steps(struct dt_hook *hook, struct dt_trainer *t, ui
 {
     struct timeline *timeline = (struct timeline *)hook;
     timeline->step = last;
-    dt_trainer_watch(t,
+    dt_trainer_trace(t,
                      last >= timeline->first && first <= timeline->last ? &timeline->trace : NULL);
     return DT_OK;
 }

@@ -99,7 +99,7 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
         .format = &format,
         .parts = &dt_all_parts,
         .saver = &saver.saver,
-        .watch = {.open = best != DT_TEST_NONE ? dt_hooks_open : NULL}};
+        .hooks = {.open = best != DT_TEST_NONE ? dt_hooks_open : NULL}};
     const enum dt_status s = dt_train(&world, &now, &options, &(struct dt_emitter){.emit = hear});
     dt_comm_close(comm);
     return s;
