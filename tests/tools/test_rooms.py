@@ -14,7 +14,7 @@ DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 61, 6177
+MOST_FILES, MOST_LINES = 61, 6173
 # The files that a training step passes, and the calls into one that it has passed already.
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
@@ -31,7 +31,7 @@ CEILINGS = {
     "dist/strategy": 4327,
     "cpu": 9539,
     "cuda": 7155,
-    "train": 6817,
+    "train": 6810,
     "cli": 9883,
     "view": 3355,
     "lab": 4632,
