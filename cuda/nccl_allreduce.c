@@ -388,8 +388,7 @@ static enum dt_status prepare(struct nccl *self, const struct dt_allreduce_spec 
                               ncclUniqueId *id)
 {
     int lowest, highest; /* rank numbers, highest first */
-    DT_TRY(dt_allreduce_take_memory(spec, &self->base.part));
-    self->base.total = self->base.part;
+    DT_TRY(dt_allreduce_take_memory(&self->base, spec));
     DT_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
     DT_CUDA(cudaStreamCreateWithPriority(&self->stream, cudaStreamNonBlocking, highest));
     DT_TRY(open_events(self));

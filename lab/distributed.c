@@ -89,7 +89,7 @@ static enum dt_status measure(struct dt_world *world, struct run *run,
     out->n_workers = run->roles.n_workers;
     out->n_gradients = run->net.model.n_parameters;
     out->n_floats = run->net.model.arena_elems;
-    out->codec = *dt_codec_or_none(run->net.strategy->spec.encoding.codec);
+    out->codec = *dt_codec_or_none(run->net.strategy->spec.codec);
     out->accuracy = metrics.n_correct / metrics.n_samples;
     DT_TRY(dt_strategy_staleness(run->net.strategy, &out->staleness));
     DT_TRY(dt_comm_allgather(world->comm, &hash, out->hashes, sizeof hash,

@@ -165,7 +165,7 @@ static void prove(struct dt_doc *doc, const struct dt_replay *p, float (*value)(
         {"ranks with the same sum", equal, p->size},
         {"elements with the exact sum", (double)count_exact(p, value), (double)p->n_elems},
         {"messages sent", (double)p->sent.messages, (double)formula.messages},
-        {"bytes sent", (double)p->sent.bytes, (double)formula.elements * sizeof(float)},
+        {"bytes sent", (double)p->sent.bytes, (double)formula.bytes},
     };
     struct dt_part *table = dt_doc_table(doc, "Proof", "check|counted::0|expected::0");
     dt_doc_caption(table, "With whole numbers, whose sums are exact. Messages and bytes are "

@@ -26,8 +26,8 @@ struct dt_replay {
     int *ends; /* the transfers of round r end before transfers[ends[r]] */
     /* Before the first round and after each: the first element of each piece of each rank. */
     float *states;
-    float **data;              /* each rank's vector at the end */
-    struct dt_wire_count sent; /* by all ranks */
+    float **data;           /* each rank's vector at the end */
+    struct dt_traffic sent; /* by all ranks */
 };
 
 /* Runs the algorithm on the inputs of `value`. DT_INTERNAL: the schedule is wrong; the error text

@@ -189,13 +189,12 @@ static enum dt_status run_all(struct run *run)
         DT_TRY(run_round(run, round));
     }
     for (int rank = 0; rank < p->size; rank++) {
-        const struct dt_wire_count sent = dt_wire_sent(run->wires[rank]).all;
+        const struct dt_traffic sent = dt_wire_sent(run->wires[rank]).all;
         if (run->executors[rank].slots[0].round < p->n_rounds) {
             return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever",
                             p->algorithm->name, p->size, rank);
         }
-        p->sent.messages += sent.messages;
-        p->sent.bytes += sent.bytes;
+        dt_traffic_add(&p->sent, sent);
     }
     return DT_OK;
 }
@@ -243,8 +242,8 @@ static enum dt_status open_and_run(struct run *run, float (*value)(int rank, siz
     DT_TRY(dt_wire_open_local(p->size, run->wires));
     run->n_wires = p->size;
     for (int rank = 0; rank < p->size; rank++) {
-        DT_TRY(dt_executor_open(p->algorithm, run->wires[rank], p->data[rank], p->n_elems, 1,
-                                (struct dt_encoding){.codec = NULL}, &run->executors[rank]));
+        DT_TRY(dt_executor_open(p->algorithm, run->wires[rank], p->data[rank], p->n_elems, 1, NULL,
+                                &run->executors[rank]));
     }
     return run_all(run);
 }

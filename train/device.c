@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dist/allreduce/types.h"
+#include "dist/allreduce/formula.h"
 
 /* ---- the module ---- */
 

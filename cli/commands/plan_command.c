@@ -7,7 +7,7 @@
 #include "cli/commands/model_table.h"
 #include "cli/result.h"
 #include "cuda/block_plan.h"
-#include "dist/allreduce/types.h"
+#include "dist/allreduce/formula.h"
 #include "dist/strategy/micro_batches.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/pipeline/pipeline_stages.h"

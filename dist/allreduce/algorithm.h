@@ -13,11 +13,7 @@
 #ifndef DT_DIST_ALLREDUCE_ALGORITHM_H
 #define DT_DIST_ALLREDUCE_ALGORITHM_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "dist/ranks/wire.h"
 
 /* A move of elements [begin, end) of the vector, which is summed in place. Additions happen when
  * the round ends, in the order of the moves. */
@@ -33,11 +29,6 @@ struct dt_move {
     enum dt_move_kind kind;
     int peer;
     size_t begin, end;
-};
-
-/* The traffic of all ranks together, or of one. Empty messages count. */
-struct dt_traffic {
-    uint64_t messages, elements; /* sent */
 };
 
 /* X(constant, the configuration's name, C name, gathers, meaning) */
@@ -66,7 +57,7 @@ struct dt_algorithm {
     /* Writes this round's moves of a rank, at most DT_MAX_MOVES(size), and returns how many. Unless
      * it gathers, no two of those that receive overlap. */
     int (*round)(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
-    /* The textbook's formula for the messages and bytes of all ranks. */
+    /* The textbook's formula for what all ranks together send. */
     struct dt_traffic (*formula)(int size, size_t n_elems);
 };
 

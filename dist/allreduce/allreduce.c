@@ -30,11 +30,13 @@ enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt
                     dt_allreduce_names[spec->type]);
 }
 
-enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part)
+enum dt_status dt_allreduce_take_memory(struct dt_allreduce *a,
+                                        const struct dt_allreduce_spec *spec)
 {
     void *memory = NULL;
-    DT_TRY(spec->backend->ops->alloc(spec->backend, spec->n_elems * sizeof **part, &memory));
-    *part = memory;
+    a->backend = spec->backend;
+    DT_TRY(a->backend->ops->alloc(a->backend, spec->n_elems * sizeof *a->part, &memory));
+    a->total = a->part = memory;
     return DT_OK;
 }
 

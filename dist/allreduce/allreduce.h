@@ -10,16 +10,14 @@
  *                    cuda/nccl_allreduce.c), or staged: by way of host memory
  *   shared_memory.c  shared_memory: in memory that the ranks of a host share, between hosts by MPI;
  *                    hierarchical: between hosts by an algorithm
- *   scheduled.c      an algorithm, over the wire
+ *   executor.c       an algorithm, over the wire
  *   mpi.c            MPI_Iallreduce; it serves everything that is in host memory
  */
 #ifndef DT_DIST_ALLREDUCE_ALLREDUCE_H
 #define DT_DIST_ALLREDUCE_ALLREDUCE_H
 
 #include "dist/allreduce/algorithm.h"
-#include "dist/compression/compression.h"
 #include "dist/ranks/comm.h"
-#include "dist/ranks/wire.h"
 #include "model/backend.h"
 
 /* X(constant, name, meaning) of those that are no algorithm. */
@@ -44,7 +42,10 @@ extern const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES];
 #define DT_ALLREDUCE_MAX_SLOTS 256
 
 struct dt_allreduce;
+struct dt_codec;
+struct dt_error_feedback;
 struct dt_host_sum;
+struct dt_payload;
 struct dt_allreduce_spec;
 
 typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *spec,
@@ -86,12 +87,12 @@ struct dt_allreduce {
     char why[160];               /* what auto went by, or what else there is to say; or "" */
     const struct dt_algorithm *algorithm; /* goes over the wire: between all ranks or, with
                                              `shared`, between hosts; or NULL */
-    const struct dt_codec *codec; /* what goes over the wire is encoded so; NULL: it is not */
     struct dt_error_feedback
         *feedback; /* around it, of what this rank brings along; NULL: it encodes nothing */
     struct dt_host_sum
         *shared;          /* the ranks of a host add in memory that they share; NULL: they do not */
     struct dt_comm *comm; /* borrowed; counts, waits and names */
+    struct dt_backend *backend; /* borrowed */
     float *part; /* what this rank adds goes here: n_elems zeroed floats in the backend's memory */
     const float *total; /* the sums come here; with most implementations the same memory */
 };
@@ -109,7 +110,8 @@ struct dt_allreduce_spec {
      * device of its own; or NULL. */
     dt_allreduce_open_fn device_open;
     size_t n_elems;
-    struct dt_encoding encoding; /* of what is sent, where dt_allreduce_compresses */
+    const struct dt_codec *codec; /* of what is sent, where dt_allreduce_compresses; NULL: none */
+    const struct dt_payload *payload; /* private: NULL, or what compressed.c has messages carry */
     int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
 };
 
@@ -128,7 +130,8 @@ enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size
  * which cannot be counted. */
 bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
 
-/* For implementations: `part` in the memory of spec->backend, which frees it. */
-enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part);
+/* For implementations: sets `backend`, and `part` and `total` to an array that it frees. */
+enum dt_status dt_allreduce_take_memory(struct dt_allreduce *allreduce,
+                                        const struct dt_allreduce_spec *spec);
 
 #endif

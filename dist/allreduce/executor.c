@@ -3,10 +3,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool encodes(const struct dt_executor *e)
+#include "dist/allreduce/allreduce.h"
+
+/* ---- floats as they are */
+
+static void floats_start(struct dt_executor *e, uint64_t draw, size_t begin, size_t end)
 {
-    return e->feedback != NULL;
+    (void)draw;
+    if (e->algorithm->gathers) {
+        memcpy(dt_executor_incoming(e, e->wire->rank) + begin, e->data + begin,
+               (end - begin) * sizeof *e->data);
+    }
 }
+
+static void *floats_message(struct dt_executor *e, const struct dt_execution *x, int index,
+                            size_t *n_bytes)
+{
+    const struct dt_move *move = &x->moves[index];
+    const int from = move->kind == DT_SEND_INPUT ? e->wire->rank : move->peer;
+    const bool in_place = move->kind == DT_SEND || move->kind == DT_REPLACE;
+    *n_bytes = (move->end - move->begin) * sizeof(float);
+    return (in_place ? e->data : dt_executor_incoming(e, from)) + move->begin;
+}
+
+static void floats_take(struct dt_executor *e, const struct dt_move *move)
+{
+    const float *from = dt_executor_incoming(e, move->peer) + move->begin;
+    float *to = e->data + move->begin;
+    const size_t n = move->kind == DT_REPLACE ? 0 : move->end - move->begin;
+    for (size_t i = 0; i < n; i++) {
+        to[i] += from[i];
+    }
+}
+
+static const struct dt_payload_ops floats_ops = {
+    .start = floats_start, .message = floats_message, .take = floats_take};
+static const struct dt_payload floats = {.ops = &floats_ops};
+
+/* ---- opening and closing */
 
 static enum dt_status open_slots(struct dt_executor *e)
 {
@@ -24,10 +58,12 @@ static enum dt_status open_slots(struct dt_executor *e)
 
 static enum dt_status open_parts(struct dt_executor *e)
 {
-    if (e->encoding.codec != NULL) {
-        DT_TRY(e->encoding.ops->open(e->encoding.codec, e->wire->rank, e->n_elems, &e->feedback));
+    const size_t n_vectors = e->algorithm->gathers      ? (size_t)e->wire->size
+                             : e->payload.codec != NULL ? 2
+                                                        : 1;
+    if (e->payload.ops->open != NULL) {
+        DT_TRY(e->payload.ops->open(e));
     }
-    const size_t n_vectors = e->algorithm->gathers ? (size_t)e->wire->size : encodes(e) ? 2 : 1;
     e->incoming = calloc(n_vectors * e->n_elems + 1, sizeof(float));
     return e->incoming != NULL
                ? open_slots(e)
@@ -36,7 +72,7 @@ static enum dt_status open_parts(struct dt_executor *e)
 
 enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire,
                                 float *data, size_t n_elems, int n_slots,
-                                struct dt_encoding encoding, struct dt_executor *out)
+                                const struct dt_payload *payload, struct dt_executor *out)
 {
     DT_ASSERT(n_slots >= 1);
     *out = (struct dt_executor){.algorithm = algorithm,
@@ -44,7 +80,7 @@ enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_
                                 .data = data,
                                 .n_elems = n_elems,
                                 .n_slots = n_slots,
-                                .encoding = encoding};
+                                .payload = payload != NULL ? *payload : floats};
     const enum dt_status s = open_parts(out);
     if (s != DT_OK) {
         dt_executor_close(out);
@@ -60,11 +96,13 @@ void dt_executor_close(struct dt_executor *e)
     }
     free(e->slots);
     free(e->incoming);
-    if (encodes(e)) {
-        e->encoding.ops->close(e->feedback);
+    if (e->payload.ops != NULL && e->payload.ops->close != NULL) {
+        e->payload.ops->close(e);
     }
     *e = (struct dt_executor){.n_slots = 0};
 }
+
+/* ---- rounds */
 
 float *dt_executor_incoming(const struct dt_executor *e, int rank)
 {
@@ -72,60 +110,25 @@ float *dt_executor_incoming(const struct dt_executor *e, int rank)
     return e->incoming + (e->algorithm->gathers ? (size_t)rank * e->n_elems : 0);
 }
 
-/* This rank's own encodings. */
-static float *outgoing(const struct dt_executor *e)
-{
-    return e->algorithm->gathers ? dt_executor_incoming(e, e->wire->rank)
-                                 : e->incoming + e->n_elems;
-}
-
-/* Rounds sums as their encoding does, which then is in its place. */
-static void encode_sums(struct dt_executor *e, size_t begin, size_t end)
-{
-    DT_ASSERT(begin <= end && end <= e->n_elems);
-    const struct dt_encoding *by = &e->encoding;
-    by->ops->encode(by->codec, 0, e->data + begin, begin, end - begin, outgoing(e) + begin);
-    by->ops->decode(by->codec, outgoing(e) + begin, begin, end - begin, e->data + begin);
-}
-
-/* The numbers that a move sends, where they are not the input. */
-static const float *sums_to_send(struct dt_executor *e, const struct dt_execution *x, int index)
-{
-    const struct dt_move *move = &x->moves[index];
-    if (!encodes(e)) {
-        return e->data + x->begin + move->begin;
-    }
-    if (index == 0 || move[-1].kind != DT_SEND || move[-1].begin != move->begin ||
-        move[-1].end != move->end) {
-        encode_sums(e, x->begin + move->begin, x->begin + move->end);
-    }
-    return outgoing(e) + x->begin + move->begin;
-}
-
 /* Begins to send or to receive. */
 static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, int slot, int index)
 {
     const struct dt_move *move = &x->moves[index];
-    DT_ASSERT(move->begin <= move->end && x->begin + move->end <= x->end);
+    DT_ASSERT(x->begin <= move->begin && move->begin <= move->end && move->end <= x->end);
     DT_ASSERT((move->kind == DT_ADD_INPUT) == (move->peer == e->wire->rank));
-    const size_t at = x->begin + move->begin, n = move->end - move->begin,
-                 n_bytes = encodes(e) ? e->encoding.ops->bytes(e->encoding.codec, at, n)
-                                      : n * sizeof(float);
     struct dt_wire_request *request = &x->requests[index];
+    size_t n_bytes;
+    void *message;
     request->active = false;
     switch (move->kind) {
     case DT_SEND:
-        return dt_wire_send(e->wire, move->peer, slot, sums_to_send(e, x, index), n_bytes, request);
     case DT_SEND_INPUT:
-        return dt_wire_send(e->wire, move->peer, slot, dt_executor_incoming(e, e->wire->rank) + at,
-                            n_bytes, request);
+        message = e->payload.ops->message(e, x, index, &n_bytes);
+        return dt_wire_send(e->wire, move->peer, slot, message, n_bytes, request);
     case DT_ADD:
-        return dt_wire_receive(e->wire, move->peer, slot, dt_executor_incoming(e, move->peer) + at,
-                               n_bytes, request);
     case DT_REPLACE:
-        return dt_wire_receive(e->wire, move->peer, slot,
-                               (encodes(e) ? dt_executor_incoming(e, move->peer) : e->data) + at,
-                               n_bytes, request);
+        message = e->payload.ops->message(e, x, index, &n_bytes);
+        return dt_wire_receive(e->wire, move->peer, slot, message, n_bytes, request);
     case DT_ADD_INPUT:
         return DT_OK;
     }
@@ -140,35 +143,26 @@ static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x,
     DT_ASSERT(x->n_moves >= 0 && x->n_moves <= DT_MAX_MOVES(e->wire->size));
     x->begun = true;
     for (int i = 0; i < x->n_moves; i++) {
+        x->moves[i].begin += x->begin;
+        x->moves[i].end += x->begin;
         DT_TRY(begin_move(e, x, slot, i));
     }
     return DT_OK;
 }
 
-static void add(struct dt_executor *e, const float *from, size_t at, size_t n)
-{
-    float *to = e->data + at;
-    if (encodes(e)) {
-        e->encoding.ops->decode_add(e->encoding.codec, from, at, n, to);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        to[i] += from[i];
-    }
-}
-
-static void end_round(struct dt_executor *e, const struct dt_execution *x)
+static void end_round(struct dt_executor *e, struct dt_execution *x)
 {
     DT_ASSERT(x->begun && x->round < x->n_rounds);
     for (int i = 0; i < x->n_moves; i++) {
-        const struct dt_move *move = &x->moves[i];
-        const size_t at = x->begin + move->begin, n = move->end - move->begin;
-        const float *from = dt_executor_incoming(e, move->peer) + at;
-        if (move->kind == DT_ADD || move->kind == DT_ADD_INPUT) {
-            add(e, from, at, n);
-        } else if (move->kind == DT_REPLACE && encodes(e)) {
-            e->encoding.ops->decode(e->encoding.codec, from, at, n, e->data + at);
+        const enum dt_move_kind kind = x->moves[i].kind;
+        if (kind != DT_SEND && kind != DT_SEND_INPUT) {
+            e->payload.ops->take(e, &x->moves[i]);
         }
+    }
+    x->round++;
+    x->begun = false;
+    if (x->round == x->n_rounds && e->payload.ops->end != NULL) {
+        e->payload.ops->end(e, x->begin, x->end);
     }
 }
 
@@ -185,7 +179,7 @@ static enum dt_status test_all(struct dt_wire *wire, const struct dt_execution *
 
 uint64_t dt_executor_draw(struct dt_executor *e)
 {
-    return encodes(e) ? e->encoding.ops->draw(e->feedback) : 0;
+    return e->payload.ops->draw != NULL ? e->payload.ops->draw(e) : 0;
 }
 
 enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw, size_t begin,
@@ -199,12 +193,7 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw,
     x->end = end;
     x->round = 0;
     x->n_rounds = e->algorithm->n_rounds(e->wire->size, end - begin);
-    if (encodes(e)) {
-        e->encoding.ops->encode_input(e->feedback, e->algorithm->gathers, draw, begin, end,
-                                      e->data + begin, outgoing(e) + begin);
-    } else if (e->algorithm->gathers) {
-        memcpy(outgoing(e) + begin, e->data + begin, (end - begin) * sizeof *e->data);
-    }
+    e->payload.ops->start(e, draw, begin, end);
     return x->n_rounds > 0 ? begin_round(e, x, slot) : DT_OK;
 }
 
@@ -222,11 +211,6 @@ enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
     DT_TRY(test_all(e->wire, x, ended));
     if (*ended) {
         end_round(e, x);
-        x->round++;
-        x->begun = false;
-        if (x->round == x->n_rounds && encodes(e) && !e->algorithm->gathers) {
-            encode_sums(e, x->begin, x->end);
-        }
     }
     return DT_OK;
 }
@@ -252,3 +236,86 @@ enum dt_status dt_executor_progress(struct dt_executor *e, int slot, bool *done)
     *done = !e->slots[slot].active;
     return DT_OK;
 }
+
+/* ---- as an allreduce: by an algorithm of the list, over all ranks */
+
+struct schedule {
+    struct dt_allreduce base;
+    struct dt_wire *wire;
+    struct dt_executor executor;
+};
+
+/* A dt_request.progress. */
+static enum dt_status progress(struct dt_request *request, bool *done)
+{
+    struct schedule *self = request->handle;
+    return dt_executor_progress(&self->executor, request->slot, done);
+}
+
+static enum dt_status schedule_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
+                                     const char *name, struct dt_request *request)
+{
+    struct schedule *self = (struct schedule *)a;
+    dt_comm_request_begin(a->comm, name, (end - begin) * sizeof *a->part, request);
+    request->handle = self;
+    request->slot = slot;
+    request->progress = progress;
+    return dt_executor_start(&self->executor, slot, dt_executor_draw(&self->executor), begin, end);
+}
+
+static bool schedule_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
+{
+    *out = dt_wire_sent(((const struct schedule *)a)->wire);
+    return true;
+}
+
+static void schedule_close(struct dt_allreduce *a)
+{
+    struct schedule *self = (struct schedule *)a;
+    dt_executor_close(&self->executor);
+    dt_wire_close(self->wire);
+    a->backend->ops->free(a->backend, a->part);
+    free(self);
+}
+
+static const struct dt_allreduce_ops schedule_ops = {
+    .start = schedule_start, .sent = schedule_sent, .close = schedule_close};
+
+static enum dt_status open_sum(struct schedule *self, const struct dt_allreduce_spec *spec)
+{
+    struct dt_allreduce *a = &self->base;
+    DT_TRY(dt_allreduce_take_memory(a, spec));
+    DT_TRY(spec->comm->ops->wire_open(spec->comm, &self->wire));
+    DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots,
+                            spec->payload, &self->executor));
+    a->feedback = self->executor.feedback;
+    return DT_OK;
+}
+
+static bool serves(const struct dt_allreduce_spec *spec)
+{
+    return spec->comm->ops->wire_open != NULL &&
+           dt_allreduce_algorithm(&spec->rows, spec->type) != NULL;
+}
+
+static enum dt_status schedule_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    struct schedule *self = calloc(1, sizeof *self);
+    if (self == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the allreduce by messages");
+    }
+    self->base = (struct dt_allreduce){.ops = &schedule_ops,
+                                       .type = spec->type,
+                                       .algorithm = dt_allreduce_algorithm(&spec->rows, spec->type),
+                                       .comm = spec->comm};
+    DT_ASSERT(self->base.algorithm != NULL && spec->comm->size > 1);
+    const enum dt_status s = open_sum(self, spec);
+    if (s != DT_OK) {
+        schedule_close(&self->base);
+        return s;
+    }
+    *out = &self->base;
+    return DT_OK;
+}
+
+const struct dt_allreduce_entry dt_scheduled_allreduce = {.serves = serves, .open = schedule_open};

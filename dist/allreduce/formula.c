@@ -2,18 +2,33 @@
 
 #define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
 
+#define MEANING(constant, name, meaning) meaning,
+#define ALGORITHM_MEANING(constant, name, c_name, gathers, meaning) meaning,
+static const char *const meanings[DT_N_ALLREDUCE_TYPES] = {
+    DT_ALLREDUCE_OTHER_LIST(MEANING) DT_ALGORITHM_LIST(ALGORITHM_MEANING)};
+
+const char *dt_allreduce_meaning(enum dt_allreduce_type type)
+{
+    return meanings[type];
+}
+
+bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
+{
+    return type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED;
+}
+
 struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
                                        size_t n_elems, const int *host_roots, struct dt_move *moves)
 {
     DT_ASSERT(rank >= 0 && rank < size);
     struct dt_traffic sent = {0};
     for (int round = 0; round < algorithm->n_rounds(size, n_elems); round++) {
-        const int n = algorithm->round(rank, size, n_elems, round, moves);
-        for (int i = 0; i < n; i++) {
+        const int n_moves = algorithm->round(rank, size, n_elems, round, moves);
+        for (int i = 0; i < n_moves; i++) {
             const bool counts = host_roots == NULL || host_roots[moves[i].peer] != host_roots[rank];
             if (counts && (moves[i].kind == DT_SEND || moves[i].kind == DT_SEND_INPUT)) {
-                sent.messages++;
-                sent.elements += moves[i].end - moves[i].begin;
+                const size_t n = moves[i].end - moves[i].begin;
+                dt_traffic_add(&sent, (struct dt_traffic){1, n * sizeof(float)});
             }
         }
     }
@@ -37,9 +52,7 @@ struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *a, size_t n_el
     for (int i = 0; i < n_slices; i++) {
         const size_t begin = dt_piece_begin(n_elems, i, n_slices),
                      end = dt_piece_begin(n_elems, i + 1, n_slices);
-        const struct dt_traffic slice = a->algorithm->formula(a->comm->n_hosts, end - begin);
-        all.messages += slice.messages;
-        all.elements += slice.elements;
+        dt_traffic_add(&all, a->algorithm->formula(a->comm->n_hosts, end - begin));
     }
     return all;
 }

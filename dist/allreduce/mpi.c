@@ -4,11 +4,6 @@
 
 #include "dist/allreduce/allreduce.h"
 
-struct mpi {
-    struct dt_allreduce base;
-    struct dt_backend *backend; /* borrowed */
-};
-
 static enum dt_status mpi_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
                                 const char *name, struct dt_request *request)
 {
@@ -26,8 +21,7 @@ static bool mpi_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 
 static void mpi_close(struct dt_allreduce *a)
 {
-    struct dt_backend *backend = ((struct mpi *)a)->backend;
-    backend->ops->free(backend, a->part);
+    a->backend->ops->free(a->backend, a->part);
     free(a);
 }
 
@@ -42,19 +36,17 @@ static bool serves(const struct dt_allreduce_spec *spec)
 
 static enum dt_status mpi_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
-    struct mpi *self = calloc(1, sizeof *self);
-    if (self == NULL) {
+    struct dt_allreduce *a = calloc(1, sizeof *a);
+    if (a == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the allreduce by MPI");
     }
-    *self = (struct mpi){.base = {.ops = &mpi_ops, .type = DT_ALLREDUCE_MPI, .comm = spec->comm},
-                         .backend = spec->backend};
-    const enum dt_status s = dt_allreduce_take_memory(spec, &self->base.part);
+    *a = (struct dt_allreduce){.ops = &mpi_ops, .type = DT_ALLREDUCE_MPI, .comm = spec->comm};
+    const enum dt_status s = dt_allreduce_take_memory(a, spec);
     if (s != DT_OK) {
-        free(self);
+        free(a);
         return s;
     }
-    self->base.total = self->base.part;
-    *out = &self->base;
+    *out = a;
     return DT_OK;
 }
 

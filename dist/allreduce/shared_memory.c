@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "dist/allreduce/host_sum.h"
-#include "dist/compression/error_feedback.h"
 
 struct shared {
     struct dt_allreduce base;
@@ -50,10 +49,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     }
     DT_TRY(spec->comm->across->ops->wire_open(spec->comm->across, &self->wire));
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems,
-                            spec->n_slots, spec->encoding, &self->executor));
-    if (self->executor.feedback != NULL) { /* on the wire, its rank is its host's number */
-        self->executor.feedback->draw = DT_FIRST_DRAW(spec->comm->rank);
-    }
+                            spec->n_slots, spec->payload, &self->executor));
     DT_ASSERT(sum->total != NULL && sum->across == NULL);
     sum->across = &self->executor;
     self->base.feedback = self->executor.feedback;
@@ -90,7 +86,6 @@ static enum dt_status open_shared(const struct dt_allreduce_spec *spec, struct d
         .algorithm = hierarchical ? dt_allreduce_algorithm(&spec->rows,
                                                            DT_ALLREDUCE_OF_ALGORITHM(spec->across))
                                   : NULL,
-        .codec = spec->encoding.codec,
         .comm = spec->comm};
     const enum dt_status s = open_parts(self, spec);
     *out = &self->base;

@@ -206,12 +206,6 @@ static enum dt_status message_over(struct simulator *s, int rank, double at_s)
     return go_on(s, rank);
 }
 
-static void count(struct dt_wire_count *c, uint64_t n_bytes)
-{
-    c->messages++;
-    c->bytes += n_bytes;
-}
-
 /* The message starts, unless its links are taken for longer than it was thought: then it waits
  * again. */
 static enum dt_status start(struct simulator *s, struct message *message)
@@ -232,8 +226,8 @@ static enum dt_status start(struct simulator *s, struct message *message)
     out->free_s = in->free_s = end_s;
     out->bytes += n_bytes;
     in->bytes += n_bytes;
-    count(&s->ranks[from].load.sent, n_bytes);
-    count(&s->ranks[to].load.received, n_bytes);
+    dt_traffic_add(&s->ranks[from].load.sent, (struct dt_traffic){1, n_bytes});
+    dt_traffic_add(&s->ranks[to].load.received, (struct dt_traffic){1, n_bytes});
     DT_TRY(message_over(s, from, end_s));
     return message_over(s, to, end_s);
 }
@@ -273,8 +267,7 @@ static void sum_up(const struct simulator *s, struct dt_simulation *out, struct 
         const struct dt_load *load = &s->ranks[i].load;
         const struct link *host = &s->hosts[i / s->costs->ranks_per_host];
         out->seconds = later(out->seconds, s->ranks[i].end_s);
-        out->all.messages += load->sent.messages;
-        out->all.bytes += load->sent.bytes;
+        dt_traffic_add(&out->all, load->sent);
         out->busiest_rank_bytes =
             more(out->busiest_rank_bytes, load->sent.bytes + load->received.bytes);
         out->busiest_link_bytes =

@@ -27,12 +27,12 @@ struct dt_costs {
 };
 
 struct dt_load {
-    struct dt_wire_count sent, received;
+    struct dt_traffic sent, received;
 };
 
 struct dt_simulation {
     double seconds;
-    struct dt_wire_count all;    /* sent by all ranks */
+    struct dt_traffic all;       /* sent by all ranks */
     uint64_t busiest_rank_bytes; /* sent and received by one rank */
     uint64_t busiest_link_bytes; /* of a host, one way; without messages inside it */
 };

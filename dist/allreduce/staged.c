@@ -5,8 +5,10 @@
  * that found it done sees the sums. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "dist/allreduce/types.h"
+#include "base/memory.h"
+#include "dist/allreduce/formula.h"
 
 struct range {
     size_t begin, end;
@@ -15,7 +17,6 @@ struct range {
 
 struct staged {
     struct dt_allreduce base;
-    struct dt_backend *backend; /* borrowed */
     struct dt_allreduce *host;
     struct range *ranges; /* one a slot */
 };
@@ -26,11 +27,11 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     struct staged *self = request->handle;
     struct range *range = &self->ranges[request->slot];
     DT_TRY(dt_comm_test(self->base.comm, &range->request, done));
-    return !*done
-               ? DT_OK
-               : self->backend->ops->copy_in(self->backend, self->base.part + range->begin,
-                                             self->host->total + range->begin,
-                                             (range->end - range->begin) * sizeof *self->base.part);
+    return !*done ? DT_OK
+                  : self->base.backend->ops->copy_in(
+                        self->base.backend, self->base.part + range->begin,
+                        self->host->total + range->begin,
+                        (range->end - range->begin) * sizeof *self->base.part);
 }
 
 static enum dt_status staged_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
@@ -40,8 +41,8 @@ static enum dt_status staged_start(struct dt_allreduce *a, int slot, size_t begi
     struct range *range = &self->ranges[slot];
     DT_ASSERT(!range->request.active);
     const size_t n_bytes = (end - begin) * sizeof *a->part;
-    DT_TRY(self->backend->ops->copy_out(self->backend, self->host->part + begin, a->part + begin,
-                                        n_bytes));
+    DT_TRY(self->base.backend->ops->copy_out(self->base.backend, self->host->part + begin,
+                                             a->part + begin, n_bytes));
     *range = (struct range){.begin = begin, .end = end};
     DT_TRY(dt_allreduce_start(self->host, slot, begin, end, name, &range->request));
     *request = range->request; /* one collective, counted once */
@@ -60,7 +61,7 @@ static void staged_close(struct dt_allreduce *a)
 {
     struct staged *self = (struct staged *)a;
     dt_allreduce_close(self->host);
-    self->backend->ops->free(self->backend, a->part);
+    self->base.backend->ops->free(self->base.backend, a->part);
     free(self->ranges);
     free(self);
 }
@@ -70,13 +71,11 @@ static const struct dt_allreduce_ops staged_ops = {
 
 static enum dt_status open_parts(struct staged *self, const struct dt_allreduce_spec *spec)
 {
+    DT_TRY(dt_allreduce_take_memory(&self->base, spec));
     self->ranges = calloc((size_t)spec->n_slots, sizeof *self->ranges);
-    if (self->ranges == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for the allreduce by way of host memory");
-    }
-    DT_TRY(dt_allreduce_take_memory(spec, &self->base.part));
-    self->base.total = self->base.part;
-    return DT_OK;
+    return self->ranges != NULL
+               ? DT_OK
+               : dt_error(DT_NO_MEMORY, "no memory for the allreduce by way of host memory");
 }
 
 /* host: as large, in the program's memory; from now on, or from a failure on, staged's. */
@@ -92,11 +91,9 @@ static enum dt_status open_around(const struct dt_allreduce_spec *spec, struct d
     *self = (struct staged){.base = {.ops = &staged_ops,
                                      .type = DT_ALLREDUCE_STAGED,
                                      .algorithm = host->algorithm,
-                                     .codec = host->codec,
                                      .feedback = host->feedback,
                                      .shared = host->shared,
                                      .comm = spec->comm},
-                            .backend = spec->backend,
                             .host = host};
     snprintf(self->base.why, sizeof self->base.why, "%s", host->why);
     const enum dt_status s = open_parts(self, spec);
@@ -138,3 +135,29 @@ static enum dt_status device_open(const struct dt_allreduce_spec *spec, struct d
 
 const struct dt_allreduce_entry dt_device_allreduce = {.serves = device_serves,
                                                        .open = device_open};
+
+/* ---- the program's own memory as a backend */
+
+#define BEHIND_BYTES ((size_t)256) /* readable behind an array, as a backend's have it */
+
+static enum dt_status program_alloc(struct dt_backend *backend, size_t n_bytes, void **out)
+{
+    (void)backend;
+    *out = dt_memory_alloc(n_bytes + BEHIND_BYTES);
+    if (*out == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for sums of %zu bytes", n_bytes);
+    }
+    memset(*out, 0, n_bytes + BEHIND_BYTES);
+    return DT_OK;
+}
+
+static void program_free(struct dt_backend *backend, void *memory)
+{
+    (void)backend;
+    free(memory);
+}
+
+static const struct dt_backend_ops program_ops = {
+    .name = "program", .alloc = program_alloc, .free = program_free};
+
+struct dt_backend dt_program_memory = {.ops = &program_ops, .host_memory = true};

@@ -1,4 +1,4 @@
-/* The configuration's `distributed.compression`, and what those who send know of it. */
+/* The configuration's `distributed.compression`. */
 #ifndef DT_DIST_COMPRESSION_COMPRESSION_H
 #define DT_DIST_COMPRESSION_COMPRESSION_H
 
@@ -36,34 +36,6 @@ struct dt_compression_spec {
     double ratio;              /* topk: the share of the numbers that is sent, in (0, 1] */
     bool error_feedback;       /* what is lost is added to what comes next (error_feedback.h) */
     enum dt_rounding rounding; /* int8 */
-};
-
-struct dt_codec;
-struct dt_error_feedback;
-
-/* codec.h and error_feedback.h, for a program that links them (encoder.c). */
-struct dt_encoder_ops {
-    enum dt_status (*open)(const struct dt_codec *codec, int rank, size_t n_elems,
-                           struct dt_error_feedback **out);
-    uint64_t (*draw)(struct dt_error_feedback *feedback);
-    /* Encodes this rank's own input; if `gathers` is not set, only where a residual may be left. */
-    void (*encode_input)(struct dt_error_feedback *feedback, bool gathers, uint64_t draw,
-                         size_t begin, size_t end, float *values, void *bytes);
-    size_t (*bytes)(const struct dt_codec *codec, size_t begin, size_t n);
-    void (*encode)(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin,
-                   size_t n, void *bytes);
-    void (*decode)(const struct dt_codec *codec, const void *bytes, size_t begin, size_t n,
-                   float *to);
-    void (*decode_add)(const struct dt_codec *codec, const void *bytes, size_t begin, size_t n,
-                       float *to);
-    void (*close)(struct dt_error_feedback *feedback); /* NULL is fine */
-};
-extern const struct dt_encoder_ops dt_encoder;
-
-/* Zeros: floats are sent as they are. */
-struct dt_encoding {
-    const struct dt_codec *codec;
-    const struct dt_encoder_ops *ops;
 };
 
 #endif

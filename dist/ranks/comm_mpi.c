@@ -148,7 +148,7 @@ static const struct dt_wire_ops wire_ops = {.name = "mpi",
 enum dt_status dt_wire_open_mpi(struct dt_comm *comm, struct dt_wire **out)
 {
     struct mpi_wire *wire = malloc(sizeof *wire);
-    struct dt_wire_count *sent = calloc((size_t)comm->size, sizeof *sent);
+    struct dt_traffic *sent = calloc((size_t)comm->size, sizeof *sent);
     if (wire == NULL || sent == NULL) {
         free(wire);
         free(sent);

@@ -19,8 +19,7 @@ enum dt_status dt_wire_send(struct dt_wire *wire, int peer, int tag, const void 
     DT_TRY(check_bytes(n_bytes));
     DT_TRY(wire->ops->send(wire, peer, tag, bytes, n_bytes, request));
     request->active = true;
-    wire->sent[peer].messages++;
-    wire->sent[peer].bytes += n_bytes;
+    dt_traffic_add(&wire->sent[peer], (struct dt_traffic){1, n_bytes});
     return DT_OK;
 }
 
@@ -57,10 +56,8 @@ struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire)
     struct dt_wire_sent sent = {0};
     for (int i = 0; i < wire->size; i++) {
         const bool leaves = roots == NULL || roots[i] != roots[wire->rank];
-        sent.all.messages += wire->sent[i].messages;
-        sent.all.bytes += wire->sent[i].bytes;
-        sent.between_hosts.messages += leaves ? wire->sent[i].messages : 0;
-        sent.between_hosts.bytes += leaves ? wire->sent[i].bytes : 0;
+        dt_traffic_add(&sent.all, wire->sent[i]);
+        dt_traffic_add(&sent.between_hosts, leaves ? wire->sent[i] : (struct dt_traffic){0});
     }
     DT_ASSERT(sent.between_hosts.bytes <= sent.all.bytes);
     return sent;

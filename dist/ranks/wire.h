@@ -35,13 +35,20 @@ struct dt_wire_ops {
     void (*close)(struct dt_wire *wire);
 };
 
-struct dt_wire_count {
+/* What was sent or received. Empty messages count. */
+struct dt_traffic {
     uint64_t messages, bytes;
 };
 
+static inline void dt_traffic_add(struct dt_traffic *sum, struct dt_traffic more)
+{
+    sum->messages += more.messages;
+    sum->bytes += more.bytes;
+}
+
 /* By a rank, so far. */
 struct dt_wire_sent {
-    struct dt_wire_count all, between_hosts;
+    struct dt_traffic all, between_hosts;
 };
 
 struct dt_wire {
@@ -49,7 +56,7 @@ struct dt_wire {
     int rank, size;
     const int *host_roots; /* of each rank: the first rank of its host; borrowed; NULL: each is on a
                               host of its own */
-    struct dt_wire_count *sent; /* by this rank, to each of `size` peers */
+    struct dt_traffic *sent; /* by this rank, to each of `size` peers */
 };
 
 /* Counted; the tag is not negative. DT_CONFIG: more bytes than one message holds. */

@@ -176,7 +176,7 @@ enum dt_status dt_wire_open_delay(struct dt_wire *below, const struct dt_wire_de
 {
     DT_ASSERT(delay->latency_s >= 0 && delay->bandwidth > 0);
     struct delay_wire *self = malloc(sizeof *self);
-    struct dt_wire_count *sent = calloc((size_t)below->size, sizeof *sent);
+    struct dt_traffic *sent = calloc((size_t)below->size, sizeof *sent);
     if (self == NULL || sent == NULL) {
         free(self);
         free(sent);

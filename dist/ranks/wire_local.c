@@ -140,7 +140,7 @@ static const struct dt_wire_ops local_ops = {.name = "local",
 static struct dt_wire *open_one(struct local_hub *hub, int rank, int size)
 {
     struct local_wire *wire = malloc(sizeof *wire);
-    struct dt_wire_count *sent = calloc((size_t)size, sizeof *sent);
+    struct dt_traffic *sent = calloc((size_t)size, sizeof *sent);
     if (wire == NULL || sent == NULL) {
         free(wire);
         free(sent);

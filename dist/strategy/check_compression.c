@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "dist/allreduce/types.h"
+#include "dist/allreduce/formula.h"
 
 _Static_assert(DT_MAX_LAYERS <= DT_MAX_MATRICES, "a dense layer is a matrix");
 
@@ -50,7 +50,7 @@ static enum dt_status check_sums(const struct dt_strategy_spec *spec, const char
 }
 
 static enum dt_status open_own(const struct dt_dist_spec *dist, const struct dt_model *model,
-                               struct dt_encoding *out)
+                               const struct dt_codec **out)
 {
     const struct dt_codec_layout layout = dt_matrices_of(model);
     struct dt_codec *codec = malloc(sizeof *codec);
@@ -62,13 +62,13 @@ static enum dt_status open_own(const struct dt_dist_spec *dist, const struct dt_
         free(codec);
         return s;
     }
-    *out = (struct dt_encoding){codec, &dt_encoder};
+    *out = codec;
     return DT_OK;
 }
 
 /* They agree before what they open together. */
-static enum dt_status open_encoding(const struct dt_strategy_spec *spec, struct dt_encoding *out,
-                                    bool *all)
+static enum dt_status open_codec(const struct dt_strategy_spec *spec, const struct dt_codec **out,
+                                 bool *all)
 {
     const enum dt_status s = open_own(&spec->dist, spec->model, out);
     const enum dt_status met = dt_comm_all(spec->comm, s == DT_OK, "agreement on codecs", all);
@@ -94,4 +94,4 @@ static enum dt_status clear_gaps(const struct dt_strategy_spec *spec, float *are
 }
 
 const struct dt_compression_ops dt_compression = {
-    .check = check_sums, .open = open_encoding, .clear_gaps = clear_gaps};
+    .check = check_sums, .open = open_codec, .clear_gaps = clear_gaps};

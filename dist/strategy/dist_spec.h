@@ -3,6 +3,7 @@
 #define DT_DIST_STRATEGY_DIST_SPEC_H
 
 #include "dist/allreduce/allreduce.h"
+#include "dist/compression/compression.h"
 #include "model/block.h"
 
 #define DT_STRATEGY_LIST(X)                             \

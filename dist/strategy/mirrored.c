@@ -124,7 +124,7 @@ static enum dt_status open_parts(struct dt_mirrored *self)
                                                 .comm = spec->comm,
                                                 .backend = spec->backend,
                                                 .device_open = spec->device_open,
-                                                .encoding = spec->encoding,
+                                                .codec = spec->codec,
                                                 .n_elems = spec->model->arena_elems,
                                                 .n_slots = spec->model->n_blocks};
     DT_TRY(dt_allreduce_open(&allreduce, &self->base.allreduce));

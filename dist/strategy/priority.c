@@ -157,8 +157,7 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec, const char
 static enum dt_status priority_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
     const struct dt_comm *comm = spec->comm;
-    const bool chooses = spec->dist.allreduce == DT_ALLREDUCE_AUTO &&
-                         spec->encoding.codec == NULL &&
+    const bool chooses = spec->dist.allreduce == DT_ALLREDUCE_AUTO && spec->codec == NULL &&
                          comm->n_hosts > 1; /* auto would be MPI between the hosts */
     struct dt_strategy_spec chosen = *spec;
     struct priority *self = calloc(1, sizeof *self);

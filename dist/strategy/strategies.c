@@ -39,12 +39,12 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
     bool all = true;
     if (dist->compression.type != DT_COMPRESSION_NONE) {
         DT_TRY(dist->rows->compression != NULL
-                   ? dist->rows->compression->open(spec, &encoded.encoding, &all)
+                   ? dist->rows->compression->open(spec, &encoded.codec, &all)
                    : dt_error(DT_INTERNAL, "this program links no codec"));
     }
     const enum dt_status s = all ? row->open(&encoded, out) : DT_OK;
     if (*out == NULL) {
-        free((void *)encoded.encoding.codec);
+        free((void *)encoded.codec);
     }
     DT_ASSERT(*out == NULL || (s == DT_OK && (*out)->ops->finish != NULL));
     return s;

@@ -37,7 +37,8 @@ struct dt_compression_ops {
      */
     enum dt_status (*check)(const struct dt_strategy_spec *spec, const char **key);
     /* The caller frees its codec. Every rank calls it; `all`: every rank has one. */
-    enum dt_status (*open)(const struct dt_strategy_spec *spec, struct dt_encoding *out, bool *all);
+    enum dt_status (*open)(const struct dt_strategy_spec *spec, const struct dt_codec **out,
+                           bool *all);
     /* Zeros between the parameters in elements [begin, end) of an arena. */
     enum dt_status (*clear_gaps)(const struct dt_strategy_spec *spec, float *arena, size_t begin,
                                  size_t end);

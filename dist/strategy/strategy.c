@@ -7,7 +7,7 @@
 void dt_strategy_close(struct dt_strategy *strategy)
 {
     if (strategy != NULL) {
-        const struct dt_codec *codec = strategy->spec.encoding.codec;
+        const struct dt_codec *codec = strategy->spec.codec;
         strategy->ops->close(strategy);
         free((void *)codec);
     }
@@ -75,9 +75,8 @@ static enum dt_status clear_gaps(const struct dt_strategy *strategy, float *memo
                                  size_t end)
 {
     const struct dt_strategy_spec *spec = &strategy->spec;
-    return spec->encoding.codec != NULL
-               ? spec->dist.rows->compression->clear_gaps(spec, memory, begin, end)
-               : DT_OK;
+    return spec->codec != NULL ? spec->dist.rows->compression->clear_gaps(spec, memory, begin, end)
+                               : DT_OK;
 }
 
 /* A dt_grad_ready_fn. */

@@ -19,7 +19,7 @@
 
 struct dt_strategy_spec {
     struct dt_dist_spec dist;
-    struct dt_encoding encoding; /* of what is sent; dt_strategy_open sets it */
+    const struct dt_codec *codec; /* of what is sent; NULL: none; dt_strategy_open sets it */
     struct dt_optimizer_spec optimizer;
     const struct dt_model *model;     /* borrowed */
     struct dt_comm *comm;             /* borrowed; the world's */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/commands/eval.h"
-#include "dist/allreduce/types.h"
+#include "dist/allreduce/formula.h"
 #include "dist/ranks/wire.h"
 #include "dist/strategy/strategies.h"
 #include "lab/gradtape.h"

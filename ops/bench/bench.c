@@ -11,7 +11,7 @@
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "cpu/isa.h"
-#include "dist/allreduce/types.h"
+#include "dist/allreduce/formula.h"
 #include "ops/measure.h"
 
 #define LARGEST_BYTES ((size_t)1 << 30)

@@ -10,7 +10,6 @@
 #include "cli/result.h"
 #include "cli/terminal.h"
 #include "dist/allreduce/formula.h"
-#include "dist/allreduce/types.h"
 #include "dist/launch/stop.h"
 #include "dist/liveness/start_watch.h"
 #include "dist/strategy/strategies.h"
@@ -30,7 +29,7 @@ struct point {
     double min_s, median_s, max_s; /* of single ones: the shortest and the longest on any rank; the
                                       slowest rank's median */
     bool counted, as_predicted;    /* as_predicted: messages match the formula, or there is none */
-    struct dt_wire_count most, between_hosts; /* between_hosts: of all ranks together */
+    struct dt_traffic most, between_hosts; /* between_hosts: of all ranks together */
 };
 
 /* An implementation, and its results. */
@@ -100,13 +99,11 @@ static enum dt_status count_messages(struct bench *b, struct impl *impl, struct 
                              "exchange of what was sent"));
     DT_TRY(dt_comm_allreduce(b->world->comm, all, 4, DT_TYPE_F64, DT_REDUCE_SUM,
                              "sum of what was sent"));
-    p->most = (struct dt_wire_count){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
-    p->between_hosts =
-        (struct dt_wire_count){.messages = (uint64_t)all[2], .bytes = (uint64_t)all[3]};
+    p->most = (struct dt_traffic){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
+    p->between_hosts = (struct dt_traffic){.messages = (uint64_t)all[2], .bytes = (uint64_t)all[3]};
     if (impl->sum.allreduce->algorithm != NULL) {
         const struct dt_traffic expected = dt_allreduce_formula(impl->sum.allreduce, p->n_elems);
-        p->as_predicted = all[0] == (double)expected.messages &&
-                          all[1] == (double)(expected.elements * sizeof(float));
+        p->as_predicted = all[0] == (double)expected.messages && all[1] == (double)expected.bytes;
         b->n_unlike += !p->as_predicted;
     }
     return DT_OK;

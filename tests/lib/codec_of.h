@@ -2,6 +2,7 @@
 #ifndef DT_TESTS_CODEC_OF_H
 #define DT_TESTS_CODEC_OF_H
 
+#include "dist/allreduce/formula.h"
 #include "dist/compression/codec.h"
 #include "dist/strategy/strategies.h"
 #include "tests/lib/check.h"
@@ -15,10 +16,12 @@ static inline struct dt_codec codec_of(const struct dt_compression_spec *spec,
     return codec;
 }
 
-static inline struct dt_encoding encoding_of(const struct dt_codec *codec)
+/* NULL: no codec. */
+static inline const struct dt_payload *payload_of(const struct dt_codec *codec, int rank)
 {
-    const bool none = codec == NULL || codec->spec.type == DT_COMPRESSION_NONE;
-    return none ? (struct dt_encoding){.codec = NULL} : (struct dt_encoding){codec, &dt_encoder};
+    static struct dt_payload payload;
+    payload = (struct dt_payload){&dt_encoded_payload, codec, rank};
+    return codec == NULL || codec->spec.type == DT_COMPRESSION_NONE ? NULL : &payload;
 }
 
 #endif

@@ -145,7 +145,7 @@ static void test_wire_counts(struct dt_comm *comm)
     char mine[64] = {0}, theirs[64][64];
     struct dt_wire *wire;
     struct dt_wire_request requests[128];
-    struct dt_wire_count between = {0};
+    struct dt_traffic between = {0};
     int32_t roots[64];
     CHECK_OK(dt_comm_allgather(comm, &(int32_t){comm->host_root}, roots, sizeof roots[0], "hosts"));
     CHECK_OK(dt_wire_open_mpi(comm, &wire));

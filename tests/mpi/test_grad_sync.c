@@ -5,7 +5,6 @@
 
 #include "dist/allreduce/formula.h"
 #include "dist/allreduce/host_sum.h"
-#include "dist/allreduce/types.h"
 #include "dist/launch/job.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/strategies.h"
@@ -170,9 +169,7 @@ static struct dt_traffic expected_between_hosts(const struct dt_comm *comm)
     const int n = dt_allreduce_n_slices(comm, N_ELEMS);
     for (int i = 0; i < n; i++) {
         const size_t n_elems = dt_piece_begin(N_ELEMS, i + 1, n) - dt_piece_begin(N_ELEMS, i, n);
-        const struct dt_traffic slice = way->algorithm->formula(comm->n_hosts, n_elems);
-        all.messages += slice.messages;
-        all.elements += slice.elements;
+        dt_traffic_add(&all, way->algorithm->formula(comm->n_hosts, n_elems));
     }
     CHECK((all.messages > 0) == (comm->n_hosts > 1));
     return all;
@@ -199,7 +196,7 @@ static void check_traffic(struct dt_comm *comm)
                                            ? expected_between_hosts(comm)
                                            : way->algorithm->formula(comm->size, N_ELEMS);
     CHECK_NEAR(sent[0], expected.messages, 0);
-    CHECK_NEAR(sent[1], expected.elements * sizeof(float), 0);
+    CHECK_NEAR(sent[1], expected.bytes, 0);
     CHECK((sent[2] > 0) == (comm->n_hosts > 1));
 }
 

@@ -4,7 +4,7 @@
 #include "tests/lib/classifier.h"
 #include "tests/lib/codec_of.h"
 
-#include "dist/allreduce/types.h"
+#include "dist/allreduce/formula.h"
 #include "dist/launch/job.h"
 #include "dist/strategy/mirrored.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dist/allreduce/types.h"
+#include "dist/allreduce/formula.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 #include "model/layers/layers.h"

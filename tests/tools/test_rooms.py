@@ -19,23 +19,23 @@ MOST_FILES, MOST_LINES = 61, 6173
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2155,
+    "base": 2153,
     "model": 2551,
     "checkpoint": 1807,
     "data": 4005,
     "dist/ranks": 1634,
     "dist/liveness": 1346,
     "dist/launch": 1455,
-    "dist/allreduce": 2247,
-    "dist/compression": 1073,
-    "dist/strategy": 4327,
+    "dist/allreduce": 2301,
+    "dist/compression": 1009,
+    "dist/strategy": 4319,
     "cpu": 9539,
-    "cuda": 7155,
+    "cuda": 7154,
     "train": 6810,
-    "cli": 9883,
+    "cli": 9881,
     "view": 3355,
-    "lab": 4632,
-    "ops": 6787,
+    "lab": 4631,
+    "ops": 6784,
     "report": 2911,
 }
 ASSERTION = re.compile(r"^(?: *DT_ASSERT\([^;]*\);|#include \"base/assert.h\"\n?)\n", re.M)

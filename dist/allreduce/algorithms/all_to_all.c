@@ -31,5 +31,5 @@ int dt_all_to_all_round(int rank, int size, size_t n_elems, int round, struct dt
 struct dt_traffic dt_all_to_all_formula(int size, size_t n_elems)
 {
     const uint64_t n = (uint64_t)size * (uint64_t)(size - 1);
-    return (struct dt_traffic){.messages = n, .elements = n * n_elems};
+    return (struct dt_traffic){.messages = n, .bytes = n * n_elems * sizeof(float)};
 }

@@ -44,5 +44,5 @@ struct dt_traffic dt_halving_doubling_formula(int size, size_t n_elems)
     const struct dt_fold fold = dt_fold_of(size);
     const uint64_t n = (uint64_t)fold.n_active, n_extra = (uint64_t)fold.n_extra;
     return (struct dt_traffic){.messages = 2 * n * (uint64_t)fold.n_levels + 2 * n_extra,
-                               .elements = 2 * (n - 1) * n_elems + 2 * n_extra * n_elems};
+                               .bytes = 2 * (n - 1 + n_extra) * n_elems * sizeof(float)};
 }

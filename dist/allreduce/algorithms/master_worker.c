@@ -29,5 +29,5 @@ int dt_master_worker_round(int rank, int size, size_t n_elems, int round, struct
 struct dt_traffic dt_master_worker_formula(int size, size_t n_elems)
 {
     const uint64_t n = 2 * ((uint64_t)size - 1);
-    return (struct dt_traffic){.messages = n, .elements = n * n_elems};
+    return (struct dt_traffic){.messages = n, .bytes = n * n_elems * sizeof(float)};
 }

@@ -31,5 +31,5 @@ struct dt_traffic dt_recursive_doubling_formula(int size, size_t n_elems)
     const struct dt_fold fold = dt_fold_of(size);
     const uint64_t n =
         (uint64_t)fold.n_active * (uint64_t)fold.n_levels + 2 * (uint64_t)fold.n_extra;
-    return (struct dt_traffic){.messages = n, .elements = n * n_elems};
+    return (struct dt_traffic){.messages = n, .bytes = n * n_elems * sizeof(float)};
 }

@@ -35,5 +35,6 @@ int dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move 
 struct dt_traffic dt_ring_formula(int size, size_t n_elems)
 {
     const uint64_t n = (uint64_t)size;
-    return (struct dt_traffic){.messages = 2 * n * (n - 1), .elements = 2 * (n - 1) * n_elems};
+    return (struct dt_traffic){.messages = 2 * n * (n - 1),
+                               .bytes = 2 * (n - 1) * n_elems * sizeof(float)};
 }

@@ -42,5 +42,5 @@ struct dt_traffic dt_tree_formula(int size, size_t n_elems)
 {
     const uint64_t n_edges = (uint64_t)size - 1;
     return (struct dt_traffic){.messages = 2 * n_edges * (uint64_t)dt_n_segments(n_elems),
-                               .elements = 2 * n_edges * n_elems};
+                               .bytes = 2 * n_edges * n_elems * sizeof(float)};
 }

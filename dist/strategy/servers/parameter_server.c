@@ -448,7 +448,7 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
         (encodes && self->encoded == NULL) || (leaves && self->digits == NULL)) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
-    DT_TRY(dt_error_feedback_open(dt_codec_or_none(spec->encoding.codec), spec->comm->rank,
+    DT_TRY(dt_error_feedback_open(dt_codec_or_none(spec->codec), spec->comm->rank,
                                   self->roles.works ? n_elems : 0, &self->feedback));
     self->base.feedback = encodes ? &self->feedback : NULL;
     if (spec->comm->size > 1) {

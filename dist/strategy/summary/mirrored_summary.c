@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "dist/allreduce/formula.h"
-#include "dist/allreduce/types.h"
 #include "dist/strategy/micro_batches.h"
 #include "dist/strategy/mirrored.h"
 #include "dist/strategy/summary/traffic_plan.h"
@@ -38,23 +37,23 @@ static int size_of(const struct senders *s)
 
 /* In bytes, of a range that begins at `begin`: encodings that can be added are as long in parts as
  * in one; all others are sent whole. */
-static struct dt_wire_count encoded(const struct dt_codec *codec, size_t begin,
-                                    const struct dt_traffic *traffic)
+static struct dt_traffic encoded(const struct dt_codec *codec, size_t begin,
+                                 const struct dt_traffic *traffic)
 {
     DT_ASSERT(codec->ops->summable || traffic->messages == 0 ||
-              traffic->elements % traffic->messages == 0);
+              traffic->bytes % traffic->messages == 0);
     const size_t n_parts = codec->ops->summable || traffic->messages == 0 ? 1 : traffic->messages;
-    return (struct dt_wire_count){
+    return (struct dt_traffic){
         .messages = traffic->messages,
-        .bytes = n_parts * dt_codec_bytes(codec, begin, traffic->elements / n_parts)};
+        .bytes = n_parts * dt_codec_bytes(codec, begin, traffic->bytes / sizeof(float) / n_parts)};
 }
 
 /* The traffic of a rank for slice `slice` of all buckets of a step, or its part to other hosts. */
-static struct dt_wire_count of_rank(const struct senders *s, int rank, int slice,
-                                    const int *host_roots)
+static struct dt_traffic of_rank(const struct senders *s, int rank, int slice,
+                                 const int *host_roots)
 {
     DT_ASSERT(rank >= 0 && rank < size_of(s) && slice >= 0);
-    struct dt_wire_count sent = {0};
+    struct dt_traffic sent = {0};
     for (int i = 0; i < s->sync->n_buckets; i++) {
         const size_t n = s->sync->buckets[i].end - s->sync->buckets[i].begin;
         const int n_slices = s->shared ? dt_allreduce_n_slices(s->comm, n) : 1;
@@ -63,10 +62,7 @@ static struct dt_wire_count of_rank(const struct senders *s, int rank, int slice
                          n_elems = dt_piece_begin(n, slice + 1, n_slices) - begin;
             const struct dt_traffic part =
                 dt_algorithm_traffic(s->algorithm, rank, size_of(s), n_elems, host_roots, s->moves);
-            const struct dt_wire_count bytes =
-                encoded(s->codec, s->sync->buckets[i].begin + begin, &part);
-            sent.messages += bytes.messages;
-            sent.bytes += bytes.bytes;
+            dt_traffic_add(&sent, encoded(s->codec, s->sync->buckets[i].begin + begin, &part));
         }
     }
     return sent;
@@ -74,8 +70,8 @@ static struct dt_wire_count of_rank(const struct senders *s, int rank, int slice
 
 static void add_rank(const struct senders *s, int rank, int slice, struct dt_step_traffic *most)
 {
-    const struct dt_wire_count sent = of_rank(s, rank, slice, NULL);
-    const struct dt_wire_count between =
+    const struct dt_traffic sent = of_rank(s, rank, slice, NULL);
+    const struct dt_traffic between =
         s->shared ? sent : of_rank(s, rank, slice, s->comm->host_roots);
     const double messages = (double)sent.messages, bytes = (double)sent.bytes;
     const bool is_first = rank == 0 && slice == 0;
@@ -129,8 +125,8 @@ static void traffic(const struct dt_strategy *strategy, struct dt_step_traffic *
                                         .n_hosts = comm->n_hosts};
         return;
     }
-    *out =
-        messages_of(a->algorithm, dt_codec_or_none(a->codec), comm, a->shared != NULL, &self->sync);
+    *out = messages_of(a->algorithm, dt_codec_or_none(strategy->spec.codec), comm,
+                       a->shared != NULL, &self->sync);
 }
 
 /* As if the ranks of a host could share memory. */

@@ -29,7 +29,7 @@ static struct dt_strategy_summary facts_of(const struct dt_strategy *strategy)
     struct dt_strategy_summary facts = {.allreduce = adds_by(strategy),
                                         .why = "",
                                         .n_hosts = strategy->spec.comm->n_hosts,
-                                        .codec = strategy->spec.encoding.codec};
+                                        .codec = strategy->spec.codec};
     if (row->facts != NULL) {
         row->facts(strategy, &facts);
     }

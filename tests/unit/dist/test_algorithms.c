@@ -19,7 +19,7 @@ static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t n_
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(n_elems + 2 * N_AROUND);
         CHECK_OK(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1,
-                                  encoding_of(codec), &executors[r]));
+                                  payload_of(codec, r), &executors[r]));
     }
 }
 
@@ -71,21 +71,18 @@ static void check_traffic(const struct dt_algorithm *algorithm, int size, size_t
     for (int r = 0; r < size; r++) {
         const struct dt_traffic of_rank =
             dt_algorithm_traffic(algorithm, r, size, n_elems, NULL, moves);
-        const struct dt_wire_count total = dt_wire_sent(wires[r]).all;
-        CHECK(total.messages == of_rank.messages &&
-              total.bytes == of_rank.elements * sizeof(float));
-        counted.messages += of_rank.messages;
-        counted.elements += of_rank.elements;
-        sent.messages += total.messages;
-        sent.elements += total.bytes / sizeof(float);
+        const struct dt_traffic total = dt_wire_sent(wires[r]).all;
+        CHECK(memcmp(&total, &of_rank, sizeof total) == 0);
+        dt_traffic_add(&counted, of_rank);
+        dt_traffic_add(&sent, total);
     }
     CHECK_MESSAGE(memcmp(&sent, &expected, sizeof sent) == 0 &&
                       memcmp(&counted, &expected, sizeof sent) == 0,
-                  "%s, %d ranks, %zu elements: %llu messages of %llu elements, by the formula "
+                  "%s, %d ranks, %zu elements: %llu messages of %llu bytes, by the formula "
                   "%llu of %llu",
                   algorithm->name, size, n_elems, (unsigned long long)sent.messages,
-                  (unsigned long long)sent.elements, (unsigned long long)expected.messages,
-                  (unsigned long long)expected.elements);
+                  (unsigned long long)sent.bytes, (unsigned long long)expected.messages,
+                  (unsigned long long)expected.bytes);
 }
 
 static void check_whole_numbers(const struct dt_algorithm *algorithm, int size, size_t n_elems)
@@ -161,7 +158,7 @@ static void check_bytes(const struct dt_algorithm *algorithm, int size, size_t n
     for (int r = 0; r < size; r++) {
         n_bytes += dt_wire_sent(wires[r]).all.bytes;
     }
-    CHECK_INT(n_bytes, codec->ops->summable ? dt_codec_bytes(codec, 0, t.elements)
+    CHECK_INT(n_bytes, codec->ops->summable ? dt_codec_bytes(codec, 0, t.bytes / sizeof(float))
                                             : t.messages * dt_codec_bytes(codec, 0, n_elems));
 }
 

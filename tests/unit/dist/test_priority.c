@@ -16,7 +16,7 @@ static void open_ranks(const struct dt_algorithm *algorithm, int size,
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(N_ELEMS);
         CHECK_OK(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS,
-                                  encoding_of(&codec), &executors[r]));
+                                  payload_of(&codec, r), &executors[r]));
     }
     fill_fractions(size);
 }

@@ -125,8 +125,7 @@ static double allreduce_s(const struct dt_algorithm *algorithm, double tick_s)
         for (int i = 0; i < N_ELEMS; i++) {
             data[r][i] = (float)(r + i);
         }
-        CHECK_OK(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1,
-                                  (struct dt_encoding){.codec = NULL}, &executors[r]));
+        CHECK_OK(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1, NULL, &executors[r]));
         CHECK_OK(dt_executor_start(&executors[r], 0, 0, 0, N_ELEMS));
     }
     for (int n_done = 0; n_done < N_RANKS; now_s += tick_s) {
