@@ -46,8 +46,5 @@ enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *
 /* True if the opened block could write dx over x: see struct dt_network_plan. index >= 1. */
 bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index,
                             int capacity);
-/* transform.c. As the transform's `apply` (base/transform.h), but x is (H, W, C). The same bits. */
-void dt_cpu_transform(const struct dt_transform *transform, const uint8_t *pixels, uint32_t epoch,
-                      uint32_t id, float *x);
 
 #endif

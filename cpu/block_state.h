@@ -1,27 +1,18 @@
-/* A block's state, shared by block.c (open and close), block_forward.c, block_backward.c,
- * conv_block.c and tail.c. */
+/* A block's state, shared by block.c, tail.c and, for convolutions, conv.c and conv_algorithms.c.
+ */
 #ifndef DT_CPU_BLOCK_STATE_H
 #define DT_CPU_BLOCK_STATE_H
 
 #include "cpu/block.h"
-
-/* A convolution's gradients are summed per slice of the batch, and the slices' sums are added in
- * order: so the bits do not depend on the number of threads. Until the pass ends they keep the
- * kernels' order. */
-struct dt_conv_sums {
-    float *sparse,
-        *dense;  /* of weights: from lists, ordered as by conv_pack_backward; from dense products */
-    float *bias; /* (dt_conv_filters) */
-    bool sparse_used, dense_used;
-};
+#include "cpu/conv.h"
 
 /* One thread's memory for one image. NULL where the block does not need it. */
 struct dt_cpu_scratch {
     float *padded; /* conv: the input framed with zeros */
     float *linear; /* the linear operation's output, before the pool; of n_together images */
     float *pooled; /* the block's output in H W C order, before a flatten reorders it; as many */
-    float *dx;     /* conv: gradient of the padded input, whole vectors of channels */
-    float *framed; /* conv with `rotated`: the output's gradient framed with zeros */
+    float *dx;     /* conv: gradient of the padded input, whole vectors of channels; NULL: that is
+                      the input's */
     struct dt_nonzeros
         nonzeros; /* conv; without a bitmask if the forward pass writes it to conv.bitmask */
     struct dt_conv_lists lists;
@@ -30,37 +21,6 @@ struct dt_cpu_scratch {
     uint16_t *winner; /* fuses_pool: for an image that is not finite */
     uint16_t *bf16;   /* conv: the padded input, rounded */
     float *dense;     /* DT_DENSE_SCRATCH floats */
-};
-
-/* All 0 in a block without a convolution. */
-struct dt_cpu_conv {
-    struct dt_conv shape; /* its input is the padded image */
-    bool pads;            /* the input is copied into a frame of zeros */
-    float *packed_forward, *packed_backward;
-
-    struct dt_winograd winograd; /* used if faster */
-    float *packed_winograd;
-    struct dt_bf16 bf16; /* used, if there, instead of Winograd */
-    uint16_t *packed_bf16;
-    int n_together; /* images at a time in forward, with Winograd or bf16 */
-
-    bool fuses_pool;   /* ReLU, pool and dropout are applied as soon as an output is computed, which
-                          also gives its nonzeros */
-    uint64_t *bitmask; /* with fuses_pool: (capacity, n_words), as in struct dt_nonzeros; the tail
-                       then has no winner and no mask */
-    size_t n_words;
-
-    bool dx_direct;         /* dx needs no scratch */
-    bool nonzeros_pooled;   /* no windows of a max pool overlap: nonzeros are found in its dy */
-    bool masks_only;        /* only ReLU, or nothing, follows the convolution */
-    struct dt_conv rotated; /* stride 1: the convolution that computes dx from the output's
-                               gradient, where that has few zeros */
-    float *rotated_weight, *rotated_packed, *rotated_bias;
-    struct dt_winograd winograd_rotated; /* used if faster than `rotated`, and only then */
-    struct dt_winograd_gradient winograd_gradient; /* used for dw, if faster than direct products */
-    float *packed_rotated;
-    int slice, n_slices;              /* images per slice; concurrent slices, one per thread */
-    struct dt_conv_sums *sums, total; /* (n_slices); of the pass so far */
 };
 
 struct dt_cpu_dense {
@@ -118,12 +78,11 @@ static inline void dt_cpu_poll(const struct dt_pass *pass, int thread)
     }
 }
 
-/* Copies an image into a larger one of `to_w` columns, at (top, left). */
-void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, int left, float *to);
+/* The buffer that a sample's linear operation writes: the last one that needs no further step. */
+float *dt_cpu_linear_output(const struct dt_cpu_job *job, int sample, int thread);
 
-/* The convolution's input image: x itself, or a copy with zeros around it. */
-const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x,
-                               struct dt_cpu_scratch *scratch);
+/* Of a level of the caches (_SC_LEVEL...), as the system says it. */
+size_t dt_cpu_cache_bytes(int level, size_t otherwise);
 
 /* tail.c: one sample. Forward: `linear` is the linear operation's output, and may be changed. */
 void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear,
@@ -136,7 +95,5 @@ void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample,
                       uint8_t *mask); /* draws dropout.s mask */
 void dt_cpu_reorder(const struct dt_cpu_job *job, const float *pooled,
                     float *y); /* reorders for `flatten` */
-
-void dt_cpu_conv_backward(struct dt_cpu_job *job);
 
 #endif

@@ -4,6 +4,16 @@
 #include "base/dropout.h"
 #include "cpu/block_state.h"
 
+float *dt_cpu_linear_output(const struct dt_cpu_job *job, int sample, int thread)
+{
+    struct dt_block_state *state = job->state;
+    if (state->block.pool != DT_POOL_NONE) {
+        return state->scratch[thread].linear;
+    }
+    return state->tail.reorders ? state->scratch[thread].pooled
+                                : job->y_out + (size_t)sample * state->n_pooled;
+}
+
 void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *mask)
 {
     DT_ASSERT(job->pass->training && sample >= 0 && sample < job->pass->batch->n);

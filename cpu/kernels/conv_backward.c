@@ -6,7 +6,7 @@
  * filter. For dw the patch stays with a filter while it walks that filter's list. Lists are cut
  * into bands of rows, so that the rows of x that a band reads stay in the first cache. Where a
  * window's row fills fewer vectors than its columns by themselves, it counts as one column
- * (kernels.h). Where few gradients are zero, dense operations replace both: conv_block.c. */
+ * (kernels.h). Where few gradients are zero, dense ones are cheaper: conv_algorithms.c. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 

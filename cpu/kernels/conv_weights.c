@@ -25,20 +25,18 @@ struct weights_tile {
 /* A tile's sums over an image, in registers. */
 struct weights_sums {
     vf dw[TILE][VECTORS];
-    vf db[VECTORS], skipped[VECTORS]; /* of all gradients; of those that meet a block of zeros */
+    vf db[VECTORS];
 };
 
-/* n neighbouring positions; x, dy and y point to the first. `nonzero` marks the nonzero floats of x
- * from there on; a gradient that meets none of them is only summed. */
-ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const bool skips,
-                                  const struct weights_tile *t, int n, uint64_t nonzero,
-                                  const float *x, const float *dy, const float *y,
-                                  struct weights_sums *sums)
+/* A row of positions; x, dy and y point to the first. */
+ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const struct weights_tile *t,
+                            const float *x, const float *dy, const float *y,
+                            struct weights_sums *sums)
 {
     const size_t row = (size_t)t->conv->w * (size_t)t->conv->c,
                  x_step = (size_t)t->conv->stride * (size_t)t->conv->c;
     const size_t n_k = (size_t)t->conv->k, y_step = t->y_step;
-    for (const float *const end = dy + (size_t)n * n_k; dy != end;
+    for (const float *const end = dy + (size_t)t->conv->out_w * n_k; dy != end;
          x += x_step, dy += n_k, y += y_step) {
         vf g[VECTORS];
         UNROLLED(v, V) {
@@ -47,46 +45,20 @@ ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const b
             __builtin_prefetch(dy + v * VL + 8 * n_k);
             __builtin_prefetch(y + v * VL + 8 * y_step);
         }
-        if (skips && (nonzero & (((uint64_t)1 << E) - 1)) == 0) {
-            UNROLLED(v, V) {
-                sums->skipped[v] += g[v];
+        const float *from = x;
+        UNROLLED(e, R * E) {
+            if (e % E == 0) {
+                from = x + (size_t)(e / E) * row;
+                KEEP_ADDRESS(from);
             }
-        } else {
-            const float *from = x;
-            UNROLLED(e, R * E) {
-                if (e % E == 0) {
-                    from = x + (size_t)(e / E) * row;
-                    KEEP_ADDRESS(from);
-                }
-                UNROLLED(v, V) {
-                    sums->dw[e][v] += from[e % E] * g[v];
-                }
+            UNROLLED(v, V) {
+                sums->dw[e][v] += from[e % E] * g[v];
             }
         }
-        nonzero >>= skips ? x_step : 0;
     }
 }
 
-/* A row of positions, as many at a time as `nonzero` has bits for. */
-ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const bool skips,
-                            const struct weights_tile *t, const float *x, const float *dy,
-                            const float *y, struct weights_sums *sums)
-{
-    const struct dt_conv *conv = t->conv;
-    const int n_seen = skips ? windows_per_test(E, conv->stride) : conv->out_w;
-    for (int q = 0; q < conv->out_w; q += n_seen) {
-        const int n = conv->out_w - q < n_seen ? conv->out_w - q : n_seen;
-        const float *first = x + (size_t)(q * conv->stride) * (size_t)conv->c;
-        const uint64_t nonzero =
-            skips ? nonzero_floats(R, first, (size_t)conv->w, (n - 1) * conv->stride + E) : 0;
-        tile_positions(R, E, V, skips, t, n, nonzero, first, dy + (size_t)q * (size_t)conv->k,
-                       y + (size_t)q * t->y_step, sums);
-    }
-}
-
-/* Adds zero times the skipped gradients, which is NaN if one of them is infinite or NaN. */
-ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool skips,
-                              const struct weights_tile *t)
+ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const struct weights_tile *t)
 {
     const struct dt_conv *conv = t->conv;
     const size_t row = (size_t)conv->w * (size_t)conv->c,
@@ -103,10 +75,10 @@ ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool 
     EACH_SUM(sums.dw[e][v] = load(DW(e) + v * VL))
     for (int p = 0; p < conv->out_h; p++) {
         const size_t at = (size_t)p * (size_t)conv->out_w;
-        tile_row(R, E, V, skips, t, t->x + (size_t)(p * conv->stride) * row,
-                 t->dy + at * (size_t)conv->k, t->y + at * t->y_step, &sums);
+        tile_row(R, E, V, t, t->x + (size_t)(p * conv->stride) * row, t->dy + at * (size_t)conv->k,
+                 t->y + at * t->y_step, &sums);
     }
-    EACH_SUM(store(DW(e) + v * VL, skips ? sums.dw[e][v] + 0 * sums.skipped[v] : sums.dw[e][v]))
+    EACH_SUM(store(DW(e) + v * VL, sums.dw[e][v]))
     UNROLLED(v, V) {
         if (t->db != NULL) {
             store(t->db + v * VL, load(t->db + v * VL) + sums.db[v]);
@@ -114,26 +86,17 @@ ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool 
     }
 }
 
-#define CASE_OF_TILE(R, E)                       \
-    case (R)*100 + (E):                          \
-        if (n_vectors == 1) {                    \
-            tile_image(R, E, 1, false, t);       \
-        } else {                                 \
-            tile_image(R, E, VECTORS, false, t); \
-        }                                        \
+#define CASE_OF_TILE(R, E)                \
+    case (R)*100 + (E):                   \
+        if (n_vectors == 1) {             \
+            tile_image(R, E, 1, t);       \
+        } else {                          \
+            tile_image(R, E, VECTORS, t); \
+        }                                 \
         break;
 
 static void run_tile(int n_rows, int n_elements, int n_vectors, const struct weights_tile *t)
 {
-    if (t->conv->c == 1 && t->conv->stride <= 3 && n_rows == 3 &&
-        n_elements == 3) { /* other channels are seldom all zero */
-        if (n_vectors == 1) {
-            tile_image(3, 3, 1, true, t);
-        } else {
-            tile_image(3, 3, VECTORS, true, t);
-        }
-        return;
-    }
     switch (n_rows * 100 + n_elements) {
         CASE_OF_TILE(1, 1)
         CASE_OF_TILE(1, 2)

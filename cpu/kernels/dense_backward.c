@@ -1,10 +1,33 @@
 /* Dense layers backward: both gradients, for a few inputs at a time, so that the data that is read
  * again and again, their samples or their weights, stays in the first-level cache. */
-#include "cpu/kernels/lists.h"
 #include "cpu/kernels/transpose.h"
 #include "cpu/kernels/walk.h"
 
 #define COLUMNS DT_DENSE_COLUMNS
+
+/* Appends the nonzero elements of a row to a list, with their indices; NaN counts as nonzero.
+ * Writes up to VL entries after the list's new end, which it returns. */
+ALWAYS_INLINE struct dt_entry *append_nonzero(int n, const float *row, struct dt_entry *end)
+{
+    for (int first = 0; first < n; first += VL) {
+        const vf v = load(row + first);
+        uint64_t lanes = nonzero_lanes((vf)((vi)v & first_lanes(n - first)));
+#if defined(__AVX512F__)
+        const vf index = (vf)_mm512_maskz_compress_epi32((__mmask16)lanes,
+                                                         (__m512i)(lane_numbers() + first)),
+                 value = (vf)_mm512_maskz_compress_ps((__mmask16)lanes, (__m512)v);
+        store((float *)end, interleave_low(index, value));
+        store((float *)end + VL, interleave_high(index, value));
+        end += __builtin_popcountll(lanes);
+#else
+        for (; lanes != 0; lanes &= lanes - 1) {
+            const int i = first + __builtin_ctzll(lanes);
+            *end++ = (struct dt_entry){i, row[i]};
+        }
+#endif
+    }
+    return end;
+}
 
 void DT_KERNEL(list_samples)(int n, int n_out, const float *dy, const struct dt_sparse *lists)
 {

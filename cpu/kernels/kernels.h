@@ -127,8 +127,6 @@ struct dt_dropout_key {
  * between.
  * conv_backward_data: dx (h, w, dt_conv_channels) = ..., and fills `lists` unless NULL. conv_list:
  * fills `lists` only.
- * conv_list_pooled: the same in one band, from the gradient after such a pool of at most
- * DT_LISTED_PLACES elements; in the order of the pool's windows.
  * conv_backward_weights: adds to dw, in conv_pack_backward's order, and db.
  * conv_weights_dense: adds to dw (kernel rows, kernel * c, dt_conv_filters) and db, for a whole dy;
  * y not NULL: where y > 0.
@@ -180,9 +178,6 @@ struct dt_dropout_key {
     X(void, conv_list,                                                                             \
       (const struct dt_conv *conv, const struct dt_nonzeros *from,                                 \
        const struct dt_conv_lists *lists))                                                         \
-    X(void, conv_list_pooled,                                                                      \
-      (const struct dt_conv *conv, const struct dt_pooling *pool, const float *dy,                 \
-       const uint16_t *winner, const struct dt_conv_lists *lists))                                 \
     X(void, conv_backward_weights,                                                                 \
       (const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw,   \
        float *db))                                                                                 \
@@ -235,7 +230,6 @@ struct dt_cpu_kernels {
 #undef DT_KERNEL_MEMBER
 };
 
-#define DT_LISTED_PLACES 16
 #define DT_DENSE_FEW 16 /* samples, at most */
 #define DT_DENSE_COLUMNS 64
 #define DT_DENSE_DEPTH 128

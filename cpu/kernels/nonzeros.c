@@ -1,7 +1,7 @@
 /* Finds the elements of an output gradient that survive ReLU, max pool and dropout, without writing
  * the zeros in between. */
-#include "cpu/kernels/lists.h"
-#include "cpu/kernels/transpose.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/vector.h"
 
 /* Bits of up to 64 floats: set if nonzero. */
 static uint64_t nonzero_bits(const float *x, int n)
@@ -84,54 +84,6 @@ size_t DT_KERNEL(nonzeros_pooled)(const struct dt_pooling *pool, const float *dy
         }
     }
     return n;
-}
-
-/* Of a pool's cells and of the elements of a cell: where their windows are in the input. */
-struct places {
-    int32_t cell[DT_DENSE_DEPTH], element[DT_LISTED_PLACES];
-};
-
-/* From cell `first` on. */
-static void find_places(const struct dt_conv *conv, const struct dt_pooling *pool, int first,
-                        struct places *places)
-{
-    const int32_t column = conv->stride * conv->c, row = conv->stride * conv->w * conv->c;
-    for (int i = 0; i < pool->size_h * pool->size_w; i++) {
-        places->element[i] = i / pool->size_w * row + i % pool->size_w * column;
-    }
-    for (int i = 0; i < DT_DENSE_DEPTH; i++) {
-        const int p = (first + i) / pool->out_w, q = (first + i) % pool->out_w;
-        places->cell[i] = pool->stride * (p * row + q * column);
-    }
-}
-
-void DT_KERNEL(conv_list_pooled)(const struct dt_conv *conv, const struct dt_pooling *pool,
-                                 const float *dy, const uint16_t *winner,
-                                 const struct dt_conv_lists *lists)
-{
-    float filters[VL][DT_DENSE_DEPTH];
-    struct places places;
-    const int n_cells = pool->out_h * pool->out_w, n_k = pool->c;
-    for (int k = 0; k < n_k; k++) {
-        lists->begin[k] = lists->end[k] = lists->entry + (size_t)k * lists->stride;
-    }
-    for (int first = 0; first < n_cells; first += DT_DENSE_DEPTH) {
-        const int n = dt_min(DT_DENSE_DEPTH, n_cells - first);
-        const size_t at = (size_t)first * (size_t)n_k;
-        find_places(conv, pool, first, &places);
-        for (int k = 0; k < n_k; k++) {
-            if (k % VL == 0) {
-                transpose_matrix(n, VL, dy + at + k, (size_t)n_k, filters[0], DT_DENSE_DEPTH);
-            }
-            struct dt_entry *entry = lists->end[k];
-            lists->end[k] = append_nonzero(n, filters[k % VL], entry);
-            for (; entry < lists->end[k]; entry++) {
-                const size_t cell = (size_t)entry->index;
-                entry->index =
-                    places.cell[cell] + places.element[winner[at + cell * (size_t)n_k + (size_t)k]];
-            }
-        }
-    }
 }
 
 size_t DT_KERNEL(count_bits)(size_t n_words, const uint64_t *bitmask)

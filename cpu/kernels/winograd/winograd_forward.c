@@ -201,64 +201,39 @@ static const struct dt_winograd_area *next_tile(struct forward *f)
     return &f->tile[f->next++];
 }
 
-/* True if all n x n pixels are equal. */
-static bool is_uniform(size_t n, const float *x, size_t row, size_t pixel)
-{
-    bool same = x[0] == x[pixel] && memcmp(x, x + pixel, (n - 1) * pixel * sizeof(float)) == 0;
-    for (size_t i = 1; i < n && same; i++) {
-        same = memcmp(x, x + i * row, n * pixel * sizeof(float)) == 0;
-    }
-    return same;
-}
-
-/* Transforms as many of the next tiles as fit: those that are not uniform fill slots from the
- * front, uniform ones from the back. One with faint outputs takes the next slot too, without its
- * large pixels. Returns true if there may be more. */
-static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front,
-                       int *first_uniform)
+/* Transforms as many of the next tiles as fit, and returns their number. One with faint outputs
+ * takes the next slot too, without its large pixels. *more: there may be others. */
+static int fill_slots(struct forward *f, struct dt_winograd_area *slot, bool *more)
 {
     const struct dt_winograd *w = f->w;
     const size_t n_seen = (size_t)dt_winograd_seen(w);
-    for (*n_front = 0, *first_uniform = w->group; *n_front < *first_uniform;) {
+    int n = 0;
+    while (n < w->group) {
         const struct dt_winograd_area *tile = next_tile(f);
-        size_t row;
+        *more = tile != NULL;
         if (tile == NULL) {
-            return false;
+            break;
         }
-        if (tile->faint != 0 && *n_front + 1 == *first_uniform) {
+        if (tile->faint != 0 && n + 1 == w->group) {
             f->next--;
-            return true;
+            break;
         }
+        slot[n] = *tile;
+        float *v = f->v + (size_t)n++ * w->v_tile;
         if (f->all) {
-            slot[*n_front] = *tile;
-            DT_KERNEL(winograd_tile_input)
-            (w, image_of(f), tile, f->v + (size_t)(*n_front)++ * w->v_tile);
-            continue;
+            DT_KERNEL(winograd_tile_input)(w, image_of(f), tile, v);
+        } else {
+            size_t row;
+            const float *from = DT_KERNEL(winograd_tile)(w, image_of(f), tile, f->edge, &row);
+            DT_KERNEL(winograd_input)(w, from, row, v);
         }
-        const float *from = DT_KERNEL(winograd_tile)(w, image_of(f), tile, f->edge, &row);
-        if (w->skips_uniform && is_uniform(n_seen, from, row, (size_t)w->c)) {
-            slot[--*first_uniform] = *tile;
-            DT_KERNEL(winograd_uniform)
-            (w, from, f->v + (size_t)*first_uniform * w->v_tile + ONE_ONE * w->v_freq);
-            continue;
-        }
-        slot[*n_front] = *tile;
-        DT_KERNEL(winograd_input)(w, from, row, f->v + (size_t)(*n_front)++ * w->v_tile);
         if (tile->faint != 0) {
             DT_KERNEL(winograd_faint)(w, image_of(f), tile, f->edge);
             DT_KERNEL(winograd_input)
-            (w, f->edge, n_seen * (size_t)w->c, f->v + (size_t)(*n_front)++ * w->v_tile);
+            (w, f->edge, n_seen * (size_t)w->c, f->v + (size_t)n++ * w->v_tile);
         }
     }
-    return true;
-}
-
-static void put_slot(struct forward *f, const struct dt_winograd_area *tile, bool uniform, int i)
-{
-    const float *m = f->m + (size_t)i * f->w->m_tile;
-    note_finite(
-        f, tile->image,
-        DT_KERNEL(winograd_output)(f->w, f->out, tile, uniform, m, background_of(f, tile->image)));
+    return n;
 }
 
 uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x,
@@ -268,20 +243,16 @@ uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, 
     struct forward f = {
         .w = w, .out = out, .x = x, .packed = packed, .n_images = n_images, .image = -1};
     struct dt_winograd_area slot[DT_WINOGRAD_MAX_GROUP];
-    int n_front, first_uniform;
     bool more = true;
     share_scratch(&f, scratch);
     while (more) {
-        more = fill_slots(&f, slot, &n_front, &first_uniform);
-        DT_KERNEL(winograd_products)(w, 0, N_FREQS, n_front, f.v, packed, f.m);
-        DT_KERNEL(winograd_products)
-        (w, ONE_ONE, ONE_ONE + 1, w->group - first_uniform, f.v + (size_t)first_uniform * w->v_tile,
-         packed, f.m + (size_t)first_uniform * w->m_tile);
-        for (int i = 0; i < n_front; i += slot[i].faint != 0 ? 2 : 1) {
-            put_slot(&f, &slot[i], false, i);
-        }
-        for (int i = first_uniform; i < w->group; i++) {
-            put_slot(&f, &slot[i], true, i);
+        const int n = fill_slots(&f, slot, &more);
+        DT_KERNEL(winograd_products)(w, 0, N_FREQS, n, f.v, packed, f.m);
+        for (int i = 0; i < n; i += slot[i].faint != 0 ? 2 : 1) {
+            const float *m = f.m + (size_t)i * w->m_tile;
+            note_finite(&f, slot[i].image,
+                        DT_KERNEL(winograd_output)(w, out, &slot[i], false, m,
+                                                   background_of(&f, slot[i].image)));
         }
     }
     return f.not_finite;
