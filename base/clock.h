@@ -9,12 +9,6 @@ uint64_t dt_clock_ns(void); /* since an arbitrary start; never goes back */
 double dt_clock_s(void);    /* the same in seconds */
 void dt_sleep_ms(unsigned n_ms);
 
-/* When a process of this host started, in the kernel's clock ticks since the host did: with its
- * number the name of a process, as numbers are used again. 0: there is none, or it is a zombie.
- * DT_START_UNKNOWN: there is one, and /proc does not show when it started. */
-#define DT_START_UNKNOWN UINT64_MAX
-uint64_t dt_clock_process_start(long pid);
-
 /* How long somebody has been waiting, as far as this process ran meanwhile: a gap of seconds
  * between two looks at the clock means that it was stopped, perhaps with the whole job, and counts
  * as one second. */

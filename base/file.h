@@ -72,6 +72,14 @@ enum dt_status dt_file_collect(const char *path, dt_file_put_fn put, const void 
                                char **text, size_t *n);
 enum dt_status dt_file_print(const char *path, dt_file_put_fn put, const void *context);
 
+/* ---- processes, which are named in temporary files and locks */
+
+/* When a process of this host started, in the kernel's clock ticks since the host did: with its
+ * number the name of a process, as numbers are used again. 0: there is none, or it is a zombie.
+ * DT_PROCESS_START_UNKNOWN: there is one, and /proc does not show when it started. */
+#define DT_PROCESS_START_UNKNOWN UINT64_MAX
+uint64_t dt_process_start(long pid);
+
 /* ---- folders */
 
 /* Creates a folder and its parents. DT_CANT_CREATE. */

@@ -1,5 +1,9 @@
-/* Implements reading of base/file.h. */
+/* Files that are read, and which processes there are. */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -99,4 +103,31 @@ const char *dt_file_kind(const uint8_t *bytes, size_t n_bytes)
         }
     }
     return NULL;
+}
+
+/* ---- processes */
+
+#define SKIPPED "%*s %*s %*s %*s %*s %*s "
+
+/* Another user's process may not be shown in /proc, but kill tells that it is there. */
+uint64_t dt_process_start(long pid)
+{
+    char path[32], text[1024], state;
+    unsigned long long start;
+    if (pid <= 0 || pid > INT_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH)) {
+        return 0;
+    }
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    text[n > 0 ? n : 0] = '\0';
+    const char *rest = strrchr(text, ')'); /* behind the program's name */
+    if (rest == NULL ||
+        sscanf(rest, ") %c " SKIPPED SKIPPED SKIPPED "%20llu", &state, &start) != 2) {
+        return DT_PROCESS_START_UNKNOWN;
+    }
+    return state == 'Z' || state == 'X' ? 0 : start;
 }

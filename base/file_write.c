@@ -480,7 +480,7 @@ static bool is_leftover(const char *temporary, bool (*ours)(const char *name))
         (strcmp(name, DT_FILE_TRIED) != 0 && !ours(name))) {
         return false;
     }
-    return pid == (long)getpid() || dt_clock_process_start(pid) == 0;
+    return pid == (long)getpid() || dt_process_start(pid) == 0;
 }
 
 void dt_dir_sweep(const char *dir, bool (*ours)(const char *name))

@@ -185,3 +185,14 @@ void dt_text_put_word(FILE *out, const char *word)
     }
     fputc('\'', out);
 }
+
+const char *dt_bytes_text(double n_bytes, char text[DT_BYTES_TEXT_SIZE])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int unit = 0;
+    for (; n_bytes >= 999.5 && unit < 4; unit++) {
+        n_bytes /= 1000;
+    }
+    snprintf(text, DT_BYTES_TEXT_SIZE, "%.3g %s", n_bytes, units[unit]);
+    return text;
+}

@@ -42,6 +42,11 @@ struct dt_name_list {
 /* Adds the first n bytes of `name`. */
 void dt_name_list_add(struct dt_name_list *list, const char *name, size_t n);
 
+#define DT_BYTES_TEXT_SIZE 16
+
+/* "512 B", "33.6 MB", "139 GB": three digits, and a kB is 1000 B. Returns text. */
+const char *dt_bytes_text(double n_bytes, char text[DT_BYTES_TEXT_SIZE]);
+
 /* As a shell reads it back, in quotes where it needs them. */
 void dt_text_put_word(FILE *out, const char *word);
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/bytes.h"
+#include "base/text.h"
 
 const char *dt_duration_text(double seconds, char *text, size_t size)
 {

@@ -1,7 +1,7 @@
 /* One sample through the part of a block after its linear operation, forward and backward. */
 #include <string.h>
 
-#include "base/dropout.h"
+#include "base/rng.h"
 #include "cpu/block_state.h"
 
 float *dt_cpu_linear_output(const struct dt_cpu_job *job, int sample, int thread)

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/bytes.h"
+#include "base/text.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 

@@ -103,6 +103,12 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
                                struct dt_owned owned, struct dt_dataset *out);
 void dt_dataset_close(struct dt_dataset *dataset);
 
+/* Shows whether samples are the ones that they were, to the bit and in their places. A sum, modulo
+ * 2^64, of one hash (XXH3-64, xxHash library) for each sample here whose number is `part` modulo
+ * n_parts: of its number, its pixels or values, and its label or targets. The sums of all parts add
+ * up to the same at any number of parts, whoever has which samples. */
+uint64_t dt_fingerprint(const struct dt_samples *samples, uint32_t part, uint32_t n_parts);
+
 /* ---- for formats */
 
 /* n_train or n_test. */
@@ -118,5 +124,17 @@ enum dt_status dt_dataset_check_shape(const struct dt_data_spec *spec, enum dt_s
 /* A check of label i of a file. DT_BAD_DATA: the model has no such class. */
 enum dt_status dt_label_check(const struct dt_data_spec *spec, const char *path, size_t i,
                               int64_t label);
+
+/* ---- for generated data sets (synthetic.c has them) */
+
+/* A count of generated samples, and their memory, size and crc. */
+enum dt_status dt_generated_count(const struct dt_data_spec *spec, enum dt_split split,
+                                  size_t *n_total);
+enum dt_status dt_generated_open(const struct dt_data_spec *spec, enum dt_split split,
+                                 struct dt_owned owned, size_t n_item_bytes, size_t n_answer_bytes,
+                                 enum dt_data_format format, struct dt_dataset *out);
+
+/* About standard normal, and exact: the sum of a random word's four bytes. */
+float dt_generated_normal(uint32_t word);
 
 #endif

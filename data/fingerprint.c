@@ -1,4 +1,4 @@
-#include "data/fingerprint.h"
+#include "data/dataset.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

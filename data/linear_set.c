@@ -1,6 +1,6 @@
 /* The data format "linear": x uniform in [-1, 1), y = slope * x + intercept + noise. */
 #include "base/rng.h"
-#include "data/generated.h"
+#include "data/dataset.h"
 
 #define STREAM 1u /* + split, of random words */
 

@@ -14,7 +14,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "data/generated.h"
+#include "data/dataset.h"
 
 #define STREAM_PATTERNS 0u
 #define STREAM_SAMPLES 1u /* + split */

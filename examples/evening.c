@@ -24,7 +24,7 @@
 #define N_METRICS (sizeof(struct dt_metrics) / sizeof(double))
 
 /* The configuration: at the end of this file. */
-static const struct dt_model_spec layers;
+static struct dt_model model;
 static const struct dt_optimizer_spec adam;
 static const struct dt_dist_spec dist;
 
@@ -35,8 +35,7 @@ struct sample_set {
     struct dt_loader loader;        /* selects those of each step */
 };
 
-static struct dt_comm *comm; /* between the ranks */
-static struct dt_model model;
+static struct dt_comm *comm;         /* between the ranks */
 static struct dt_backend *backend;   /* computes: here with plain loops */
 static struct dt_strategy *strategy; /* has weights, gradients and the optimizer */
 static struct dt_network *network;   /* borrows them */
@@ -238,12 +237,24 @@ static void close_set(struct sample_set *set)
 
 /* ---- begin and end */
 
+/* dtrain derives the blocks from a configuration's layers (model/lower.c); here they are written
+ * down. The first dense layer reads an image, whose pixels lie in the order H W C. */
+static enum dt_status open_model(void)
+{
+    for (int b = 0; b < model.n_blocks; b++) {
+        DT_TRY(dt_block_add_params(&model, &model.blocks[b], DT_INIT_AUTO));
+    }
+    model.params[model.blocks[2].weight].image = model.blocks[1].pool_out;
+    dt_model_place(&model);
+    return DT_OK;
+}
+
 /* All ranks begin with rank 0's weights. */
 static enum dt_status open_all(const char *dir)
 {
     const struct dt_backend_options options = {.n_threads = 1};
     DT_TRY(dt_comm_open_mpi(&comm));
-    DT_TRY(dt_model_lower(&layers, &model));
+    DT_TRY(open_model());
     DT_TRY(dt_ref_backend.open(&options, &backend));
     DT_TRY(open_set(dir, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", true, &train_set));
     DT_TRY(open_set(dir, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", false, &test_set));
@@ -284,19 +295,47 @@ static void close_all(void)
 
 /* ---- the configuration */
 
-static const struct dt_model_spec layers = {
-    .input = {1, SIDE, SIDE},
-    .n_layers = 9,
-    .layers = {{DT_LAYER_CONV2D, .size = 8, .kernel = 3, .stride = 1},
-               {DT_LAYER_RELU},
-               {DT_LAYER_CONV2D, .size = 16, .kernel = 3, .stride = 1},
-               {DT_LAYER_RELU},
-               {DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-               {DT_LAYER_FLATTEN},
-               {DT_LAYER_DENSE, .size = 64},
-               {DT_LAYER_RELU},
-               {DT_LAYER_DENSE, .size = N_CLASSES}},
-    .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+/* Two convolutions, of which the second pools and makes a row of units, and two dense layers. */
+static struct dt_model model = {
+    .spec = {.input = {1, SIDE, SIDE}, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY},
+    .n_blocks = 4,
+    .blocks = {{.name = "conv1",
+                .in = {1, 28, 28},
+                .linear = DT_LINEAR_CONV,
+                .kernel = 3,
+                .stride = 1,
+                .linear_out = {8, 26, 26},
+                .activation = DT_ACTIVATION_RELU,
+                .pool_out = {8, 26, 26},
+                .out = {8, 26, 26}},
+               {.name = "conv2",
+                .in = {8, 26, 26},
+                .linear = DT_LINEAR_CONV,
+                .kernel = 3,
+                .stride = 1,
+                .linear_out = {16, 24, 24},
+                .activation = DT_ACTIVATION_RELU,
+                .pool = DT_POOL_MAX,
+                .pool_h = 2,
+                .pool_w = 2,
+                .pool_stride = 2,
+                .pool_out = {16, 12, 12},
+                .flatten = true,
+                .out = {16 * 12 * 12, 1, 1}},
+               {.name = "fc1",
+                .in = {16 * 12 * 12, 1, 1},
+                .linear = DT_LINEAR_DENSE,
+                .linear_out = {64, 1, 1},
+                .activation = DT_ACTIVATION_RELU,
+                .pool_out = {64, 1, 1},
+                .out = {64, 1, 1}},
+               {.name = "fc2",
+                .in = {64, 1, 1},
+                .linear = DT_LINEAR_DENSE,
+                .linear_out = {N_CLASSES, 1, 1},
+                .pool_out = {N_CLASSES, 1, 1},
+                .out = {N_CLASSES, 1, 1}}},
+    .n_outputs = N_CLASSES};
 static const struct dt_optimizer_spec adam = {
     .type = DT_OPTIMIZER_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
 

@@ -83,19 +83,8 @@ struct dt_model {
     int n_outputs; /* logits, or regression outputs, per sample */
 };
 
-/* The state of dt_model_lower, for layers beyond a plain chain. */
-struct dt_lowering {
-    struct dt_model *model;
-    int layer;              /* being lowered */
-    struct dt_block *block; /* being filled; NULL before the first */
-    int next_stage;         /* the earliest that still fits into the block */
-    int input;              /* the next block's inputs[0] */
-    struct dt_shape shape;  /* of the activations so far */
-    struct dt_shape image; /* of the last flatten, until a dense layer follows; all 0 if it does not
-                              change the order */
-    bool flat;
-    int n_conv, n_dense;
-};
+/* Layers beyond a plain chain, for a program that links them (model/layers/layers.h). */
+struct dt_lowering;
 struct dt_layer_entries {
     enum dt_status (*enter)(struct dt_lowering *lowering); /* before each layer */
     /* Fills the block that a layer has opened. */
@@ -109,6 +98,12 @@ struct dt_layer_entries {
  * does not fit input 4x4 (...)".
  */
 enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model);
+
+/* The two steps that follow where a program fills the blocks itself: adds weight and bias of a
+ * block's linear operation, and gives all tensors their places in the arena. */
+enum dt_status dt_block_add_params(struct dt_model *model, struct dt_block *block,
+                                   enum dt_init init);
+void dt_model_place(struct dt_model *model);
 
 /* Zeros below, or to the right of, a convolution's input: as many as its last window takes. */
 static inline int dt_conv_pad_after(const struct dt_block *block, int in, int before, int out)

@@ -1,10 +1,10 @@
-#include "model/block.h"
+#include "model/layers/layers.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "base/dropout.h"
+#include "base/rng.h"
 
 #define MAX_KERNEL 1024
 
@@ -65,37 +65,6 @@ static struct dt_block *block_for(struct dt_lowering *l, int stage)
     return l->block;
 }
 
-static int add_param(struct dt_model *model, const char *block_name, const char *kind, int n_dims,
-                     const size_t *dims)
-{
-    DT_ASSERT(model->n_params < DT_MAX_PARAMS);
-    struct dt_param *param = &model->params[model->n_params];
-    *param = (struct dt_param){.n_dims = n_dims, .n_elems = 1, .is_bias = n_dims == 1};
-    snprintf(param->name, sizeof param->name, "%s.%s", block_name, kind);
-    for (int i = 0; i < n_dims; i++) {
-        param->dims[i] = dims[i];
-        param->n_elems *= dims[i];
-    }
-    return model->n_params++;
-}
-
-/* Weight and bias of the block's linear operation. */
-static enum dt_status add_params(struct dt_lowering *l, int n_dims, const size_t *dims)
-{
-    DT_ASSERT(n_dims >= 2 && l->block->weight == DT_NO_PARAM && l->block->bias == DT_NO_PARAM);
-    struct dt_model *model = l->model;
-    struct dt_block *block = l->block;
-    block->weight = add_param(model, block->name, "weight", n_dims, dims);
-    block->bias = add_param(model, block->name, "bias", 1, dims);
-    struct dt_param *weight = &model->params[block->weight];
-    weight->fan_in = weight->n_elems / dims[0];
-    weight->fan_out = weight->n_elems / dims[1];
-    weight->init = model->spec.layers[l->layer].init;
-    return weight->n_elems <= (size_t)1 << 31
-               ? DT_OK
-               : dt_error(DT_CONFIG, "more than 2^31 weights (make it smaller)");
-}
-
 static enum dt_status add_activation(struct dt_lowering *l, enum dt_activation activation)
 {
     if (activation != DT_ACTIVATION_NONE) {
@@ -148,9 +117,7 @@ static enum dt_status lower_conv2d(struct dt_lowering *l, const struct dt_layer_
                         layer->kernel, l->shape.h, l->shape.w);
     }
     snprintf(block->name, sizeof block->name, "conv%d", ++l->n_conv);
-    const size_t dims[] = {(size_t)out->c, (size_t)l->shape.c, (size_t)layer->kernel,
-                           (size_t)layer->kernel};
-    DT_TRY(add_params(l, 4, dims));
+    DT_TRY(dt_block_add_params(l->model, block, layer->init));
     l->shape = *out;
     return add_activation(l, layer->activation);
 }
@@ -166,8 +133,7 @@ static enum dt_status lower_dense(struct dt_lowering *l, const struct dt_layer_s
     block->linear = DT_LINEAR_DENSE;
     block->linear_out = (struct dt_shape){layer->size, 1, 1};
     snprintf(block->name, sizeof block->name, "fc%d", ++l->n_dense);
-    const size_t dims[] = {(size_t)layer->size, (size_t)l->shape.c};
-    DT_TRY(add_params(l, 2, dims));
+    DT_TRY(dt_block_add_params(l->model, block, layer->init));
     l->model->params[block->weight].image = l->image;
     l->image = (struct dt_shape){0};
     l->shape = block->linear_out;
@@ -276,29 +242,6 @@ static enum dt_status lower_layer(struct dt_lowering *l, const struct dt_layer_s
     return DT_OK;
 }
 
-/* Places the blocks' parameters, last block first, and resolves "auto" initialization. */
-static void place_params(struct dt_model *model)
-{
-    for (int b = model->n_blocks - 1; b >= 0; b--) {
-        struct dt_block *block = &model->blocks[b];
-        block->grad_begin = model->arena_elems;
-        const int members[] = {block->weight, block->bias};
-        for (int i = 0; i < 2 && members[i] != DT_NO_PARAM; i++) {
-            struct dt_param *param = &model->params[members[i]];
-            DT_ASSERT(param->n_elems > 0 && model->arena_elems % DT_PARAM_ALIGN == 0);
-            param->offset = model->arena_elems;
-            model->n_parameters += param->n_elems;
-            model->arena_elems += dt_round_up(param->n_elems, DT_PARAM_ALIGN);
-            if (param->init == DT_INIT_AUTO) {
-                param->init = block->activation == DT_ACTIVATION_RELU ? DT_INIT_HE_UNIFORM
-                                                                      : DT_INIT_GLOROT_UNIFORM;
-            }
-        }
-        DT_ASSERT((members[0] == DT_NO_PARAM) == (members[1] == DT_NO_PARAM));
-        block->grad_end = model->arena_elems;
-    }
-}
-
 static enum dt_status check_head(const struct dt_lowering *l)
 {
     if (l->model->n_params == 0) {
@@ -350,14 +293,11 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     }
     DT_TRY(check_head(&l));
     DT_TRY(spec->rows != NULL ? spec->rows->finish(&l) : DT_OK);
-    place_params(model);
+    dt_model_place(model);
     DT_ASSERT(model->n_parameters > 0 && model->n_parameters <= model->arena_elems);
     DT_ASSERT(model->blocks[0].grad_end == model->arena_elems);
     for (int b = 0; b < model->n_blocks; b++) {
-        model->n_spatial = model->blocks[b].flatten ? b + 1 : model->n_spatial;
         model->blocks[b].canonical = model->blocks[b].flatten && l.n_dense == 0;
-        model->is_graph =
-            model->is_graph || model->blocks[b].row > 0 || dt_block_input(model, b, 0) != b;
     }
     DT_ASSERT(model->n_spatial <= model->n_blocks && dt_shape_elems(l.shape) == (size_t)l.shape.c);
     model->n_outputs = l.shape.c;

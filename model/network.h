@@ -73,7 +73,10 @@ struct dt_network {
 /* `what` and `of` name the memory in the error text: "the output of ", "conv1". */
 enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, const char *of,
                                size_t n_elems, float **out);
-void dt_floats_free(struct dt_backend *backend, float *floats); /* NULL is fine */
+static inline void dt_floats_free(struct dt_backend *backend, float *floats) /* NULL is fine */
+{
+    backend->ops->free(backend, floats);
+}
 
 enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model,
                                       struct dt_network_memory *out);

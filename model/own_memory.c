@@ -1,11 +1,6 @@
 /* Weights and gradients in memory of the network's own, where no strategy shares or splits them. */
 #include "model/network.h"
 
-void dt_floats_free(struct dt_backend *backend, float *floats)
-{
-    backend->ops->free(backend, floats);
-}
-
 enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model,
                                       struct dt_network_memory *out)
 {

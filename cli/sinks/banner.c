@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/cli_text.h"

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "base/dropout.h"
+#include "base/rng.h"
 #include "cpu/kernels/transpose.h"
 
 /* e^x for -87 <= x <= 88, relative error below 2e-7: x = n log 2 + r, and a polynomial for e^r. Its

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "base/dropout.h"
+#include "base/rng.h"
 
 struct dt_block_state {
     const struct dt_block *block;

@@ -10,7 +10,7 @@
 #include <cuda_bf16.h>
 #include <math.h>
 
-#include "base/dropout.h"
+#include "base/rng.h"
 
 typedef __nv_bfloat16 bf16;
 

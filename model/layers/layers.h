@@ -6,6 +6,19 @@
 
 #include "model/network.h"
 
+/* The state of dt_model_lower. */
+struct dt_lowering {
+    struct dt_model *model;
+    int layer;              /* being lowered */
+    struct dt_block *block; /* being filled; NULL before the first */
+    int next_stage;         /* the earliest that still fits into the block */
+    int input;              /* the next block's inputs[0] */
+    struct dt_shape shape;  /* of the activations so far */
+    struct dt_shape image;  /* that a dense layer would read, if the order of H W C matters */
+    bool flat;
+    int n_conv, n_dense;
+};
+
 /* A layer with an operation of its own, beside that operation. */
 struct dt_operation {
     const char *block; /* "bn": its blocks are bn1, bn2 and so on */

@@ -14,16 +14,11 @@ size_t dt_rank_sum_values(const struct dt_model *model)
     return most;
 }
 
-static size_t n_channels(const struct dt_layer_call *call)
-{
-    return (size_t)call->block->in.c;
-}
-
 /* Squares of floats, added in double, lose less of a variance than the floats have lost of it
  * already, unless the mean is 2^29 deviations. */
 enum dt_status dt_moments_join(const struct dt_layer_call *call, double *moments)
 {
-    const size_t n_values = 2 * n_channels(call);
+    const size_t n_values = 2 * (size_t)call->block->in.c;
     double *n = &moments[n_values];
     DT_ASSERT(*n >= 0);
     if (call->ranks == NULL) {
@@ -47,6 +42,6 @@ enum dt_status dt_moments_join(const struct dt_layer_call *call, double *moments
 enum dt_status dt_sums_join(const struct dt_layer_call *call, double *sums)
 {
     return call->ranks == NULL ? DT_OK
-                               : call->ranks->add(call->ranks, sums, 2 * n_channels(call),
+                               : call->ranks->add(call->ranks, sums, 2 * (size_t)call->block->in.c,
                                                   "sum of a batch_norm's gradients");
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/text.h"
 #include "cli/cli_text.h"
 
 #define MB 1e6

@@ -3,7 +3,7 @@
  * the CUDA runtime, so that this file, linked with the real one, tests a GPU. test_kernels_conv.c
  * and test_kernels_step.c have the others. Numbers are small multiples of 1/8, exact in bfloat16
  * too, so that most sums are exact and ties are ties. */
-#include "base/dropout.h"
+#include "base/rng.h"
 #include "base/transform.h"
 #include "tests/cuda/numbers.h"
 

@@ -7,7 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/file.h"
 
 #define NAME "run.lock"
 #define MUTEX "run.lock.mutex"
@@ -33,7 +33,7 @@ static struct owner this_process(bool by_flock)
     if (gethostname(me.host, sizeof me.host - 1) != 0 || me.host[0] == '\0') {
         snprintf(me.host, sizeof me.host, "unknown");
     }
-    me.start = dt_clock_process_start(me.pid);
+    me.start = dt_process_start(me.pid);
     me.pid_namespace = stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
     return me;
 }
@@ -80,10 +80,10 @@ static bool is_near(const struct owner *owner)
 
 static bool may_be_alive(const struct owner *owner)
 {
-    const uint64_t start = is_near(owner) ? dt_clock_process_start(owner->pid) : DT_START_UNKNOWN;
-    return start == DT_START_UNKNOWN ||
-           (start != 0 &&
-            (owner->start == 0 || owner->start == DT_START_UNKNOWN || owner->start == start));
+    const uint64_t start = is_near(owner) ? dt_process_start(owner->pid) : DT_PROCESS_START_UNKNOWN;
+    return start == DT_PROCESS_START_UNKNOWN ||
+           (start != 0 && (owner->start == 0 || owner->start == DT_PROCESS_START_UNKNOWN ||
+                           owner->start == start));
 }
 
 /* With `flocked`, flock works, and nobody holds it. */

@@ -1,5 +1,5 @@
 /* Sizes for people: three digits at every size, none lost at the borders between units. */
-#include "base/bytes.h"
+#include "base/text.h"
 #include "tests/lib/check.h"
 
 int main(void)

@@ -1,6 +1,6 @@
 /* Random numbers: the generator's published answers, and what is built from it. */
-#include "base/dropout.h"
 #include "base/permutation.h"
+#include "base/rng.h"
 #include "tests/lib/check.h"
 
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #include "tests/lib/session.h"
 #include "tests/unit/cpu/modes.h"
 
-#include "base/dropout.h"
+#include "base/rng.h"
 
 static void check_gather_and_loss(struct dt_model_spec spec, struct dt_shape shape)
 {
