@@ -19,10 +19,10 @@ MOST_FILES, MOST_LINES = 61, 6173
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2153,
+    "base": 2146,
     "model": 2551,
     "checkpoint": 1807,
-    "data": 4005,
+    "data": 3998,
     "dist/ranks": 1634,
     "dist/liveness": 1346,
     "dist/launch": 1455,

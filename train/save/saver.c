@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "data/border.h"
-#include "data/dataset.h"
 #include "dist/strategy/replica_check.h"
 #include "train/save/state.h"
 
