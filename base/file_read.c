@@ -44,11 +44,12 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
     } else if ((uint64_t)info.st_size > max_bytes) {
         status = dt_error(DT_BAD_DATA, "%s: too large: %lld bytes, at most %zu are read", path,
                           (long long)info.st_size, max_bytes);
-    } else if ((content = malloc((size_t)info.st_size + 1)) == NULL) {
+    } else if ((content = malloc((size_t)info.st_size + 2)) == NULL) {
         status =
             dt_error(DT_NO_MEMORY, "%s: no memory for %lld bytes", path, (long long)info.st_size);
     } else {
         status = dt_file_read_piece(fd, path, content, (size_t)info.st_size + 1, n_bytes);
+        info.st_size = (off_t)*n_bytes; /* it must have as many bytes as were read */
         status = status == DT_OK ? dt_file_check_unchanged(fd, path, &info) : status;
     }
     close(fd);
