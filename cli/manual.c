@@ -50,17 +50,12 @@ static void put_option(struct dt_json *j, const struct dt_option_entry *o)
 /* ---- keys */
 
 static const char *const type_names[] = {
-    [DT_KEY_BOOL] = "boolean",
-    [DT_KEY_INT] = "integer",
-    [DT_KEY_REAL] = "number",
-    [DT_KEY_TEXT] = "text",
-    [DT_KEY_ENUM] = "name",
-    [DT_KEY_SHAPE] = "shape",
-    [DT_KEY_LAYERS] = "layers",
-    [DT_KEY_NAMES] = "names",
-    [DT_KEY_AUTO] = "name or integer",
-    [DT_KEY_NORMALIZE] = "normalize",
-    [DT_KEY_AUGMENT] = "augment",
+    [DT_KEY_BOOL] = "boolean",        [DT_KEY_INT] = "integer",
+    [DT_KEY_REAL] = "number",         [DT_KEY_TEXT] = "text",
+    [DT_KEY_ENUM] = "name",           [DT_KEY_SHAPE] = "shape",
+    [DT_KEY_LAYERS] = "layers",       [DT_KEY_NAMES] = "names",
+    [DT_KEY_EPOCHS] = "epochs",       [DT_KEY_AUTO] = "name or integer",
+    [DT_KEY_NORMALIZE] = "normalize", [DT_KEY_AUGMENT] = "augment",
 };
 
 static void put_range(struct dt_json *j, const char *values)
@@ -91,7 +86,7 @@ static void put_default(struct dt_json *j, const struct dt_key *key)
         dt_json_bool(j, "default", strcmp(text, "true") == 0);
     } else if (key->kind == DT_KEY_INT || key->kind == DT_KEY_REAL) {
         dt_json_number(j, "default", 0, strtod(text, NULL));
-    } else if (key->kind == DT_KEY_NAMES) {
+    } else if (key->kind == DT_KEY_NAMES || key->kind == DT_KEY_EPOCHS) {
         dt_json_begin(j, "default", '[');
         dt_json_end(j, '[');
     } else {

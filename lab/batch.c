@@ -56,16 +56,15 @@ static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *tes
 static enum dt_status run_seed(const struct dt_lab_images *images, int size, double most, int seed,
                                struct outcome *out)
 {
-    struct dt_lab_training training = {
-        .samples = &images->train.samples,
-        .shard = {.mode = DT_SHARDING_GLOBAL,
-                  .seed = (uint64_t)seed + 1,
-                  .n_total = DT_LAB_N_TRAIN,
-                  .global_batch = (size_t)size,
-                  .size = 1,
-                  .shuffle = true},
-        .only = -1,
-        .schedule = {.lr = out->rate, .scale = 1, .n_epochs = MAX_EPOCHS}};
+    struct dt_lab_training training = {.samples = &images->train.samples,
+                                       .shard = {.mode = DT_SHARDING_GLOBAL,
+                                                 .seed = (uint64_t)seed + 1,
+                                                 .n_total = DT_LAB_N_TRAIN,
+                                                 .global_batch = (size_t)size,
+                                                 .size = 1,
+                                                 .shuffle = true},
+                                       .only = -1,
+                                       .schedule = {.lr = out->rate, .n_epochs = MAX_EPOCHS}};
     struct dt_lab_run run;
     training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
     DT_TRY(dt_lab_run_open(&training, &run));

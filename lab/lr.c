@@ -91,7 +91,7 @@ static double gap_formula(const struct dt_samples *points)
 static double warmed_up(double epoch)
 {
     const struct dt_lr_schedule schedule = {.lr = 0.004,
-                                            .scale = 4,
+                                            .warmup_from = 0.25,
                                             .warmup_epochs = 3,
                                             .steps_per_epoch = 100,
                                             .n_epochs = N_EPOCHS_SHOWN};

@@ -113,7 +113,7 @@ static enum dt_status run_kind(struct shards_lesson *l, const struct dt_lab_imag
     struct dt_lab_training training = {
         .shard = shard_of(kind, l->n_ranks, 0, DT_LAB_N_TRAIN, BATCH, seed),
         .only = -1,
-        .schedule = {.type = DT_SCHEDULE_COSINE, .lr = RATE, .scale = 1, .n_epochs = 1}};
+        .schedule = {.type = DT_SCHEDULE_COSINE, .lr = RATE, .n_epochs = 1}};
     training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
     const struct dt_samples sorted = kinds[kind].sorted ? sort(l, all, training.shard) : *all;
     training.samples = &sorted;

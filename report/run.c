@@ -351,22 +351,22 @@ static void tell_steps(struct dt_doc *doc, const struct dt_record *r)
 
 static void tell_rate(struct dt_doc *doc, const struct dt_record *r)
 {
-    static const char *const how[] = {"is not scaled",
-                                      "is scaled by the number of ranks (one batch each)",
-                                      "is scaled by the square root of the number of ranks"};
+    static const char *const by[] = {"", "number of ranks (one batch each)",
+                                     "square root of the number of ranks"};
     const struct dt_config *c = &r->config;
     const double lr = dt_record_number(r->start, "lr"),
                  scale = dt_record_number(r->start, "lr_scale");
+    const double from = c->warmup_from >= 0 ? c->warmup_from * lr : c->optimizer.lr;
     const char *warmup =
-        c->warmup_epochs > 0 && scale != 1
+        c->warmup_epochs > 0 && from < lr
             ? dt_doc_print(doc, " In the first %g epoch%s it rises from %g to that.",
-                           c->warmup_epochs, c->warmup_epochs == 1 ? "" : "s", c->optimizer.lr)
+                           c->warmup_epochs, c->warmup_epochs == 1 ? "" : "s", from)
             : "";
     if (isfinite(lr) && isfinite(scale) && scale != 1) {
-        dt_doc_text(doc, "The learning rate %s: %g × %g = %g (`train.lr_scaling`).%s",
-                    how[c->lr_scaling], c->optimizer.lr, scale, lr, warmup);
+        dt_doc_text(doc, "The rate is scaled by the %s: %g × %g = %g (`train.lr_scaling`).%s",
+                    by[c->lr_scaling], c->optimizer.lr, scale, lr, warmup);
     } else if (isfinite(lr)) {
-        dt_doc_text(doc, "The learning rate is %g, not scaled.", lr);
+        dt_doc_text(doc, "The learning rate is %g, not scaled.%s", lr, warmup);
     }
 }
 

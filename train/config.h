@@ -73,8 +73,11 @@ struct dt_config {
     struct dt_optimizer_spec optimizer;
     enum dt_lr_scaling lr_scaling;
     double warmup_epochs, ema; /* ema: decay of the weights' average, or 0 */
+    double warmup_from;        /* < 0: the unscaled rate */
     enum dt_lr_schedule_type schedule;
     double schedule_step_epochs, schedule_gamma, schedule_factor, schedule_min_lr;
+    struct dt_milestones schedule_milestones;
+    double schedule_peak, schedule_from, schedule_to; /* one_cycle */
     struct dt_monitor_spec plateau; /* of the schedule of that name: when the rate goes down */
     struct dt_monitor_spec early_stopping;
 

@@ -287,7 +287,8 @@ static enum dt_status emit_start(struct run *run)
                                  .n_validation = validates(run) ? n_evaluated : 0,
                                  .global_batch = t->set.loader.shard.global_batch,
                                  .lr = t->schedule.lr,
-                                 .lr_scale = t->schedule.scale,
+                                 .lr_scale =
+                                     dt_trainer_lr_scale(&t->config, (uint64_t)t->roles.n_workers),
                                  .steps_per_epoch = t->schedule.steps_per_epoch,
                                  .step = t->state.step,
                                  .n_epochs = t->state.epoch,

@@ -161,21 +161,29 @@ void dt_trainer_close_network(struct dt_trainer *t)
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
+double dt_trainer_lr_scale(const struct dt_config *c, uint64_t n_workers)
+{
+    return dt_lr_scale(c->lr_scaling, c->batch_global > 0 ? 1.0 : (double)n_workers);
+}
+
 struct dt_lr_schedule dt_trainer_schedule(const struct dt_config *c, uint64_t n_workers,
                                           uint64_t steps_per_epoch)
 {
     DT_ASSERT(n_workers >= 1 && steps_per_epoch >= 1);
-    const double ratio = c->batch_global > 0 ? 1.0 : (double)n_workers;
-    const double scale = dt_lr_scale(c->lr_scaling, ratio);
+    const double scale = dt_trainer_lr_scale(c, n_workers);
     return (struct dt_lr_schedule){.type = c->schedule,
                                    .lr = c->optimizer.lr * scale,
-                                   .scale = scale,
                                    .warmup_epochs = c->warmup_epochs,
+                                   .warmup_from = c->warmup_from >= 0 ? c->warmup_from : 1 / scale,
                                    .steps_per_epoch = steps_per_epoch,
                                    .n_epochs = (double)c->epochs,
                                    .min_lr = c->schedule_min_lr,
                                    .step_epochs = c->schedule_step_epochs,
+                                   .milestones = c->schedule_milestones,
                                    .step_gamma = c->schedule_gamma,
+                                   .peak = c->schedule_peak,
+                                   .from = c->schedule_from,
+                                   .to = c->schedule_to,
                                    .factor = c->schedule_factor};
 }
 

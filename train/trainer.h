@@ -225,7 +225,9 @@ void dt_monitor_forget(const struct dt_config *before, const struct dt_config *n
 enum dt_status dt_trainer_check_loss(const struct dt_trainer *trainer, const char *what,
                                      const struct dt_metrics *m, uint64_t step);
 
-/* The learning rates of a configuration at that many ranks that compute gradients. */
+/* The factor of the learning rate, and the rates of all steps, with that many ranks that compute
+ * gradients. */
+double dt_trainer_lr_scale(const struct dt_config *config, uint64_t n_workers);
 struct dt_lr_schedule dt_trainer_schedule(const struct dt_config *config, uint64_t n_workers,
                                           uint64_t steps_per_epoch);
 

@@ -17,6 +17,10 @@
 #include "dist/strategy/summary/traffic_plan.h"
 #include "train/trainer.h"
 
+#define RATE_POINTS 256
+
+static const char *const schedule_names[] = {DT_SCHEDULE_LIST(DT_ENUM_NAME)};
+
 struct plan {
     struct dt_config config;
     struct dt_model model;
@@ -128,6 +132,28 @@ static void add_steps(struct dt_doc *doc, const struct plan *p)
     if (p->has_data) {
         dt_doc_figure(figures, "steps an epoch::0", dt_n(steps));
         dt_doc_figure(figures, "steps::0", dt_n(steps * (double)c->epochs));
+    }
+}
+
+/* The rate over the steps, where it changes. */
+static void add_rate(struct dt_doc *doc, const struct plan *p)
+{
+    const struct dt_config *c = &p->config;
+    const uint64_t per_epoch = p->has_data ? dt_shard_steps_per_epoch(&p->shard) : 100,
+                   n_steps = per_epoch * (uint64_t)c->epochs;
+    const struct dt_lr_schedule schedule =
+        dt_trainer_schedule(c, (uint64_t)p->roles.n_workers, per_epoch);
+    double x[RATE_POINTS], y[RATE_POINTS];
+    size_t n = n_steps < RATE_POINTS ? n_steps : RATE_POINTS;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t step = n > 1 ? i * (n_steps - 1) / (n - 1) : 0;
+        x[i] = (double)step + 1;
+        y[i] = dt_lr_schedule_at(&schedule, step);
+    }
+    if (c->schedule != DT_SCHEDULE_PLATEAU &&
+        (c->schedule != DT_SCHEDULE_CONSTANT || dt_lr_schedule_warms_up(&schedule))) {
+        struct dt_part *series = dt_doc_series(doc, "Learning rate", "step", "learning rate");
+        dt_doc_plot(series, schedule_names[c->schedule], DT_LINE, n, x, y);
     }
 }
 
@@ -299,6 +325,7 @@ static enum dt_status show(const struct dt_args *args, const struct plan *p)
     dt_model_tell_uneven(doc, &p->model);
     add_samples(doc, p);
     add_steps(doc, p);
+    add_rate(doc, p);
     add_memory(doc, p);
     add_averaging(doc, p);
     if (p->has_data) {

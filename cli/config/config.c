@@ -125,6 +125,11 @@ static enum dt_status check_training(const struct dt_config_source *source,
                                "workers that do not wait for each other have no weights in common "
                                "after a step (set distributed.parameter_server.mode to sync)");
     }
+    if (c->schedule == DT_SCHEDULE_ONE_CYCLE && c->warmup_epochs > 0) {
+        return dt_config_error(source, "train.warmup_epochs",
+                               "one_cycle has a warm-up of its own, of train.schedule.peak of the "
+                               "steps (leave train.warmup_epochs out)");
+    }
     if (c->schedule_min_lr > c->optimizer.lr) {
         return dt_config_error(source, "train.schedule.min_lr",
                                "%g is above train.optimizer.lr %g (make it smaller)",

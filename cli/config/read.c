@@ -352,6 +352,23 @@ static enum dt_status read_shape(const struct object *o, const struct dt_key *ke
     return DT_OK;
 }
 
+static enum dt_status read_epochs(const struct object *o, const struct dt_key *key,
+                                  const cJSON *item, struct dt_milestones *out)
+{
+    if (!cJSON_IsArray(item) || cJSON_GetArraySize(item) > DT_MAX_MILESTONES) {
+        return wrong_value(o, key, item);
+    }
+    double before = 0;
+    for (const cJSON *epoch = item->child; epoch != NULL; epoch = epoch->next) {
+        if (!cJSON_IsNumber(epoch) || !(epoch->valuedouble > before && epoch->valuedouble <= 1e6)) {
+            return unexpected(o, epoch, "epochs in ascending order", " (such as [30, 60])",
+                              "%s[%d]", key->path, out->n);
+        }
+        out->epochs[out->n++] = before = epoch->valuedouble;
+    }
+    return DT_OK;
+}
+
 static enum dt_status read_names(const struct object *o, const struct dt_key *key,
                                  const cJSON *item, struct dt_pipeline_cut *out)
 {
@@ -510,6 +527,8 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
         return read_shape(o, key, item, field);
     case DT_KEY_LAYERS:
         return read_layers(o, key, item, &((struct dt_config *)base)->model);
+    case DT_KEY_EPOCHS:
+        return read_epochs(o, key, item, field);
     case DT_KEY_NAMES:
         return read_names(o, key, item, field);
     case DT_KEY_NORMALIZE:
@@ -548,7 +567,13 @@ static enum dt_status read_key(const struct object *o, const struct dt_key *key,
     if (key->default_text == NULL) {
         return wrong_value(o, key, NULL);
     }
-    return key->default_text[0] != '\0' ? read_default(o, key, base) : DT_OK;
+    if (key->default_text[0] != '\0') {
+        return read_default(o, key, base);
+    }
+    if (key->kind == DT_KEY_REAL) {
+        *(double *)((unsigned char *)base + key->offset) = -1;
+    }
+    return DT_OK;
 }
 
 static enum dt_status read_keys(const struct object *o, const cJSON *object, void *base,

@@ -189,6 +189,10 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
     case DT_KEY_NAMES:
         snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f names", range.low, range.high);
         break;
+    case DT_KEY_EPOCHS:
+        snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f epochs in ascending order", range.low,
+                 range.high);
+        break;
     case DT_KEY_AUTO:
         used = expected_names("", dt_key_words(key), out);
         snprintf(out + used, DT_EXPECTED_SIZE - used, " or an integer %.0f..%.0f", range.low,

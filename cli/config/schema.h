@@ -4,14 +4,14 @@
  * X(path, kind, field, values, default, when, meaning)
  *
  *   kind: BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input),
- *   LAYERS (model.layers), NAMES (of blocks or layers), AUTO (a word, of which the first is -1 in
- * the field, the next -2, or an integer), NORMALIZE and AUGMENT
+ *   LAYERS (model.layers), NAMES (of blocks or layers), EPOCHS (ascending numbers), AUTO (a word,
+ * of which the first is -1 in the field, the next -2, or an integer), NORMALIZE and AUGMENT
  *
  *   values: of INT, REAL, AUTO the interval, as mathematicians write it: "[0, 1)" holds 0 and not
  *   1; of ENUM the names, each behind a bar; of AUTO the interval and then its words
  *
- *   default: JSON without quotes; NULL: the key must be given; "": it may be absent, which the
- *   field shows as 0
+ *   default: JSON without quotes; NULL: the key must be given; "": it may be absent, and the field
+ *   is then 0, of REAL -1
  *
  *   when: "path=name", "path=name|name" or "path!=name": the key has a meaning only then, and
  *   giving it otherwise is an error; "" always */
@@ -106,8 +106,9 @@
       "how train.batch.per_rank scales the learning rate: none; linear: times the number of "      \
       "ranks; sqrt: times its square root")                                                        \
     X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                             \
-      "epochs (fractions allowed) over which the rate grows from the unscaled to the scaled "      \
-      "value")                                                                                     \
+      "epochs (fractions allowed) over which the rate grows to its full value")                    \
+    X("train.warmup_from", REAL, warmup_from, "[0, 1]", "", "",                                    \
+      "fraction of the full rate at which warm-up begins; default: the unscaled rate")             \
     X("train.label_smoothing", REAL, model.label_smoothing, "[0, 1)", "0",                         \
       "model.loss=softmax_cross_entropy",                                                          \
       "fraction of each label that is spread over all classes, as in PyTorch; in the training "    \
@@ -123,9 +124,14 @@
     X("train.early_stopping.min_delta", REAL, early_stopping.min_delta, "[0, 1e6]", "0",           \
       DT_STOPS_EARLY, "smallest change over the best value that counts as an improvement")         \
     X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "",        \
-      "how the learning rate decreases; plateau: when a metric no longer improves")                \
+      "how the learning rate changes; plateau: when a metric no longer improves; one_cycle: it "   \
+      "rises to its peak and falls, by cosines, as PyTorch's OneCycleLR")                          \
     X("train.schedule.step_epochs", REAL, schedule_step_epochs, "(0, 1e6]", "1",                   \
       "train.schedule.type=step", "epochs between two reductions")                                 \
+    X("train.schedule.milestones", EPOCHS, schedule_milestones, "[0, 16]", "[]",                   \
+      "train.schedule.type=step",                                                                  \
+      "epochs of the reductions, such as [30, 60], in place of "                                   \
+      "step_epochs")                                                                               \
     X("train.schedule.gamma", REAL, schedule_gamma, "(0, 1]", "0.1", "train.schedule.type=step",   \
       "factor of each reduction")                                                                  \
     X("train.schedule.metric", ENUM, plateau.metric, DT_TEST_METRIC_LIST(DT_BAR_NAME),             \
@@ -142,6 +148,13 @@
     X("train.schedule.min_lr", REAL, schedule_min_lr, "[0, 1e6]", "0",                             \
       "train.schedule.type=cosine|plateau",                                                        \
       "cosine: learning rate at the end; plateau: lower limit of the learning rate")               \
+    X("train.schedule.peak", REAL, schedule_peak, "[0, 1]", "0.3",                                 \
+      "train.schedule.type=one_cycle",                                                             \
+      "fraction of the steps at which the rate is at its peak, train.optimizer.lr")                \
+    X("train.schedule.from", REAL, schedule_from, "[0, 1]", "0.04",                                \
+      "train.schedule.type=one_cycle", "fraction of the peak rate at the begin")                   \
+    X("train.schedule.to", REAL, schedule_to, "[0, 1]", "4e-6", "train.schedule.type=one_cycle",   \
+      "fraction of the peak rate at the end")                                                      \
     X("distributed.average", BOOL, dist.average, "", "true", "",                                   \
       "average gradients over the ranks; false: replicas drift apart")                             \
     X("distributed.broadcast", BOOL, dist.broadcast, "", "true", "",                               \
@@ -311,6 +324,7 @@ enum dt_key_kind {
     DT_KEY_SHAPE,
     DT_KEY_LAYERS,
     DT_KEY_NAMES,
+    DT_KEY_EPOCHS,
     DT_KEY_AUTO,
     DT_KEY_NORMALIZE,
     DT_KEY_AUGMENT

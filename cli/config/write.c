@@ -53,9 +53,10 @@ static const char *const augment_names[] = {DT_AUGMENT_LIST(DT_ENUM_NAME)};
 static void write_numbers(FILE *out, int n, const double *numbers)
 {
     char text[DT_NUMBER_SIZE];
+    fputc('[', out);
     for (int i = 0; i < n; i++) {
         dt_number_text(numbers[i], text);
-        fprintf(out, "%s%s", i > 0 ? ", " : "[", text);
+        fprintf(out, "%s%s", i > 0 ? ", " : "", text);
     }
     fputc(']', out);
 }
@@ -94,6 +95,7 @@ static void write_layers(FILE *out, const struct dt_model_spec *model);
 void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
 {
     char text[DT_NUMBER_SIZE] = "", name[DT_NAME_SIZE] = "";
+    const struct dt_milestones *milestones;
     switch (key->kind) {
     case DT_KEY_BOOL:
         fputs(*(const bool *)dt_key_field(key, base) ? "true" : "false", out);
@@ -125,6 +127,10 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
     case DT_KEY_LAYERS:
         write_layers(out, &((const struct dt_config *)base)->model);
         break;
+    case DT_KEY_EPOCHS:
+        milestones = dt_key_field(key, base);
+        write_numbers(out, milestones->n, milestones->epochs);
+        break;
     case DT_KEY_NAMES:
         write_names(out, dt_key_field(key, base));
         break;
@@ -148,6 +154,7 @@ static bool is_unset(const struct dt_key *key, const void *base)
            : key->kind == DT_KEY_NORMALIZE ? normalize->n == 0 && !normalize->of_dataset
            : key->kind == DT_KEY_AUGMENT   ? augment->n == 0
            : key->kind == DT_KEY_NAMES     ? names->n == 0
+           : key->kind == DT_KEY_REAL      ? *(const double *)field < 0
                                            : dt_key_int(key, base) == 0;
 }
 

@@ -118,10 +118,10 @@ static void print_schedule(const struct dt_config *c, const struct dt_run_event 
 {
     fprintf(stderr, "  schedule %s", schedule_names[c->schedule]);
     if (c->warmup_epochs > 0) {
-        const bool grows =
-            run->lr_scale != 1; /* warm-up is the way from the unscaled to the scaled rate */
-        fprintf(stderr, ", %swarm-up %g epoch%s%s", grows ? "" : "no ", c->warmup_epochs,
-                c->warmup_epochs == 1 ? "" : "s", grows ? "" : " (the rate is not scaled)");
+        const bool grows = c->warmup_from >= 0 ? c->warmup_from < 1 : run->lr_scale != 1;
+        fprintf(stderr, ", warm-up %g epoch%s%s", c->warmup_epochs,
+                c->warmup_epochs == 1 ? "" : "s",
+                grows ? "" : " that changes nothing (set train.warmup_from, such as 0.1)");
     }
     fprintf(stderr, "; %llu step%s/epoch, %lld epoch%s\n", (unsigned long long)run->steps_per_epoch,
             run->steps_per_epoch == 1 ? "" : "s", (long long)c->epochs, c->epochs == 1 ? "" : "s");

@@ -163,6 +163,11 @@ for locale in C POSIX; do
   check "LC_ALL=$locale: not ASCII alone" test -z "$(tr -d '\n[:print:]' <err)"
 done
 check 'warm-up: not one epoch' grep -Fqx '  schedule constant, warm-up 1 epoch; 10 steps/epoch, 3 epochs' err
+run 0 1 --config config.json --run no-warm-up --set train.max_steps=1 --set train.warmup_epochs=1
+check 'a warm-up that changes nothing is not reported' \
+  grep -Fq 'schedule constant, warm-up 1 epoch that changes nothing (set train.warmup_from, such as 0.1); ' err
+run 0 1 --config config.json --run warm-up --set train.max_steps=1 --set train.warmup_epochs=1 --set train.warmup_from=0.1
+check 'a warm-up of one rank' grep -Fqx '  schedule constant, warm-up 1 epoch; 20 steps/epoch, 3 epochs' err
 check 'no learning rate on the line of an epoch' grep -Eq '^epoch 1/3  train loss .*  lr 0\.00[0-9]+  ' err
 run 0 1 --config "$configs/linear.json" --run line --set train.epochs=1
 check 'a line fit speaks of images' test -z "$(grep images err)"

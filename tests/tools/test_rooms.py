@@ -14,13 +14,13 @@ DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 61, 6173
+MOST_FILES, MOST_LINES = 61, 6232
 # The files that a training step passes, and the calls into one that it has passed already.
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2146,
-    "model": 2551,
+    "model": 2597,
     "checkpoint": 1807,
     "data": 3998,
     "dist/ranks": 1634,
@@ -31,8 +31,8 @@ CEILINGS = {
     "dist/strategy": 4319,
     "cpu": 9531,
     "cuda": 7154,
-    "train": 6810,
-    "cli": 9881,
+    "train": 6824,
+    "cli": 9956,
     "view": 3355,
     "lab": 4631,
     "ops": 6784,

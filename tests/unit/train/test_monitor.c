@@ -32,7 +32,6 @@ static void begin(const struct dt_config *config)
     t.state.step_in_epoch = 10;
     t.schedule = (struct dt_lr_schedule){.type = config->schedule,
                                          .lr = config->optimizer.lr,
-                                         .scale = 1,
                                          .steps_per_epoch = 10,
                                          .min_lr = config->schedule_min_lr,
                                          .factor = config->schedule_factor};
