@@ -22,7 +22,7 @@
 #define DT_CHECKPOINT_LATER_LIST(X)                                                           \
     X(bright_borders,                                                                         \
       DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */ \
-    X(data_hash, DT_CHECKPOINT_UNKNOWN) /* of the training samples: data/fingerprint.h */     \
+    X(data_hash, DT_CHECKPOINT_UNKNOWN) /* of the training samples: data/dataset.h */         \
     X(shuffle_rounds, 4) /* DT_PERMUTATION_ROUNDS: determines the order of samples */         \
     X(compression_draws,                                                                      \
       0) /* encodings by each worker so far: stochastic rounding continues from there */      \

@@ -85,7 +85,7 @@ struct dt_pass {
     bool training;   /* draws dropout; a backward pass follows */
     bool accumulate; /* backward adds to the gradients instead of overwriting them */
     uint64_t seed;   /* of the run; dropout masks derive from (seed, layer, epoch, sample id, unit):
-                        base/dropout.h */
+                        base/rng.h */
     void (*poll)(void *context); /* may be NULL; long host kernels call it a few times, on the
                                     calling thread, so that messages progress */
     void *context;               /* of poll */

@@ -15,7 +15,7 @@ struct dt_run_dir;        /* train/save/run_dir.h */
 struct dt_faults;         /* train/hooks/: inject.h */
 struct dt_learned;        /* learned.h */
 struct dt_inspection;     /* inspect.h */
-struct dt_timeline_event; /* timeline.h */
+struct dt_timeline_event; /* timeline_hook.h */
 struct dt_audit_event;    /* audit.h */
 
 /* The run has a folder, and can start: from here on the files of an earlier start may change. */

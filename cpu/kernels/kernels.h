@@ -101,7 +101,7 @@ struct dt_conv_outputs {
     float scale;         /* for the outputs that dropout keeps */
 };
 
-/* Identifies the dropout mask of a sample: base/dropout.h. */
+/* Identifies the dropout mask of a sample: base/rng.h. */
 struct dt_dropout_key {
     uint64_t seed;
     uint32_t stream, epoch, sample, threshold;

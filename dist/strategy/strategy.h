@@ -26,7 +26,7 @@ struct dt_strategy_spec {
     struct dt_backend *backend;       /* borrowed */
     int capacity;                     /* samples of a batch at most */
     dt_allreduce_open_fn device_open; /* of struct dt_allreduce_spec */
-    bool shared_step; /* the ranks of a host may share their steps (host_step.h); one that does not
+    bool shared_step; /* the ranks of a host may share their steps (host_step.c); one that does not
                          want to is enough */
     int accumulate;   /* micro-batches of a step, which the caller runs */
     bool elementwise; /* an update looks at one element at a time, and so may step a part of the

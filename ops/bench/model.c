@@ -1,4 +1,4 @@
-/* Times each block of a model inside real training steps, by observing their spans (model/trace.h).
+/* Times each block of a model inside real training steps, by observing their spans (model/backend.h).
  * So it works for any backend, and times exactly what a training does, including chunks. */
 #include <math.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* The timeline: each rank's work in a window of steps, as spans (model/trace.h), on rank 0's
+/* The timeline: each rank's work in a window of steps, as spans (model/backend.h), on rank 0's
  * clock.
  *
  * Each rank notes its own, in room that is there from the start: nothing is sent or allocated while

@@ -40,7 +40,7 @@ struct dt_strategy_summary {
     const struct dt_staleness *staleness; /* this rank's so far; or NULL */
 };
 
-struct dt_planned_traffic; /* plan.h */
+struct dt_planned_traffic; /* traffic_plan.h */
 
 /* A strategy's: a program names them in its rows (strategies.h). A NULL slot has nothing to say. */
 struct dt_summary_entry {

@@ -131,7 +131,7 @@ static void check_isa_choice(void)
     CHECK_TEXT(dt_cpu_isa(), isas[0]);
 }
 
-/* Unit by unit what base/dropout.h says, of 8 bits and of 16; a million of them, so that numbers
+/* Unit by unit what base/rng.h says, of 8 bits and of 16; a million of them, so that numbers
  * equal to the threshold are among them.
  */
 static void check_dropout_masks(void)
