@@ -51,7 +51,6 @@ static void free_collective(struct sim_collective *c)
     for (int m = 0; m < SIM_MAX_RANKS; m++) {
         sim_free(c->brought[m]);
     }
-    sim_free(c->shared);
     sim_free(c);
 }
 

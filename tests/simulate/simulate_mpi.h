@@ -29,7 +29,6 @@ struct sim_collective {
     uint64_t arrives_ns[SIM_MAX_RANKS][SIM_MAX_RANKS]; /* from, to */
     int colors[SIM_MAX_RANKS], keys[SIM_MAX_RANKS];    /* of a split */
     char *brought[SIM_MAX_RANKS];
-    void *shared; /* of a window: made by the first member */
 };
 
 extern struct sim_comm sim_comms[SIM_MOST_COMMS];
