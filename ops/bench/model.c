@@ -1,5 +1,5 @@
-/* Times each block of a model inside real training steps, by observing their spans (model/backend.h).
- * So it works for any backend, and times exactly what a training does, including chunks. */
+/* Times each block of a model inside real training steps, by a trace of spans (model/backend.h). So
+ * it works for any backend, and times what a training does, including chunks. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
