@@ -115,7 +115,8 @@ static void check_faults(void)
     int n_gpus;
     CHECK_OK(dt_cuda_probe(0, &gpu, &n_gpus));
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        CHECK_INT(dt_cuda_failed(faults[i].code, "call", "cuda/cuda_backend.c", 7), faults[i].status);
+        CHECK_INT(dt_cuda_failed(faults[i].code, "call", "cuda/cuda_backend.c", 7),
+                  faults[i].status);
         CHECK_HAS(dt_error_text(), cudaGetErrorString(faults[i].code));
         CHECK_HAS(dt_error_text(), faults[i].cure);
         CHECK((strstr(dt_error_text(), gpu.uuid) != NULL) ==
