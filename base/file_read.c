@@ -1,4 +1,4 @@
-/* Files that are read, and which processes there are. */
+/* Reads files, tells a file's kind by its first bytes, and tells when a process started. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

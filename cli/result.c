@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "view/page.h"
 #include "view/render.h"
 
 #define HEAD_SIZE 4096 /* bytes of a file that show its kind */
@@ -19,10 +18,10 @@ static const struct form {
     enum dt_option option;
     void (*render)(FILE *out, const struct dt_doc *doc);
     const char *kind, *mark; /* NULL: the first line of the new one */
-} forms[] = {{DT_OPTION_HTML, dt_view_html, "page of dtrain", DT_PAGE_GENERATOR},
-             {DT_OPTION_JSON, dt_view_json, "JSON result of dtrain", "\"dtrain_document\":"},
+} forms[] = {{DT_OPTION_HTML, dt_view_html, "page of dtrain", DT_HTML_MARK},
+             {DT_OPTION_JSON, dt_view_json, "JSON result of dtrain", DT_JSON_MARK},
              {DT_OPTION_CSV, dt_view_csv, "CSV file with these columns", NULL},
-             {DT_OPTION_JUNIT, dt_view_junit, "JUnit suite of dtrain", "<testsuite name=\"dtrain"}};
+             {DT_OPTION_JUNIT, dt_view_junit, "JUnit suite of dtrain", DT_JUNIT_MARK}};
 enum { N_FORMS = sizeof forms / sizeof forms[0] };
 
 static bool is_stdout(const char *path)

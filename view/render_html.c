@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "view/chart.h"
 #include "view/image.h"
-#include "view/page.h"
 #include "view/parts.h"
 #include "view/render.h"
 
@@ -423,7 +422,7 @@ static void put_parts(FILE *out, const struct dt_doc *doc)
 
 void dt_view_html(FILE *out, const struct dt_doc *doc)
 {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n" DT_PAGE_GENERATOR
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n" DT_HTML_MARK
           "\n" POLICY "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
           "<title>",
           out);

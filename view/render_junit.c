@@ -131,7 +131,7 @@ void dt_view_junit(FILE *out, const struct dt_doc *doc)
             n += p->rows.items[r].verdict != DT_NO_VERDICT;
         }
     }
-    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain ", out);
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" DT_JUNIT_MARK, out);
     dt_html_text(out, doc->command);
     fprintf(out, "\" tests=\"%d\" failures=\"%d\" skipped=\"%d\"", n, counts[DT_VERDICT_FAIL],
             counts[DT_VERDICT_MEASURED] + counts[DT_VERDICT_SKIPPED]);

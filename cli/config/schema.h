@@ -4,8 +4,8 @@
  * X(path, kind, field, values, default, when, meaning)
  *
  *   kind: BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input),
- *   LAYERS (model.layers), NAMES (of blocks or layers), EPOCHS (ascending numbers), AUTO (a word,
- * of which the first is -1 in the field, the next -2, or an integer), NORMALIZE and AUGMENT
+ *   LAYERS (model.layers), NAMES (of blocks or layers), EPOCHS (ascending numbers), AUTO (an
+ * integer or a word; the field has -1 for the first word, -2 for the next), NORMALIZE and AUGMENT
  *
  *   values: of INT, REAL, AUTO the interval, as mathematicians write it: "[0, 1)" holds 0 and not
  *   1; of ENUM the names, each behind a bar; of AUTO the interval and then its words

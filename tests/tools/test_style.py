@@ -13,7 +13,7 @@ PRINTING = ["train", "cli", "report", "lab", "ops"]
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 MARKUP = re.compile(r"</?(?:p|b|i|a|h\d|td|th|tr|table|thead|tbody|div|span|svg|path|rect|text|g|[uod]l|li|d[td]|pre|code|small|br|img|"
                     r"style|script|section|figure|details|summary|title|html|head|body|meta)\b[^<]*>|\\033\[|\\x1b\[|"
-                    r"\bcolor:|style=|class=|\bd=\\\"M", re.I)
+                    r"\bcolor:|style=|class=|\bd=\\\"M|<\??[a-z]+ +[a-z]+=", re.I)
 WIDTH = re.compile(r"%[-+ ]*(?:[1-9]\d*|\*)(?:\.(?:\d+|\*))?[a-z]")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 # Lines that are no result: a training's log, accept's rows as they come, the help, the indents of a configuration.
