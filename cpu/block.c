@@ -53,8 +53,10 @@ bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *mod
 {
     DT_ASSERT(index >= 1 && index < model->n_blocks);
     struct dt_block_state below = {0};
-    describe(&below, cpu, model, index - 1, capacity);
-    return model->blocks[index].linear == DT_LINEAR_DENSE && below.conv.fuses_pool;
+    if (model->blocks[index].linear == DT_LINEAR_DENSE) {
+        describe(&below, cpu, model, index - 1, capacity);
+    }
+    return below.conv.fuses_pool;
 }
 
 static struct dt_cpu_scratch place_scratch(struct dt_pieces *pieces,
@@ -290,9 +292,8 @@ static void dense_backward(struct dt_cpu_job *job)
                                    .past = state->dense.past && (uintptr_t)dw % 64 == 0,
                                    .dw = dw,
                                    .dx = job->dx};
-    dt_threads_run(state->cpu->threads,
-                   (int)((state->n_in + DT_DENSE_COLUMNS - 1) / DT_DENSE_COLUMNS), dense_columns,
-                   job);
+    dt_threads_run(state->cpu->threads, dt_cut_count((int)state->n_in, DT_DENSE_COLUMNS),
+                   dense_columns, job);
     if (!job->pass->accumulate) {
         memset(db, 0, n_out * sizeof(float));
     }
@@ -312,7 +313,7 @@ static void plain_backward(void *context, int sample, int thread)
     dt_cpu_poll(job->pass, thread);
 }
 
-/* Writes the gradients of an empty batch. */
+/* Writes the gradients of an empty batch, or those that a convolution adds to. */
 static void clear_gradients(struct dt_cpu_job *job)
 {
     const struct dt_block_state *state = job->state;
@@ -337,8 +338,10 @@ enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *
                              .dx = dx,
                              .grads = grads,
                              .n = pass->batch->n};
-    if (job.n == 0) {
+    if (job.n == 0 || state->block.linear == DT_LINEAR_CONV) {
         clear_gradients(&job);
+    }
+    if (job.n == 0) {
         return DT_OK;
     }
     switch (state->block.linear) {

@@ -92,7 +92,7 @@ void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, f
  * change dy; the result lies in dy or in the thread's scratch. */
 float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread);
 void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample,
-                      uint8_t *mask); /* draws dropout.s mask */
+                      uint8_t *mask); /* draws dropout's mask */
 void dt_cpu_reorder(const struct dt_cpu_job *job, const float *pooled,
                     float *y); /* reorders for `flatten` */
 

@@ -12,12 +12,12 @@
 static void describe_shape(const struct dt_block *b, struct dt_cpu_conv *conv)
 {
     const struct dt_shape in = b->in, out = b->linear_out;
-    const int reach_h = (out.h - 1) * b->stride + b->kernel,
-              reach_w = (out.w - 1) * b->stride + b->kernel;
-    conv->pads = b->pad_before_h > 0 || b->pad_before_w > 0 || reach_h > in.h || reach_w > in.w;
+    const int below = dt_conv_pad_after(b, in.h, b->pad_before_h, out.h),
+              right = dt_conv_pad_after(b, in.w, b->pad_before_w, out.w);
+    conv->pads = b->pad_before_h + b->pad_before_w + below + right > 0;
     conv->shape = (struct dt_conv){.c = in.c,
-                                   .h = conv->pads ? dt_max(reach_h, in.h + b->pad_before_h) : in.h,
-                                   .w = conv->pads ? dt_max(reach_w, in.w + b->pad_before_w) : in.w,
+                                   .h = b->pad_before_h + in.h + below,
+                                   .w = b->pad_before_w + in.w + right,
                                    .k = out.c,
                                    .out_h = out.h,
                                    .out_w = out.w,
@@ -25,7 +25,7 @@ static void describe_shape(const struct dt_block *b, struct dt_cpu_conv *conv)
                                    .stride = b->stride};
 }
 
-/* Lists those that fit. */
+/* Lists the algorithms that fit the block. */
 static void plan_gradient(struct dt_block_state *state, const struct dt_conv_gradient *const *all,
                           const struct dt_conv_gradient **out)
 {
@@ -235,7 +235,7 @@ void dt_cpu_conv_forward(struct dt_cpu_job *job)
 
 /* ---- backward */
 
-/* Of those that cost the same, the last. */
+/* Returns the cheapest algorithm; where costs are equal, the last. */
 static const struct dt_conv_gradient *cheapest(const struct dt_block_state *state,
                                                const struct dt_conv_gradient *const *of,
                                                size_t n_nonzeros)
@@ -373,14 +373,10 @@ void dt_cpu_conv_backward(struct dt_cpu_job *job)
         }
         clear_sums(state, &state->conv.total);
     }
-    if (!pass->accumulate) {
-        memset(job->grads + state->weight_offset, 0, state->n_weights * sizeof(float));
-        memset(job->grads + state->bias_offset, 0, (size_t)state->conv.shape.k * sizeof(float));
-    }
     for (job->begin = 0; job->begin < job->n;
          job->begin += state->conv.n_slices * state->conv.slice) {
-        const int n_left = (job->n - job->begin + state->conv.slice - 1) / state->conv.slice,
-                  n_slices = dt_min(n_left, state->conv.n_slices);
+        const int n_slices =
+            dt_min(dt_cut_count(job->n - job->begin, state->conv.slice), state->conv.n_slices);
         dt_threads_run(state->cpu->threads, n_slices, conv_slice, job);
         for (int s = 0; s < n_slices; s++) {
             add_sums(state, &state->conv.sums[s], &state->conv.total);

@@ -82,7 +82,7 @@ enum dt_conv_packed {
     DT_CONV_BF16,
     DT_CONV_LISTS,
     DT_CONV_WINOGRAD_DX,
-    DT_CONV_ROTATED, /* for that one */
+    DT_CONV_ROTATED, /* by 180 degrees: DT_CONV_WINOGRAD_DX is packed from them */
     DT_CONV_N_PACKED
 };
 
@@ -118,9 +118,6 @@ void dt_cpu_conv_place_scratch(const struct dt_block_state *state, struct dt_pie
 void dt_cpu_conv_open(struct dt_block_state *state); /* after placing */
 void dt_cpu_conv_forward(struct dt_cpu_job *job);
 void dt_cpu_conv_backward(struct dt_cpu_job *job);
-
-/* The convolution's input image: x itself, or a copy with zeros around it. */
-const float *dt_cpu_conv_input(const struct dt_cpu_job *job, int sample, int thread);
 
 /* Finds the nonzeros of image->dy, unless the forward pass has done so; returns their number. */
 size_t dt_cpu_conv_find_nonzeros(const struct dt_cpu_job *job, struct dt_conv_image *image,

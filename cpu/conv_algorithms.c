@@ -20,7 +20,7 @@ static float *data_at(const struct dt_cpu_job *job, int sample)
 }
 
 /* The zeros of the padded image's frame stay. */
-const float *dt_cpu_conv_input(const struct dt_cpu_job *job, int sample, int thread)
+static const float *input_of(const struct dt_cpu_job *job, int sample, int thread)
 {
     const struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
@@ -83,7 +83,7 @@ static uint32_t direct_run(const struct dt_cpu_job *job, int first, int n, int t
 {
     const struct dt_cpu_conv *conv = &job->state->conv;
     (void)n; /* one image */
-    job->state->cpu->kernels->conv_forward(&conv->shape, dt_cpu_conv_input(job, first, thread),
+    job->state->cpu->kernels->conv_forward(&conv->shape, input_of(job, first, thread),
                                            conv->packed[DT_CONV_DIRECT], out->bias, out->relu,
                                            out->y);
     return 0;
@@ -250,7 +250,7 @@ static void lists_weights(const struct dt_cpu_job *job, struct dt_conv_image *im
     }
     float *dw = dt_conv_begin_sum(
         sums->sparse, dt_conv_packed_backward_elems(conv, kernels->vector), &sums->sparse_used);
-    kernels->conv_backward_weights(conv, lists, dt_cpu_conv_input(job, image->sample, thread), dw,
+    kernels->conv_backward_weights(conv, lists, input_of(job, image->sample, thread), dw,
                                    sums->bias);
 }
 
@@ -295,7 +295,7 @@ static void dense_run(const struct dt_cpu_job *job, struct dt_conv_image *image,
         kernels->spread_nonzeros(conv, &image->nonzeros, state->scratch[thread].linear);
         dy = state->scratch[thread].linear;
     }
-    kernels->conv_weights_dense(conv, dt_cpu_conv_input(job, image->sample, thread), dy, image->y,
+    kernels->conv_weights_dense(conv, input_of(job, image->sample, thread), dy, image->y,
                                 dense_sum(state, sums), sums->bias);
 }
 
@@ -445,3 +445,7 @@ const struct dt_conv_gradient *const dt_conv_fused[] = {&weights_masked, NULL};
 const struct dt_conv_gradient *const dt_conv_data[] = {&data_by_winograd, &data_by_lists, NULL};
 const struct dt_conv_gradient *const dt_conv_weights[] = {&weights_by_winograd, &weights_dense,
                                                           &weights_by_lists, NULL};
+
+#define FITS(list, field) (sizeof(list) <= sizeof((struct dt_cpu_conv *)NULL)->field)
+_Static_assert(FITS(dt_conv_weights, dw) && FITS(dt_conv_data, dx) && FITS(dt_conv_fused, fused),
+               "a block's lists hold all algorithms");

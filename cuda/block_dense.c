@@ -75,10 +75,6 @@ enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const 
 
 /* ---- a head, by our own kernels */
 
-_Static_assert(DT_CUDA_HEAD_INPUTS <= DT_GPU_HEAD_INPUTS &&
-                   DT_CUDA_HEAD_OUTPUTS <= DT_GPU_HEAD_OUTPUTS,
-               "heads fit the kernel");
-
 enum dt_status dt_cuda_head_open(const struct dt_block_state *state)
 {
     return dt_block_reserve_sums(

@@ -1,7 +1,5 @@
 #include "cuda/block_plan.h"
 
-#define FIRST_CONV_WEIGHTS 2048
-#define FIRST_CONV_IMAGE 6144 /* elements, with the zeros around it */
 #define FIRST_CONV_THREADS 256
 
 static bool is_head(const struct dt_model *model, int index)
@@ -24,8 +22,8 @@ static bool is_first_conv(const struct dt_model *model, int index)
                  k = (size_t)b->linear_out.c;
     const size_t n_threads =
         (k % 8 == 0 ? k / 8 : k) * ((n_taps + 8) / 9); /* 8 channels and 9 taps each, in backward */
-    return n_taps * k <= FIRST_CONV_WEIGHTS && (size_t)b->in.c * h * w <= FIRST_CONV_IMAGE &&
-           n_threads <= FIRST_CONV_THREADS;
+    return n_taps * k <= DT_CUDA_FIRST_CONV_WEIGHTS &&
+           (size_t)b->in.c * h * w <= DT_CUDA_FIRST_CONV_IMAGE && n_threads <= FIRST_CONV_THREADS;
 }
 
 /* The index in the window takes a byte, with a bit for relu. */

@@ -11,6 +11,9 @@
      << 20) /* cuBLAS's advice for sm_90; dtrain allocates it, so that results are repeatable */
 #define DT_CUDA_N_WORKSPACES 2 /* concurrent calls cannot share one */
 #define DT_CUDA_BIAS_COPIES 32 /* blocks with a copy: an optimizer step has no room for more */
+/* The limits of the kernels for a first convolution and for a head. */
+#define DT_CUDA_FIRST_CONV_WEIGHTS 2048
+#define DT_CUDA_FIRST_CONV_IMAGE 6144 /* elements, with the zeros around it */
 #define DT_CUDA_HEAD_INPUTS 1024
 #define DT_CUDA_HEAD_OUTPUTS 32
 
@@ -21,8 +24,8 @@ struct dt_cuda_block_plan {
                            images in the data set, one at a time, and use the arena's own weights.
                            In a graph others may read the samples, too */
     bool is_plain;      /* such a convolution, followed by an activation at most: it needs no z */
-    bool is_plain_conv; /* another convolution, followed by relu only: the backward pass then needs
-                           its output alone */
+    bool is_plain_conv; /* another convolution, not in the last block, followed by relu only: the
+                           backward pass then needs its output alone */
     /* Bytes of each buffer; 0: there is none. */
     size_t z;      /* the linear operation's output, or, if kept, relu's result; 0: y replaces it */
     size_t dz;     /* its gradient; 0: it overwrites z */

@@ -99,8 +99,8 @@ struct dt_layer_entries {
  */
 enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model);
 
-/* The two steps that follow where a program fills the blocks itself: adds weight and bias of a
- * block's linear operation, and gives all tensors their places in the arena. */
+/* For a program that fills the blocks itself: adds a block's weight and bias; then, once, places
+ * all tensors, resolves DT_INIT_AUTO, and sets n_spatial and is_graph. */
 enum dt_status dt_block_add_params(struct dt_model *model, struct dt_block *block,
                                    enum dt_init init);
 void dt_model_place(struct dt_model *model);

@@ -1,9 +1,9 @@
 /* The vector kernels of the cpu backend: one table of functions per instruction set. Every kernel
  * source is compiled once per instruction set, with DT_CPU_ISA naming it; isa.c chooses a table at
- * open. Kernels work on one image, or on one part of a matrix: block.c handles threads, batches and
- * memory. Activations are H W C (channels innermost). Every buffer may be read up to 256 bytes past
- * its end; nothing is written past it. Bytes read past a row or an image may be another thread's
- * unfinished work: those lanes are never used. */
+ * open. Kernels work on one image, or on one part of a matrix: block.c and conv.c handle threads
+ * and batches, memory.c handles memory. Activations are H W C (channels innermost). Every buffer
+ * may be read up to 256 bytes past its end; nothing is written past it. Bytes read past a row or an
+ * image may be another thread's unfinished work: those lanes are never used. */
 #ifndef DT_CPU_KERNELS_KERNELS_H
 #define DT_CPU_KERNELS_KERNELS_H
 

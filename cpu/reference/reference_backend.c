@@ -1,6 +1,6 @@
-/* The reference backend: plain loops in canonical order with double accumulators, one sample at a
- * time, one stage after the other, images in C H W order. It is what every other backend is tested
- * against, so it is written to be obviously right, and only that. Its blocks come first. */
+/* The reference backend: plain loops in canonical order with double accumulators, sample by sample
+ * and stage by stage, images in C H W order. Tests compare every other backend with it, so its only
+ * aim is to be obviously right. Its blocks come first. */
 #include "model/backend.h"
 #include "model/optimizer.h"
 
@@ -33,10 +33,10 @@ static size_t at(struct dt_shape s, int c, int h, int w)
  * and what a stride leaves over. Of any other block the image itself. */
 static struct dt_shape padded_of(const struct dt_block *b)
 {
-    const int h = (b->linear_out.h - 1) * b->stride + b->kernel,
-              w = (b->linear_out.w - 1) * b->stride + b->kernel;
-    return (struct dt_shape){b->in.c, dt_max(h, b->pad_before_h + b->in.h),
-                             dt_max(w, b->pad_before_w + b->in.w)};
+    const int h = b->pad_before_h + b->in.h, w = b->pad_before_w + b->in.w;
+    return (struct dt_shape){b->in.c,
+                             h + dt_conv_pad_after(b, b->in.h, b->pad_before_h, b->linear_out.h),
+                             w + dt_conv_pad_after(b, b->in.w, b->pad_before_w, b->linear_out.w)};
 }
 
 /* The state and all its arrays are one piece of memory. */

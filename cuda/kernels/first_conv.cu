@@ -82,8 +82,8 @@ static __global__ void __launch_bounds__(THREADS)
     first_conv_forward_kernel(struct dt_gpu_first_conv conv, int n, const float *weight,
                               const float *bias, void *y)
 {
-    __shared__ float image[DT_GPU_FIRST_CONV_IMAGE];
-    alignas(16) __shared__ float filters[DT_GPU_FIRST_CONV_WEIGHTS]; /* taps by channels */
+    __shared__ float image[DT_CUDA_FIRST_CONV_IMAGE];
+    alignas(16) __shared__ float filters[DT_CUDA_FIRST_CONV_WEIGHTS]; /* taps by channels */
     const struct image_shape s = padded(conv);
     const unsigned n_channels = (unsigned)conv.out.c,
                    n_places = (unsigned)(conv.out.h * conv.out.w);
@@ -201,9 +201,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
     first_conv_gradient_kernel(struct dt_gpu_first_conv conv, int n, unsigned n_parts,
                                const void *y, const void *dy, struct dt_gpu_gradients to)
 {
-    alignas(16) __shared__ float memory[LANES_MEMORY(AT_ONCE, V) > DT_GPU_FIRST_CONV_IMAGE
+    alignas(16) __shared__ float memory[LANES_MEMORY(AT_ONCE, V) > DT_CUDA_FIRST_CONV_IMAGE
                                             ? LANES_MEMORY(AT_ONCE, V)
-                                            : DT_GPU_FIRST_CONV_IMAGE];
+                                            : DT_CUDA_FIRST_CONV_IMAGE];
     float *image = memory; /* later its sums */
     const struct image_shape s = padded(conv);
     const struct sums_shape shape = sums_of(conv, V);

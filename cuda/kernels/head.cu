@@ -7,7 +7,7 @@
 #define ROWS (THREADS / LANES) /* samples at a time */
 #define TILE 32                /* samples whose dlogits a block holds */
 #define MAX_SLICES 128         /* of the samples in backward: rows of partial sums */
-static_assert(DT_GPU_HEAD_INPUTS / LANES <= N_COUNTS, "each block of inputs counts on its own");
+static_assert(DT_CUDA_HEAD_INPUTS / LANES <= N_COUNTS, "each block of inputs counts on its own");
 
 /* ---- forward and loss: a row of threads per sample. K: maximum outputs, so that sums stay in
  * registers */
@@ -217,7 +217,7 @@ static forward_kernel *const forward_versions[2][2] = {
 static backward_kernel *const backward_versions[2][2] = {
     {head_backward_kernel<float, 16>, head_backward_kernel<float, 32>},
     {head_backward_kernel<bf16, 16>, head_backward_kernel<bf16, 32>}};
-static_assert(DT_GPU_HEAD_OUTPUTS == 32, "the versions");
+static_assert(DT_CUDA_HEAD_OUTPUTS == 32, "the versions");
 
 static unsigned slices_of(int n)
 {

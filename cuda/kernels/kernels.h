@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/block_plan.h"
 #include "model/device_module.h"
 
 #ifdef __cplusplus
@@ -95,8 +96,6 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
 /* The first convolution, if cuda/block_plan.c says that it is small
  * enough. Its input is `rows` of the samples, as dt_gpu_gather would read them, or x (n, in) of
  * `type` if x is not NULL. Weights are the arena's, K C R S. */
-#define DT_GPU_FIRST_CONV_WEIGHTS 2048
-#define DT_GPU_FIRST_CONV_IMAGE 6144 /* floats, with the zeros around it */
 struct dt_gpu_first_conv {
     struct dt_shape in, out;
     int kernel, stride, pad_h, pad_w; /* pad: zeros before */
@@ -149,10 +148,8 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
 
 /* The last dense layer, if it has few outputs and only a loss after it. weight (n_out, n_in) and
  * bias lie in the arena, without a packed copy. */
-#define DT_GPU_HEAD_INPUTS 1024
-#define DT_GPU_HEAD_OUTPUTS 32
 struct dt_gpu_head {
-    int n_in, n_out; /* at most these two limits */
+    int n_in, n_out; /* at most DT_CUDA_HEAD_INPUTS and _OUTPUTS */
     const float *weight, *bias;
 };
 

@@ -224,7 +224,7 @@ int main(void)
         const int kernel = kernels[draw(4)];
         const struct dt_shape in = {1 + (int)draw(4), kernel + (int)draw(9), kernel + (int)draw(9)};
         const int n_filters = filters[draw(5)];
-        if (n_filters * in.c * kernel * kernel <= DT_GPU_FIRST_CONV_WEIGHTS) {
+        if (n_filters * in.c * kernel * kernel <= DT_CUDA_FIRST_CONV_WEIGHTS) {
             check_shape(numbers[draw(4)], in, n_filters, kernel, 1 + (int)draw(3), draw(2) == 0);
         }
     }

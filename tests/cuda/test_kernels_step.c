@@ -309,7 +309,7 @@ static void test_head(void)
     for (int i = 0; i < 100; i++) {
         check_head(numbers[i % 5], inputs[i / 5 % 4], outputs[i / 20], i % 7 == 0);
     }
-    check_head(9, DT_GPU_HEAD_INPUTS, DT_GPU_HEAD_OUTPUTS, false);
+    check_head(9, DT_CUDA_HEAD_INPUTS, DT_CUDA_HEAD_OUTPUTS, false);
     check_head(4200, 5, 3, false); /* more tiles of samples than slices */
 }
 

@@ -1,6 +1,7 @@
-/* Convolutions of images with blank parts: a window of zeros takes a shorter way to the same bits,
- * whatever weights and biases are. Compared with the same convolution column by column, which a
- * kernel for wide rows is not used for, on every instruction set. */
+/* Convolutions of images with blank parts, on every instruction set. Forward, a window of zeros
+ * takes a shorter way to the same bits, whatever weights and biases are: the test compares it with
+ * the same convolution column by column, which the kernel for wide rows does not serve. The
+ * weights' gradient of such images is exact, with infinities and NaN in them too. */
 #include "tests/lib/guarded.h"
 #include "tests/unit/cpu/modes.h"
 
