@@ -9,7 +9,7 @@
  * IJHPCA 2005.
  *
  * Every algorithm leaves the same bits on every rank: each element is added up once and then
- * copied, or by pairs of ranks who add the same two numbers, or in rank order by everybody. */
+ * copied, or by pairs of ranks that add the same two numbers, or in rank order by every rank. */
 #ifndef DT_DIST_ALLREDUCE_ALGORITHM_H
 #define DT_DIST_ALLREDUCE_ALGORITHM_H
 

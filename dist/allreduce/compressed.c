@@ -92,7 +92,8 @@ static void payload_end(struct dt_executor *e, size_t begin, size_t end)
     }
 }
 
-const struct dt_payload_ops dt_encoded_payload = {.open = payload_open,
+const struct dt_payload_ops dt_encoded_payload = {.n_buffers = 2,
+                                                  .open = payload_open,
                                                   .draw = payload_draw,
                                                   .start = payload_start,
                                                   .message = payload_message,

@@ -37,7 +37,7 @@ static void floats_take(struct dt_executor *e, const struct dt_move *move)
 }
 
 static const struct dt_payload_ops floats_ops = {
-    .start = floats_start, .message = floats_message, .take = floats_take};
+    .n_buffers = 1, .start = floats_start, .message = floats_message, .take = floats_take};
 static const struct dt_payload floats = {.ops = &floats_ops};
 
 /* ---- opening and closing */
@@ -58,9 +58,8 @@ static enum dt_status open_slots(struct dt_executor *e)
 
 static enum dt_status open_parts(struct dt_executor *e)
 {
-    const size_t n_vectors = e->algorithm->gathers      ? (size_t)e->wire->size
-                             : e->payload.codec != NULL ? 2
-                                                        : 1;
+    const int n_buffers = e->payload.ops->n_buffers;
+    const size_t n_vectors = (size_t)(e->algorithm->gathers ? e->wire->size : n_buffers);
     if (e->payload.ops->open != NULL) {
         DT_TRY(e->payload.ops->open(e));
     }
@@ -188,7 +187,6 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw,
     struct dt_execution *x = &e->slots[slot];
     DT_ASSERT(slot >= 0 && slot < e->n_slots && x->round == x->n_rounds);
     DT_ASSERT(begin <= end && end <= e->n_elems);
-    x->active = true;
     x->begin = begin;
     x->end = end;
     x->round = 0;
@@ -215,13 +213,12 @@ enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
     return DT_OK;
 }
 
-static enum dt_status advance(struct dt_executor *e, struct dt_execution *x, int slot)
+static enum dt_status advance(struct dt_executor *e, int slot)
 {
     bool ended = true;
     while (ended) {
         DT_TRY(dt_executor_step(e, slot, &ended));
     }
-    x->active = x->round < x->n_rounds;
     return DT_OK;
 }
 
@@ -229,11 +226,9 @@ enum dt_status dt_executor_progress(struct dt_executor *e, int slot, bool *done)
 {
     DT_ASSERT(slot >= 0 && slot < e->n_slots);
     for (int i = e->n_slots - 1; i >= 0; i--) {
-        if (e->slots[i].active) {
-            DT_TRY(advance(e, &e->slots[i], i));
-        }
+        DT_TRY(advance(e, i));
     }
-    *done = !e->slots[slot].active;
+    *done = e->slots[slot].round == e->slots[slot].n_rounds;
     return DT_OK;
 }
 

@@ -13,7 +13,6 @@
 /* The sum that is under way in a slot. */
 struct dt_execution {
     size_t begin, end; /* of the array */
-    bool active;
     int round, n_rounds;
     bool begun;            /* its messages are on their way */
     int n_moves;           /* of this round */
@@ -27,6 +26,7 @@ struct dt_error_feedback;
 
 /* How elements of the array become messages. Slots that may be NULL do nothing then. */
 struct dt_payload_ops {
+    int n_buffers; /* as long as the array, for an algorithm that does not gather */
     enum dt_status (*open)(struct dt_executor *executor); /* may be NULL */
     uint64_t (*draw)(struct dt_executor *executor);       /* dt_executor_draw; may be NULL */
     /* A sum of elements [begin, end) starts. */
@@ -55,8 +55,7 @@ struct dt_executor {
     struct dt_payload payload;
     struct dt_error_feedback *feedback; /* the payload's, or NULL */
     /* Receive buffers as long as the array, a message at the offset of its first element: one for
-     * each rank if the algorithm gathers, this rank's own with its input; else one, and another one
-     * for a payload with a codec. */
+     * each rank if the algorithm gathers, this rank's own with its input; else the payload's. */
     float *incoming;
     int n_slots;
     struct dt_execution *slots;

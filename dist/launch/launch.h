@@ -11,8 +11,8 @@
 
 #include "base/status.h"
 
-/* n programs that each think they are rank 0 of 1 would train n times and overwrite each other's
- * files. `size` is what MPI says. DT_UNAVAILABLE names the launcher and the command to use. */
+/* Refuses n programs that each think they are rank 0 of 1: they would train n times and overwrite
+ * each other's files. `size`: MPI's. DT_UNAVAILABLE names the launcher and the command to use. */
 enum dt_status dt_launch_check(int size);
 /* For a command that needs no other ranks: from now on dt_launch_check refuses nothing. */
 void dt_launch_take_any(void);

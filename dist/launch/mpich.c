@@ -249,7 +249,7 @@ enum dt_status dt_mpich_prepare(void)
     return fit_file_limit();
 }
 
-/* ---- functions in the place of those of UCX */
+/* ---- functions that replace functions of UCX */
 
 #ifdef MPICH
 /* MPICH 4.0 ends each UCX connection and then waits for all ranks without serving the connections,

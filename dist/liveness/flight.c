@@ -89,10 +89,11 @@ void dt_flight_write(struct dt_liveness_table *table, const char *folder, const 
     }
 }
 
-void dt_flight_rewrite(struct dt_liveness_table *table)
+bool dt_flight_rewrite(struct dt_liveness_table *table)
 {
-    uint32_t expected = WRITTEN;
-    atomic_compare_exchange_strong(&table->rows[0].written, &expected, NOT_WRITTEN);
+    uint32_t before = WRITTEN;
+    atomic_compare_exchange_strong(&table->rows[0].written, &before, NOT_WRITTEN);
+    return before != BEING_WRITTEN;
 }
 
 void dt_flight_remove(struct dt_liveness_table *table, const char *folder)

@@ -9,8 +9,8 @@
 /* Writes the files into the folder. If another rank of the host writes them already, waits for that
  * rank, half a second at most. What cannot be written is left out. */
 void dt_flight_write(struct dt_liveness_table *table, const char *folder, const char *host);
-/* The run goes on after a record was written: the next call writes again. */
-void dt_flight_rewrite(struct dt_liveness_table *table);
+/* The run goes on: the next dt_flight_write writes again. False while a rank still writes. */
+bool dt_flight_rewrite(struct dt_liveness_table *table);
 /* Removes the files of this host's ranks. */
 void dt_flight_remove(struct dt_liveness_table *table, const char *folder);
 

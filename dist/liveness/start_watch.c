@@ -1,17 +1,15 @@
 #include "dist/liveness/start_watch.h"
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/arithmetic.h"
 #include "base/clock.h"
 #include "dist/launch/launch.h"
 #include "dist/liveness/roll_call.h"
-#include "dist/ranks/comm.h"
+#include "dist/liveness/watchdog.h"
 
 #define LIMIT_DEFAULT_S 120.0
 #define SLOW_LIMIT_S 120.0
@@ -64,8 +62,8 @@ static bool is_ended_by_launcher(void)
            sigismember(&pending, SIGTERM) == 1;
 }
 
-/* A rank that should have spoken before may be out of MPI_Init already and wait longer, for
- * something else: so whoever is still there once it should have ended the job speaks for it. */
+/* A rank that should have reported first may have left MPI_Init already. So the next rank that is
+ * still there reports in its place. */
 static void end_job(const struct dt_roll_call *roll, double limit_s)
 {
     char line[sizeof roll->missing + 128];
@@ -105,20 +103,10 @@ static void judge(double waited_s)
     }
 }
 
-static bool is_done_soon(void)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += TICK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    return sem_clockwait(&watch.done, CLOCK_MONOTONIC, &until) == 0;
-}
-
 static void *keep_watch(void *unused)
 {
     (void)unused;
-    for (unsigned ms = 0; !is_done_soon(); ms += TICK_MS) {
+    for (unsigned ms = 0; !dt_wait_ms(&watch.done, TICK_MS); ms += TICK_MS) {
         if (ms * 1e-3 >= watch.limit_s || ms % LOOK_MS == 0) {
             judge(ms * 1e-3);
         }

@@ -1,10 +1,10 @@
 /* A limit on the start: MPI connects the ranks, and waits forever for a rank that never comes.
  *
  * After DTRAIN_TIMEOUT seconds (default 120) a thread ends the job with DT_STALLED and names the
- * missing ranks (dist/liveness/roll_call.h). If the missing ranks are on other hosts, it waits 1.5
- * s longer, so that their host can name them first. If a rank of this host is gone, 3 s are enough,
- * since it never returns. Ranks of this host that are only slow get at least 120 s. Time in which
- * this process was stopped does not count. */
+ * missing ranks (dist/liveness/roll_call.h). If they are on other hosts, it waits 1.5 s longer, so
+ * that their host can name them first. If a rank of this host is gone, 3 s are enough. Ranks of
+ * this host that are only slow get at least 120 s. Time in which this process was stopped does not
+ * count. */
 #ifndef DT_DIST_LIVENESS_START_WATCH_H
 #define DT_DIST_LIVENESS_START_WATCH_H
 

@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 
-#define HAS_LEFT UINT64_MAX /* as `seen_ns`: the rank waits in no collective any more */
-#define STILL_ALIVE_S 1.0   /* a rank that waits is seen far more often */
-#define OTHERS_FIRST_S 1.5  /* where no rank of this host is late, other hosts report first */
+#define HAS_LEFT UINT64_MAX     /* as `seen_ns`: the rank waits in no collective any more */
+#define STILL_ALIVE_S 1.0       /* a rank that waits is seen far more often */
+#define OTHER_HOSTS_FIRST_S 1.5 /* where no rank of this host is late, other hosts report first */
 #define RELAXED memory_order_relaxed
 
 struct dt_liveness_table *dt_liveness_table_of(const struct dt_comm *comm)
@@ -107,8 +107,7 @@ void dt_liveness_last(const struct dt_liveness_table *table, struct dt_flight_ev
 
 static double unseen_s(const struct dt_liveness_row *row)
 {
-    const uint64_t seen_ns =
-        atomic_load(&row->seen_ns); /* before the clock: the rank may move in between */
+    const uint64_t seen_ns = atomic_load(&row->seen_ns); /* first: the rank may move meanwhile */
     const uint64_t now_ns = dt_clock_ns();
     return seen_ns < now_ns ? (double)(now_ns - seen_ns) * 1e-9 : 0;
 }
@@ -118,8 +117,7 @@ static double unseen_s(const struct dt_liveness_row *row)
  * it is a rank that waits in an earlier collective than others, for instance because its GPU hangs.
  * If all wait in the same collective, it is the first rank that has not entered it. With several
  * hosts the last two rules may find a rank that itself waits for another host, so they do not
- * apply.
- */
+ * apply. */
 
 static const struct dt_liveness_row *find_silent(const struct dt_liveness_table *self)
 {
@@ -243,7 +241,7 @@ static double more_s(const struct dt_comm *comm, const struct dt_liveness_row *c
     const bool saves = is_saving(dt_liveness_table_of(comm)->mine) &&
                        (culprit == NULL || (culprit->rank == 0 && is_saving(culprit)));
     return (saves ? (DT_SAVING_LIMITS - 1) * comm->timeout_s : 0) +
-           (culprit == NULL ? OTHERS_FIRST_S : 0);
+           (culprit == NULL ? OTHER_HOSTS_FIRST_S : 0);
 }
 
 static double table_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
@@ -288,30 +286,44 @@ static void table_close(struct dt_liveness *liveness)
     free(self);
 }
 
-enum dt_status dt_liveness_open(struct dt_comm *comm)
+static void fill(struct dt_liveness_table *self, struct dt_comm *comm,
+                 const struct dt_host_memory *memory)
 {
-    struct dt_host_memory memory;
-    struct dt_liveness_table *self = calloc(1, sizeof *self);
-    DT_TRY(dt_host_memory_open(comm, sizeof *self->rows * (size_t)comm->local_size, &memory));
-    if (self == NULL) {
-        dt_host_memory_close(&memory);
-        return dt_error(DT_NO_MEMORY, "no memory for the communicator");
-    }
-    const bool shared = memory.bytes != NULL;
+    const bool shared = memory->bytes != NULL;
     self->base = (struct dt_liveness){.open = dt_liveness_open,
                                       .phase = table_phase,
                                       .alive = table_alive,
                                       .explain = table_explain,
                                       .claim = table_claim,
                                       .close = table_close};
-    self->memory = memory;
+    self->memory = *memory;
     self->n_rows = shared ? comm->local_size : 1;
-    self->rows = shared ? memory.bytes : &self->alone;
+    self->rows = shared ? memory->bytes : &self->alone;
     self->mine = &self->rows[shared ? comm->local_rank : 0];
     self->mine->rank = comm->rank;
     self->sees_all = self->n_rows == comm->size;
+    atomic_store(&self->mine->seen_ns, dt_clock_ns());
+}
+
+enum dt_status dt_liveness_open(struct dt_comm *comm)
+{
+    struct dt_host_memory memory;
+    bool all;
+    DT_TRY(dt_host_memory_open(comm, sizeof(struct dt_liveness_row) * (size_t)comm->local_size,
+                               &memory));
+    struct dt_liveness_table *self = calloc(1, sizeof *self);
+    if (self != NULL) {
+        fill(self, comm, &memory);
+    }
+    /* No rank reads a row before every row is filled. */
+    const enum dt_status s = dt_comm_all(comm, self != NULL, "first barrier", &all);
+    if (s != DT_OK || !all) {
+        dt_host_memory_close(&memory);
+        free(self);
+        DT_TRY(s);
+        return dt_error_agreed(dt_error(DT_NO_MEMORY, "no memory for the communicator"));
+    }
     comm->liveness = &self->base;
     dt_comm_phase(comm, "start");
-    /* No rank reads a row before every row is in place. */
-    return dt_comm_barrier(comm, "first barrier");
+    return DT_OK;
 }

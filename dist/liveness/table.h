@@ -5,7 +5,7 @@
  * which rank is late (dt_liveness.explain). The watchdog sees that its own rank hangs (watchdog.h).
  * The flight record is a dump of the table (flight.h).
  *
- * To note an event costs a look at the clock and ten stores; nothing is allocated, sent or locked.
+ * To note an event costs a look at the clock and twelve stores, and no memory, message or lock.
  */
 #ifndef DT_DIST_LIVENESS_TABLE_H
 #define DT_DIST_LIVENESS_TABLE_H

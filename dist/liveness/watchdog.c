@@ -1,7 +1,6 @@
 #include "dist/liveness/watchdog.h"
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,9 +12,7 @@
 #include "dist/launch/launch.h"
 
 #define TICK_MS 250
-#define OTHERS_FIRST_S                                                         \
-    1.0 /* those who wait for this rank know more; ranks elsewhere leave 1.5 s \
-         */
+#define OTHERS_FIRST_S 1.0 /* ranks that wait for this rank know more, so they report first */
 #define KEEP_BEFORE_S 0.5
 #define KEEP_LIMIT_MS 500
 
@@ -49,9 +46,7 @@ static void keep(struct dt_watchdog *dog)
 {
     atomic_store(&dog->ends, true);
     sem_post(&dog->keep);
-    for (int ms = 0; ms < KEEP_LIMIT_MS && sem_trywait(&dog->kept) != 0; ms++) {
-        dt_sleep_ms(1);
-    }
+    (void)dt_wait_ms(&dog->kept, KEEP_LIMIT_MS);
 }
 
 static void end_job(struct dt_watchdog *dog, double limit_s)
@@ -65,14 +60,13 @@ static void end_job(struct dt_watchdog *dog, double limit_s)
     dt_launch_end_job(speaks ? dog->line : "", DT_STALLED);
 }
 
-static bool is_done_soon(struct dt_watchdog *dog)
+bool dt_wait_ms(sem_t *posted, unsigned ms)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += TICK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    return sem_clockwait(&dog->done, CLOCK_MONOTONIC, &until) == 0;
+    const long ns = until.tv_nsec + ms * 1000000L;
+    until = (struct timespec){until.tv_sec + ns / 1000000000L, ns % 1000000000L};
+    return sem_clockwait(posted, CLOCK_MONOTONIC, &until) == 0;
 }
 
 /* How long a value has stayed the same. */
@@ -101,16 +95,14 @@ static void *keep_watch(void *context)
     struct dt_watchdog *dog = context;
     struct stay signs = {.patience = dt_patience_begin()}, moves = signs;
     bool warned = false;
-    while (!is_done_soon(dog)) {
+    while (!dt_wait_ms(&dog->done, TICK_MS)) {
         const double limit = limit_s(dog);
         const double silent_s = look(&signs, dt_liveness_seen_ns(dog->table));
         const bool near = look(&moves, dt_liveness_n_moves(dog->table)) >= limit - KEEP_BEFORE_S;
         if (near && !warned) {
             sem_post(&dog->keep);
-        } else if (warned && !near) {
-            dt_flight_rewrite(dog->table);
         }
-        warned = near;
+        warned = near || (warned && !dt_flight_rewrite(dog->table));
         if (silent_s >= limit + OTHERS_FIRST_S) {
             end_job(dog, limit);
         }

@@ -12,6 +12,8 @@
 #ifndef DT_DIST_LIVENESS_WATCHDOG_H
 #define DT_DIST_LIVENESS_WATCHDOG_H
 
+#include <semaphore.h>
+
 #include "dist/liveness/flight.h"
 
 #define DT_WATCHDOG_LINE 768
@@ -31,5 +33,8 @@ struct dt_watchdog;
 enum dt_status dt_watchdog_open(struct dt_comm *comm, const struct dt_watchdog_options *options,
                                 struct dt_watchdog **out);
 void dt_watchdog_close(struct dt_watchdog *dog); /* NULL is fine */
+
+/* Waits up to `ms` (below 1,000) for another thread to post; returns whether it did. */
+bool dt_wait_ms(sem_t *posted, unsigned ms);
 
 #endif
