@@ -103,10 +103,10 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
                                struct dt_owned owned, struct dt_dataset *out);
 void dt_dataset_close(struct dt_dataset *dataset);
 
-/* Shows whether samples are the ones that they were, to the bit and in their places. A sum, modulo
- * 2^64, of one hash (XXH3-64, xxHash library) for each sample here whose number is `part` modulo
- * n_parts: of its number, its pixels or values, and its label or targets. The sums of all parts add
- * up to the same at any number of parts, whoever has which samples. */
+/* Equal fingerprints show that samples have not changed, to the bit and in their places. A sum,
+ * modulo 2^64, of one hash (XXH3-64, xxHash library) for each sample here whose number is `part`
+ * modulo n_parts: of its number, its pixels or values, and its label or targets. The sums of all
+ * parts add up to the same at any number of parts, whoever has which samples. */
 uint64_t dt_fingerprint(const struct dt_samples *samples, uint32_t part, uint32_t n_parts);
 
 /* ---- for formats */

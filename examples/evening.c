@@ -32,7 +32,7 @@ static const struct dt_dist_spec dist;
 struct sample_set {
     struct dt_samples samples;
     struct dt_bound_samples *bound; /* the same, as the backend reads them */
-    struct dt_loader loader;        /* selects those of each step */
+    struct dt_loader loader;        /* selects the samples of each step */
 };
 
 static struct dt_comm *comm;         /* between the ranks */
@@ -77,8 +77,8 @@ int main(int argc, char **argv)
 
 /* ---- an epoch */
 
-/* Each bucket of gradients, here those of a block, takes a rank 2 (n - 1) messages around the ring
- * in a step. */
+/* A bucket has the gradients of one block. For each bucket a rank sends 2 (n - 1) messages around
+ * the ring in a step. */
 static enum dt_status train_epoch(void)
 {
     const int n = comm->size, n_steps = (int)dt_shard_steps_per_epoch(&train_set.loader.shard);
@@ -274,13 +274,16 @@ static enum dt_status open_all(const char *dir)
 static enum dt_status write_weights(const char *path)
 {
     FILE *file = fopen(path, "wb");
-    for (int p = 0; file != NULL && p < model.n_params; p++) {
+    bool whole = file != NULL;
+    for (int p = 0; whole && p < model.n_params; p++) {
         const struct dt_param *param = &model.params[p];
         for (size_t i = 0; i < param->n_elems; i++) {
-            fwrite(&network->params[param->offset + dt_param_at(param, i)], 4, 1, file);
+            const float *weight = &network->params[param->offset + dt_param_at(param, i)];
+            whole = fwrite(weight, sizeof *weight, 1, file) == 1 && whole;
         }
     }
-    return file != NULL && fclose(file) == 0 ? DT_OK : dt_error_errno(DT_IO, "%s", path);
+    whole = file != NULL && fclose(file) == 0 && whole;
+    return whole ? DT_OK : dt_error_errno(DT_IO, "%s", path);
 }
 
 static void close_all(void)

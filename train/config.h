@@ -101,7 +101,7 @@ struct dt_config {
     enum dt_precision precision;
     bool cuda_graph;
     bool cuda_deterministic; /* engines are not chosen by time */
-    bool tensorboard;        /* epochs tell what the network looks like inside, for who draws it */
+    bool tensorboard;        /* epochs show the inside of the network, for the sink that draws it */
     bool report;             /* a page about the run is written at its end */
     int64_t threads;         /* 0: cores / local ranks */
 };

@@ -18,8 +18,8 @@ struct dt_driver_ops {
     /* Local: the caller agrees. NULL: `own` stays NULL. */
     enum dt_status (*open)(struct dt_trainer *trainer, void **own);
     void (*close)(struct dt_trainer *trainer, void *own); /* with open */
-    /* The next n steps of state.epoch, 1 to driver.most; counts them (dt_step_count). Every rank
-     * calls it. */
+    /* The next n steps of state.epoch, 1 to driver.most; adds them to `state`. Every rank calls
+     * it. */
     enum dt_status (*take)(struct dt_trainer *trainer, int n, struct dt_step_results *out);
 };
 

@@ -130,10 +130,8 @@ double dt_monitor_epoch(struct dt_trainer *t, const struct dt_metrics *evaluated
 static struct dt_monitored monitored(enum dt_test_metric metric, double best, uint64_t best_epoch,
                                      uint64_t epoch)
 {
-    DT_ASSERT(metric == DT_TEST_NONE || best_epoch <= epoch + 1);
-    /* An epoch that fails at its end is not counted, and may be the best. */
-    const uint64_t n_since = epoch > best_epoch ? epoch - best_epoch : 0;
-    const struct dt_monitored m = {metric, best, best_epoch, n_since};
+    DT_ASSERT(metric == DT_TEST_NONE || best_epoch <= epoch);
+    const struct dt_monitored m = {metric, best, best_epoch, epoch - best_epoch};
     return metric == DT_TEST_NONE ? (struct dt_monitored){.metric = metric} : m;
 }
 

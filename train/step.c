@@ -141,8 +141,9 @@ double dt_step_lr(const struct dt_trainer *t, uint64_t step_in_epoch)
                              t->state.epoch * t->schedule.steps_per_epoch + step_in_epoch);
 }
 
-enum dt_status dt_step_count(struct dt_trainer *t, const struct dt_metrics *train,
-                             struct dt_step_result *out)
+/* Adds the next step to the state; `train`: of all ranks. As dt_trainer_check_loss. */
+static enum dt_status count(struct dt_trainer *t, const struct dt_metrics *train,
+                            struct dt_step_result *out)
 {
     DT_ASSERT(train->n_samples ==
               (double)dt_shard_step_samples(&t->set.loader.shard, t->state.step_in_epoch));
@@ -215,7 +216,7 @@ static enum dt_status take_one(struct dt_trainer *t, int n, struct dt_step_resul
     DT_TRY(exchange(t, &step, &sums));
     dt_step_clock_move(&t->clock, DT_PHASE_UPDATE, t->strategy->update_s - update_s);
     dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
-    const enum dt_status s = dt_step_count(t, &sums.train, &out->steps[0]);
+    const enum dt_status s = count(t, &sums.train, &out->steps[0]);
     if (s != DT_OK) { /* on all ranks: none leaves while weights are on their way */
         (void)dt_strategy_share_weights(t->strategy);
         return s;
@@ -305,7 +306,7 @@ enum dt_status dt_steps_together(struct dt_trainer *t, int n,
                              DT_REDUCE_SUM, "sum of the steps' results"));
     dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
     for (int i = 0; i < n; i++) {
-        DT_TRY(dt_step_count(t, &sums.train[i], &out->steps[i]));
+        DT_TRY(count(t, &sums.train[i], &out->steps[i]));
     }
     out->n = n;
     out->stop = sums.n_stopping > 0;

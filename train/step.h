@@ -26,8 +26,4 @@ enum dt_status dt_step_compute(struct dt_trainer *trainer, uint64_t step_in_epoc
 /* The rate of a step of state.epoch. */
 double dt_step_lr(const struct dt_trainer *trainer, uint64_t step_in_epoch);
 
-/* Counts the next step, `train`: of all ranks. As dt_trainer_check_loss. */
-enum dt_status dt_step_count(struct dt_trainer *trainer, const struct dt_metrics *train,
-                             struct dt_step_result *out);
-
 #endif

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "dist/launch/stop.h"
@@ -202,11 +201,10 @@ static enum dt_status finish_epoch(struct run *run)
                                    .seconds = run->epoch_train_s,
                                    .rank0 = t->clock.times,
                                    .n_timed_steps = t->clock.n_steps,
-                                   .reduced_lr =
-                                       dt_monitor_epoch(t, &run->evaluated, &run->averaged),
                                    .step_samples = run->step_samples};
     *(validates(run) ? &epoch.validation : &epoch.test) = run->evaluated;
     DT_TRY(dt_hooks_epoch_end(t, &epoch));
+    epoch.reduced_lr = dt_monitor_epoch(t, &run->evaluated, &run->averaged);
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
     if (whole) {
         t->state.epoch++;
@@ -258,8 +256,9 @@ static enum dt_status run_epochs(struct run *run)
                                          0)) { /* resumed at the end: only the result is left */
         return evaluate(run);
     }
-    do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was
-            written before it was */
+    /* A checkpoint may lie between the last step of an epoch and its end. Then run_steps takes no
+     * step, and finish_epoch still runs. */
+    do {
         DT_TRY(run_steps(run, &n_failures));
         DT_TRY(finish_epoch(run));
         const uint64_t every = (uint64_t)t->config.checkpoint_every_epochs;

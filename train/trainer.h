@@ -112,8 +112,8 @@ void dt_trainer_close(struct dt_trainer *trainer);
 /* Samples of a micro-batch at most. */
 int dt_trainer_capacity(const struct dt_trainer *trainer);
 
-/* For who searches a capacity that fits: network, evaluator and initial weights. A failed open is
- * closed, too. Local. */
+/* Opens network, evaluator and initial weights, while a capacity that fits is searched. A failed
+ * open is closed, too. Local. */
 enum dt_status dt_trainer_open_network(struct dt_trainer *trainer, int capacity);
 void dt_trainer_close_network(struct dt_trainer *trainer);
 

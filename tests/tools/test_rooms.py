@@ -1,6 +1,7 @@
 """How the files of the source may depend on each other. Folders include each other in one direction, from what people see down to what
-everything rests on; no files, in one folder or several, include or call each other in a circle; each room has a ceiling of lines; and a
-training step takes the way that docs/design.md describes. What calls what is read from the objects of a build.
+everything rests on, except dist/launch and dist/liveness; no files, in one folder or several, include or call each other in a circle; each
+room has a ceiling of lines; and a training step takes the way that docs/design.md describes. What calls what is read from the objects of a
+build.
 
 usage: test_rooms.py SOURCE_DIR BINARY_DIR NM"""
 import os

@@ -15,8 +15,8 @@ static struct dt_step_graph *graph_of(const struct dt_trainer *t)
     return t->driver.own;
 }
 
-/* The rank's own work is a request of its world's communicator, whose wait has a limit and knows
- * who is behind: each step counts as a wait, so that it also knows whose GPU is. */
+/* The rank's own work is a request of its world's communicator, whose wait has a limit and finds
+ * the late rank. Each step counts as a wait, so the wait also finds the rank whose GPU is late. */
 struct wait {
     struct dt_request request; /* first: what `progress` gets is this */
     struct dt_trainer *trainer;
@@ -37,7 +37,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     return DT_OK;
 }
 
-/* There is nobody else whom its steps could wait for. */
+/* This rank's steps wait for no other rank. */
 static enum dt_status gpu_hangs(const struct dt_trainer *t)
 {
     char gpu[128];
@@ -87,8 +87,8 @@ static enum dt_status run(struct dt_trainer *t, int n, struct dt_metrics *local)
 
 /* ---- the driver */
 
-/* Fits where no part of a step has to pass through the host, nobody looks after each, and the
- * network is a chain. */
+/* Fits where no part of a step has to pass through the host, no hook looks at each step, and
+ * the network is a chain. */
 static bool fits(const struct dt_trainer *t)
 {
     const struct dt_device_module *module = t->device.module;

@@ -1,9 +1,9 @@
 /* The hooks there are (train/hook.h), most of them opened where the configuration asks for
  * it:
  *
- *   measure.c   the roster, and what a run costs
+ *   cost.c      the roster, and what a run costs
  *   inject.c    puts faults into a run       learned.c  answers to the test samples
- *   timeline.c  what every rank did when     inspect.c  what the network looks like inside
+ *   inspect.c   what the network looks like  timeline_hook.c  what every rank did when
  *   audit.c     which samples steps use      line.c     the line lab's slope and intercept
  *
  * Beside them guard.c, which needs to be there before the trainer. */
