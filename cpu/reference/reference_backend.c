@@ -234,41 +234,37 @@ static void linear_forward(const struct dt_block_state *st, const float *params,
 {
     const struct dt_block *b = st->block;
     const float *weight = params + b->grad_begin, *bias = weight + st->bias_offset;
-    switch (b->linear) {
-    case DT_LINEAR_CONV:
+    if (b->linear == DT_LINEAR_CONV) {
         pad(st, x);
         conv_forward(st, weight, bias, y);
-        break;
-    case DT_LINEAR_DENSE:
+    } else if (b->linear == DT_LINEAR_DENSE) {
         dense_forward(b, weight, bias, x, y);
-        break;
-    case DT_LINEAR_NONE:
+    } else {
         memcpy(y, x, dt_shape_elems(b->in) * sizeof(float));
-        break;
     }
+}
+
+/* The input of window element i of output o. */
+static size_t pooled(const struct dt_block *b, size_t o, int i)
+{
+    const size_t h = (size_t)b->pool_out.h, w = (size_t)b->pool_out.w;
+    return at(b->linear_out, (int)(o / (h * w)), (int)(o / w % h) * b->pool_stride + i / b->pool_w,
+              (int)(o % w) * b->pool_stride + i % b->pool_w);
 }
 
 /* A window holding a NaN gives NaN; of equal values the first in row-major order wins. */
 static void pool_forward(const struct dt_block *b, const float *x, float *y, uint32_t *winner)
 {
-    for (int c = 0; c < b->pool_out.c; c++) {
-        for (int p = 0; p < b->pool_out.h; p++) {
-            for (int q = 0; q < b->pool_out.w; q++) {
-                size_t best = at(b->linear_out, c, p * b->pool_stride, q * b->pool_stride);
-                double sum = 0;
-                for (int r = 0; r < b->pool_h; r++) {
-                    for (int s = 0; s < b->pool_w; s++) {
-                        const size_t i =
-                            at(b->linear_out, c, p * b->pool_stride + r, q * b->pool_stride + s);
-                        sum += x[i];
-                        best = x[i] > x[best] || (isnan(x[i]) && !isnan(x[best])) ? i : best;
-                    }
-                }
-                const size_t o = at(b->pool_out, c, p, q);
-                winner[o] = (uint32_t)best;
-                y[o] = b->pool == DT_POOL_MAX ? x[best] : (float)(sum / (b->pool_h * b->pool_w));
-            }
+    for (size_t o = 0; o < dt_shape_elems(b->pool_out); o++) {
+        size_t best = pooled(b, o, 0);
+        double sum = 0;
+        for (int k = 0; k < b->pool_h * b->pool_w; k++) {
+            const size_t i = pooled(b, o, k);
+            sum += x[i];
+            best = x[i] > x[best] || (isnan(x[i]) && !isnan(x[best])) ? i : best;
         }
+        winner[o] = (uint32_t)best;
+        y[o] = b->pool == DT_POOL_MAX ? x[best] : (float)(sum / (b->pool_h * b->pool_w));
     }
 }
 
@@ -276,21 +272,10 @@ static void pool_forward(const struct dt_block *b, const float *x, float *y, uin
 static void pool_backward(const struct dt_block *b, const float *dy, const uint32_t *winner,
                           float *dx)
 {
-    for (int c = 0; c < b->pool_out.c; c++) {
-        for (int p = 0; p < b->pool_out.h; p++) {
-            for (int q = 0; q < b->pool_out.w; q++) {
-                const size_t o = at(b->pool_out, c, p, q);
-                if (b->pool == DT_POOL_MAX) {
-                    dx[winner[o]] += dy[o];
-                    continue;
-                }
-                for (int r = 0; r < b->pool_h; r++) {
-                    for (int s = 0; s < b->pool_w; s++) {
-                        dx[at(b->linear_out, c, p * b->pool_stride + r, q * b->pool_stride + s)] +=
-                            dy[o] / (float)(b->pool_h * b->pool_w);
-                    }
-                }
-            }
+    const int n = b->pool == DT_POOL_MAX ? 1 : b->pool_h * b->pool_w;
+    for (size_t o = 0; o < dt_shape_elems(b->pool_out); o++) {
+        for (int i = 0; i < n; i++) {
+            dx[b->pool == DT_POOL_MAX ? winner[o] : pooled(b, o, i)] += dy[o] / (float)n;
         }
     }
 }
@@ -384,26 +369,18 @@ static void linear_backward(struct dt_block_state *st, const float *params, cons
                             float *dx)
 {
     const struct dt_block *b = st->block;
-    const size_t n_in = dt_shape_elems(b->in), n_padded = dt_shape_elems(padded_of(b));
     const float *weight = params + b->grad_begin;
     double *dw = st->grad_sums, *db = dw + st->bias_offset;
-    double *dx_sums = dx != NULL ? memset(st->sums, 0, n_padded * sizeof(double)) : NULL;
-    switch (b->linear) {
-    case DT_LINEAR_CONV:
+    double *sums =
+        dx != NULL ? memset(st->sums, 0, dt_shape_elems(padded_of(b)) * sizeof *sums) : NULL;
+    if (b->linear == DT_LINEAR_CONV) {
         pad(st, x);
-        conv_backward(st, weight, st->delta, dw, db, dx_sums);
-        break;
-    case DT_LINEAR_DENSE:
-        dense_backward(b, weight, x, st->delta, dw, db, dx_sums);
-        break;
-    case DT_LINEAR_NONE:
-        for (size_t i = 0; dx != NULL && i < n_in; i++) {
-            dx_sums[i] = st->delta[i];
-        }
-        break;
+        conv_backward(st, weight, st->delta, dw, db, sums);
+    } else if (b->linear == DT_LINEAR_DENSE) {
+        dense_backward(b, weight, x, st->delta, dw, db, sums);
     }
-    for (size_t i = 0; dx != NULL && i < n_in; i++) {
-        dx[i] = (float)dx_sums[padded_at(b, i)];
+    for (size_t i = 0; dx != NULL && i < dt_shape_elems(b->in); i++) {
+        dx[i] = b->linear == DT_LINEAR_NONE ? st->delta[i] : (float)sums[padded_at(b, i)];
     }
 }
 
