@@ -2,7 +2,7 @@
 # without optimization, which would merge them. What ends by _exit writes its counts first.
 function(dt_count_lines)
   foreach(room dist train checkpoint)
-    target_compile_options(dt_${room} PRIVATE --coverage -O0 -U_FORTIFY_SOURCE)
+    target_compile_options(dt_${room} PRIVATE --coverage -fprofile-update=atomic -O0 -U_FORTIFY_SOURCE)
     target_link_options(dt_${room} INTERFACE --coverage)
   endforeach()
   file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/dump_counts.c" CONTENT

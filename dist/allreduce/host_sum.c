@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "dist/allreduce/formula.h"
 
 #define PIECE_ELEMS DT_HOST_SUM_PIECE
@@ -61,16 +62,16 @@ static void add_parts(const struct dt_host_sum *sum, size_t begin, size_t n_elem
     }
 }
 
-static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
+static enum dt_status add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
 {
     DT_ASSERT(begin < end && end - begin <= PIECE_ELEMS && end <= sum->n_elems);
     if (sum->use == NULL) {
         add_parts(sum, begin, end - begin, sum->total + begin);
-    } else {
-        float *sums = sums_of(sum, sum->comm->local_rank);
-        add_parts(sum, begin, end - begin, sums);
-        sum->use(sum->use_context, begin, end, sums);
+        return DT_OK;
     }
+    float *sums = sums_of(sum, sum->comm->local_rank);
+    add_parts(sum, begin, end - begin, sums);
+    return sum->use(sum->use_context, begin, end, sums);
 }
 
 const float *dt_host_sum_again(const struct dt_host_sum *sum, size_t begin, size_t end)
@@ -92,25 +93,26 @@ static bool is_open(const struct dt_host_sum_range *range, struct slot *slot)
     return atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
 }
 
-/* Adds one more piece of the host's total, if there is one to be had, and says whether there was.
- */
-static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_range *range)
+/* Adds one more piece of the host's total, if there is one to be had: `added`, which was false. */
+static enum dt_status add_inside(const struct dt_host_sum *sum,
+                                 const struct dt_host_sum_range *range, bool *added)
 {
     struct slot *slot = slot_of(sum, (int)(range - sum->ranges));
     const uint32_t n_pieces = n_pieces_of(range);
     if (!is_open(range, slot) ||
         atomic_load_explicit(&slot->n_taken, memory_order_relaxed) >= n_pieces) {
-        return false;
+        return DT_OK;
     }
     const uint32_t piece = atomic_fetch_add_explicit(&slot->n_taken, 1, memory_order_relaxed);
     if (piece >= n_pieces) {
-        return false;
+        return DT_OK;
     }
     const size_t from = range->begin + piece * PIECE_ELEMS;
     DT_ASSERT(from < range->end);
-    add_piece(sum, from, range->end - from < PIECE_ELEMS ? range->end : from + PIECE_ELEMS);
+    DT_TRY(add_piece(sum, from, dt_min_size(range->end, from + PIECE_ELEMS)));
     atomic_fetch_add_explicit(&slot->n_done, 1, memory_order_release);
-    return true;
+    *added = true;
+    return DT_OK;
 }
 
 /* The host's total is there. */
@@ -188,7 +190,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     bool added = false, may_cross = true;
     for (uint64_t n = order + 1; n > sum->n_done && !added; n--) {
         struct dt_host_sum_range *range = range_of(sum, n - 1);
-        added = !has_ended(range, n - 1) && add_inside(sum, range);
+        DT_TRY(has_ended(range, n - 1) ? DT_OK : add_inside(sum, range, &added));
     }
     for (uint64_t n = sum->n_done; n <= order && may_cross; n++) {
         struct dt_host_sum_range *range = range_of(sum, n);

@@ -41,7 +41,7 @@ struct dt_host_sum {
     /* NULL, or, with one host only, where the sums go instead of to `total`, piece by piece: to one
      * rank of the host each, whichever adds the piece, and before the range is done anywhere. The
      * caller sets it, on all ranks alike, while no sum is under way. */
-    void (*use)(void *context, size_t begin, size_t end, const float *sums);
+    enum dt_status (*use)(void *context, size_t begin, size_t end, const float *sums);
     void *use_context;
     struct dt_executor *across; /* borrowed, on `total`: carries this rank's slices between the
                                    hosts; NULL: MPI does */

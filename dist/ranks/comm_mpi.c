@@ -8,8 +8,8 @@
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into dt_request.handle");
 
-/* Wrong arguments are our bug; everything else is a peer, the network, or ranks that disagree on a
- * message's length. */
+/* Wrong arguments are our bug; everything else but memory is a peer, the network, or ranks that
+ * disagree on a message's length. */
 enum dt_status dt_comm_mpi_error(int code, const char *name)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -22,7 +22,10 @@ enum dt_status dt_comm_mpi_error(int code, const char *name)
     const bool ours = class == MPI_ERR_ARG || class == MPI_ERR_BUFFER || class == MPI_ERR_COUNT ||
                       class == MPI_ERR_TYPE || class == MPI_ERR_OP || class == MPI_ERR_COMM ||
                       class == MPI_ERR_ROOT || class == MPI_ERR_REQUEST;
-    return dt_error(ours ? DT_INTERNAL : DT_STALLED, "%s: %s", name, text);
+    return dt_error(ours                      ? DT_INTERNAL
+                    : class == MPI_ERR_NO_MEM ? DT_NO_MEMORY
+                                              : DT_STALLED,
+                    "%s: %s", name, class == MPI_ERR_NO_MEM ? "no memory" : text);
 }
 
 #define MPI_TYPE(constant, c_type, mpi_type) mpi_type,
@@ -208,10 +211,8 @@ struct dt_mpi_comm *dt_comm_mpi_over(MPI_Comm all)
     return self;
 }
 
-enum dt_status dt_comm_open_mpi(struct dt_comm **out)
+enum dt_status dt_comm_mpi_open(int code, MPI_Comm all, struct dt_comm **out)
 {
-    MPI_Comm all;
-    const int code = MPI_Comm_dup(MPI_COMM_WORLD, &all);
     if (code != MPI_SUCCESS) {
         return dt_comm_mpi_error(code, "opening the communicator");
     }
@@ -222,4 +223,11 @@ enum dt_status dt_comm_open_mpi(struct dt_comm **out)
     }
     *out = &self->base;
     return DT_OK;
+}
+
+enum dt_status dt_comm_open_mpi(struct dt_comm **out)
+{
+    MPI_Comm all;
+    const int code = MPI_Comm_dup(MPI_COMM_WORLD, &all);
+    return dt_comm_mpi_open(code, all, out);
 }

@@ -20,6 +20,8 @@ static inline struct dt_mpi_comm *dt_mpi_comm_of(struct dt_comm *comm)
 /* Over the ranks of `all`, which it owns from then on. NULL: no memory, and `all` stays whose it
  * was. */
 struct dt_mpi_comm *dt_comm_mpi_over(MPI_Comm all);
+/* Over the ranks of `all`, which MPI made with this code. Closed, where there is no memory. */
+enum dt_status dt_comm_mpi_open(int code, MPI_Comm all, struct dt_comm **out);
 enum dt_status dt_comm_mpi_error(int code, const char *name);
 
 #endif

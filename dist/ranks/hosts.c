@@ -72,18 +72,10 @@ static enum dt_status split(struct dt_comm *comm, int n, struct dt_comm **out)
     MPI_Comm members = MPI_COMM_NULL;
     const int code = MPI_Comm_split(dt_mpi_comm_of(comm)->all, comm->rank < n ? 0 : MPI_UNDEFINED,
                                     comm->rank, &members);
-    if (code != MPI_SUCCESS) {
-        return dt_comm_mpi_error(code, "opening the communicator");
-    }
-    if (members == MPI_COMM_NULL) {
+    if (code == MPI_SUCCESS && members == MPI_COMM_NULL) {
         return DT_OK;
     }
-    struct dt_mpi_comm *self = dt_comm_mpi_over(members);
-    if (self == NULL) {
-        MPI_Comm_free(&members);
-        return dt_error(DT_NO_MEMORY, "no memory for the communicator");
-    }
-    *out = &self->base;
+    DT_TRY(dt_comm_mpi_open(code, members, out));
     return add_hosts(out);
 }
 

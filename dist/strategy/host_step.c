@@ -34,7 +34,7 @@ static float *array_of(const struct host_step *self, int index)
 }
 
 /* A dt_host_sum.use. */
-static void step_piece(void *context, size_t begin, size_t end, const float *sums)
+static enum dt_status step_piece(void *context, size_t begin, size_t end, const float *sums)
 {
     DT_ASSERT(begin < end && end - begin <= DT_HOST_SUM_PIECE);
     struct host_step *self = context;
@@ -42,15 +42,15 @@ static void step_piece(void *context, size_t begin, size_t end, const float *sum
     const struct dt_comm *comm = strategy->spec.comm;
     float *params = strategy->memory.params;
     const double start_s = dt_clock_s();
-    /* No error: the backend is one whose memory is the host's. */
-    (void)dt_optimizer_apply_range(&strategy->optimizer, &dt_mirrored_of(strategy)->update, begin,
-                                   end, params, sums);
+    DT_TRY(dt_optimizer_apply_range(&strategy->optimizer, &dt_mirrored_of(strategy)->update, begin,
+                                    end, params, sums));
     for (int rank = 0; rank < comm->local_size; rank++) {
         if (rank != comm->local_rank) {
             memcpy(array_of(self, rank) + begin, params + begin, (end - begin) * sizeof *params);
         }
     }
     strategy->update_s += dt_clock_s() - start_s;
+    return DT_OK;
 }
 
 /* Sums that were used piece by piece are formed once more. */

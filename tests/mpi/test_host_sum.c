@@ -124,7 +124,7 @@ struct used {
     int round;
 };
 
-static void use(void *context, size_t begin, size_t end, const float *sums)
+static enum dt_status use(void *context, size_t begin, size_t end, const float *sums)
 {
     struct used *used = context;
     for (size_t i = begin; i < end; i++) {
@@ -133,6 +133,7 @@ static void use(void *context, size_t begin, size_t end, const float *sums)
         used->sum->total[i] += 1; /* by one rank alone */
     }
     used->n_elems += end - begin;
+    return DT_OK;
 }
 
 /* Sums that are used at once: each by one rank of the host, and all of them before any rank goes
@@ -249,12 +250,13 @@ static void test_lone_ranks(struct dt_comm *comm)
 static size_t piece_begins[64];
 static int n_noted;
 
-static void note_piece(void *context, size_t begin, size_t end, const float *sums)
+static enum dt_status note_piece(void *context, size_t begin, size_t end, const float *sums)
 {
     (void)context;
     (void)end;
     (void)sums;
     piece_begins[n_noted++] = begin;
+    return DT_OK;
 }
 
 /* The sum that a rank waits for is added first, and done before the older one: seen by rank 0,

@@ -190,7 +190,9 @@ static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault
     case SIM_DISK_FULL:
     case SIM_DISK_FAILS:
         e->codes[DT_IO] = e->codes[DT_CANT_CREATE] = true;
-        e->culprits |= 1u; /* rank 0, which writes */
+        e->codes[DT_NO_INPUT] =
+            fault->call > 0; /* of a checkpoint, which is read back at the end */
+        e->culprits |= 1u;   /* rank 0, which writes */
         break;
     case SIM_POWER_CUT:
         e->taken = true;
@@ -211,6 +213,18 @@ static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault
     case SIM_FLIP_MESSAGE: /* wherever the replicas are equal, they may be (flip.c) */
         e->codes[DT_INTERNAL] = true;
         e->culprits |= ~0u;
+        break;
+    case SIM_MPI_FAILS:
+        e->codes[DT_STALLED] = true;
+        e->culprits |= 1u << fault->rank;
+        break;
+    case SIM_DEVICE_FAILS:
+        e->codes[DT_UNAVAILABLE] = true;
+        e->culprits |= 1u << fault->rank;
+        break;
+    case SIM_HOOK_FAILS:
+        e->codes[DT_FAILED] = true;
+        e->culprits |= 1u << fault->rank;
         break;
     case SIM_SLOW:
     case SIM_CLOCK_JUMPS:

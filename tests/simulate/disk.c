@@ -96,6 +96,11 @@ static bool fails(const char *call, bool writes)
         return false;
     }
     sim_point(call);
+    if (sim_call_fails(SIM_CALL_FILE)) {
+        errno = writes ? ENOSPC : EIO;
+        sim_trace("%s gives: %s", call, strerror(errno));
+        return true;
+    }
     if (error_now == 0 || (error_stays && (!writes || sim.now->time_ns >= error_until_ns))) {
         return false;
     }

@@ -204,7 +204,13 @@ static void strike_fault(const struct sim_fault *fault)
         }
         break;
     case SIM_NO_MEMORY:
-        sim.now->no_memory = 1 + (int)sim_below(&sim.random, 8);
+        sim.now->fails_in[SIM_CALL_MEMORY] = 1 + (int)sim_below(&sim.random, 8);
+        break;
+    case SIM_MPI_FAILS:
+        sim.now->fails_in[SIM_CALL_MPI] = 1 + (int)sim_below(&sim.random, 8);
+        break;
+    case SIM_DEVICE_FAILS:
+        sim.now->fails_in[SIM_CALL_DEVICE] = 1 + (int)sim_below(&sim.random, 8);
         break;
     case SIM_DISK_FULL:
     case SIM_DISK_FAILS:
@@ -219,6 +225,7 @@ static void strike_fault(const struct sim_fault *fault)
     case SIM_FLIP_MESSAGE:
         sim.now->flip = SIM_FLIP_RECEIVED;
         break;
+    case SIM_HOOK_FAILS: /* only by --places */
     case SIM_NAN:
     case SIM_FLIP: /* train/hooks/inject.c */
         break;
@@ -233,8 +240,8 @@ static bool has_come(const struct sim_fault *fault)
     const struct sim_rank *rank = sim.now;
     const uint64_t first = plan->open_points[rank->number], all = plan->n_points[rank->number];
     const uint64_t point = first + 1 + (uint64_t)(fault->at * (double)(all - first));
-    return !fault->off && fault->rank == rank->number && rank->open_points > 0 &&
-           rank->n_points >= point;
+    return !fault->off && fault->call == 0 && fault->rank == rank->number &&
+           rank->open_points > 0 && rank->n_points >= point;
 }
 
 void sim_point(const char *what)

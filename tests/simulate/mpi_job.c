@@ -49,12 +49,14 @@ static MPI_Comm split(MPI_Comm comm, int color, int key)
 
 WRAP(int, MPI_Comm_split, MPI_Comm comm, int color, int key, MPI_Comm *out)
 {
+    FAILS();
     *out = split(comm, color, key);
     return MPI_SUCCESS;
 }
 
 WRAP(int, MPI_Comm_split_type, MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out)
 {
+    FAILS();
     (void)type, (void)info;
     *out = split(comm, sim.now->host, key);
     return MPI_SUCCESS;
@@ -62,6 +64,7 @@ WRAP(int, MPI_Comm_split_type, MPI_Comm comm, int type, int key, MPI_Info info, 
 
 WRAP(int, MPI_Comm_dup, MPI_Comm comm, MPI_Comm *out)
 {
+    FAILS();
     *out = split(comm, 0, sim_member_now(sim_comm_index(comm)));
     return MPI_SUCCESS;
 }

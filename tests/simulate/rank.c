@@ -62,7 +62,7 @@ static enum dt_status hear(void *context, struct dt_event *event)
     } else if (event->kind == DT_EVENT_WARNING) {
         sim_trace("warns: %s", event->warning);
     }
-    return DT_OK;
+    return sim.plan->wide ? sim_hook_call() : DT_OK;
 }
 
 /* Faults that the trainer itself can put into its steps. */
@@ -85,6 +85,13 @@ static struct dt_faults faults_of_steps(void)
     return faults;
 }
 
+static enum dt_status open_hooks(const void *faults, struct dt_trainer *t,
+                                 const struct dt_emitter *emitter)
+{
+    DT_TRY(dt_hooks_open(faults, t, emitter));
+    return sim.plan->wide ? sim_hook_open(t) : DT_OK;
+}
+
 WRAP(enum dt_status, dt_trainer_save, struct dt_trainer *t, const struct dt_run_dir *run, bool best,
      char path[DT_CHECKPOINT_PATH_SIZE])
 {
@@ -102,7 +109,7 @@ static enum dt_status train(struct dt_world *world)
     const struct dt_train_options options = {.format = &format,
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
-                                             .hooks = {dt_hooks_open, &faults}};
+                                             .hooks = {open_hooks, &faults}};
     world->comm->timeout_s = config->timeout_s;
     return dt_train(world, config, &options, &(struct dt_emitter){.emit = hear});
 }

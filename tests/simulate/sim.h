@@ -3,6 +3,7 @@
  *
  *   fiber.c           a fiber per rank, and the scheduler
  *   system.c          what the trainer asks of the system: clock, memory, how a process ends
+ *   calls.c           calls that fail, one by one, and the places that make them
  *   simulate_mpi.c    collectives and messages of MPI
  *   mpi_job.c         MPI's communicators, begin and end
  *   simulate_wire.c   links: delays, cuts, losses
@@ -27,6 +28,8 @@
 #include "base/status.h"
 #include "tests/simulate/simulate_plan.h"
 
+struct dt_trainer;
+
 #define SIM_NEVER UINT64_MAX
 #define SIM_MS UINT64_C(1000000)
 #define SIM_S (1000 * SIM_MS)
@@ -42,6 +45,16 @@ enum sim_state {
 
 /* In which a bit of the rank turns over next. */
 enum sim_flip { SIM_FLIP_NOTHING, SIM_FLIP_OWN, SIM_FLIP_RECEIVED };
+
+/* Calls of a rank that can fail one at a time. */
+enum sim_call {
+    SIM_CALL_MEMORY,
+    SIM_CALL_MPI,
+    SIM_CALL_FILE,
+    SIM_CALL_DEVICE,
+    SIM_CALL_HOOK, /* the trainer's of a hook, an observer of spans, or who gets the events */
+    SIM_N_CALLS
+};
 
 /* A rank: a process of its own to the trainer. */
 struct sim_rank {
@@ -61,7 +74,8 @@ struct sim_rank {
     bool finalizes;       /* waits in MPI_Finalize */
     int signal;           /* it was asked to stop, or 0 */
     enum sim_flip flip;
-    int no_memory;                  /* for it when it asks the n-th time from now; 0: there is */
+    uint64_t n_calls[SIM_N_CALLS];  /* so far */
+    int fails_in[SIM_N_CALLS];      /* the n-th call from now fails; 0: none */
     char error[DT_ERROR_TEXT_SIZE]; /* of dt_error, while another rank runs */
     bool error_agreed;
     ucontext_t first; /* how it begins */
@@ -125,6 +139,17 @@ size_t sim_memory_left(int rank, size_t *n_bytes); /* not freed: how many; of th
 void sim_memory_end(void);                         /* frees what is left of all ranks */
 void *sim_alloc(size_t n_bytes);                   /* zeroed, of the simulation; never NULL */
 void sim_free(void *memory);
+
+/* ---- calls.c */
+#define SIM_MOST_PLACES 4096
+bool sim_call_fails(enum sim_call call); /* of the rank that runs */
+/* From on to off, the places that call and that no run before has come to. */
+void sim_places_record(bool on);
+int sim_places(const struct sim_fault **out); /* how many, each as the fault that lets it fail */
+
+enum dt_status sim_hook_call(void);
+/* A hook each of whose functions can fail. Every rank calls it. */
+enum dt_status sim_hook_open(struct dt_trainer *trainer);
 
 /* ---- mpi.c */
 void sim_mpi_begin(void);

@@ -1,5 +1,6 @@
-/* simulate SEED [--count N] [--brief] [--shrink] [--trace] [--without I]...: runs so many seeds,
- * and tells of the first that fails, with its last events and the command that replays it. */
+/* simulate SEED [--count N] [--brief] [--shrink] [--trace] [--places] [--without I]...: runs so
+ * many seeds, and tells of the first that fails, with its last events and the command that replays
+ * it. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <malloc.h>
@@ -29,7 +30,8 @@ struct options {
     uint64_t seed, count;
     unsigned without; /* these faults, a bit each */
     bool brief;       /* a line for each seed that fails, and on with the next one */
-    bool shrink;      /* leave out faults as long as the seed fails */
+    bool places; /* instead of the seed's faults, each place that calls the system fails once */
+    bool shrink; /* leave out faults as long as the seed fails */
 };
 
 void sim_trace(const char *format, ...)
@@ -181,6 +183,72 @@ static bool run_plan(struct sim_plan *plan, char *text, size_t n_text)
     return right && sim.wrong[0] == '\0';
 }
 
+static uint64_t n_failed_places, n_tried_places;
+
+/* Lets each place fail that the run comes to, if no seed before has; the first that does not end as
+ * it should stays the plan's fault. */
+static bool try_places(struct sim_plan *plan, bool resume, char *text, size_t n_text)
+{
+    const struct sim_fault *places;
+    const int n = sim_places(&places);
+    bool right = true;
+    for (int i = 0; i < n && (right || brief); i++) {
+        n_traced = 0;
+        plan->n_faults = 1;
+        plan->faults[0] = places[i];
+        n_tried_places++;
+        if (!run_faulty(plan, resume, text, n_text)) {
+            char fault[128];
+            right = false;
+            n_failed_places++;
+            if (brief) {
+                printf("%llu%s: %s: %s\n", (unsigned long long)plan->seed,
+                       resume ? ", resumed" : "", sim_fault_text(&places[i], fault, sizeof fault),
+                       text);
+                fflush(stdout);
+            }
+        }
+        if (!resume) {
+            remove_run();
+        }
+    }
+    return right;
+}
+
+static bool record_places(struct sim_plan *plan, bool resume, char *text, size_t n_text,
+                          bool *refused)
+{
+    plan->n_faults = 0;
+    sim_places_record(true);
+    sim_run(plan, false, resume);
+    sim_places_record(false);
+    *refused = sim_all_end(plan, DT_CONFIG);
+    const bool right = *refused || sim_check_clean(plan, text, n_text);
+    clean_up();
+    return right;
+}
+
+/* A run, and one that finds the end of it, to resume. */
+static bool run_places(struct sim_plan *plan, char *text, size_t n_text)
+{
+    bool refused;
+    sim_plan_widen(plan);
+    n_traced = 0;
+    bool right = record_places(plan, false, text, n_text, &refused);
+    remove_run();
+    n_refused += right && refused;
+    right = right && (refused || try_places(plan, false, text, n_text));
+    if (right && !refused) {
+        plan->n_faults = 0;
+        sim_run(plan, false, false);
+        clean_up();
+        right = record_places(plan, true, text, n_text, &refused) &&
+                try_places(plan, true, text, n_text);
+    }
+    remove_run();
+    return right;
+}
+
 /* Leaves out each fault without which the run fails as well. */
 static void shrink_plan(struct sim_plan *plan, char *text, size_t n_text)
 {
@@ -249,8 +317,9 @@ static bool run_seed(uint64_t seed, const struct options *options)
     for (int i = 0; i < plan.n_faults + plan.n_again; i++) {
         plan.faults[i].off = (options->without >> i & 1) != 0;
     }
-    const bool right = run_plan(&plan, text, sizeof text);
-    if (!right && options->shrink) {
+    const bool right =
+        options->places ? run_places(&plan, text, sizeof text) : run_plan(&plan, text, sizeof text);
+    if (!right && options->shrink && !options->places) {
         shrink_plan(&plan, text, sizeof text);
     }
     if (!right && options->brief) {
@@ -282,6 +351,8 @@ static bool read_options(int argc, char **argv, struct options *o)
             traces = true;
         } else if (strcmp(argv[i], "--brief") == 0) {
             o->brief = true;
+        } else if (strcmp(argv[i], "--places") == 0) {
+            o->places = true;
         } else if (strcmp(argv[i], "--shrink") == 0) {
             o->shrink = true;
         } else if (argv[i][0] >= '0' && argv[i][0] <= '9') {
@@ -310,7 +381,8 @@ int main(int argc, char **argv)
     struct options options;
     uint64_t n_failed = 0;
     if (!read_options(argc, argv, &options)) {
-        fputs("usage: simulate SEED [--count N] [--brief] [--shrink] [--trace] [--without I]...\n",
+        fputs("usage: simulate SEED [--count N] [--brief] [--shrink] [--trace] [--places] "
+              "[--without I]...\n",
               stderr);
         return DT_USAGE;
     }
@@ -328,5 +400,9 @@ int main(int argc, char **argv)
     printf("%llu seeds from %llu on: %llu refused, %llu failed\n",
            (unsigned long long)options.count, (unsigned long long)options.seed,
            (unsigned long long)n_refused, (unsigned long long)n_failed);
+    if (options.places) {
+        printf("%llu places, %llu failed\n", (unsigned long long)n_tried_places,
+               (unsigned long long)n_failed_places);
+    }
     return n_failed > 0;
 }

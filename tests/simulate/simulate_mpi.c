@@ -260,6 +260,7 @@ static int start(struct request what, MPI_Request *out)
 WRAP(int, MPI_Iallreduce, const void *from, void *buffer, int n, MPI_Datatype type, MPI_Op op,
      MPI_Comm comm, MPI_Request *out)
 {
+    FAILS();
     (void)from;
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), ALLREDUCE, buffer, (size_t)n * bytes_of(type), 0);
@@ -269,6 +270,7 @@ WRAP(int, MPI_Iallreduce, const void *from, void *buffer, int n, MPI_Datatype ty
 WRAP(int, MPI_Ibcast, void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm,
      MPI_Request *out)
 {
+    FAILS();
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), BROADCAST, buffer, (size_t)n * bytes_of(type), root);
     return start((struct request){.collective = c, .buffer = buffer}, out);
@@ -277,6 +279,7 @@ WRAP(int, MPI_Ibcast, void *buffer, int n, MPI_Datatype type, int root, MPI_Comm
 WRAP(int, MPI_Iallgather, const void *mine, int n, MPI_Datatype type, void *all, int n_all,
      MPI_Datatype type_all, MPI_Comm comm, MPI_Request *out)
 {
+    FAILS();
     (void)n_all, (void)type_all;
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), ALLGATHER, mine, (size_t)n * bytes_of(type), 0);
@@ -304,6 +307,7 @@ static struct message *end_of(int comm, int from, int to, int tag, bool is_send)
 WRAP(int, MPI_Isend, const void *bytes, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
      MPI_Request *out)
 {
+    FAILS();
     const int index = sim_comm_index(comm), to = sim_comms[index].members[peer];
     (void)type;
     sim_point("a message sent");
@@ -327,6 +331,7 @@ WRAP(int, MPI_Isend, const void *bytes, int n, MPI_Datatype type, int peer, int 
 WRAP(int, MPI_Irecv, void *bytes, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
      MPI_Request *out)
 {
+    FAILS();
     const int index = sim_comm_index(comm), from = sim_comms[index].members[peer];
     (void)type;
     sim_point("a receive");
@@ -392,6 +397,7 @@ WRAP(int, MPI_Test, MPI_Request *handle, int *done, MPI_Status *status)
     if (*handle == MPI_REQUEST_NULL) {
         return MPI_SUCCESS;
     }
+    FAILS();
     struct request *request = &requests[(int)(intptr_t)*handle - 1];
     *done = request->message != NULL ? test_message(request) : test_collective(request);
     if (*done) {
@@ -407,6 +413,7 @@ WRAP(int, MPI_Test, MPI_Request *handle, int *done, MPI_Status *status)
 WRAP(int, MPI_Allreduce, const void *from, void *to, int n, MPI_Datatype type, MPI_Op op,
      MPI_Comm comm)
 {
+    FAILS();
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), ALLREDUCE, from, (size_t)n * bytes_of(type), 0);
     sim_wait_for(c);
@@ -417,6 +424,7 @@ WRAP(int, MPI_Allreduce, const void *from, void *to, int n, MPI_Datatype type, M
 
 WRAP(int, MPI_Bcast, void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm)
 {
+    FAILS();
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), BROADCAST, buffer, (size_t)n * bytes_of(type), root);
     sim_wait_for(c);
@@ -428,6 +436,7 @@ WRAP(int, MPI_Bcast, void *buffer, int n, MPI_Datatype type, int root, MPI_Comm 
 WRAP(int, MPI_Allgather, const void *mine, int n, MPI_Datatype type, void *all, int n_all,
      MPI_Datatype type_all, MPI_Comm comm)
 {
+    FAILS();
     (void)n_all, (void)type_all;
     struct sim_collective *c =
         sim_enter(sim_comm_index(comm), ALLGATHER, mine, (size_t)n * bytes_of(type), 0);

@@ -35,6 +35,14 @@ extern struct sim_comm sim_comms[SIM_MOST_COMMS];
 extern int sim_n_comms;
 extern struct sim_collective *sim_collectives; /* that some member has not left */
 
+/* As MPICH over UCX reports a connection that breaks. */
+#define FAILS()                             \
+    do {                                    \
+        if (sim_call_fails(SIM_CALL_MPI)) { \
+            return MPI_ERR_OTHER;           \
+        }                                   \
+    } while (0)
+
 int sim_comm_index(MPI_Comm comm);
 MPI_Comm sim_comm_handle(int index);
 int sim_member_now(int comm); /* the number of the rank that runs, in this communicator */

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/transform.h"
+#include "data/validation_split.h"
 #include "dist/allreduce/formula.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
@@ -164,6 +166,9 @@ static void choose_seconds(struct sim_random *random, struct sim_fault *fault)
     case SIM_FLIP:
     case SIM_FLIP_GRADIENT:
     case SIM_FLIP_MESSAGE:
+    case SIM_MPI_FAILS:
+    case SIM_DEVICE_FAILS:
+    case SIM_HOOK_FAILS:
     case SIM_N_FAULT_KINDS:
         break;
     }
@@ -226,6 +231,16 @@ static void choose_norm(struct sim_plan *plan)
     model->rows = &dt_all_layers;
 }
 
+/* In every eleventh seed the first fault is that MPI, or the device, fails. No seed that stands for
+ * an older mend is among them. */
+static void choose_call(struct sim_random *random, struct sim_plan *plan)
+{
+    if (plan->seed % 11 == 0) {
+        plan->faults[0].kind = sim_chance(random, 70) ? SIM_MPI_FAILS : SIM_DEVICE_FAILS;
+        plan->faults[0].seconds = 0;
+    }
+}
+
 /* A fault that no weights survive. It strikes early, so the rest of the run is shorter. */
 static void choose_again(struct sim_random *random, struct sim_plan *plan)
 {
@@ -256,9 +271,75 @@ void sim_plan_make(uint64_t seed, struct sim_plan *plan)
     choose_flip(&apart, plan);
     choose_again(&apart, plan);
     choose_norm(plan);
+    choose_call(&apart, plan);
     /* Two may be the same bit of all replicas; and where a normalization has rounding take a bit
      * away, the gradient in between has moved all of them. */
     plan->exact = plan->exact && n_flips < (plan->config.model.rows != NULL ? 1 : 2);
+}
+
+/* A convolution, whose statistics are each rank's own, or a line. */
+static void widen_model(struct sim_random *random, struct dt_config *c)
+{
+    struct dt_model_spec *model = &c->model;
+    if (model->rows == NULL && sim_chance(random, 50)) {
+        memmove(&model->layers[2], model->layers, (size_t)model->n_layers * sizeof *model->layers);
+        model->layers[0] =
+            (struct dt_layer_spec){.type = DT_LAYER_CONV2D, .size = 2, .kernel = 1, .stride = 1};
+        model->layers[1] =
+            (struct dt_layer_spec){.type = DT_LAYER_BATCH_NORM, .epsilon = 1e-5, .momentum = 0.1};
+        model->n_layers += 2;
+        model->rows = &dt_all_layers;
+    } else if (c->dist.strategy == DT_STRATEGY_ALLREDUCE && sim_chance(random, 20)) {
+        c->data = (struct dt_data_spec){.row = &dt_linear_data,
+                                        .format = DT_DATA_LINEAR,
+                                        .n_train = 24,
+                                        .n_test = 6,
+                                        .slope = 2};
+        *model = (struct dt_model_spec){.input = {1, 1, 1},
+                                        .n_layers = 1,
+                                        .layers = {{.type = DT_LAYER_DENSE, .size = 1}},
+                                        .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    }
+}
+
+static void widen_end(struct sim_random *random, struct dt_config *c)
+{
+    const bool averages = c->ema > 0 && sim_chance(random, 50);
+    c->checkpoint_best = averages ? DT_EMA_TEST_LOSS : DT_TEST_LOSS;
+    if (sim_chance(random, 40)) {
+        c->data.whole = c->data.row;
+        c->data.row = &dt_validation_data;
+        c->data.validation = 0.25;
+        c->checkpoint_best = averages ? DT_EMA_VALIDATION_LOSS : DT_VALIDATION_LOSS;
+        c->early_stopping = (struct dt_monitor_spec){.metric = c->checkpoint_best, .patience = 2};
+    }
+}
+
+void sim_plan_widen(struct sim_plan *plan)
+{
+    struct sim_random random = {plan->seed};
+    struct dt_config *c = &plan->config;
+    plan->wide = true;
+    const bool fits = c->dist.strategy == DT_STRATEGY_ALLREDUCE && !c->dist.deterministic &&
+                      c->dist.order == DT_ORDER_BACKWARD;
+    plan->own_memory = sim_chance(&random, fits ? 40 : 10);
+    plan->exact = plan->flips = false;
+    plan->n_faults = plan->n_again = 0;
+    widen_model(&random, c);
+    c->accumulate = sim_chance(&random, 30) ? 2 : 1;
+    c->ema = sim_chance(&random, 40) ? 0.9 : 0;
+    c->log_audit = sim_chance(&random, 30);
+    c->tensorboard = sim_chance(&random, 30);
+    c->report = sim_chance(&random, 30);
+    c->log_every_steps = sim_chance(&random, 50);
+    c->data.normalize.of_dataset = c->data.format != DT_DATA_LINEAR && sim_chance(&random, 30);
+    c->data.transform = dt_transform_open;
+    c->optimizer.clip_norm = sim_chance(&random, 20) ? 0.5 : 0;
+    if (sim_chance(&random, 30)) {
+        c->trace_first = 2;
+        c->trace_last = 3;
+    }
+    widen_end(&random, c);
 }
 
 const char *sim_fault_text(const struct sim_fault *fault, char *text, size_t n_text)
@@ -271,6 +352,9 @@ const char *sim_fault_text(const struct sim_fault *fault, char *text, size_t n_t
         n += snprintf(text + n, n_text - (size_t)n, "%s to rank %d%s",
                       fault->kind == SIM_CUTS ? "," : "", fault->peer,
                       fault->kind == SIM_CUTS && fault->both_ways ? " and back" : "");
+    }
+    if (fault->call > 0) {
+        n += snprintf(text + n, n_text - (size_t)n, ", call %llu", (unsigned long long)fault->call);
     }
     if (fault->seconds > 0) {
         snprintf(text + n, n_text - (size_t)n, ", %g s", fault->seconds);

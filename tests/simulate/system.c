@@ -143,10 +143,7 @@ void sim_free(void *memory)
 static bool fails(void)
 {
     sim_point("memory asked for");
-    const bool none = sim.now != NULL && sim.now->no_memory > 0 && --sim.now->no_memory == 0;
-    if (none) {
-        sim_trace("gets no memory");
-    }
+    const bool none = sim_call_fails(SIM_CALL_MEMORY);
     errno = none ? ENOMEM : errno;
     return none;
 }
