@@ -339,7 +339,8 @@ static enum dt_status lab_allreduce(const struct dt_args *args)
                                      o.algorithm->name, o.n_ranks, o.n_ranks == 1 ? "" : "s",
                                      dt_count_text((double)o.n_elems, n_elems, sizeof n_elems),
                                      o.n_elems == 1 ? "" : "s");
-    dt_doc_text(doc, "%c%s.", o.algorithm->meaning[0] - 'a' + 'A', o.algorithm->meaning + 1);
+    const char *text = dt_allreduce_meaning(DT_ALLREDUCE_OF_ALGORITHM(o.algorithm - dt_algorithms));
+    dt_doc_text(doc, "%c%s.", text[0] - 'a' + 'A', text + 1);
     const enum dt_status s = add_all(doc, &o, &golden);
     if (s != DT_OK) {
         dt_doc_close(doc);

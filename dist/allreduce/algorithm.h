@@ -31,26 +31,20 @@ struct dt_move {
     size_t begin, end;
 };
 
-/* X(constant, the configuration's name, C name, gathers, meaning) */
+/* X(constant, the configuration's name, C name, gathers) */
 #define DT_ALGORITHM_LIST(X)                                                            \
-    X(DT_ALLREDUCE_RING, "ring", ring, false,                                           \
-      "partial sums travel once round the ring, then the totals do")                    \
-    X(DT_ALLREDUCE_TREE, "tree", tree, false,                                           \
-      "sums go up a binomial tree to rank 0, and down again")                           \
-    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false, \
-      "pairs at distances 1, 2, 4, ... exchange all they have")                         \
-    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false,       \
-      "pairs exchange halves to add, then double the sums")                             \
-    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true,                          \
-      "every rank sends everything to every other")                                     \
-    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false,                \
-      "rank 0 adds everything up and sends it back")
+    X(DT_ALLREDUCE_RING, "ring", ring, false)                                           \
+    X(DT_ALLREDUCE_TREE, "tree", tree, false)                                           \
+    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false) \
+    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false)       \
+    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true)                          \
+    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false)
 
 #define DT_ALGORITHM_ONE(constant, ...) +1
 enum { DT_N_ALGORITHMS = DT_ALGORITHM_LIST(DT_ALGORITHM_ONE) };
 
 struct dt_algorithm {
-    const char *name, *meaning;
+    const char *name;
     bool gathers; /* a round may bring the vectors of many ranks: each has a place of its own, also
                      the rank's own input */
     int (*n_rounds)(int size, size_t n_elems);
@@ -62,8 +56,8 @@ struct dt_algorithm {
 };
 
 /* The rows of DT_ALGORITHM_LIST. */
-#define DT_ALGORITHM_ROW(constant, name, c_name, gathers, meaning) \
-    {name, meaning, gathers, dt_##c_name##_n_rounds, dt_##c_name##_round, dt_##c_name##_formula},
+#define DT_ALGORITHM_ROW(constant, name, c_name, gathers) \
+    {name, gathers, dt_##c_name##_n_rounds, dt_##c_name##_round, dt_##c_name##_formula},
 /* All of them, for a program that links all (dist/strategy/all_entries.c). */
 extern const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS];
 const struct dt_algorithm *dt_algorithm_find(const char *name); /* NULL: none is called so */

@@ -20,16 +20,14 @@
 #include "dist/ranks/comm.h"
 #include "model/backend.h"
 
-/* X(constant, name, meaning) of those that are no algorithm. */
-#define DT_ALLREDUCE_OTHER_LIST(X)                                         \
-    X(DT_ALLREDUCE_AUTO, "auto", "the best there is")                      \
-    X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory",                         \
-      "in memory that the ranks of a host share, by MPI between hosts")    \
-    X(DT_ALLREDUCE_MPI, "mpi", "MPI_Iallreduce")                           \
-    X(DT_ALLREDUCE_NCCL, "nccl", "between GPUs by NCCL")                   \
-    X(DT_ALLREDUCE_STAGED, "staged", "between GPUs by way of host memory") \
-    X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical",                           \
-      "shared memory inside each host, an algorithm between the hosts")
+/* X(constant, name) of those that are no algorithm. */
+#define DT_ALLREDUCE_OTHER_LIST(X)                 \
+    X(DT_ALLREDUCE_AUTO, "auto")                   \
+    X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory") \
+    X(DT_ALLREDUCE_MPI, "mpi")                     \
+    X(DT_ALLREDUCE_NCCL, "nccl")                   \
+    X(DT_ALLREDUCE_STAGED, "staged")               \
+    X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical")
 #define DT_ALLREDUCE_LIST(X)   \
     DT_ALLREDUCE_OTHER_LIST(X) \
     DT_ALGORITHM_LIST(X)

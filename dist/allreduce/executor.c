@@ -42,18 +42,23 @@ static const struct dt_payload floats = {.ops = &floats_ops};
 
 /* ---- opening and closing */
 
+/* The slots, their moves and their requests are one piece of memory. */
 static enum dt_status open_slots(struct dt_executor *e)
 {
     const size_t n_slots = (size_t)e->n_slots, n = (size_t)DT_MAX_MOVES(e->wire->size);
-    bool found = (e->slots = calloc(n_slots, sizeof *e->slots)) != NULL;
-    for (size_t i = 0; found && i < n_slots; i++) {
-        struct dt_execution *slot = &e->slots[i];
-        slot->moves = calloc(n, sizeof *slot->moves);
-        slot->requests = calloc(n, sizeof *slot->requests);
-        found = slot->moves != NULL && slot->requests != NULL;
+    struct dt_move *moves;
+    struct dt_wire_request *requests;
+    e->slots = calloc(n_slots, sizeof *e->slots + n * (sizeof *moves + sizeof *requests));
+    if (e->slots == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the moves of %d ranks", e->wire->size);
     }
-    return found ? DT_OK
-                 : dt_error(DT_NO_MEMORY, "no memory for the moves of %d ranks", e->wire->size);
+    moves = (struct dt_move *)(e->slots + n_slots);
+    requests = (struct dt_wire_request *)(moves + n_slots * n);
+    for (size_t i = 0; i < n_slots; i++) {
+        e->slots[i].moves = moves + i * n;
+        e->slots[i].requests = requests + i * n;
+    }
+    return DT_OK;
 }
 
 static enum dt_status open_parts(struct dt_executor *e)
@@ -89,10 +94,6 @@ enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_
 
 void dt_executor_close(struct dt_executor *e)
 {
-    for (int i = 0; e->slots != NULL && i < e->n_slots; i++) {
-        free(e->slots[i].moves);
-        free(e->slots[i].requests);
-    }
     free(e->slots);
     free(e->incoming);
     if (e->payload.ops != NULL && e->payload.ops->close != NULL) {
@@ -109,6 +110,12 @@ float *dt_executor_incoming(const struct dt_executor *e, int rank)
     return e->incoming + (e->algorithm->gathers ? (size_t)rank * e->n_elems : 0);
 }
 
+static bool sends(const struct dt_move *move)
+{
+    DT_ASSERT(move->kind <= DT_ADD_INPUT);
+    return move->kind == DT_SEND || move->kind == DT_SEND_INPUT;
+}
+
 /* Begins to send or to receive. */
 static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, int slot, int index)
 {
@@ -117,21 +124,13 @@ static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, 
     DT_ASSERT((move->kind == DT_ADD_INPUT) == (move->peer == e->wire->rank));
     struct dt_wire_request *request = &x->requests[index];
     size_t n_bytes;
-    void *message;
     request->active = false;
-    switch (move->kind) {
-    case DT_SEND:
-    case DT_SEND_INPUT:
-        message = e->payload.ops->message(e, x, index, &n_bytes);
-        return dt_wire_send(e->wire, move->peer, slot, message, n_bytes, request);
-    case DT_ADD:
-    case DT_REPLACE:
-        message = e->payload.ops->message(e, x, index, &n_bytes);
-        return dt_wire_receive(e->wire, move->peer, slot, message, n_bytes, request);
-    case DT_ADD_INPUT:
+    if (move->kind == DT_ADD_INPUT) {
         return DT_OK;
     }
-    return dt_error(DT_INTERNAL, "an algorithm has a move of unknown kind %d", (int)move->kind);
+    void *message = e->payload.ops->message(e, x, index, &n_bytes);
+    return sends(move) ? dt_wire_send(e->wire, move->peer, slot, message, n_bytes, request)
+                       : dt_wire_receive(e->wire, move->peer, slot, message, n_bytes, request);
 }
 
 static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x, int slot)
@@ -153,8 +152,7 @@ static void end_round(struct dt_executor *e, struct dt_execution *x)
 {
     DT_ASSERT(x->begun && x->round < x->n_rounds);
     for (int i = 0; i < x->n_moves; i++) {
-        const enum dt_move_kind kind = x->moves[i].kind;
-        if (kind != DT_SEND && kind != DT_SEND_INPUT) {
+        if (!sends(&x->moves[i])) {
             e->payload.ops->take(e, &x->moves[i]);
         }
     }
@@ -213,20 +211,14 @@ enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
     return DT_OK;
 }
 
-static enum dt_status advance(struct dt_executor *e, int slot)
-{
-    bool ended = true;
-    while (ended) {
-        DT_TRY(dt_executor_step(e, slot, &ended));
-    }
-    return DT_OK;
-}
-
 enum dt_status dt_executor_progress(struct dt_executor *e, int slot, bool *done)
 {
     DT_ASSERT(slot >= 0 && slot < e->n_slots);
     for (int i = e->n_slots - 1; i >= 0; i--) {
-        DT_TRY(advance(e, i));
+        bool ended = true;
+        while (ended) {
+            DT_TRY(dt_executor_step(e, i, &ended));
+        }
     }
     *done = e->slots[slot].round == e->slots[slot].n_rounds;
     return DT_OK;

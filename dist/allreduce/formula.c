@@ -2,10 +2,21 @@
 
 #define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
 
-#define MEANING(constant, name, meaning) meaning,
-#define ALGORITHM_MEANING(constant, name, c_name, gathers, meaning) meaning,
-static const char *const meanings[DT_N_ALLREDUCE_TYPES] = {
-    DT_ALLREDUCE_OTHER_LIST(MEANING) DT_ALGORITHM_LIST(ALGORITHM_MEANING)};
+static const char *const meanings[] = {
+    [DT_ALLREDUCE_AUTO] = "the best there is",
+    [DT_ALLREDUCE_SHARED_MEMORY] = "in memory that the ranks of a host share, by MPI between hosts",
+    [DT_ALLREDUCE_MPI] = "MPI_Iallreduce",
+    [DT_ALLREDUCE_NCCL] = "between GPUs by NCCL",
+    [DT_ALLREDUCE_STAGED] = "between GPUs by way of host memory",
+    [DT_ALLREDUCE_HIERARCHICAL] = "shared memory inside each host, an algorithm between the hosts",
+    [DT_ALLREDUCE_RING] = "partial sums travel once round the ring, then the totals do",
+    [DT_ALLREDUCE_TREE] = "sums go up a binomial tree to rank 0, and down again",
+    [DT_ALLREDUCE_RECURSIVE_DOUBLING] = "pairs at distances 1, 2, 4, ... exchange all they have",
+    [DT_ALLREDUCE_HALVING_DOUBLING] = "pairs exchange halves to add, then double the sums",
+    [DT_ALLREDUCE_ALL_TO_ALL] = "every rank sends everything to every other",
+    [DT_ALLREDUCE_MASTER_WORKER] = "rank 0 adds everything up and sends it back",
+};
+_Static_assert(sizeof meanings / sizeof *meanings == DT_N_ALLREDUCE_TYPES, "each has a meaning");
 
 const char *dt_allreduce_meaning(enum dt_allreduce_type type)
 {

@@ -13,7 +13,7 @@
 #ifndef DT_DIST_ALLREDUCE_SIMULATE_H
 #define DT_DIST_ALLREDUCE_SIMULATE_H
 
-#include "dist/allreduce/algorithm.h"
+#include "dist/allreduce/formula.h"
 #include "dist/ranks/wire.h"
 
 struct dt_link_cost {

@@ -3,7 +3,7 @@
 const char *const dt_compression_names[DT_N_COMPRESSION_TYPES] = {
     DT_COMPRESSION_LIST(DT_ENUM_NAME)};
 
-#define FORMULA(constant, name, c_name, formula, ...) formula,
+#define FORMULA(constant, name, c_name, formula) formula,
 const char *const dt_compression_formulas[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(FORMULA)};
 
 static size_t none_bytes(const struct dt_codec *codec, size_t begin, size_t n)

@@ -47,8 +47,7 @@ static int both_send(int rank, int size, size_t n_elems, int round, struct dt_mo
 static struct dt_algorithm toy(int (*round)(int rank, int size, size_t n_elems, int round,
                                             struct dt_move *moves))
 {
-    return (struct dt_algorithm){
-        .name = "toy", .meaning = "a toy", .n_rounds = three_rounds, .round = round};
+    return (struct dt_algorithm){.name = "toy", .n_rounds = three_rounds, .round = round};
 }
 
 static void check_state(const struct dt_replay *p, int n_rounds, int rank, const float *expected,
