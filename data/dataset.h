@@ -2,7 +2,6 @@
 #ifndef DT_DATA_DATASET_H
 #define DT_DATA_DATASET_H
 
-#include "base/clock.h"
 #include "base/file_open.h"
 #include "data/shard.h"
 

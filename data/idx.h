@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 
-#include "base/clock.h"
 #include "base/file_open.h"
 #include "base/samples.h"
 

@@ -1,5 +1,4 @@
 /* Names, work and memory of a model, for people. */
-#include "base/arithmetic.h"
 #include "model/layers/layers.h"
 
 const char *const dt_activation_names[] = {DT_ACTIVATION_LIST(DT_ENUM_NAME)};

@@ -33,11 +33,6 @@ static int n_chunked(const struct dt_model *model)
     return model->is_graph ? 0 : model->n_spatial;
 }
 
-static bool within_chunk(const struct dt_model *model, int block)
-{
-    return block < n_chunked(model) - 1;
-}
-
 /* The last block that reads a block's output; behind the last block, the loss reads it. */
 static int last_reader(const struct dt_model *model, int block)
 {
@@ -70,7 +65,7 @@ void dt_network_lay_out(const struct dt_model *model, const struct dt_network_pl
 {
     memset(out, 0, sizeof *out);
     for (int b = model->n_blocks - 1; b >= 0; b--) {
-        const bool of_chunk = within_chunk(model, b);
+        const bool of_chunk = b < n_chunked(model) - 1;
         const size_t n = sample_elems(model, b + 1);
         const int reader = last_reader(model, b);
         DT_ASSERT(reader > b);
@@ -237,28 +232,22 @@ static struct dt_pass chunk_of(const struct dt_network *net, const struct dt_pas
     return part;
 }
 
-static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_kind kind,
-                                    const struct dt_pass *pass)
-{
-    DT_ASSERT(pass->first + pass->batch->n <= net->capacity);
-    const struct dt_model *model = net->model;
-    const float *x = dt_network_activation(net, dt_block_input(model, b, 0), pass->first);
-    float *y = dt_network_activation(net, b + 1, pass->first);
-    const struct dt_span span = {
-        .kind = kind, .block = b, .first = pass->first, .n_samples = pass->batch->n, .y = y};
-    DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(model->blocks[b].row > 0
-               ? model->spec.rows->operations->forward(net, b, pass)
-               : net->backend->ops->block_forward(net->states[b], net->params, x, y, pass));
-    return dt_span_end(pass->trace, &span);
-}
-
 enum dt_status dt_network_forward_blocks(struct dt_network *net, int begin, int end,
                                          enum dt_span_kind kind, const struct dt_pass *pass)
 {
-    DT_ASSERT(0 <= begin && begin <= end && end <= net->model->n_blocks);
+    const struct dt_model *model = net->model;
+    DT_ASSERT(0 <= begin && begin <= end && end <= model->n_blocks);
+    DT_ASSERT(pass->first + pass->batch->n <= net->capacity);
     for (int b = begin; b < end; b++) {
-        DT_TRY(forward_block(net, b, kind, pass));
+        const float *x = dt_network_activation(net, dt_block_input(model, b, 0), pass->first);
+        float *y = dt_network_activation(net, b + 1, pass->first);
+        const struct dt_span span = {
+            .kind = kind, .block = b, .first = pass->first, .n_samples = pass->batch->n, .y = y};
+        DT_TRY(dt_span_begin(pass->trace, &span));
+        DT_TRY(model->blocks[b].row > 0
+                   ? model->spec.rows->operations->forward(net, b, pass)
+                   : net->backend->ops->block_forward(net->states[b], net->params, x, y, pass));
+        DT_TRY(dt_span_end(pass->trace, &span));
     }
     return DT_OK;
 }

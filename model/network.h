@@ -78,20 +78,12 @@ static inline void dt_floats_free(struct dt_backend *backend, float *floats) /* 
     backend->ops->free(backend, floats);
 }
 
-enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model,
-                                      struct dt_network_memory *out);
-void dt_network_memory_close(struct dt_backend *backend,
-                             struct dt_network_memory *memory); /* a zeroed one is fine */
-
 /* memory: borrowed. by_stages: for passes over a few blocks and a part of the batch at a time, in
  * any order, as a pipeline's; the network then keeps each block's output for the whole batch, and
  * has no chunks. A failed open owes nothing. */
 enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend,
                                int capacity, const struct dt_network_memory *memory, bool by_stages,
                                struct dt_network **out);
-/* The same in memory of its own; parameters start at zero. */
-enum dt_status dt_network_open_alone(const struct dt_model *model, struct dt_backend *backend,
-                                     int capacity, struct dt_network **out);
 void dt_network_close(struct dt_network *network); /* NULL is fine */
 
 /* Reads the input batch from the bound samples. batch->n <= capacity. */

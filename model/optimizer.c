@@ -1,8 +1,5 @@
 #include "model/optimizer.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "model/network.h"
 
 int dt_optimizer_n_states(const struct dt_optimizer_spec *spec)
@@ -38,7 +35,7 @@ void dt_optimizer_close(struct dt_optimizer *optimizer)
     for (int i = 0; i < 2 && optimizer->owns_states; i++) {
         optimizer->backend->ops->free(optimizer->backend, optimizer->states[i]);
     }
-    memset(optimizer, 0, sizeof *optimizer);
+    *optimizer = (struct dt_optimizer){.n_states = 0};
 }
 
 struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, double grad_scale)

@@ -1,5 +1,4 @@
-/* Weights and gradients in memory of the network's own, where no strategy shares or splits them. */
-#include "model/network.h"
+#include "model/own_memory.h"
 
 enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model,
                                       struct dt_network_memory *out)

@@ -11,6 +11,7 @@
 #include "cli/sinks/fields.h"
 #include "data/validation_split.h"
 #include "model/layers/layers.h"
+#include "model/own_memory.h"
 #include "train/evaluate.h"
 #include "train/hooks/learned.h"
 #include "train/rank_checks.h"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "dist/strategy/strategies.h"
+#include "model/own_memory.h"
 
 static enum dt_status alone_finish(struct dt_strategy_step *step)
 {

@@ -5,7 +5,6 @@
  * memory each bucket is stepped as soon as its sum is there; of one rank on a device as soon as its
  * gradients are, beside the rest of the backward pass. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "dist/strategy/mirrored.h"
 
@@ -23,15 +22,11 @@ void dt_mirrored_poll(struct dt_strategy_step *step)
     dt_grad_sync_poll(&dt_mirrored_of(step->strategy)->sync);
 }
 
-static enum dt_status step_range(struct dt_strategy_step *step, size_t begin, size_t end)
-{
-    return dt_strategy_step_range(step, begin, end, step->strategy->allreduce->total + begin);
-}
-
 enum dt_status dt_mirrored_step_bucket(struct dt_strategy_step *step,
                                        const struct dt_bucket *bucket)
 {
-    return step_range(step, bucket->begin, bucket->end);
+    return dt_strategy_step_range(step, bucket->begin, bucket->end,
+                                  step->strategy->allreduce->total + bucket->begin);
 }
 
 /* Whether gradients are sums already, and an update is only enqueued, so that a backward pass need
@@ -67,9 +62,11 @@ static enum dt_status mirrored_finish(struct dt_strategy_step *step)
         DT_TRY(dt_grad_sync_wait(&self->sync, i));
         DT_TRY(by_bucket ? dt_mirrored_step_bucket(step, &self->sync.buckets[i]) : DT_OK);
     }
-    const size_t begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0;
-    const size_t n_elems = self->base.optimizer.n_elems;
-    return !own || by_bucket || begin == n_elems ? DT_OK : step_range(step, begin, n_elems);
+    const struct dt_bucket rest = {
+        .begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0,
+        .end = self->base.optimizer.n_elems};
+    return !own || by_bucket || rest.begin == rest.end ? DT_OK
+                                                       : dt_mirrored_step_bucket(step, &rest);
 }
 
 /* Every rank reports its own share of the elements. */
@@ -149,15 +146,18 @@ enum dt_status dt_mirrored_check(const struct dt_strategy_spec *spec, const char
                : DT_OK;
 }
 
-enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_mirrored *self,
+enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec,
+                                const struct dt_strategy_ops *ops, size_t n_bytes,
                                 struct dt_strategy **out)
 {
+    struct dt_mirrored *self = calloc(1, n_bytes);
     bool all;
     enum dt_status s = dt_comm_all(spec->comm, self != NULL, "agreement on memory",
                                    &all); /* before what ranks open together */
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the averaging of gradients");
     }
+    self->base.ops = ops;
     self->base.spec = *spec;
     s = s == DT_OK && all ? open_parts(self) : s;
     if (s != DT_OK || !all) {
@@ -175,11 +175,7 @@ static bool serves(const struct dt_dist_spec *dist)
 
 static enum dt_status mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
-    struct dt_mirrored *self = calloc(1, sizeof *self);
-    if (self != NULL) {
-        self->base.ops = &mirrored_ops;
-    }
-    return dt_mirrored_open(spec, self, out);
+    return dt_mirrored_open(spec, &mirrored_ops, sizeof(struct dt_mirrored), out);
 }
 
 const struct dt_strategy_entry dt_mirrored_strategy = {

@@ -31,9 +31,9 @@ static inline struct dt_mirrored *dt_mirrored_of(struct dt_strategy *strategy)
     return (struct dt_mirrored *)strategy;
 }
 
-/* dt_strategy_open. `self` is zeroed but for its slots, begins a malloc'd struct, and goes to
- * the strategy. NULL: there was no memory for it. */
-enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_mirrored *self,
+/* dt_strategy_open of a struct of n_bytes that begins with a struct dt_mirrored. */
+enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec,
+                                const struct dt_strategy_ops *ops, size_t n_bytes,
                                 struct dt_strategy **out);
 
 /* Slots of the row and of the strategy. */

@@ -4,7 +4,6 @@
  * (dist/allreduce/executor.h); in memory that the ranks of a host share, the sum that a rank waits
  * for is added first (dist/allreduce/host_sum.h). */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "dist/strategy/mirrored.h"
@@ -160,12 +159,8 @@ static enum dt_status priority_open(const struct dt_strategy_spec *spec, struct 
     const bool chooses = spec->dist.allreduce == DT_ALLREDUCE_AUTO && spec->codec == NULL &&
                          comm->n_hosts > 1; /* auto would be MPI between the hosts */
     struct dt_strategy_spec chosen = *spec;
-    struct priority *self = calloc(1, sizeof *self);
-    if (self != NULL) {
-        self->mirrored.base.ops = &priority_ops;
-    }
     chosen.dist.allreduce = chooses ? DT_ALLREDUCE_HIERARCHICAL : spec->dist.allreduce;
-    DT_TRY(dt_mirrored_open(&chosen, self != NULL ? &self->mirrored : NULL, out));
+    DT_TRY(dt_mirrored_open(&chosen, &priority_ops, sizeof(struct priority), out));
     if (*out == NULL || comm->size == 1) {
         return DT_OK;
     }

@@ -5,7 +5,7 @@
 #include "tests/lib/check.h"
 #include "tests/lib/optimizer_step.h"
 
-#include "model/network.h"
+#include "model/own_memory.h"
 
 struct session {
     struct dt_backend *backend;

@@ -17,7 +17,7 @@
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 #include "dist/strategy/summary/summary.h"
-#include "model/network.h"
+#include "model/own_memory.h"
 
 /* Messages about one micro-batch between this rank and its neighbours. */
 enum { ACTIVATIONS_IN, ACTIVATIONS_OUT, GRADIENTS_IN, GRADIENTS_OUT, N_MESSAGES };

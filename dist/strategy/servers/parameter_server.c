@@ -10,6 +10,7 @@
 
 #include "dist/strategy/servers/parameter_server.h"
 #include "dist/strategy/strategies.h"
+#include "model/own_memory.h"
 
 static bool is_async(const struct dt_parameter_server *self)
 {
