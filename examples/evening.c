@@ -11,7 +11,6 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "data/shard.h"
@@ -237,14 +236,44 @@ static void close_set(struct sample_set *set)
 
 /* ---- begin and end */
 
-/* dtrain derives the blocks from a configuration's layers (model/lower.c); here they are written
- * down. The first dense layer reads an image, whose pixels lie in the order H W C. */
+/* Block b of the model. Convolutions have filters of 3 x 3 pixels, and none has zeros around it. */
+static struct dt_block *set_block(int b, const char *name, enum dt_linear linear,
+                                  struct dt_shape in, struct dt_shape out)
+{
+    struct dt_block *block = &model.blocks[b];
+    *block = (struct dt_block){.in = in,
+                               .linear = linear,
+                               .kernel = linear == DT_LINEAR_CONV ? 3 : 0,
+                               .stride = 1,
+                               .linear_out = out,
+                               .activation = DT_ACTIVATION_RELU,
+                               .pool_out = out,
+                               .out = out};
+    snprintf(block->name, sizeof block->name, "%s", name);
+    return block;
+}
+
+/* Two convolutions, of which the second pools and makes a row of units, and two dense layers.
+ * dtrain derives such blocks from a configuration's layers (model/lower.c). The first dense layer
+ * reads an image, whose pixels lie in the order H W C. */
 static enum dt_status open_model(void)
 {
+    const struct dt_shape image = model.spec.input, wide = {8, 26, 26}, deep = {16, 24, 24},
+                          pooled = {16, 12, 12}, row = {16 * 12 * 12, 1, 1}, units = {64, 1, 1},
+                          classes = {N_CLASSES, 1, 1};
+    set_block(0, "conv1", DT_LINEAR_CONV, image, wide);
+    struct dt_block *pool = set_block(1, "conv2", DT_LINEAR_CONV, wide, deep);
+    pool->pool = DT_POOL_MAX;
+    pool->pool_h = pool->pool_w = pool->pool_stride = 2;
+    pool->pool_out = pooled;
+    pool->flatten = true;
+    pool->out = row;
+    set_block(2, "fc1", DT_LINEAR_DENSE, row, units);
+    set_block(3, "fc2", DT_LINEAR_DENSE, units, classes)->activation = DT_ACTIVATION_NONE;
     for (int b = 0; b < model.n_blocks; b++) {
         DT_TRY(dt_block_add_params(&model, &model.blocks[b], DT_INIT_AUTO));
     }
-    model.params[model.blocks[2].weight].image = model.blocks[1].pool_out;
+    model.params[model.blocks[2].weight].image = pooled;
     dt_model_place(&model);
     return DT_OK;
 }
@@ -298,46 +327,9 @@ static void close_all(void)
 
 /* ---- the configuration */
 
-/* Two convolutions, of which the second pools and makes a row of units, and two dense layers. */
 static struct dt_model model = {
     .spec = {.input = {1, SIDE, SIDE}, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY},
     .n_blocks = 4,
-    .blocks = {{.name = "conv1",
-                .in = {1, 28, 28},
-                .linear = DT_LINEAR_CONV,
-                .kernel = 3,
-                .stride = 1,
-                .linear_out = {8, 26, 26},
-                .activation = DT_ACTIVATION_RELU,
-                .pool_out = {8, 26, 26},
-                .out = {8, 26, 26}},
-               {.name = "conv2",
-                .in = {8, 26, 26},
-                .linear = DT_LINEAR_CONV,
-                .kernel = 3,
-                .stride = 1,
-                .linear_out = {16, 24, 24},
-                .activation = DT_ACTIVATION_RELU,
-                .pool = DT_POOL_MAX,
-                .pool_h = 2,
-                .pool_w = 2,
-                .pool_stride = 2,
-                .pool_out = {16, 12, 12},
-                .flatten = true,
-                .out = {16 * 12 * 12, 1, 1}},
-               {.name = "fc1",
-                .in = {16 * 12 * 12, 1, 1},
-                .linear = DT_LINEAR_DENSE,
-                .linear_out = {64, 1, 1},
-                .activation = DT_ACTIVATION_RELU,
-                .pool_out = {64, 1, 1},
-                .out = {64, 1, 1}},
-               {.name = "fc2",
-                .in = {64, 1, 1},
-                .linear = DT_LINEAR_DENSE,
-                .linear_out = {N_CLASSES, 1, 1},
-                .pool_out = {N_CLASSES, 1, 1},
-                .out = {N_CLASSES, 1, 1}}},
     .n_outputs = N_CLASSES};
 static const struct dt_optimizer_spec adam = {
     .type = DT_OPTIMIZER_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};

@@ -1,6 +1,5 @@
 /* Text: aligned columns, words never broken, a series as a line of blocks, lanes as characters. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"

@@ -1,7 +1,6 @@
 /* Batch normalization on the cpu backend. Threads take parts of the rows, always the same ones, so
  * the bits do not depend on their number; the parts' sums are added in double, in order. */
 #include <math.h>
-#include <string.h>
 
 #include "cpu/block.h"
 #include "model/layers/layers.h"

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arithmetic.h"
-#include "base/rng.h"
-
 struct dt_block_state {
     const struct dt_block *block;
     size_t n_weights;
@@ -384,6 +381,7 @@ static void linear_backward(struct dt_block_state *st, const float *params, cons
     }
 }
 
+/* Without the gap between weights and bias. */
 static void store_sums(const double *sums, size_t n, float *grads, bool accumulate)
 {
     for (size_t i = 0; i < n; i++) {
@@ -508,16 +506,15 @@ static enum dt_status ref_gather(struct dt_backend *backend, struct dt_bound_sam
     const size_t n_elems = dt_shape_elems(samples->shape);
     for (int i = 0; i < batch->n; i++) {
         const size_t from = batch->rows[i] * n_elems;
-        if (samples->transform != NULL) {
-            samples->transform->apply(samples->transform, samples->pixels + from, batch->epoch,
-                                      batch->ids[i], x);
-            x += n_elems;
-            continue;
+        const struct dt_transform *t = samples->transform;
+        if (t != NULL) {
+            t->apply(t, samples->pixels + from, batch->epoch, batch->ids[i], x);
         }
-        for (size_t j = from; j < from + n_elems; j++) {
-            *x++ = samples->pixels != NULL ? (float)samples->pixels[j] * samples->scale
-                                           : samples->values[j];
+        for (size_t j = 0; t == NULL && j < n_elems; j++) {
+            x[j] = samples->pixels != NULL ? (float)samples->pixels[from + j] * samples->scale
+                                           : samples->values[from + j];
         }
+        x += n_elems;
     }
     return DT_OK;
 }

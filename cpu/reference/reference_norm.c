@@ -1,7 +1,6 @@
 /* Batch normalization on the reference backend (Ioffe and Szegedy 2015), with PyTorch's statistics:
  * biased variance where it normalizes, unbiased in the running one. */
 #include <math.h>
-#include <string.h>
 
 #include "model/layers/layers.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "model/own_memory.h"
 #include "ops/accept/accept.h"
 
 /* ---- a small network */

@@ -1,7 +1,6 @@
 /* Links, memory and matrix products: measured on every rank, and compared between hosts. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

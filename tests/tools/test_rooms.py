@@ -21,23 +21,23 @@ MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2146,
-    "model": 2597,
+    "model": 2589,
     "checkpoint": 1807,
-    "data": 3998,
+    "data": 3996,
     "dist/ranks": 1634,
     "dist/liveness": 1346,
     "dist/launch": 1455,
-    "dist/allreduce": 2301,
+    "dist/allreduce": 2290,
     "dist/compression": 1009,
-    "dist/strategy": 4319,
-    "cpu": 9508,
-    "cuda": 7154,
-    "train": 6824,
+    "dist/strategy": 4312,
+    "cpu": 9503,
+    "cuda": 7148,
+    "train": 6817,
     "cli": 9956,
-    "view": 3355,
+    "view": 3349,
     "lab": 4631,
-    "ops": 6784,
-    "report": 2911,
+    "ops": 6779,
+    "report": 2910,
 }
 ASSERTION = re.compile(r"^(?: *DT_ASSERT\([^;]*\);|#include \"base/assert.h\"\n?)\n", re.M)
 CLI = {"view", "cli", "cli/config", "cli/sinks", "cli/commands"}

@@ -1,7 +1,6 @@
 #include "train/save/saved.h"
 
 #include <float.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
