@@ -46,14 +46,13 @@ static const struct dt_payload floats = {.ops = &floats_ops};
 static enum dt_status open_slots(struct dt_executor *e)
 {
     const size_t n_slots = (size_t)e->n_slots, n = (size_t)DT_MAX_MOVES(e->wire->size);
-    struct dt_move *moves;
-    struct dt_wire_request *requests;
-    e->slots = calloc(n_slots, sizeof *e->slots + n * (sizeof *moves + sizeof *requests));
+    e->slots = calloc(n_slots, sizeof *e->slots +
+                                   n * (sizeof(struct dt_move) + sizeof(struct dt_wire_request)));
     if (e->slots == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the moves of %d ranks", e->wire->size);
     }
-    moves = (struct dt_move *)(e->slots + n_slots);
-    requests = (struct dt_wire_request *)(moves + n_slots * n);
+    struct dt_move *moves = (struct dt_move *)(e->slots + n_slots);
+    struct dt_wire_request *requests = (struct dt_wire_request *)(moves + n_slots * n);
     for (size_t i = 0; i < n_slots; i++) {
         e->slots[i].moves = moves + i * n;
         e->slots[i].requests = requests + i * n;

@@ -2,7 +2,7 @@
 
 #define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
 
-static const char *const meanings[] = {
+static const char *const meanings[DT_N_ALLREDUCE_TYPES] = {
     [DT_ALLREDUCE_AUTO] = "the best there is",
     [DT_ALLREDUCE_SHARED_MEMORY] = "in memory that the ranks of a host share, by MPI between hosts",
     [DT_ALLREDUCE_MPI] = "MPI_Iallreduce",
@@ -16,7 +16,6 @@ static const char *const meanings[] = {
     [DT_ALLREDUCE_ALL_TO_ALL] = "every rank sends everything to every other",
     [DT_ALLREDUCE_MASTER_WORKER] = "rank 0 adds everything up and sends it back",
 };
-_Static_assert(sizeof meanings / sizeof *meanings == DT_N_ALLREDUCE_TYPES, "each has a meaning");
 
 const char *dt_allreduce_meaning(enum dt_allreduce_type type)
 {
