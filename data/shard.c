@@ -124,19 +124,6 @@ struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint6
                             .id_stride = owned.stride};
 }
 
-int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows,
-                   uint32_t *ids)
-{
-    const struct dt_draw draw = dt_shard_draw(shard, epoch, step);
-    DT_ASSERT(draw.n <= (uint32_t)dt_shard_capacity(shard));
-    for (uint32_t i = 0; i < draw.n; i++) {
-        rows[i] = dt_draw_row(&draw, i);
-        ids[i] = dt_draw_id(&draw, rows[i]);
-        DT_ASSERT(ids[i] < shard->n_total);
-    }
-    return (int)draw.n;
-}
-
 size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step)
 {
     size_t sum = 0;
@@ -174,7 +161,13 @@ void dt_loader_close(struct dt_loader *loader)
 
 struct dt_batch dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step)
 {
-    const int n = dt_shard_batch(&loader->shard, epoch, step, loader->rows, loader->ids);
-    DT_ASSERT(n <= loader->capacity);
-    return (struct dt_batch){.n = n, .rows = loader->rows, .ids = loader->ids, .epoch = epoch};
+    const struct dt_draw draw = dt_shard_draw(&loader->shard, epoch, step);
+    DT_ASSERT(draw.n <= (uint32_t)loader->capacity);
+    for (uint32_t i = 0; i < draw.n; i++) {
+        loader->rows[i] = dt_draw_row(&draw, i);
+        loader->ids[i] = dt_draw_id(&draw, loader->rows[i]);
+        DT_ASSERT(loader->ids[i] < loader->shard.n_total);
+    }
+    return (struct dt_batch){
+        .n = (int)draw.n, .rows = loader->rows, .ids = loader->ids, .epoch = epoch};
 }

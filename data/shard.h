@@ -49,11 +49,6 @@ uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard); /* the same on 
 struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step);
 /* The same with its like_step, for a device that takes recorded steps on its own. */
 struct dt_draw dt_shard_device_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step);
-/* Writes the rows and ids of this rank's batch (arrays of dt_shard_capacity elements) and returns
- * its size, which may be 0. */
-int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows,
-                   uint32_t *ids);
-
 /* Samples that all ranks together use in this step: the divisor of the mean. */
 size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step);
 

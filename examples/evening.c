@@ -14,7 +14,7 @@
 #include <zlib.h>
 
 #include "data/shard.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 
 #define SEED 1
 #define BATCH 32 /* samples of a rank's step */

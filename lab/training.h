@@ -8,7 +8,7 @@
 #include "data/dataset.h"
 #include "data/shard.h"
 #include "dist/ranks/world.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "model/lr_schedule.h"
 #include "model/spec.h"
 #include "view/document.h"

@@ -12,7 +12,7 @@
 
 #include "checkpoint/run_state.h"
 #include "dist/strategy/roles.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "model/device_module.h"
 #include "model/lr_schedule.h"
 #include "train/config.h"

@@ -9,7 +9,7 @@
 #include "data/validation_split.h"
 #include "dist/compression/fixed_point.h"
 #include "dist/strategy/roles.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "model/layers/layers.h"
 
 #define GENERATED_TRAIN 6000

@@ -2,7 +2,7 @@
  * shows without it. */
 #include <stdlib.h>
 
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "model/own_memory.h"
 
 static enum dt_status alone_finish(struct dt_strategy_step *step)

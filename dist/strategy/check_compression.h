@@ -3,7 +3,7 @@
 #define DT_DIST_STRATEGY_CHECK_COMPRESSION_H
 
 #include "dist/compression/codec.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 
 /* Which of them are matrices, as one bit wants them (dist/compression/onebit.c): those of dense
  * layers, a row for each unit, a column for each input. */

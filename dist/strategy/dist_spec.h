@@ -13,7 +13,7 @@
     X(DT_STRATEGY_PIPELINE, "pipeline")
 enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) DT_N_STRATEGY_TYPES };
 
-/* Their rows (strategies.h). */
+/* Their rows (strategy.h). */
 extern const struct dt_strategy_entry dt_pipeline_strategy, dt_alone_strategy,
     dt_deterministic_strategy, dt_priority_strategy, dt_mirrored_strategy, dt_server_strategy;
 
@@ -40,7 +40,7 @@ struct dt_pipeline_cut {
     X(DT_ORDER_PRIORITY, "priority")
 enum dt_order { DT_ORDER_LIST(DT_NAMED_ENUM) };
 
-struct dt_dist_entries; /* strategies.h */
+struct dt_dist_entries; /* strategy.h */
 
 struct dt_dist_spec {
     const struct dt_dist_entries *rows; /* that the program links */

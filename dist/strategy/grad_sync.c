@@ -45,12 +45,10 @@ static enum dt_status test_bucket(struct dt_grad_sync *sync, int index)
 {
     DT_ASSERT(index < sync->n_started);
     struct dt_request *request = &sync->buckets[index].request;
-    bool done = true;
-    if (!request->active) {
-        return DT_OK;
-    }
+    const bool active = request->active;
+    bool done;
     DT_TRY(dt_comm_test(sync->allreduce->comm, request, &done));
-    return done ? note_sum(sync, index) : DT_OK;
+    return active && done ? note_sum(sync, index) : DT_OK;
 }
 
 static enum dt_status start_ready(struct dt_grad_sync *sync)

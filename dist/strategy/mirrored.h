@@ -3,7 +3,7 @@
 #define DT_DIST_STRATEGY_MIRRORED_H
 
 #include "dist/strategy/grad_sync.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 
 struct dt_mirrored;
 

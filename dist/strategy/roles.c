@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 
 enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
                              struct dt_roles *out)

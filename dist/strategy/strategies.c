@@ -1,4 +1,4 @@
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include "cli/commands/eval.h"
 #include "dist/allreduce/formula.h"
 #include "dist/ranks/wire.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "lab/gradtape.h"
 #include "ops/accept/accept.h"
 #include "ops/measure.h"

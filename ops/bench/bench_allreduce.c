@@ -12,7 +12,7 @@
 #include "dist/allreduce/formula.h"
 #include "dist/launch/stop.h"
 #include "dist/liveness/start_watch.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "ops/bench/bench.h"
 #include "ops/measure.h"
 #include "train/device.h"

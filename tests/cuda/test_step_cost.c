@@ -8,7 +8,7 @@
 #include "cli/config/config.h"
 #include "cuda/step_graph.h"
 #include "data/shard.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "tests/cuda/on_gpu.h"
 
 #define SMALL 4 /* samples of a batch; the other batch has twice as many */

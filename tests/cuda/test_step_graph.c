@@ -2,11 +2,11 @@
  * differs between them: samples, epoch, learning rate, number of samples. None of them waits or
  * allocates. */
 #include "tests/cuda/session.h"
+#include "tests/lib/shard_batch.h"
 
 #include <unistd.h>
 
 #include "cuda/step_graph.h"
-#include "data/shard.h"
 #include "dist/ranks/comm.h"
 
 #define N_EPOCHS 5
@@ -79,7 +79,7 @@ static struct outcome call_by_call(const struct plan *plan, const struct dt_back
     for (uint32_t epoch = 0; epoch < N_EPOCHS; epoch++) {
         for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&plan->shard); step++) {
             const struct dt_step_input input = input_of(plan, &session, epoch, step);
-            const int n = dt_shard_batch(&plan->shard, epoch, step, rows, ids);
+            const int n = shard_batch(&plan->shard, epoch, step, rows, ids);
             const struct dt_batch batch = {.n = n, .rows = rows, .ids = ids, .epoch = epoch};
             CHECK_OK(passes(&session, &batch));
             CHECK_OK(optimizer_apply(&session.optimizer, &input.update, session.network->params,

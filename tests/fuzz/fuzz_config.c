@@ -3,7 +3,7 @@
  * "--extends" parts the text of a file from that of the next, which it extends. */
 
 #include "cli/config/read.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "model/layers/layers.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "report/run.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/base/file_calls.h"

@@ -4,7 +4,7 @@
 
 #include "dist/allreduce/formula.h"
 #include "dist/compression/codec.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "tests/lib/check.h"
 
 /* layout: NULL: no matrices. */

@@ -4,7 +4,7 @@
 #define DT_TESTS_RIG_H
 
 #include "dist/ranks/world.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "tests/lib/check.h"
 #include "tests/lib/layers.h"
 

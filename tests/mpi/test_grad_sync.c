@@ -7,7 +7,7 @@
 #include "dist/allreduce/host_sum.h"
 #include "dist/launch/job.h"
 #include "dist/strategy/grad_sync.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 
 enum { N_BLOCKS = 6, N_ELEMS = 30000 };
 static const size_t ends[N_BLOCKS] = {16, 48, 10048, 10064, 29984, N_ELEMS};

@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "dist/launch/job.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"
 

@@ -7,7 +7,7 @@
 #include "data/validation_split.h"
 #include "dist/allreduce/formula.h"
 #include "dist/strategy/roles.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "model/layers/layers.h"
 
 static const struct dt_config base = {

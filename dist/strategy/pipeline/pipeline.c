@@ -15,7 +15,7 @@
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/pipeline/pipeline_stages.h"
 #include "dist/strategy/roles.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "dist/strategy/summary/summary.h"
 #include "model/own_memory.h"
 

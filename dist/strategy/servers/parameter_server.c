@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "dist/strategy/servers/parameter_server.h"
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 #include "model/own_memory.h"
 
 static bool is_async(const struct dt_parameter_server *self)

@@ -1,5 +1,5 @@
 /* Shared by parameter_server.c (the workers' side, and servers that wait for all workers) and
- * async_server.c (servers that do not wait). The strategy itself: strategies.h. */
+ * async_server.c (servers that do not wait). The strategy itself: strategy.h. */
 #ifndef DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 #define DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 

@@ -4,7 +4,7 @@
 #ifndef DT_DIST_STRATEGY_SUMMARY_SUMMARY_H
 #define DT_DIST_STRATEGY_SUMMARY_SUMMARY_H
 
-#include "dist/strategy/strategies.h"
+#include "dist/strategy/strategy.h"
 
 /* By the rank that sends most of each. */
 struct dt_step_traffic {
@@ -42,7 +42,7 @@ struct dt_strategy_summary {
 
 struct dt_planned_traffic; /* traffic_plan.h */
 
-/* A strategy's: a program names them in its rows (strategies.h). A NULL slot has nothing to say. */
+/* A strategy's: a program names them in its rows (strategy.h). A NULL slot has nothing to say. */
 struct dt_summary_entry {
     const struct dt_strategy_entry *strategy;
     void (*facts)(const struct dt_strategy *strategy, struct dt_strategy_summary *out);

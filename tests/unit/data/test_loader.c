@@ -1,6 +1,7 @@
 /* The loader hands out what the shard says. */
 #include "data/shard.h"
 #include "tests/lib/check.h"
+#include "tests/lib/shard_batch.h"
 
 static const struct dt_shard example = {.mode = DT_SHARDING_SHARD,
                                         .seed = 5,
@@ -19,7 +20,7 @@ static void test_batches_are_the_shards(void)
     for (uint32_t epoch = 0; epoch < 3; epoch++) {
         for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&example); step++) {
             const struct dt_batch batch = dt_loader_batch(&loader, epoch, step);
-            CHECK_INT(batch.n, dt_shard_batch(&example, epoch, step, rows, ids));
+            CHECK_INT(batch.n, shard_batch(&example, epoch, step, rows, ids));
             CHECK_INT(batch.epoch, epoch);
             CHECK_INT(memcmp(batch.rows, rows, (size_t)batch.n * sizeof *rows), 0);
             CHECK_INT(memcmp(batch.ids, ids, (size_t)batch.n * sizeof *ids), 0);

@@ -1,6 +1,7 @@
 /* Sharding, as properties over many modes, sizes, batches and numbers of ranks. */
 #include "data/shard.h"
 #include "tests/lib/check.h"
+#include "tests/lib/shard_batch.h"
 
 #include <stdint.h>
 
@@ -62,7 +63,7 @@ static void run_epoch(enum dt_sharding mode, size_t n_total, size_t global_batch
             CHECK(capacity >= 1);
             CHECK_INT(dt_shard_steps_per_epoch(&shard), n_steps);
             rows[capacity] = ids[capacity] = 0xabcdef01;
-            const int n = dt_shard_batch(&shard, epoch, step, rows, ids);
+            const int n = shard_batch(&shard, epoch, step, rows, ids);
             CHECK(n >= 0 && n <= capacity);
             CHECK_INT(rows[capacity], 0xabcdef01);
             CHECK_INT(ids[capacity], 0xabcdef01);
@@ -125,12 +126,12 @@ static void test_global_slices(void)
     for (int size = 1; size <= MAX_SIZE; size++) {
         const struct dt_shard single = make(DT_SHARDING_GLOBAL, 1000, 36, 0, 1, true);
         for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&single); step++) {
-            const size_t m = (size_t)dt_shard_batch(&single, 0, step, rows, alone);
+            const size_t m = (size_t)shard_batch(&single, 0, step, rows, alone);
             for (int rank = 0; rank < size; rank++) {
                 const struct dt_shard shard = make(DT_SHARDING_GLOBAL, 1000, 36, rank, size, true);
                 const size_t begin = m * (size_t)rank / (size_t)size,
                              end = m * (size_t)(rank + 1) / (size_t)size;
-                CHECK_INT(dt_shard_batch(&shard, 0, step, rows, ids), end - begin);
+                CHECK_INT(shard_batch(&shard, 0, step, rows, ids), end - begin);
                 CHECK_INT(memcmp(ids, alone + begin, (end - begin) * sizeof *ids), 0);
             }
         }
@@ -150,7 +151,7 @@ static void take_resumed(struct dt_shard shard, uint64_t step, struct recorded *
     uint32_t rows[MAX_N], ids[MAX_N], now[MAX_SIZE] = {0}, key = 0;
     for (shard.rank = 0; shard.rank < shard.size; shard.rank++) {
         const struct dt_draw draw = dt_shard_device_draw(&shard, 1, step);
-        const int n = dt_shard_batch(&shard, 1, step, rows, ids);
+        const int n = shard_batch(&shard, 1, step, rows, ids);
         CHECK(n <= dt_shard_capacity(&shard));
         CHECK_INT(n, draw.n);
         for (int i = 0; i < n; i++) {
@@ -214,7 +215,7 @@ static void test_leaves_stay_whole(void)
         for (int rank = 0; rank < 3; rank++) {
             const struct dt_shard shard = make(DT_SHARDING_GLOBAL, 250, 100, rank, 3, false);
             for (uint64_t step = 0; step < 3; step++) {
-                const size_t n = (size_t)dt_shard_batch(&shard, 0, step, rows, ids);
+                const size_t n = (size_t)shard_batch(&shard, 0, step, rows, ids);
                 const size_t end = n > 0 ? ids[n - 1] + 1 - 100 * step : 0;
                 CHECK(n == 0 || (ids[0] - 100 * step) % leaf == 0);
                 CHECK(end % leaf == 0 || end == dt_shard_step_samples(&shard, step));
@@ -240,7 +241,7 @@ static void test_three_ranks_by_hand(void)
                 uint32_t rows[8], ids[8];
                 const struct dt_shard shard = make((enum dt_sharding)mode, 10, 6, rank, 3, false);
                 CHECK_INT(dt_shard_steps_per_epoch(&shard), want_steps[mode]);
-                const int n = dt_shard_batch(&shard, 0, step, rows, ids);
+                const int n = shard_batch(&shard, 0, step, rows, ids);
                 for (int i = 0; i < n; i++) {
                     sprintf(text + strlen(text), "%u ", ids[i]);
                 }
@@ -260,12 +261,12 @@ static void test_epochs_differ(void)
         const struct dt_shard shard = make((enum dt_sharding)mode, 1000, 200, 0, 2, true);
         const struct dt_shard other = make((enum dt_sharding)mode, 1000, 200, 1, 2, true);
         const size_t n_bytes = 100 * sizeof *a;
-        CHECK_INT(dt_shard_batch(&shard, 0, 0, rows, a), 100);
-        dt_shard_batch(&shard, 1, 0, rows, b);
+        CHECK_INT(shard_batch(&shard, 0, 0, rows, a), 100);
+        shard_batch(&shard, 1, 0, rows, b);
         CHECK(memcmp(a, b, n_bytes) != 0);
-        dt_shard_batch(&shard, 0, 0, rows, b);
+        shard_batch(&shard, 0, 0, rows, b);
         CHECK_INT(memcmp(a, b, n_bytes), 0);
-        dt_shard_batch(&other, 0, 0, rows, b);
+        shard_batch(&other, 0, 0, rows, b);
         CHECK(memcmp(a, b, n_bytes) != 0);
     }
 }
@@ -277,8 +278,8 @@ static void test_one_rank_modes_agree(void)
     const struct dt_shard shard = make(DT_SHARDING_SHARD, 1000, 64, 0, 1, true);
     const struct dt_shard global = make(DT_SHARDING_GLOBAL, 1000, 64, 0, 1, true);
     for (uint64_t step = 0; step < 16; step++) {
-        const int n = dt_shard_batch(&shard, 4, step, rows, a);
-        CHECK_INT(dt_shard_batch(&global, 4, step, rows, b), n);
+        const int n = shard_batch(&shard, 4, step, rows, a);
+        CHECK_INT(shard_batch(&global, 4, step, rows, b), n);
         CHECK_INT(memcmp(a, b, (size_t)n * sizeof *a), 0);
     }
 }
@@ -291,13 +292,13 @@ static void test_large_numbers(void)
         const struct dt_shard shard = make((enum dt_sharding)mode, INT32_MAX, 8, 1, 2, true);
         const uint64_t n_steps = dt_shard_steps_per_epoch(&shard);
         CHECK_INT(n_steps, mode == DT_SHARDING_REPLICATE ? 536870912 : 268435456);
-        const int n = dt_shard_batch(&shard, 0, n_steps - 1, rows, ids);
+        const int n = shard_batch(&shard, 0, n_steps - 1, rows, ids);
         CHECK(n >= 3 && n <= 4);
         for (int i = 0; i < n; i++) {
             CHECK(ids[i] < INT32_MAX);
         }
         for (int bit = 31; bit < 64; bit++) { /* step * batch wraps to 0 */
-            CHECK_INT(dt_shard_batch(&shard, 0, (uint64_t)1 << bit, rows, ids), 0);
+            CHECK_INT(shard_batch(&shard, 0, (uint64_t)1 << bit, rows, ids), 0);
             CHECK_INT(dt_shard_step_samples(&shard, (uint64_t)1 << bit), 0);
         }
     }
