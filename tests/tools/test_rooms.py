@@ -21,7 +21,7 @@ MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2146,
-    "model": 2589,
+    "model": 2595,
     "checkpoint": 1807,
     "data": 3985,
     "dist/ranks": 1634,
@@ -30,7 +30,7 @@ CEILINGS = {
     "dist/allreduce": 2290,
     "dist/compression": 1009,
     "dist/strategy": 4307,
-    "cpu": 9503,
+    "cpu": 9951,
     "cuda": 7148,
     "train": 6817,
     "cli": 9956,
