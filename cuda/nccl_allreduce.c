@@ -245,7 +245,7 @@ static void *run_closing(void *context)
 
 static double close_limit_s(const struct nccl *self)
 {
-    const double timeout_s = self->base.comm->timeout_s;
+    const double timeout_s = dt_comm_timeout_s(self->base.comm);
     return timeout_s < CLOSE_LIMIT_S ? timeout_s : CLOSE_LIMIT_S;
 }
 
@@ -415,7 +415,7 @@ static enum dt_status too_late(const struct nccl *self)
         dt_error(DT_STALLED,
                  "NCCL did not start within %.0f s on rank %d%s (NCCL_DEBUG=INFO shows why; raise "
                  "DTRAIN_TIMEOUT if it takes that long)",
-                 self->base.comm->timeout_s, first, others));
+                 dt_comm_timeout_s(self->base.comm), first, others));
 }
 
 static int32_t start_of(ncclResult_t state, bool late)
@@ -441,7 +441,7 @@ static enum dt_status start_nccl(struct nccl *self, ncclUniqueId id)
                                                 self->base.comm->rank, &config);
     struct dt_patience patience = dt_patience_begin();
     for (;;) {
-        const bool is_late = dt_patience_look(&patience) > self->base.comm->timeout_s;
+        const bool is_late = dt_patience_look(&patience) > dt_comm_timeout_s(self->base.comm);
         DT_TRY(gather_starts(self, start_of(state, is_late)));
         bool all_done = true, late = false;
         for (int rank = 0; rank < self->base.comm->size; rank++) {

@@ -12,7 +12,7 @@
 
 /* A dt_allreduce_open_fn for a backend of this module; every rank calls it, each on its own GPU.
  * spec->comm carries the unique id. After any failure all ranks have the same status and text.
- * DT_UNAVAILABLE: NCCL cannot start here. DT_STALLED after comm->timeout_s names the missing ranks.
+ * DT_UNAVAILABLE: NCCL cannot start here. DT_STALLED after comm's time limit: the missing ranks.
  * Close it before the backend; it returns within a few seconds, whatever other ranks do. */
 enum dt_status dt_nccl_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
 

@@ -44,7 +44,7 @@ static bool has_spare_memory(struct dt_trainer *t)
  * time that others wait. */
 static int find_fitting_batch(struct dt_trainer *t)
 {
-    const double end_s = dt_clock_s() + t->world->comm->timeout_s / 2;
+    const double end_s = dt_clock_s() + dt_comm_timeout_s(t->world->comm) / 2;
     enum dt_status s = DT_NO_MEMORY;
     int n = dt_trainer_capacity(t);
     dt_comm_phase(t->world->comm, "search for a batch that fits");

@@ -1,4 +1,4 @@
-/* The parts of a step, for drivers (train/driver.h). */
+/* The parts of a step, for drivers (train/trainer.h). */
 #ifndef DT_TRAIN_STEP_H
 #define DT_TRAIN_STEP_H
 

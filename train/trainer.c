@@ -97,7 +97,7 @@ static enum dt_status open_backend(struct dt_trainer *t)
         .precision = t->config.precision,
         .deterministic = t->config.dist.deterministic ||
                          (t->device.module != NULL && t->config.cuda_deterministic),
-        .limit_s = t->world->comm->timeout_s};
+        .limit_s = dt_comm_timeout_s(t->world->comm)};
     return t->device.backend->open(&options, &t->backend);
 }
 

@@ -2,7 +2,7 @@
  * stands.
  *
  *   trainer.c   opens and closes it          step.c   a step, and how many are taken together
- *   driver.h    takes steps (drivers/)       train.c  the epochs, and the events of a run
+ *   drivers/    take steps                   train.c  the epochs, and the events of a run
  *   hook.h      observers (hooks/)           save/    checkpoints and the run's folder
  *   evaluate.c  the test samples             parts.c  lists all parts
  *   weights.c   average, statistics, replicas; the test of a run with validation samples
@@ -16,7 +16,6 @@
 #include "model/device_module.h"
 #include "model/lr_schedule.h"
 #include "train/config.h"
-#include "train/driver.h"
 #include "train/evaluate.h"
 #include "train/hook.h"
 #include "train/step_clock.h"
@@ -31,6 +30,36 @@ struct dt_device_choice {
     char why[400];      /* why no GPU, or why not NCCL; else "" */
     bool idle;          /* GPUs of some ranks are, because others have none */
 };
+
+struct dt_step_results;
+
+/* A driver takes a trainer's steps: chosen once, when it opens, among the drivers that the program
+ * names. */
+struct dt_driver_ops {
+    bool on_device; /* a device takes the steps, recorded: the host sees nothing within a step */
+    /* Whether the driver fits this trainer. Drivers on a device are also asked before the strategy
+     * is open. NULL: always. */
+    bool (*fits)(const struct dt_trainer *trainer);
+    /* Local: the caller agrees. NULL: `own` stays NULL. */
+    enum dt_status (*open)(struct dt_trainer *trainer, void **own);
+    void (*close)(struct dt_trainer *trainer, void *own); /* with open */
+    /* The next n steps of state.epoch, 1 to driver.most; adds them to `state`. Every rank calls
+     * it. */
+    enum dt_status (*take)(struct dt_trainer *trainer, int n, struct dt_step_results *out);
+};
+
+struct dt_driver {
+    const struct dt_driver_ops *ops;
+    void *own;
+    int most; /* steps that it takes together; the same on every rank */
+};
+
+/* A step at a time, on which the ranks agree while the gradients travel (train/step.c). */
+extern const struct dt_driver_ops dt_host_driver;
+/* A GPU takes several, recorded once (model/device_module.h): cuda.graph. */
+extern const struct dt_driver_ops dt_recorded_driver;
+/* Workers that do not wait for each other within steps (struct dt_strategy). */
+extern const struct dt_driver_ops dt_free_driver;
 
 /* The parts of a trainer that a program chooses: it links those that it names. */
 struct dt_trainer_parts {

@@ -127,7 +127,7 @@ static enum dt_status open_network(const struct dt_world *world, const struct dt
         .local_rank = world->local_rank,
         .precision = out->config.precision,
         .deterministic = true, /* one pass over the images is too short for trials of kernels */
-        .limit_s = world->comm != NULL ? world->comm->timeout_s : 0};
+        .limit_s = world->comm != NULL ? dt_comm_timeout_s(world->comm) : 0};
     DT_TRY(out->device.backend->open(&options, &out->backend));
     DT_TRY(dt_network_open_alone(&out->model, out->backend, capacity, &out->network));
     return load_weights(from, out, file);

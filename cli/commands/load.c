@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dist/liveness/start_watch.h"
+#include "dist/launch/job.h"
 
 enum dt_status dt_load_data_dir(struct dt_data_spec *spec, const char *dir)
 {
@@ -33,8 +33,7 @@ enum dt_status dt_load_config_all(struct dt_world *world, const struct dt_args *
                                   struct dt_config *config)
 {
     DT_TRY(dt_world_agree(world, dt_load_config(args, config)));
-    world->comm->timeout_s = config->timeout_s;
-    return dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s));
+    return dt_world_set_timeout(world, config->timeout_s);
 }
 
 enum dt_status dt_load_check_resume(const struct dt_args *args)

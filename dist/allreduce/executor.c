@@ -271,7 +271,7 @@ static enum dt_status open_sum(struct schedule *self, const struct dt_allreduce_
 {
     struct dt_allreduce *a = &self->base;
     DT_TRY(dt_allreduce_take_memory(a, spec));
-    DT_TRY(spec->comm->ops->wire_open(spec->comm, &self->wire));
+    DT_TRY(dt_wire_open_mpi(spec->comm, &self->wire));
     DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots,
                             spec->payload, &self->executor));
     a->feedback = self->executor.feedback;
@@ -280,8 +280,7 @@ static enum dt_status open_sum(struct schedule *self, const struct dt_allreduce_
 
 static bool serves(const struct dt_allreduce_spec *spec)
 {
-    return spec->comm->ops->wire_open != NULL &&
-           dt_allreduce_algorithm(&spec->rows, spec->type) != NULL;
+    return dt_allreduce_algorithm(&spec->rows, spec->type) != NULL;
 }
 
 static enum dt_status schedule_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
@@ -294,7 +293,7 @@ static enum dt_status schedule_open(const struct dt_allreduce_spec *spec, struct
                                        .type = spec->type,
                                        .algorithm = dt_allreduce_algorithm(&spec->rows, spec->type),
                                        .comm = spec->comm};
-    DT_ASSERT(self->base.algorithm != NULL && spec->comm->size > 1);
+    DT_ASSERT(self->base.algorithm != NULL);
     const enum dt_status s = open_sum(self, spec);
     if (s != DT_OK) {
         schedule_close(&self->base);

@@ -28,7 +28,7 @@ static void mpi_close(struct dt_allreduce *a)
 static const struct dt_allreduce_ops mpi_ops = {
     .start = mpi_start, .sent = mpi_sent, .close = mpi_close};
 
-/* Everything that no other implementation does. */
+/* One rank, and everything that is no algorithm of this program's. */
 static bool serves(const struct dt_allreduce_spec *spec)
 {
     return spec->comm->size == 1 || dt_allreduce_algorithm(&spec->rows, spec->type) == NULL;

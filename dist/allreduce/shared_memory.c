@@ -47,7 +47,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     if (self->base.algorithm == NULL || spec->comm->across == NULL) {
         return DT_OK;
     }
-    DT_TRY(spec->comm->across->ops->wire_open(spec->comm->across, &self->wire));
+    DT_TRY(dt_wire_open_mpi(spec->comm->across, &self->wire));
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems,
                             spec->n_slots, spec->payload, &self->executor));
     DT_ASSERT(sum->total != NULL && sum->across == NULL);

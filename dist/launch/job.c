@@ -15,6 +15,7 @@
 #include "dist/launch/stream.h"
 #include "dist/liveness/start_watch.h"
 #include "dist/liveness/table.h"
+#include "dist/ranks/comm_private.h"
 
 #define EXIT_LIMIT_S 10
 #define TAKE_ALONG_LIMIT_S 3
@@ -109,6 +110,14 @@ static enum dt_status start_mpi(void)
     return DT_OK;
 }
 
+static void note_locals(struct dt_world *world)
+{
+    world->local_rank = world->comm->local_rank;
+    world->local_size = world->comm->local_size;
+    DT_ASSERT(world->comm->rank == world->rank && world->comm->size == world->size);
+    DT_ASSERT(world->local_rank < world->local_size && world->local_size <= world->size);
+}
+
 static enum dt_status find_ranks(struct dt_world *world)
 {
     DT_TRY(start_mpi());
@@ -117,7 +126,9 @@ static enum dt_status find_ranks(struct dt_world *world)
     const enum dt_status s = dt_launch_check(world->size);
     world->rank = s == DT_OK ? world->rank : 0; /* a left-over number must not keep it silent */
     DT_TRY(s);
-    DT_TRY(dt_world_join(world, world->size == 1 ? dt_comm_open_self : dt_comm_open_hosts));
+    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
+    DT_TRY(world->size == 1 ? dt_comm_open_self(&world->comm) : dt_comm_open_hosts(&world->comm));
+    note_locals(world);
     return dt_liveness_open(world->comm);
 }
 
@@ -126,12 +137,21 @@ enum dt_status dt_world_open(struct dt_world *world)
     *world = (struct dt_world){.rank = dt_launch_rank(), .size = 1, .local_size = 1};
     dt_stop_block();
     dt_launcher_tie();
-    dt_world_name_host(world);
+    if (gethostname(world->host, DT_HOST_SIZE) != 0) {
+        snprintf(world->host, sizeof world->host, "unknown");
+    }
     DT_TRY(dt_start_watch_open(world->host));
     const enum dt_status status = find_ranks(world);
     dt_start_watch_close();
     DT_TRY(status);
-    return dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s));
+    return dt_world_set_timeout(world, dt_comm_timeout_s(world->comm));
+}
+
+enum dt_status dt_world_set_timeout(struct dt_world *world, double seconds)
+{
+    DT_TRY(dt_world_agree(world, dt_comm_timeout_from_env(&seconds)));
+    dt_comm_set_timeout(world->comm, seconds);
+    return DT_OK;
 }
 
 enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_world *out)
@@ -143,8 +163,7 @@ enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_worl
     dt_start_watch_close();
     DT_TRY(dt_world_agree(world, s));
     if (out->comm != NULL) {
-        out->local_rank = out->comm->local_rank;
-        out->local_size = out->comm->local_size;
+        note_locals(out);
     }
     return DT_OK;
 }
@@ -155,19 +174,14 @@ enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world
         .size = 1, .local_rank = world->local_rank, .local_size = world->local_size};
     memcpy(out->host, world->host, sizeof out->host);
     DT_TRY(dt_comm_open_self(&out->comm));
-    out->comm->timeout_s = world->comm->timeout_s;
+    dt_comm_set_timeout(out->comm, dt_comm_timeout_s(world->comm));
     return DT_OK;
-}
-
-void dt_world_close_first(struct dt_world *part)
-{
-    dt_world_leave(part);
 }
 
 /* A wait was too long: this rank no longer waits for the others. */
 static bool has_stalled(const struct dt_world *world, enum dt_status status)
 {
-    return status == DT_STALLED || (world->comm != NULL && world->comm->stalled);
+    return status == DT_STALLED || (world->comm != NULL && world->comm->private->stalled);
 }
 
 /* An agreed error is rank 0's to report, but a rank that no longer waits may end the job first. */
@@ -175,8 +189,9 @@ bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
     struct dt_comm *comm = world->comm;
     const bool alone = world->size > 1 && (!agreed || has_stalled(world, DT_OK));
-    world->reports_error = (world->rank == 0 || alone) && (comm == NULL || comm->liveness == NULL ||
-                                                           comm->liveness->claim(comm, agreed));
+    const struct dt_liveness_ops *liveness = comm == NULL ? NULL : comm->private->liveness;
+    world->reports_error =
+        (world->rank == 0 || alone) && (liveness == NULL || liveness->claim(comm, agreed));
     return world->reports_error;
 }
 
@@ -207,7 +222,8 @@ static unsigned grace_ms(const struct dt_world *world, enum dt_status status)
 {
     const struct dt_comm *comm = world->comm;
     const bool first_writes = has_stalled(world, status) && world->rank != 0 && comm != NULL &&
-                              comm->silent != 0 && (comm->silent < 0 || comm->host_root == 0);
+                              comm->private->silent != 0 &&
+                              (comm->private->silent < 0 || comm->host_root == 0);
     return first_writes || !world->reports_error ? DT_LAUNCH_FIRST_SPEAKS_MS : 0;
 }
 

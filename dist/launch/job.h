@@ -11,13 +11,17 @@
  * DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start, or dt_launch_check refuses the launch. */
 enum dt_status dt_world_open(struct dt_world *world);
 
+/* dt_comm_set_timeout, unless DTRAIN_TIMEOUT is set, which then counts. Every rank calls it;
+ * agreed.
+ */
+enum dt_status dt_world_set_timeout(struct dt_world *world, double seconds);
+
 /* Makes a world of the first n ranks; on the others out->comm is NULL. Every rank calls it; agreed.
- * The ranks of the new world close it. */
+ * The ranks of the new world close it (dt_world_close). */
 enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_world *out);
-void dt_world_close_first(struct dt_world *part);
 
 /* Makes a world of this rank alone, in which it trains by itself. It keeps its local rank, and so
- * its GPU. Local. dt_world_close_first closes it. */
+ * its GPU. Local. dt_world_close closes it. */
 enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world *out);
 
 /* True if this rank prints the error. An agreed error is rank 0's, or that of a rank whose wait was

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "dist/ranks/comm_private.h"
+
 #define DOZE_MS 5
 
 enum dt_status dt_heartbeat_start(struct dt_heartbeat *beat)
@@ -29,9 +31,7 @@ static enum dt_status look(struct dt_heartbeat *beat)
         take(beat);
         return dt_heartbeat_start(beat);
     }
-    const double waited_s = dt_patience_look(&beat->patience);
-    return waited_s > beat->comm->timeout_s ? dt_comm_judge(beat->comm, &beat->request, waited_s)
-                                            : DT_OK;
+    return dt_comm_judge(beat->comm, &beat->request, dt_patience_look(&beat->patience));
 }
 
 enum dt_status dt_heartbeat_look(struct dt_heartbeat *beat)
@@ -45,7 +45,7 @@ void dt_heartbeat_show(void *heartbeat)
     (void)dt_heartbeat_look(heartbeat);
 }
 
-/* A dt_comm.meanwhile: a rank that waits for long leaves its core to those that work. */
+/* For dt_comm_meanwhile: a rank that waits for long leaves its core to those that work. */
 static void doze(void *unused)
 {
     (void)unused;
@@ -68,8 +68,8 @@ enum dt_status dt_heartbeat_finish(struct dt_heartbeat *beat)
 {
     DT_TRY(beat->failed);
     beat->mine[0] = 1;
-    beat->comm->meanwhile = doze;
+    dt_comm_meanwhile(beat->comm, doze, NULL);
     const enum dt_status s = wait_for_others(beat);
-    beat->comm->meanwhile = NULL;
+    dt_comm_meanwhile(beat->comm, NULL, NULL);
     return s;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "dist/ranks/comm_private.h"
 
 #define HAS_LEFT UINT64_MAX     /* as `seen_ns`: the rank waits in no collective any more */
 #define STILL_ALIVE_S 1.0       /* a rank that waits is seen far more often */
@@ -13,7 +14,7 @@
 
 struct dt_liveness_table *dt_liveness_table_of(const struct dt_comm *comm)
 {
-    return (struct dt_liveness_table *)comm->liveness;
+    return comm->private->table;
 }
 
 /* ---- the rank writes its row */
@@ -42,10 +43,10 @@ static void table_alive(struct dt_comm *comm, const char *begins, size_t n_bytes
     struct dt_liveness_table *self = dt_liveness_table_of(comm);
     struct dt_liveness_row *mine = self->mine;
     if (begins != NULL) {
-        note(self, DT_FLIGHT_COLLECTIVE, begins, comm->n_started, n_bytes);
+        note(self, DT_FLIGHT_COLLECTIVE, begins, comm->private->n_started, n_bytes);
     }
-    atomic_store_explicit(&mine->n_started, comm->n_started, RELAXED);
-    atomic_store_explicit(&mine->n_done, comm->n_done, RELAXED);
+    atomic_store_explicit(&mine->n_started, comm->private->n_started, RELAXED);
+    atomic_store_explicit(&mine->n_done, comm->private->n_done, RELAXED);
     atomic_store_explicit(&mine->seen_ns, dt_clock_ns(), RELAXED);
 }
 
@@ -240,7 +241,7 @@ static double more_s(const struct dt_comm *comm, const struct dt_liveness_row *c
 {
     const bool saves = is_saving(dt_liveness_table_of(comm)->mine) &&
                        (culprit == NULL || (culprit->rank == 0 && is_saving(culprit)));
-    return (saves ? (DT_SAVING_LIMITS - 1) * comm->timeout_s : 0) +
+    return (saves ? (DT_SAVING_LIMITS - 1) * dt_comm_timeout_s(comm) : 0) +
            (culprit == NULL ? OTHER_HOSTS_FIRST_S : 0);
 }
 
@@ -251,7 +252,7 @@ static double table_explain(struct dt_comm *comm, const struct dt_request *reque
     const uint64_t sequence = request->sequence;
     const struct dt_liveness_row *silent = find_silent(self), *behind = find_behind(self),
                                  *absent = find_absent(self, sequence);
-    comm->silent = silent != NULL ? silent->rank : -1;
+    comm->private->silent = silent != NULL ? silent->rank : -1;
     if (silent != NULL) {
         explain_silent(self, silent, sequence, text, n_text);
     } else if (behind != NULL) {
@@ -278,24 +279,25 @@ static bool table_claim(struct dt_comm *comm, bool agreed)
     return (atomic_fetch_or(&dt_liveness_table_of(comm)->rows[0].claimed, mine) & mine) == 0;
 }
 
-static void table_close(struct dt_liveness *liveness)
+static void table_close(struct dt_comm *comm)
 {
-    struct dt_liveness_table *self = (struct dt_liveness_table *)liveness;
+    struct dt_liveness_table *self = comm->private->table;
     atomic_store(&self->mine->seen_ns, HAS_LEFT);
     dt_host_memory_close(&self->memory);
     free(self);
 }
 
+static const struct dt_liveness_ops table_ops = {.open = dt_liveness_open,
+                                                 .phase = table_phase,
+                                                 .alive = table_alive,
+                                                 .explain = table_explain,
+                                                 .claim = table_claim,
+                                                 .close = table_close};
+
 static void fill(struct dt_liveness_table *self, struct dt_comm *comm,
                  const struct dt_host_memory *memory)
 {
     const bool shared = memory->bytes != NULL;
-    self->base = (struct dt_liveness){.open = dt_liveness_open,
-                                      .phase = table_phase,
-                                      .alive = table_alive,
-                                      .explain = table_explain,
-                                      .claim = table_claim,
-                                      .close = table_close};
     self->memory = *memory;
     self->n_rows = shared ? comm->local_size : 1;
     self->rows = shared ? memory->bytes : &self->alone;
@@ -323,7 +325,8 @@ enum dt_status dt_liveness_open(struct dt_comm *comm)
         DT_TRY(s);
         return dt_error_agreed(dt_error(DT_NO_MEMORY, "no memory for the communicator"));
     }
-    comm->liveness = &self->base;
+    comm->private->liveness = &table_ops;
+    comm->private->table = self;
     dt_comm_phase(comm, "start");
     return DT_OK;
 }

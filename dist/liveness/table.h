@@ -55,7 +55,6 @@ struct dt_liveness_row {
 
 /* The table as one rank holds it. Private, as the row is. */
 struct dt_liveness_table {
-    struct dt_liveness base; /* first */
     struct dt_host_memory memory;
     struct dt_liveness_row alone; /* where no memory can be shared: the only row */
     int n_rows;

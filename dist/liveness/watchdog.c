@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "dist/launch/launch.h"
+#include "dist/ranks/comm_private.h"
 
 #define TICK_MS 250
 #define OTHERS_FIRST_S 1.0 /* ranks that wait for this rank know more, so they report first */
@@ -51,7 +52,7 @@ static void keep(struct dt_watchdog *dog)
 
 static void end_job(struct dt_watchdog *dog, double limit_s)
 {
-    const bool speaks = dog->comm->liveness->claim(dog->comm, false);
+    const bool speaks = dog->comm->private->liveness->claim(dog->comm, false);
     compose(dog, limit_s);
     keep(dog);
     if (!speaks) {
@@ -87,7 +88,7 @@ static double limit_s(const struct dt_watchdog *dog)
 {
     const bool saves =
         dog->comm->rank == 0 && strcmp(dt_liveness_phase(dog->table), DT_PHASE_SAVING) == 0;
-    return (saves ? DT_SAVING_LIMITS : 1) * dog->comm->timeout_s;
+    return (saves ? DT_SAVING_LIMITS : 1) * dt_comm_timeout_s(dog->comm);
 }
 
 static void *keep_watch(void *context)

@@ -1,7 +1,9 @@
-#include "dist/ranks/comm.h"
+#include "dist/ranks/comm_private.h"
 
 #include <limits.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -10,6 +12,7 @@
 #define PIECE_ELEMS ((size_t)1 << 30)
 #define SPINS_BEFORE_YIELD 50
 #define TESTS_PER_CLOCK 16
+#define TIMEOUT_DEFAULT_S 60.0
 
 size_t dt_type_bytes(enum dt_type type)
 {
@@ -18,34 +21,51 @@ size_t dt_type_bytes(enum dt_type type)
     return bytes[type];
 }
 
-void dt_comm_close(struct dt_comm *comm)
+struct dt_comm_private *dt_comm_new(int rank, int size)
 {
-    if (comm != NULL && comm->liveness != NULL) {
-        comm->liveness->close(comm->liveness);
+    DT_ASSERT(rank >= 0 && rank < size);
+    struct dt_comm_private *self = calloc(1, sizeof *self);
+    if (self != NULL) {
+        self->base = (struct dt_comm){.rank = rank,
+                                      .size = size,
+                                      .local_size = 1,
+                                      .n_hosts = size,
+                                      .host_root = rank,
+                                      .private = self};
+        self->silent = -1;
+        self->timeout_s = TIMEOUT_DEFAULT_S;
     }
-    if (comm != NULL) {
-        comm->ops->close(comm);
-    }
+    return self;
 }
 
-void dt_comm_phase(struct dt_comm *comm, const char *name)
+void dt_comm_close(struct dt_comm *comm)
 {
-    if (comm->liveness != NULL) {
-        comm->liveness->phase(comm, name);
+    if (comm == NULL) {
+        return;
     }
+    struct dt_comm_private *self = comm->private;
+    if (self->liveness != NULL) {
+        self->liveness->close(comm);
+    }
+    dt_comm_close(comm->across);
+    if (self->ops != NULL) {
+        self->ops->close(comm);
+    }
+    free(comm->host_roots);
+    free(self);
 }
 
 static void show_alive(struct dt_comm *comm, const char *begins, size_t n_bytes)
 {
-    if (comm->liveness != NULL) {
-        comm->liveness->alive(comm, begins, n_bytes);
+    if (comm->private->liveness != NULL) {
+        comm->private->liveness->alive(comm, begins, n_bytes);
     }
 }
 
 void dt_comm_alive(void *comm)
 {
-    struct dt_comm *self = comm;
-    show_alive(self, NULL, 0);
+    const struct dt_comm_private *self = ((struct dt_comm *)comm)->private;
+    show_alive(comm, NULL, 0);
     if (self->meanwhile != NULL) {
         self->meanwhile(self->meanwhile_context);
     }
@@ -55,19 +75,22 @@ void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_byte
                            struct dt_request *request)
 {
     DT_ASSERT(name != NULL);
-    *request = (struct dt_request){.name = name, .active = true, .sequence = ++comm->n_started};
+    *request =
+        (struct dt_request){.name = name, .active = true, .sequence = ++comm->private->n_started};
     show_alive(comm, name, n_bytes);
 }
 
 void dt_comm_wait_ended(struct dt_comm *comm)
 {
-    comm->n_done++;
+    comm->private->n_done++;
     show_alive(comm, NULL, 0);
 }
 
-static enum dt_status request_begun(struct dt_request *request, enum dt_status status)
+/* Of one rank, a collective is done as it starts. */
+static enum dt_status started(const struct dt_comm *comm, struct dt_request *request,
+                              enum dt_status status)
 {
-    request->active = status == DT_OK;
+    request->active = status == DT_OK && comm->private->ops != NULL;
     return status;
 }
 
@@ -90,8 +113,10 @@ enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_
     *request = (struct dt_request){.active = false};
     DT_TRY(check_count(n_elems, name));
     dt_comm_request_begin(comm, name, n_elems * dt_type_bytes(type), request);
-    return request_begun(request,
-                         comm->ops->allreduce_start(comm, buffer, n_elems, type, op, request));
+    const struct dt_comm_ops *ops = comm->private->ops;
+    return started(comm, request,
+                   ops == NULL ? DT_OK
+                               : ops->allreduce_start(comm, buffer, n_elems, type, op, request));
 }
 
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done)
@@ -101,9 +126,9 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
         if (request->progress != NULL) {
             DT_TRY(request->progress(request, done));
         } else {
-            DT_TRY(comm->ops->test(comm, request, done));
+            DT_TRY(comm->private->ops->test(&request->handle, request->name, done));
         }
-        DT_ASSERT(request->sequence > 0 && request->sequence <= comm->n_started);
+        DT_ASSERT(request->sequence > 0 && request->sequence <= comm->private->n_started);
         request->active = !*done;
     }
     return DT_OK;
@@ -112,15 +137,17 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
 enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *request,
                              double waited_s)
 {
-    DT_ASSERT(waited_s >= 0 && comm->timeout_s > 0);
+    struct dt_comm_private *self = comm->private;
+    DT_ASSERT(waited_s >= 0 && self->timeout_s > 0);
     char who[256] = "a rank, or the network, does not answer";
-    const bool asks = comm->liveness != NULL;
-    const double limit_s =
-        comm->timeout_s + (asks ? comm->liveness->explain(comm, request, who, sizeof who) : 0);
+    double limit_s = self->timeout_s;
+    if (waited_s > limit_s && self->liveness != NULL) {
+        limit_s += self->liveness->explain(comm, request, who, sizeof who);
+    }
     if (waited_s <= limit_s) {
         return DT_OK;
     }
-    comm->stalled = true;
+    self->stalled = true;
     return dt_error(DT_STALLED,
                     "%s stalled for %.0f s: %s (raise DTRAIN_TIMEOUT if the work takes that long)",
                     request->name, limit_s, who);
@@ -128,6 +155,7 @@ enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *requ
 
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
 {
+    const struct dt_comm_private *self = comm->private;
     struct dt_patience patience = dt_patience_begin();
     for (unsigned n_tests = 0;; n_tests++) {
         bool done;
@@ -136,8 +164,8 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
             dt_comm_wait_ended(comm);
             return DT_OK;
         }
-        if (comm->meanwhile != NULL) {
-            comm->meanwhile(comm->meanwhile_context);
+        if (self->meanwhile != NULL) {
+            self->meanwhile(self->meanwhile_context);
         }
         if (n_tests < SPINS_BEFORE_YIELD) {
             continue;
@@ -145,9 +173,7 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
         if (n_tests % TESTS_PER_CLOCK == 0) {
             const double waited_s = dt_patience_look(&patience);
             show_alive(comm, NULL, 0);
-            if (waited_s > comm->timeout_s) {
-                DT_TRY(dt_comm_judge(comm, request, waited_s));
-            }
+            DT_TRY(dt_comm_judge(comm, request, waited_s));
         }
         sched_yield(); /* last: a request is judged by what a test just now has shown */
     }
@@ -172,12 +198,14 @@ enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_by
                                  const char *name)
 {
     DT_ASSERT(root >= 0 && root < comm->size);
+    const struct dt_comm_ops *ops = comm->private->ops;
     char *next = buffer;
     do {
         const size_t n = n_bytes < PIECE_ELEMS ? n_bytes : PIECE_ELEMS;
         struct dt_request request;
         dt_comm_request_begin(comm, name, n, &request);
-        DT_TRY(request_begun(&request, comm->ops->broadcast_start(comm, next, n, root, &request)));
+        DT_TRY(started(comm, &request,
+                       ops == NULL ? DT_OK : ops->broadcast_start(comm, next, n, root, &request)));
         DT_TRY(dt_comm_wait(comm, &request));
         next += n;
         n_bytes -= n;
@@ -188,18 +216,17 @@ enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_by
 enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *all,
                                  size_t n_bytes_each, const char *name)
 {
+    const struct dt_comm_ops *ops = comm->private->ops;
     struct dt_request request;
     DT_TRY(check_count(n_bytes_each, name));
     dt_comm_request_begin(comm, name, n_bytes_each, &request);
-    DT_TRY(request_begun(&request,
-                         comm->ops->allgather_start(comm, mine, all, n_bytes_each, &request)));
+    if (ops == NULL && n_bytes_each > 0) {
+        memmove(all, mine, n_bytes_each);
+    }
+    DT_TRY(started(comm, &request,
+                   ops == NULL ? DT_OK
+                               : ops->allgather_start(comm, mine, all, n_bytes_each, &request)));
     return dt_comm_wait(comm, &request);
-}
-
-enum dt_status dt_comm_barrier(struct dt_comm *comm, const char *name)
-{
-    int32_t nothing = 0;
-    return dt_comm_allreduce(comm, &nothing, 1, DT_TYPE_I32, DT_REDUCE_SUM, name);
 }
 
 enum dt_status dt_comm_all(struct dt_comm *comm, bool mine, const char *name, bool *all)

@@ -25,8 +25,6 @@ enum dt_type { DT_TYPE_LIST(DT_NAMED_ENUM) };
 size_t dt_type_bytes(enum dt_type type);
 enum dt_reduce { DT_REDUCE_SUM, DT_REDUCE_MAX, DT_REDUCE_MIN };
 
-struct dt_comm;
-
 /* A collective under way. Owned by the caller, who keeps it and the buffer in place until it is
  * done. */
 struct dt_request {
@@ -41,69 +39,19 @@ struct dt_request {
     int slot; /* of `progress` */
 };
 
-struct dt_wire;
-
-/* All slots but wire_open are mandatory. */
-struct dt_comm_ops {
-    const char *name; /* "self", "mpi"; a test may bring its own */
-    enum dt_status (*allreduce_start)(struct dt_comm *comm, void *buffer, size_t n_elems,
-                                      enum dt_type type, enum dt_reduce op,
-                                      struct dt_request *request); /* in place */
-    enum dt_status (*broadcast_start)(struct dt_comm *comm, void *buffer, size_t n_bytes, int root,
-                                      struct dt_request *request);
-    enum dt_status (*allgather_start)(
-        struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
-        struct dt_request *request); /* all: size * n_bytes_each, in rank order */
-    enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request,
-                           bool *done); /* never blocks */
-    /* Messages between two of its ranks (wire.h). NULL: there are none. */
-    enum dt_status (*wire_open)(struct dt_comm *comm, struct dt_wire **out);
-    void (*close)(struct dt_comm *comm);
-};
-
-/* Says which ranks are late (liveness/table.h). All slots are mandatory. */
-struct dt_liveness {
-    enum dt_status (*open)(struct dt_comm *comm);          /* another one, for that communicator */
-    void (*phase)(struct dt_comm *comm, const char *name); /* what this rank does now */
-    /* A sign of life, with n_started and n_done. `begins`: a collective of n_bytes, or NULL. */
-    void (*alive)(struct dt_comm *comm, const char *begins, size_t n_bytes);
-    /* Which ranks hold this collective up: "rank 2 has not arrived; ...". Returns how many seconds
-     * more than usual they have, or ranks elsewhere, who may know them where this one does not. */
-    double (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text,
-                      size_t n_text);
-    /* True for the first rank of this host that asks, of errors that all ranks agree on and of
-     * others apart. */
-    bool (*claim)(struct dt_comm *comm, bool agreed);
-    void (*close)(struct dt_liveness *liveness);
-};
-
 struct dt_comm {
-    const struct dt_comm_ops *ops;
-    struct dt_liveness *liveness; /* NULL: all that is known is that a wait was too long */
     int rank, size;
     int local_rank, local_size; /* among the ranks that share memory with this one: its host's */
-    int host_root;              /* the first rank of this host */
-    int *host_roots; /* of each rank: the first rank of its host; NULL: each has its own host */
     int n_hosts;
+    int host_root;   /* the first rank of this host */
+    int *host_roots; /* of each rank: the first rank of its host; NULL: each has its own host */
     /* Ways between several hosts, which dt_comm_close closes: the k-th rank of every host in one
      * communicator, in the order of the hosts' first ranks. So many as the smallest host has ranks;
      * NULL on all further ranks. */
-    int n_across;               /* 0: one host */
-    struct dt_comm *across;     /* starts and tests; its members wait and are named in this one */
-    uint64_t n_started, n_done; /* collectives that this rank has entered; waits that have ended,
-                                   which come in the same order on all ranks */
-    bool stalled;               /* a wait was too long: ranks no longer wait for each other */
-    int silent; /* the rank of this host that a stall was put down to, or -1: none */
-    bool cut;   /* a fault put in (train/hooks/inject.h): nothing that this rank sends on a wire
-                   arrives any more */
-    void (*meanwhile)(void *context); /* what this rank does at each look of a wait and each sign of
-                                         life; NULL: nothing */
-    void *meanwhile_context;
-    double timeout_s; /* limit of each wait, in seconds during which this process itself was not
-                         stopped */
+    int n_across;           /* 0: one host */
+    struct dt_comm *across; /* starts and tests; its members wait and are named in this one */
+    struct dt_comm_private *private; /* comm_private.h */
 };
-
-#define DT_TIMEOUT_DEFAULT_S 60.0
 
 enum dt_status dt_comm_open_self(struct dt_comm **out); /* one rank; needs no MPI */
 /* Over a private duplicate of MPI_COMM_WORLD, as if each rank were on a host of its own; and with
@@ -115,6 +63,19 @@ enum dt_status dt_comm_open_hosts(struct dt_comm **out);
 enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **out);
 void dt_comm_close(struct dt_comm *comm);
 
+/* The limit of each wait, in seconds during which this process itself was not stopped; 60 without
+ * a call. Returns what it was. */
+double dt_comm_set_timeout(struct dt_comm *comm, double seconds);
+double dt_comm_timeout_s(const struct dt_comm *comm);
+/* What this rank does at each look of a wait and at each sign of life; NULL: nothing. */
+void dt_comm_meanwhile(struct dt_comm *comm, void (*call)(void *context), void *context);
+/* From now on nothing that this rank sends in messages arrives, on other hosts either: an injected
+ * fault. */
+void dt_comm_cut(struct dt_comm *comm);
+/* Wires that open from now on are first handed to `wrap`, which may put others around them. */
+struct dt_wire;
+void dt_comm_wrap_wires(struct dt_comm *comm, enum dt_status (*wrap)(struct dt_wire **wire));
+
 /* Starting, testing, waiting. `name` must outlive the request. A wait past the limit is DT_STALLED
  * and names the collective, the time, and the ranks that are missing; the program can then only end
  * (dt_world_exit). A rank that sees none missing on its own host waits 1.5 s longer, so that the
@@ -123,16 +84,13 @@ void dt_comm_close(struct dt_comm *comm);
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems,
                                        enum dt_type type, enum dt_reduce op, const char *name,
                                        struct dt_request *request);
-/* For what is built on top: counts a collective that begins (n_bytes or 0), and a wait that ended.
- */
+/* For what is built on top: counts a collective that begins (n_bytes or 0); and one more, which
+ * began and ended within it. */
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_bytes,
                            struct dt_request *request);
-void dt_comm_wait_ended(struct dt_comm *comm);
+void dt_comm_part_ended(struct dt_comm *comm);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
-/* Judges a wait beyond the limit: DT_OK as long as other ranks may know more. */
-enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *request,
-                             double waited_s);
 
 /* A sign of life between the pieces of long work of this rank's own. A dt_alive.show: `comm` is a
  * struct dt_comm. */

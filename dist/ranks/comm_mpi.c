@@ -1,9 +1,8 @@
 /* Collectives and messages over MPI, each started without blocking. */
-#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/ranks/comm_mpi.h"
+#include "dist/ranks/comm_private.h"
 #include "dist/ranks/wire.h"
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into dt_request.handle");
@@ -58,7 +57,7 @@ static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, si
     DT_ASSERT(n_elems <= INT32_MAX && request->name != NULL);
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_types[type],
-                                    mpi_operations[op], dt_mpi_comm_of(comm)->all, &handle);
+                                    mpi_operations[op], comm->private->all, &handle);
     return started(code, request->name, handle, &request->handle);
 }
 
@@ -67,8 +66,7 @@ static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, si
 {
     DT_ASSERT(n_bytes <= INT32_MAX && root < comm->size);
     MPI_Request handle = MPI_REQUEST_NULL;
-    const int code =
-        MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, dt_mpi_comm_of(comm)->all, &handle);
+    const int code = MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, comm->private->all, &handle);
     return started(code, request->name, handle, &request->handle);
 }
 
@@ -79,26 +77,20 @@ static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine
     MPI_Request handle = MPI_REQUEST_NULL;
     const int n = (int)n_bytes_each;
     const int code =
-        MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, dt_mpi_comm_of(comm)->all, &handle);
+        MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm->private->all, &handle);
     return started(code, request->name, handle, &request->handle);
 }
 
 /* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
 
-static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request, bool *done)
-{
-    (void)comm;
-    return test(&request->handle, request->name, done);
-}
-
 /* ---- messages between two ranks; collectives on the same communicator never meet them */
 
 struct mpi_wire {
     struct dt_wire base;
-    struct dt_mpi_comm *comm; /* borrowed */
+    struct dt_comm_private *comm; /* borrowed */
 };
 
-static const struct dt_mpi_comm *comm_of(const struct dt_wire *wire)
+static const struct dt_comm_private *comm_of(const struct dt_wire *wire)
 {
     return ((const struct mpi_wire *)wire)->comm;
 }
@@ -111,8 +103,8 @@ static enum dt_status wire_send(struct dt_wire *wire, int peer, int tag, const v
 {
     DT_ASSERT(n_bytes <= INT32_MAX);
     MPI_Request handle = MPI_REQUEST_NULL;
-    const struct dt_mpi_comm *comm = comm_of(wire);
-    const int code = comm->base.cut
+    const struct dt_comm_private *comm = comm_of(wire);
+    const int code = comm->cut
                          ? MPI_SUCCESS
                          : MPI_Isend(bytes, (int)n_bytes, MPI_BYTE, peer, tag, comm->all, &handle);
     return started(code, message, handle, &request->handle);
@@ -162,65 +154,41 @@ enum dt_status dt_wire_open_mpi(struct dt_comm *comm, struct dt_wire **out)
                                        .size = comm->size,
                                        .host_roots = comm->host_roots,
                                        .sent = sent},
-                              .comm = dt_mpi_comm_of(comm)};
+                              .comm = comm->private};
     *out = &wire->base;
-    return DT_OK;
+    return comm->private->wrap == NULL ? DT_OK : comm->private->wrap(out);
 }
 
 /* ---- opening and closing */
 
 static void mpi_close(struct dt_comm *comm)
 {
-    struct dt_mpi_comm *self = dt_mpi_comm_of(comm);
-    dt_comm_close(comm->across);
-    if (self->host != MPI_COMM_NULL) {
-        MPI_Comm_free(&self->host);
+    if (comm->private->host != MPI_COMM_NULL) {
+        MPI_Comm_free(&comm->private->host);
     }
-    MPI_Comm_free(&self->all);
-    free(self->base.host_roots);
-    free(self);
+    MPI_Comm_free(&comm->private->all);
 }
 
-static const struct dt_comm_ops mpi_ops = {
-    .name = "mpi",
-    .allreduce_start = mpi_allreduce_start,
-    .broadcast_start = mpi_broadcast_start,
-    .allgather_start = mpi_allgather_start,
-    .test = mpi_test,
-    .wire_open = dt_wire_open_mpi,
-    .close = mpi_close,
-};
+static const struct dt_comm_ops mpi_ops = {.allreduce_start = mpi_allreduce_start,
+                                           .broadcast_start = mpi_broadcast_start,
+                                           .allgather_start = mpi_allgather_start,
+                                           .test = test,
+                                           .close = mpi_close};
 
-struct dt_mpi_comm *dt_comm_mpi_over(MPI_Comm all)
+enum dt_status dt_comm_open_over(MPI_Comm all, struct dt_comm **out)
 {
-    struct dt_mpi_comm *self = calloc(1, sizeof *self);
-    if (self != NULL) {
-        *self = (struct dt_mpi_comm){
-            .base = {.ops = &mpi_ops, .silent = -1, .timeout_s = DT_TIMEOUT_DEFAULT_S},
-            .all = all,
-            .host = MPI_COMM_NULL};
-        struct dt_comm *base = &self->base;
-        MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
-        MPI_Comm_rank(all, &base->rank);
-        MPI_Comm_size(all, &base->size);
-        DT_ASSERT(base->rank >= 0 && base->rank < base->size);
-        base->host_root = base->rank;
-        base->local_size = 1;
-        base->n_hosts = base->size;
-    }
-    return self;
-}
-
-enum dt_status dt_comm_mpi_open(int code, MPI_Comm all, struct dt_comm **out)
-{
-    if (code != MPI_SUCCESS) {
-        return dt_comm_mpi_error(code, "opening the communicator");
-    }
-    struct dt_mpi_comm *self = dt_comm_mpi_over(all);
+    int rank, size;
+    MPI_Comm_rank(all, &rank);
+    MPI_Comm_size(all, &size);
+    struct dt_comm_private *self = dt_comm_new(rank, size);
     if (self == NULL) {
         MPI_Comm_free(&all);
         return dt_error(DT_NO_MEMORY, "no memory for the communicator");
     }
+    MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+    self->ops = &mpi_ops;
+    self->all = all;
+    self->host = MPI_COMM_NULL;
     *out = &self->base;
     return DT_OK;
 }
@@ -229,5 +197,6 @@ enum dt_status dt_comm_open_mpi(struct dt_comm **out)
 {
     MPI_Comm all;
     const int code = MPI_Comm_dup(MPI_COMM_WORLD, &all);
-    return dt_comm_mpi_open(code, all, out);
+    return code == MPI_SUCCESS ? dt_comm_open_over(all, out)
+                               : dt_comm_mpi_error(code, "opening the communicator");
 }

@@ -1,63 +1,54 @@
 /* Which ranks of a communicator over MPI share a host, and the ways between the hosts. */
 #include <stdlib.h>
 
-#include "dist/ranks/comm_mpi.h"
+#include "dist/ranks/comm_private.h"
 
-/* Opens a communicator of the ranks that have the same number on their hosts. */
-static int open_across(struct dt_mpi_comm *self)
+static enum dt_status check(int code)
 {
-    struct dt_comm *base = &self->base;
-    DT_ASSERT(base->n_hosts > 1 && base->n_across >= 1 && base->n_across <= base->local_size);
-    const int way = base->local_rank < base->n_across ? base->local_rank : MPI_UNDEFINED;
-    MPI_Comm members;
-    const int code = MPI_Comm_split(self->all, way, base->host_root, &members);
-    if (code != MPI_SUCCESS || members == MPI_COMM_NULL) {
-        return code;
-    }
-    struct dt_mpi_comm *across = dt_comm_mpi_over(members);
-    if (across == NULL) {
-        MPI_Comm_free(&members);
-        return MPI_ERR_NO_MEM;
-    }
-    base->across = &across->base;
-    return MPI_SUCCESS;
+    return code == MPI_SUCCESS ? DT_OK : dt_comm_mpi_error(code, "opening the communicator");
 }
 
-static int find_hosts(struct dt_mpi_comm *self)
+/* Opens a communicator of the ranks that have the same number on their hosts. */
+static enum dt_status open_across(struct dt_comm *comm)
 {
-    struct dt_comm *base = &self->base;
-    MPI_Comm_rank(self->host, &base->local_rank);
-    MPI_Comm_size(self->host, &base->local_size);
-    const int is_root = base->local_rank == 0;
-    int code = MPI_Allreduce(&is_root, &base->n_hosts, 1, MPI_INT, MPI_SUM, self->all);
-    code = code != MPI_SUCCESS ? code : MPI_Bcast(&base->host_root, 1, MPI_INT, 0, self->host);
-    base->host_roots = calloc((size_t)base->size, sizeof(int));
-    if (code != MPI_SUCCESS || base->host_roots == NULL) {
-        return code != MPI_SUCCESS ? code : MPI_ERR_NO_MEM;
+    DT_ASSERT(comm->n_hosts > 1 && comm->n_across >= 1 && comm->n_across <= comm->local_size);
+    const int way = comm->local_rank < comm->n_across ? comm->local_rank : MPI_UNDEFINED;
+    MPI_Comm members;
+    DT_TRY(check(MPI_Comm_split(comm->private->all, way, comm->host_root, &members)));
+    return members == MPI_COMM_NULL ? DT_OK : dt_comm_open_over(members, &comm->across);
+}
+
+static enum dt_status find_hosts(struct dt_comm *comm)
+{
+    const MPI_Comm all = comm->private->all;
+    MPI_Comm *host = &comm->private->host;
+    DT_TRY(check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, host)));
+    MPI_Comm_rank(*host, &comm->local_rank);
+    MPI_Comm_size(*host, &comm->local_size);
+    const int is_root = comm->local_rank == 0;
+    DT_TRY(check(MPI_Allreduce(&is_root, &comm->n_hosts, 1, MPI_INT, MPI_SUM, all)));
+    DT_TRY(check(MPI_Bcast(&comm->host_root, 1, MPI_INT, 0, *host)));
+    comm->host_roots = calloc((size_t)comm->size, sizeof(int));
+    DT_TRY(check(comm->host_roots != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM));
+    DT_TRY(check(MPI_Allgather(&comm->host_root, 1, MPI_INT, comm->host_roots, 1, MPI_INT, all)));
+    DT_ASSERT(comm->host_roots[comm->rank] == comm->host_root);
+    DT_ASSERT(comm->host_root <= comm->rank && comm->n_hosts >= 1);
+    if (comm->n_hosts == 1) {
+        return DT_OK;
     }
-    code = MPI_Allgather(&base->host_root, 1, MPI_INT, base->host_roots, 1, MPI_INT, self->all);
-    DT_ASSERT(code != MPI_SUCCESS || base->host_roots[base->rank] == base->host_root);
-    DT_ASSERT(code != MPI_SUCCESS || (base->host_root <= base->rank && base->n_hosts >= 1));
-    if (code != MPI_SUCCESS || base->n_hosts == 1) {
-        return code;
-    }
-    code = MPI_Allreduce(&base->local_size, &base->n_across, 1, MPI_INT, MPI_MIN, self->all);
-    return code != MPI_SUCCESS ? code : open_across(self);
+    DT_TRY(check(MPI_Allreduce(&comm->local_size, &comm->n_across, 1, MPI_INT, MPI_MIN, all)));
+    return open_across(comm);
 }
 
 /* *comm is closed, and NULL, where they are not found. */
 static enum dt_status add_hosts(struct dt_comm **comm)
 {
-    struct dt_mpi_comm *self = dt_mpi_comm_of(*comm);
-    int code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank, MPI_INFO_NULL,
-                                   &self->host);
-    code = code != MPI_SUCCESS ? code : find_hosts(self);
-    if (code != MPI_SUCCESS) {
+    const enum dt_status s = find_hosts(*comm);
+    if (s != DT_OK) {
         dt_comm_close(*comm);
         *comm = NULL;
-        return dt_comm_mpi_error(code, "opening the communicator");
     }
-    return DT_OK;
+    return s;
 }
 
 enum dt_status dt_comm_open_hosts(struct dt_comm **out)
@@ -67,15 +58,15 @@ enum dt_status dt_comm_open_hosts(struct dt_comm **out)
 }
 
 /* n > 1. */
-static enum dt_status split(struct dt_comm *comm, int n, struct dt_comm **out)
+static enum dt_status split(const struct dt_comm *comm, int n, struct dt_comm **out)
 {
     MPI_Comm members = MPI_COMM_NULL;
-    const int code = MPI_Comm_split(dt_mpi_comm_of(comm)->all, comm->rank < n ? 0 : MPI_UNDEFINED,
-                                    comm->rank, &members);
-    if (code == MPI_SUCCESS && members == MPI_COMM_NULL) {
+    DT_TRY(check(MPI_Comm_split(comm->private->all, comm->rank < n ? 0 : MPI_UNDEFINED, comm->rank,
+                                &members)));
+    if (members == MPI_COMM_NULL) {
         return DT_OK;
     }
-    DT_TRY(dt_comm_mpi_open(code, members, out));
+    DT_TRY(dt_comm_open_over(members, out));
     return add_hosts(out);
 }
 
@@ -88,8 +79,9 @@ enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **
     } else if (comm->rank == 0) {
         DT_TRY(dt_comm_open_self(out));
     }
-    if (*out != NULL) {
-        (*out)->timeout_s = comm->timeout_s;
+    if (*out == NULL) {
+        return DT_OK;
     }
-    return *out != NULL && n > 1 && comm->liveness != NULL ? comm->liveness->open(*out) : DT_OK;
+    dt_comm_set_timeout(*out, dt_comm_timeout_s(comm));
+    return n > 1 && comm->private->liveness != NULL ? comm->private->liveness->open(*out) : DT_OK;
 }

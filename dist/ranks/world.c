@@ -1,30 +1,8 @@
 #include "dist/ranks/world.h"
 
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-void dt_world_name_host(struct dt_world *world)
-{
-    if (gethostname(world->host, DT_HOST_SIZE) != 0) {
-        snprintf(world->host, sizeof world->host, "unknown");
-    }
-}
-
-enum dt_status dt_world_join(struct dt_world *world, dt_comm_open_fn open)
-{
-    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
-    dt_world_name_host(world);
-    DT_TRY(open(&world->comm));
-    world->local_rank = world->comm->local_rank;
-    world->local_size = world->comm->local_size;
-    DT_ASSERT(world->comm->rank == world->rank && world->comm->size == world->size);
-    DT_ASSERT(world->local_rank < world->local_size && world->local_size <= world->size);
-    return DT_OK;
-}
 
 /* A rank's report to the others. */
 struct dt_report {
@@ -109,7 +87,7 @@ enum dt_status dt_world_alloc(struct dt_world *world, size_t n, size_t n_bytes, 
     return s;
 }
 
-void dt_world_leave(struct dt_world *world)
+void dt_world_close(struct dt_world *world)
 {
     dt_comm_close(world->comm);
     free(world->reports);

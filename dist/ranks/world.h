@@ -16,14 +16,7 @@ struct dt_world {
     struct dt_report *reports; /* private: room for dt_world_agree */
 };
 
-/* dt_comm_open_mpi, or another. */
-typedef enum dt_status (*dt_comm_open_fn)(struct dt_comm **out);
-
-/* After MPI_Init: rank, size, host and communicator, of a zeroed world. Every rank calls it.
- * DT_NO_MEMORY, DT_STALLED. */
-enum dt_status dt_world_join(struct dt_world *world, dt_comm_open_fn open);
-void dt_world_leave(struct dt_world *world);
-void dt_world_name_host(struct dt_world *world);
+void dt_world_close(struct dt_world *world); /* the communicator and all */
 
 /* All ranks call this with their own status; all return the same one: DT_OK if all are, else that
  * of the lowest failing rank, whose error text every rank then has in dt_error_text(), headed by

@@ -25,8 +25,8 @@ static const struct dt_allreduce_entry *const allreduces[] = {&dt_compressed_all
                                                               &dt_device_allreduce,
                                                               &dt_staged_allreduce,
                                                               &dt_shared_memory_allreduce,
-                                                              &dt_scheduled_allreduce,
                                                               &dt_mpi_allreduce,
+                                                              &dt_scheduled_allreduce,
                                                               NULL};
 
 static const struct dt_strategy_entry *const strategies[] = {&dt_pipeline_strategy,

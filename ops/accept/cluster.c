@@ -281,10 +281,9 @@ static enum dt_status wait_quietly(struct freeze *f, struct dt_wire_request *req
 static enum dt_status watch(struct freeze *f, struct dt_request *request, struct witness *out)
 {
     char name[32];
-    const double usual_s = f->comm->timeout_s, begin_s = dt_clock_s();
-    f->comm->timeout_s = LIMIT_S;
+    const double usual_s = dt_comm_set_timeout(f->comm, LIMIT_S), begin_s = dt_clock_s();
     const enum dt_status s = dt_comm_wait(f->comm, request);
-    f->comm->timeout_s = usual_s;
+    dt_comm_set_timeout(f->comm, usual_s);
     out->waited_s = dt_clock_s() - begin_s;
     if (s != DT_OK && s != DT_STALLED) {
         return s;

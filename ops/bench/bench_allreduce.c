@@ -10,8 +10,8 @@
 #include "cli/result.h"
 #include "cli/terminal.h"
 #include "dist/allreduce/formula.h"
+#include "dist/launch/job.h"
 #include "dist/launch/stop.h"
-#include "dist/liveness/start_watch.h"
 #include "dist/strategy/strategy.h"
 #include "ops/bench/bench.h"
 #include "ops/measure.h"
@@ -182,27 +182,12 @@ static enum dt_status measure_sizes(struct bench *b, struct impl *impl)
 
 /* ---- the implementations of this build on this machine */
 
-static struct dt_comm_ops plain_ops, slow_ops;
 static struct dt_wire_delay delay;
 
-/* A wire_open of struct dt_comm_ops. */
-static enum dt_status open_slow(struct dt_comm *comm, struct dt_wire **out)
+/* Messages that algorithms send are delayed. */
+static enum dt_status slow_down(struct dt_wire **wire)
 {
-    DT_TRY(plain_ops.wire_open(comm, out));
-    return dt_wire_open_delay(*out, &delay, out);
-}
-
-/* Messages that algorithms send from now on are delayed. */
-static void slow_down(struct bench *b)
-{
-    struct dt_comm *comm = b->world->comm;
-    delay = b->options.delay;
-    plain_ops = slow_ops = *comm->ops;
-    slow_ops.wire_open = open_slow;
-    comm->ops = &slow_ops;
-    if (comm->across != NULL) {
-        comm->across->ops = &slow_ops;
-    }
+    return dt_wire_open_delay(*wire, &delay, wire);
 }
 
 /* On the backend's memory, if there is one. */
@@ -471,10 +456,9 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
         b->options.types = 1u << b->config.dist.allreduce;
         b->options.chosen = true;
     }
-    b->world->comm->timeout_s = b->config.timeout_s;
-    DT_TRY(dt_comm_timeout_from_env(&b->world->comm->timeout_s));
     if (b->options.delayed && b->world->size > 1) {
-        slow_down(b);
+        delay = b->options.delay;
+        dt_comm_wrap_wires(b->world->comm, slow_down);
     }
     b->host = aligned_alloc(64, (b->options.max_bytes + 63) / 64 * 64);
     b->times_s = calloc(b->options.n_iters, sizeof *b->times_s);
@@ -497,6 +481,7 @@ static enum dt_status compare_options(const struct bench *b)
 static enum dt_status run(struct bench *b, const struct dt_args *args)
 {
     DT_TRY(dt_world_agree(b->world, prepare(b, args)));
+    DT_TRY(dt_world_set_timeout(b->world, b->config.timeout_s));
     DT_TRY(compare_options(b));
     DT_TRY(dt_device_choose(b->world, &b->config, &b->device));
     DT_TRY(dt_bench_find_load(b->world, &b->load));

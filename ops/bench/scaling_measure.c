@@ -285,10 +285,9 @@ static enum dt_status measure(struct dt_scale *s, struct dt_world *part, struct 
 {
     const struct dt_config config = config_of(s, row);
     struct dt_trainer t;
-    world->comm->meanwhile = dt_heartbeat_show;
-    world->comm->meanwhile_context = &s->heartbeat;
+    dt_comm_meanwhile(world->comm, dt_heartbeat_show, &s->heartbeat);
     DT_TRY(dt_trainer_open(world, &config, &dt_config_json, &dt_all_parts, &t));
-    world->comm->meanwhile = NULL; /* without it in timed steps */
+    dt_comm_meanwhile(world->comm, NULL, NULL); /* without it in timed steps */
     enum dt_status status = time_steps(s, part->comm, &t, &row->step_s[round]);
     if (status == DT_OK && row->kind == DT_SCALE_WEAK) {
         note_facts(s, &t); /* the last row, with all ranks, overwrites the others */
@@ -322,7 +321,7 @@ static enum dt_status measure_alone(struct dt_scale *s, struct dt_world *part,
     struct dt_world alone;
     DT_TRY(dt_world_agree(part, dt_world_open_alone(part, &alone)));
     const enum dt_status status = measure(s, part, &alone, row, round);
-    dt_world_close_first(&alone);
+    dt_world_close(&alone);
     return status;
 }
 
@@ -364,7 +363,7 @@ static enum dt_status measure_row(struct dt_scale *s, struct dt_scale_row *row, 
         if (status == DT_STALLED) {
             return status; /* not all ranks are here to agree */
         }
-        dt_world_close_first(&part);
+        dt_world_close(&part);
     }
     DT_TRY(dt_heartbeat_finish(&s->heartbeat));
     return dt_world_agree(s->world, status);

@@ -19,7 +19,6 @@
 #include "dist/launch/job.h"
 #include "dist/launch/stop.h"
 #include "dist/liveness/heartbeat.h"
-#include "dist/liveness/start_watch.h"
 #include "report/run.h"
 #include "train/hooks/hooks.h"
 #include "train/rank_checks.h"
@@ -597,8 +596,7 @@ static enum dt_status prepare(struct sweep *w)
     struct dt_world *world = w->world;
     DT_TRY(dt_world_agree(world, check_all(w)));
     DT_TRY(dt_ranks_same(world, "command line", w->args->line));
-    world->comm->timeout_s = w->config.timeout_s;
-    DT_TRY(dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s)));
+    DT_TRY(dt_world_set_timeout(world, w->config.timeout_s));
     DT_TRY(dt_ranks_threads(world, 0, &w->n_threads));
     DT_TRY(dt_world_agree(world, world->rank == 0 ? choose_folder(w) : DT_OK));
     DT_TRY(dt_comm_broadcast(world->comm, w->folder.path, sizeof w->folder.path, 0,
@@ -614,8 +612,7 @@ static enum dt_status prepare(struct sweep *w)
 
 static enum dt_status run_all(struct sweep *w)
 {
-    w->alone.comm->meanwhile = dt_heartbeat_show;
-    w->alone.comm->meanwhile_context = &w->heartbeat;
+    dt_comm_meanwhile(w->alone.comm, dt_heartbeat_show, &w->heartbeat);
     DT_TRY(dt_heartbeat_start(&w->heartbeat));
     DT_TRY(train_mine(w)); /* a rank that fails here leaves alone, and the others stop with it */
     dt_comm_phase(w->world->comm, "the end of a sweep");
@@ -646,7 +643,7 @@ static enum dt_status sweep(struct dt_world *world, const struct dt_args *args)
     w->args = args;
     enum dt_status s = prepare(w);
     s = s == DT_OK ? run_all(w) : s;
-    dt_world_close_first(&w->alone);
+    dt_world_close(&w->alone);
     for (int a = 0; a < w->n_axes; a++) {
         for (int i = 0; i < w->axes[a].n; i++) {
             free(w->axes[a].texts[i]);

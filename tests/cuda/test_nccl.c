@@ -162,7 +162,7 @@ static void test_late_rank(struct dt_allreduce *nccl)
     CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "allreduce of the test", &request));
     if (comm->rank != late) {
         char who[64];
-        comm->timeout_s = 0.5;
+        dt_comm_set_timeout(comm, 0.5);
         snprintf(who, sizeof who, "rank %d has not arrived; it was last seen ", late);
         CHECK_FAILS(dt_comm_wait(comm, &request), DT_STALLED, "allreduce of the test stalled for ");
         CHECK_HAS(dt_error_text(), who);
@@ -171,7 +171,7 @@ static void test_late_rank(struct dt_allreduce *nccl)
         put(nccl->part + 1, &one, sizeof one);
         CHECK_CUDA(cudaStreamSynchronize(compute));
         CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
-        comm->timeout_s = usual_timeout_s;
+        dt_comm_set_timeout(comm, usual_timeout_s);
     }
     CHECK_OK(
         dt_comm_wait(comm, &request)); /* after a stall the sum can still finish: now it does */
@@ -201,14 +201,14 @@ static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
     struct dt_allreduce *nccl;
     char who[64];
     const int bad = host->size - 1;
-    host->timeout_s = 3; /* the ranks do not wait longer for each other either */
+    dt_comm_set_timeout(host, 3); /* the ranks do not wait longer for each other either */
     fake_nccl_options.init_hangs = host->rank == bad;
     fake_nccl_options.abort_hangs = abort_hangs;
     CHECK_FAILS(try_open(host, &nccl), DT_STALLED, "");
     snprintf(who, sizeof who, "NCCL did not start within 3 s on rank %d (", bad);
     CHECK_HAS(dt_error_text(), who);
     CHECK_HAS(dt_error_text(), "NCCL_DEBUG=INFO");
-    host->timeout_s = usual_timeout_s;
+    dt_comm_set_timeout(host, usual_timeout_s);
     if (abort_hangs) {
         expect_kept();
     }
@@ -227,7 +227,7 @@ static struct dt_allreduce *start_faulty(struct dt_comm *comm, struct dt_request
 
 static void end_fault(struct dt_comm *comm, const char *barrier)
 {
-    comm->timeout_s = usual_timeout_s;
+    dt_comm_set_timeout(comm, usual_timeout_s);
     fake_nccl_options = healthy;
     CHECK_OK(dt_comm_barrier(comm, barrier));
 }
@@ -243,7 +243,7 @@ static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
     struct dt_allreduce *nccl = start_faulty(comm, requests);
     enum dt_status status = DT_OK;
     dt_error_clear();
-    comm->timeout_s = hit ? usual_timeout_s : 0.5;
+    dt_comm_set_timeout(comm, hit ? usual_timeout_s : 0.5);
     for (int k = 0; k < 3 && status == DT_OK; k++) {
         status = dt_comm_wait(comm, &requests[k]);
     }
@@ -266,7 +266,7 @@ static void test_hang(struct dt_comm *comm, bool abort_hangs)
     fake_nccl_options.abort_hangs = abort_hangs;
     struct dt_allreduce *nccl = start_faulty(comm, requests);
     CHECK_OK(dt_comm_wait(comm, &requests[0]));
-    comm->timeout_s = 0.5;
+    dt_comm_set_timeout(comm, 0.5);
     CHECK_FAILS(dt_comm_wait(comm, &requests[1]), DT_STALLED, "faulty allreduce stalled for ");
     dt_allreduce_close(nccl);
     if (abort_hangs) {
@@ -287,7 +287,7 @@ static void test_hang_of_one(struct dt_comm *comm)
     for (int k = 0; k < n_well; k++) {
         CHECK_OK(dt_comm_wait(comm, &requests[k]));
     }
-    comm->timeout_s = 0.5;
+    dt_comm_set_timeout(comm, 0.5);
     CHECK_FAILS(dt_comm_wait(comm, &requests[n_well]), DT_STALLED, "");
     snprintf(who, sizeof who,
              "rank %d waits in 'training' for a collective that other ranks have finished", bad);
@@ -307,7 +307,7 @@ static void test_launch_hangs(struct dt_comm *comm)
     CHECK_OK(dt_comm_wait(comm, &requests[0]));
     CHECK_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
     CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "recorded", &requests[0]));
-    comm->timeout_s = 0.5;
+    dt_comm_set_timeout(comm, 0.5);
     CHECK_FAILS(dt_allreduce_start(nccl, 1, 1, 2, "never recorded", &requests[1]), DT_STALLED,
                 "never recorded stalled for ");
     CHECK(cuda.lost);
@@ -322,7 +322,7 @@ static void test_finalize_hangs(struct dt_comm *comm)
 {
     fake_nccl_options.finalize_hangs = comm->rank == 0;
     struct dt_allreduce *nccl = open_nccl(comm);
-    comm->timeout_s = 0.5;
+    dt_comm_set_timeout(comm, 0.5);
     dt_allreduce_close(nccl);
     end_fault(comm, "after the end");
 }
@@ -331,7 +331,7 @@ int main(void)
 {
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
-    usual_timeout_s = world.comm->timeout_s;
+    usual_timeout_s = dt_comm_timeout_s(world.comm);
     fake_options.n_devices = world.size; /* NCCL needs one per rank */
     CHECK_CUDA(cudaSetDevice(world.rank));
     CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));

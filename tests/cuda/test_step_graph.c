@@ -260,7 +260,7 @@ static void check_stalled(void)
     dt_comm_request_begin(comm, "steps on the GPU", 0, &request);
     request.handle = graph;
     request.progress = look_at_steps;
-    comm->timeout_s = 0.2;
+    dt_comm_set_timeout(comm, 0.2);
     CHECK_FAILS(dt_comm_wait(comm, &request), DT_STALLED, "steps on the GPU stalled for ");
     dt_step_graph.close(graph);
     gpu->ops->close(gpu);

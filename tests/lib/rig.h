@@ -111,17 +111,16 @@ static inline struct rig_late rig_late_begin(struct dt_comm *comm, const char *p
 static inline void rig_late_end(struct rig_late *late, struct dt_request *request)
 {
     struct dt_comm *comm = late->comm;
-    const double usual_timeout_s = comm->timeout_s;
     char doing[80];
     snprintf(doing, sizeof doing, "in '%.25s", late->phase);
     if (comm->rank != comm->size - 1) {
         if (late->who[0] != '\0') {
-            comm->timeout_s = 0.5;
+            const double usual_timeout_s = dt_comm_set_timeout(comm, 0.5);
             CHECK_FAILS(dt_comm_wait(comm, request), DT_STALLED,
                         "allreduce of the test stalled for ");
             CHECK_HAS(dt_error_text(), late->who);
             CHECK_HAS(dt_error_text(), late->who[0] == 'r' ? doing : "");
-            comm->timeout_s = usual_timeout_s;
+            dt_comm_set_timeout(comm, usual_timeout_s);
         }
         CHECK_OK(dt_comm_barrier(late->second, "meeting without the late rank"));
     }

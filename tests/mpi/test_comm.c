@@ -9,6 +9,7 @@
 #include "dist/liveness/clocks.h"
 #include "dist/liveness/start_watch.h"
 #include "dist/liveness/table.h"
+#include "dist/ranks/comm_private.h"
 #include "dist/ranks/wire.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"
@@ -133,7 +134,8 @@ static void test_late_rank(struct dt_comm *comm)
 
 static void test_claim(struct dt_comm *comm, bool agreed)
 {
-    int32_t n_claims = comm->liveness == NULL || comm->liveness->claim(comm, agreed);
+    int32_t n_claims =
+        comm->private->liveness == NULL || comm->private->liveness->claim(comm, agreed);
     CHECK_OK(dt_comm_allreduce(comm, &n_claims, 1, DT_TYPE_I32, DT_REDUCE_SUM, "count of claims"));
     CHECK_INT(n_claims, comm->n_hosts);
 }
@@ -195,7 +197,7 @@ static void test_first(struct dt_comm *comm)
         if (first != NULL) {
             CHECK_INT(first->rank, comm->rank);
             CHECK_INT(first->size, n);
-            CHECK_NEAR(first->timeout_s, comm->timeout_s, 0);
+            CHECK_NEAR(dt_comm_timeout_s(first), dt_comm_timeout_s(comm), 0);
             test_allgather(first);
             if (n > 1) {
                 test_wire_counts(first);

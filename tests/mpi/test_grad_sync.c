@@ -6,6 +6,7 @@
 #include "dist/allreduce/formula.h"
 #include "dist/allreduce/host_sum.h"
 #include "dist/launch/job.h"
+#include "dist/ranks/comm_private.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/strategy.h"
 
@@ -82,7 +83,7 @@ static void test_step(struct dt_grad_sync *sync, int step)
 {
     struct dt_comm *comm = sync->allreduce->comm;
     fill(comm->rank, comm->size, step);
-    const uint64_t n_before = comm->n_started;
+    const uint64_t n_before = comm->private->n_started;
     dt_grad_sync_begin(sync);
     size_t begin = 0;
     for (int block = 0; block < N_BLOCKS; block++) {
@@ -96,10 +97,10 @@ static void test_step(struct dt_grad_sync *sync, int step)
         while (n_full < sync->n_buckets && sync->buckets[n_full].end <= begin) {
             n_full++;
         }
-        CHECK_INT(comm->n_started - n_before, sync->overlap ? n_full : 0);
+        CHECK_INT(comm->private->n_started - n_before, sync->overlap ? n_full : 0);
     }
     CHECK_OK(wait_for_all(sync));
-    CHECK_INT(comm->n_started - n_before, sync->n_buckets);
+    CHECK_INT(comm->private->n_started - n_before, sync->n_buckets);
     check_sums(sync->allreduce->total, comm->size, step);
 }
 

@@ -8,6 +8,7 @@
 
 #include "dist/allreduce/host_sum.h"
 #include "dist/launch/job.h"
+#include "dist/ranks/comm_private.h"
 
 enum { N_ELEMS = 100003, N_RANGES = 5, N_ROUNDS = 40 };
 /* Ranges of one element, of none, below a piece, and of many pieces that do not divide it. */
@@ -239,11 +240,11 @@ static void test_lone_ranks(struct dt_comm *comm)
 {
     struct dt_host_sum sum;
     const int n_hosts = comm->n_hosts;
-    const uint64_t n_before = comm->n_started;
+    const uint64_t n_before = comm->private->n_started;
     comm->n_hosts = comm->size;
     CHECK_OK(dt_host_sum_open(comm, N_ELEMS, &sum));
     CHECK(sum.part == NULL && sum.total == NULL);
-    CHECK_INT(comm->n_started, n_before);
+    CHECK_INT(comm->private->n_started, n_before);
     comm->n_hosts = n_hosts;
 }
 

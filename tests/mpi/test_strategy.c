@@ -6,6 +6,7 @@
 
 #include "dist/allreduce/formula.h"
 #include "dist/launch/job.h"
+#include "dist/ranks/comm_private.h"
 #include "dist/strategy/mirrored.h"
 
 /* Between parameters there are zeros, whatever compression makes of these. */
@@ -350,13 +351,13 @@ static void test_average_off(struct dt_comm *comm, struct dt_comm *self)
     rig_open(&alone, &spec, self, &samples);
     init(&mine, 1);
     init(&alone, 1);
-    const uint64_t n_before = comm->n_started;
+    const uint64_t n_before = comm->private->n_started;
     for (int step = 0; step < N_STEPS; step++) {
         const int n = part_of(comm, step, rows);
         rig_step(&mine, rows, n, N_SAMPLES - step, 0.01);
         rig_step(&alone, rows, n, 999, 0.01);
     }
-    CHECK_INT(comm->n_started, n_before);
+    CHECK_INT(comm->private->n_started, n_before);
     CHECK(memcmp(mine.network->params, alone.network->params,
                  mine.model.arena_elems * sizeof(float)) == 0);
     rig_close(&mine);

@@ -2,6 +2,7 @@
  * them around, and have begun the same number of collectives, whatever part of a batch each has. */
 #include "cli/config/config.h"
 #include "dist/launch/job.h"
+#include "dist/ranks/comm_private.h"
 #include "model/layers/layers.h"
 #include "tests/lib/rig.h"
 #include "train/trainer.h"
@@ -53,7 +54,7 @@ static void test(struct dt_world *world, const char *device, const char *sync,
     float *statistics = calloc(t.model.buffer_elems, sizeof *statistics);
     for (int epoch = 0; epoch < 2; epoch++) {
         take_steps(&t);
-        CHECK(are_equal(world->comm, &world->comm->n_started, 1, DT_TYPE_U64));
+        CHECK(are_equal(world->comm, &world->comm->private->n_started, 1, DT_TYPE_U64));
         CHECK_OK(dt_buffers_get(t.network, statistics));
         CHECK(are_equal(world->comm, statistics, t.model.buffer_elems, DT_TYPE_F32) ==
               (synced || world->size == 1));

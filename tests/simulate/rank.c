@@ -110,7 +110,7 @@ static enum dt_status train(struct dt_world *world)
                                              .parts = &dt_all_parts,
                                              .saver = &saver.saver,
                                              .hooks = {open_hooks, &faults}};
-    world->comm->timeout_s = config->timeout_s;
+    dt_comm_set_timeout(world->comm, config->timeout_s);
     return dt_train(world, config, &options, &(struct dt_emitter){.emit = hear});
 }
 

@@ -11,32 +11,33 @@ import sys
 
 BELOW = {"model", "base"}
 RANKS = {"dist/ranks", "dist/liveness", "dist/launch"}
+PRIVATE = "dist/ranks/comm_private.h"
 DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 61, 6232
+MOST_FILES, MOST_LINES = 61, 6247
 # The files that a training step passes, and the calls into one that it has passed already.
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2146,
-    "model": 2595,
+    "base": 2139,
+    "model": 2589,
     "checkpoint": 1807,
-    "data": 3985,
-    "dist/ranks": 1634,
-    "dist/liveness": 1346,
-    "dist/launch": 1455,
-    "dist/allreduce": 2290,
+    "data": 3981,
+    "dist/ranks": 1592,
+    "dist/liveness": 1347,
+    "dist/launch": 1473,
+    "dist/allreduce": 2289,
     "dist/compression": 1009,
     "dist/strategy": 4307,
-    "cpu": 9951,
+    "cpu": 9503,
     "cuda": 7148,
-    "train": 6817,
-    "cli": 9956,
+    "train": 6795,
+    "cli": 9955,
     "view": 3349,
     "lab": 4631,
-    "ops": 6779,
+    "ops": 6759,
     "report": 2910,
 }
 ASSERTION = re.compile(r"^(?: *DT_ASSERT\([^;]*\);|#include \"base/assert.h\"\n?)\n", re.M)
@@ -48,9 +49,10 @@ MAY_INCLUDE = {
     "model": {"base"},
     "checkpoint": BELOW,
     "data": {"base"},
-    "dist/ranks": {"base"},
-    "dist/liveness": {"dist/ranks", "dist/launch", "base"},
-    "dist/launch": {"dist/liveness", "dist/ranks", "base"},
+    PRIVATE: {"dist/ranks"},
+    "dist/ranks": {PRIVATE, "base"},
+    "dist/liveness": {PRIVATE, "dist/ranks", "dist/launch", "base"},
+    "dist/launch": {PRIVATE, "dist/liveness", "dist/ranks", "base"},
     "dist/compression": {"base"},
     "dist/allreduce": {"dist/compression"} | RANKS | BELOW,
     "dist/strategy": DIST | BELOW,

@@ -1,5 +1,5 @@
-#include "train/driver.h"
 #include "train/step.h"
+#include "train/trainer.h"
 
 static enum dt_status take_step(struct dt_trainer *t, uint64_t step_in_epoch,
                                 struct dt_metrics *local)

@@ -2,8 +2,8 @@
  * time, and then waits for their results. */
 #include <stdio.h>
 
-#include "train/driver.h"
 #include "train/step.h"
+#include "train/trainer.h"
 
 static const struct dt_step_graph_ops *graph_ops(const struct dt_trainer *t)
 {
@@ -31,7 +31,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     DT_TRY(graph_ops(t)->test(graph_of(t), &n_done));
     DT_ASSERT(n_done >= wait->n_counted && n_done <= wait->n_steps);
     for (; wait->n_counted < n_done; wait->n_counted++) {
-        dt_comm_wait_ended(t->world->comm);
+        dt_comm_part_ended(t->world->comm);
     }
     *done = n_done == wait->n_steps;
     return DT_OK;
@@ -48,7 +48,6 @@ static enum dt_status gpu_hangs(const struct dt_trainer *t)
 static enum dt_status wait_for_gpu(struct dt_trainer *t, int n_steps)
 {
     struct wait wait = {.trainer = t, .n_steps = n_steps};
-    t->world->comm->n_started += (uint64_t)n_steps;
     dt_comm_request_begin(t->world->comm, "steps on the GPU", 0, &wait.request);
     wait.request.progress = progress;
     const enum dt_status s = dt_comm_wait(t->world->comm, &wait.request);

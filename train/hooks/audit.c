@@ -1,6 +1,5 @@
 #include "train/hooks/audit.h"
 
-#include "train/driver.h"
 #include "train/events.h"
 #include "train/trainer.h"
 

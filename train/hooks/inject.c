@@ -285,15 +285,6 @@ unsigned dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank
     return fault->kind == DT_FAULT_SLOW ? fault->ms : jitter;
 }
 
-/* On the wire between all ranks, and on that between hosts. */
-static void cut_link(struct dt_comm *comm)
-{
-    comm->cut = true;
-    if (comm->across != NULL) {
-        comm->across->cut = true;
-    }
-}
-
 /* As from a file server that is gone. */
 static void read_forever(void)
 {
@@ -332,7 +323,7 @@ static void begin_fault(struct inject *inject, struct dt_trainer *t, const struc
         inject->poisoned = true;
         break;
     case DT_FAULT_DROP:
-        cut_link(t->world->comm);
+        dt_comm_cut(t->world->comm);
         break;
     case DT_FAULT_FLIP: /* at its end */
         break;

@@ -108,7 +108,7 @@ static void check_notes(void)
 static void check_hang(void)
 {
     struct dt_comm *comm = open_comm();
-    comm->timeout_s = 2;
+    dt_comm_set_timeout(comm, 2);
     open_dog(comm);
     dt_comm_phase(comm, "data load");
     for (int i = 0; i < 40; i++) {
