@@ -16,7 +16,7 @@ struct dt_cpu_scratch {
     struct dt_nonzeros
         nonzeros; /* conv; without a bitmask if the forward pass writes it to conv.bitmask */
     struct dt_conv_lists lists;
-    float *winograd;
+    float *work;      /* conv.n_work, of the algorithm that runs */
     uint8_t *mask;    /* fuses_pool: for n_together images */
     uint16_t *winner; /* fuses_pool: for an image that is not finite */
     uint16_t *bf16;   /* conv: the padded input, rounded */

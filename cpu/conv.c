@@ -98,7 +98,7 @@ void dt_cpu_conv_place_scratch(const struct dt_block_state *state, struct dt_pie
                            sizeof(float));
     scratch->bf16 =
         dt_piece(pieces, conv->bf16.used, dt_bf16_padded_elems(&conv->bf16), sizeof(uint16_t));
-    scratch->winograd = dt_piece(pieces, conv->n_winograd > 0, conv->n_winograd, sizeof(float));
+    scratch->work = dt_piece(pieces, conv->n_work > 0, conv->n_work, sizeof(float));
     scratch->mask = dt_piece(pieces, drops, n_images * state->n_pooled, sizeof(uint8_t));
     scratch->winner = dt_piece(pieces, conv->fuses_pool, state->n_pooled, sizeof(uint16_t));
     place_lists(pieces, shape, &scratch->lists);

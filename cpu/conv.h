@@ -68,7 +68,7 @@ struct dt_conv_gradient {
                 struct dt_conv_sums *sums);
 };
 
-#define DT_CONV_MOST 4
+#define DT_CONV_MOST 5
 /* In order of preference; NULL after the last. The last forward one and the last of each gradient
  * fit every convolution. Fused ones, for a block whose input needs no gradient, begin with the
  * gradient of the block's output, and pass it through activation and pool themselves. */
@@ -108,7 +108,7 @@ struct dt_cpu_conv {
     struct dt_bf16 bf16;
     struct dt_winograd winograd, winograd_dx; /* dx: the output's gradient by rotated weights */
     struct dt_winograd_gradient winograd_dw;
-    size_t n_winograd; /* floats of scratch, which all uses of the method share */
+    size_t n_work; /* floats of a thread's memory, which the algorithms share */
 };
 
 void dt_cpu_conv_describe(struct dt_block_state *state, int slice);

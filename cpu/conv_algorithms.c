@@ -91,6 +91,32 @@ static uint32_t direct_run(const struct dt_cpu_job *job, int first, int n, int t
 
 static const struct dt_conv_forward direct = {.pack = direct_pack, .run = direct_run};
 
+/* ---- a first layer with ReLU and a 2 x 2 max pool */
+
+static bool pools_2x2(const struct dt_block *b)
+{
+    return b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX && b->pool_h == 2 &&
+           b->pool_w == 2 && b->pool_stride == 2;
+}
+
+static bool pooled_fits(struct dt_block_state *state)
+{
+    const struct dt_block *b = &state->block;
+    return pools_2x2(b) && b->stride == 1 && b->in.c <= 3 && b->kernel >= 3 && b->kernel <= 7;
+}
+
+static uint32_t pooled_run(const struct dt_cpu_job *job, int first, int n, int thread,
+                           const struct dt_conv_outputs *out)
+{
+    const struct dt_cpu_conv *conv = &job->state->conv;
+    (void)n; /* one image */
+    return !job->state->cpu->kernels->conv_forward_pooled(
+        &conv->shape, input_of(job, first, thread), conv->packed[DT_CONV_DIRECT], out);
+}
+
+static const struct dt_conv_forward pooled = {
+    .pools = true, .fits = pooled_fits, .pack = direct_pack, .run = pooled_run, .repeat = &direct};
+
 /* ---- forward: Winograd's method, with the direct kernel's weights for images that it repeats */
 
 static bool may_winograd(const struct dt_block *b)
@@ -124,7 +150,7 @@ static bool winograd_fits(struct dt_block_state *state)
     if (w->used) {
         state->conv.n_packed[DT_CONV_WINOGRAD] = dt_winograd_packed_elems(w);
         state->conv.n_together = w->images;
-        state->conv.n_winograd = dt_winograd_scratch_elems(w);
+        state->conv.n_work = dt_winograd_scratch_elems(w);
     }
     return w->used;
 }
@@ -142,7 +168,7 @@ static uint32_t winograd_run(const struct dt_cpu_job *job, int first, int n, int
     const struct dt_block_state *state = job->state;
     return state->cpu->kernels->winograd_forward(&state->conv.winograd, n, image_at(job, first),
                                                  state->conv.packed[DT_CONV_WINOGRAD], out,
-                                                 state->scratch[thread].winograd);
+                                                 state->scratch[thread].work);
 }
 
 static const struct dt_conv_forward winograd = {.pools = true,
@@ -299,6 +325,35 @@ static void dense_run(const struct dt_cpu_job *job, struct dt_conv_image *image,
                                 dense_sum(state, sums), sums->bias);
 }
 
+static bool weights_pooled_fits(struct dt_block_state *state)
+{
+    const struct dt_conv *conv = &state->conv.shape;
+    const int vector = state->cpu->kernels->vector;
+    const bool fits = state->conv.forward == &pooled && vector >= 8; /* permutes by AVX */
+    if (fits) {
+        state->conv.n_work = dt_conv_pooled_elems(conv, vector);
+    }
+    return fits;
+}
+
+/* One position of four counts, by a permutation and a multiply-add; blank windows are skipped. */
+static double weights_pooled_cost(const struct dt_block_state *state, size_t n_nonzeros)
+{
+    return dense_cost(state, n_nonzeros) / 4;
+}
+
+static void weights_pooled_run(const struct dt_cpu_job *job, struct dt_conv_image *image, int n,
+                               int thread, struct dt_conv_sums *sums)
+{
+    const struct dt_block_state *state = job->state;
+    (void)n;
+    state->cpu->kernels->conv_weights_pooled(
+        &state->conv.shape, &image->nonzeros, input_of(job, image->sample, thread),
+        dense_sum(state, sums), sums->bias, state->scratch[thread].work);
+}
+
+static const struct dt_conv_gradient weights_pooled = {
+    .fits = weights_pooled_fits, .cost = weights_pooled_cost, .run = weights_pooled_run};
 static const struct dt_conv_gradient weights_dense = {.cost = dense_cost, .run = dense_run};
 
 /* ---- the same, fused with ReLU: few channels of a first layer */
@@ -341,7 +396,7 @@ static bool winograd_data_fits(struct dt_block_state *state)
     if (w->used) {
         state->conv.n_packed[DT_CONV_WINOGRAD_DX] = dt_winograd_packed_elems(w);
         state->conv.n_packed[DT_CONV_ROTATED] = state->n_weights;
-        state->conv.n_winograd = dt_max_size(state->conv.n_winograd, dt_winograd_scratch_elems(w));
+        state->conv.n_work = dt_max_size(state->conv.n_work, dt_winograd_scratch_elems(w));
     }
     return w->used;
 }
@@ -393,7 +448,7 @@ static void winograd_data_run(const struct dt_cpu_job *job, struct dt_conv_image
         const struct dt_conv_outputs out = {.bias = state->conv.no_bias, .y = data_at(job, first)};
         const uint32_t not_finite = state->cpu->kernels->winograd_forward(
             w, n_images, gradient_at(job, first), state->conv.packed[DT_CONV_WINOGRAD_DX], &out,
-            state->scratch[thread].winograd);
+            state->scratch[thread].work);
         for (int j = 0; j < n_images; j++) {
             if (not_finite >> j & 1) {
                 struct dt_conv_image one = {.sample = first + j, .dy = gradient_at(job, first + j)};
@@ -412,8 +467,7 @@ static bool winograd_weights_fits(struct dt_block_state *state)
         dt_winograd_plan_gradient(g, state->conv.slice, state->cpu->kernels->vector);
     }
     if (g->w.used) {
-        state->conv.n_winograd =
-            dt_max_size(state->conv.n_winograd, dt_winograd_gradient_scratch_elems(g));
+        state->conv.n_work = dt_max_size(state->conv.n_work, dt_winograd_gradient_scratch_elems(g));
     }
     return g->w.used;
 }
@@ -425,7 +479,7 @@ static void winograd_weights_run(const struct dt_cpu_job *job, struct dt_conv_im
     const int first = image->sample;
     state->cpu->kernels->winograd_gradient(&state->conv.winograd_dw, n, image_at(job, first),
                                            gradient_at(job, first), dense_sum(state, sums),
-                                           sums->bias, state->scratch[thread].winograd);
+                                           sums->bias, state->scratch[thread].work);
 }
 
 static const struct dt_conv_gradient data_by_winograd = {.together = true,
@@ -440,11 +494,11 @@ static const struct dt_conv_gradient data_by_winograd = {.together = true,
 
 /* ---- the tables */
 
-const struct dt_conv_forward *const dt_conv_forwards[] = {&bf16, &winograd, &direct, NULL};
+const struct dt_conv_forward *const dt_conv_forwards[] = {&bf16, &pooled, &winograd, &direct, NULL};
 const struct dt_conv_gradient *const dt_conv_fused[] = {&weights_masked, NULL};
 const struct dt_conv_gradient *const dt_conv_data[] = {&data_by_winograd, &data_by_lists, NULL};
-const struct dt_conv_gradient *const dt_conv_weights[] = {&weights_by_winograd, &weights_dense,
-                                                          &weights_by_lists, NULL};
+const struct dt_conv_gradient *const dt_conv_weights[] = {&weights_by_winograd, &weights_pooled,
+                                                          &weights_dense, &weights_by_lists, NULL};
 
 #define FITS(list, field) (sizeof(list) <= sizeof((struct dt_cpu_conv *)NULL)->field)
 _Static_assert(FITS(dt_conv_weights, dw) && FITS(dt_conv_data, dx) && FITS(dt_conv_fused, fused),

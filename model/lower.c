@@ -204,10 +204,16 @@ static enum dt_status lower_flatten(struct dt_lowering *l, const struct dt_layer
     return DT_OK;
 }
 
+/* ReLU after a max pool is the same function before it, where kernels fuse the two. */
 static enum dt_status lower_nonlinear(struct dt_lowering *l, const struct dt_layer_spec *layer)
 {
     const int index = (int)layer->type - DT_LAYER_RELU; /* in the order of activations */
     DT_ASSERT(index >= 0 && index <= DT_ACTIVATION_GELU - DT_ACTIVATION_RELU);
+    if (layer->type == DT_LAYER_RELU && l->block != NULL && l->next_stage == STAGE_POOL + 1 &&
+        l->block->pool == DT_POOL_MAX && l->block->activation == DT_ACTIVATION_NONE) {
+        l->block->activation = DT_ACTIVATION_RELU;
+        return DT_OK;
+    }
     return add_activation(l, (enum dt_activation)(DT_ACTIVATION_RELU + index));
 }
 

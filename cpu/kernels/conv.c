@@ -1,7 +1,9 @@
 /* Direct convolution, forward. */
 #include "cpu/kernels/kernels.h"
+
 #include <math.h>
 
+#include "cpu/kernels/blank.h"
 #include "cpu/kernels/tile.h"
 
 #define FILTERS (TILE_VECTORS * VL)
@@ -100,32 +102,6 @@ ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int 
         y += FEW_POSITIONS * n_k;
         q += FEW_POSITIONS;
     }
-}
-
-/* ---- windows of an image that hold only zeros, most of a drawing's: used for images of one
- * channel only, because zeros of others rarely fill a window */
-
-#define TESTED_FLOATS 64 /* of a row, tested at a time */
-
-/* Sets bit i unless float i, of at most TESTED_FLOATS, is +0 in each of n_rows rows. -0
- * counts as nonzero: its products have other signs. */
-static inline uint64_t nonzero_floats(int n_rows, const float *x, size_t row, int n)
-{
-    uint64_t bits = 0;
-    for (int i = 0; i < n; i += VL) {
-        vi any = (vi)load(x + i);
-        for (int r = 1; r < n_rows; r++) {
-            any |= (vi)load(x + (size_t)r * row + i);
-        }
-        bits |= lanes_with_bits(any) << i;
-    }
-    return bits;
-}
-
-/* Number of windows, `width` wide and `stride` floats apart, that fit into TESTED_FLOATS. */
-static inline int windows_per_test(int width, int stride)
-{
-    return (TESTED_FLOATS - width) / stride + 1;
 }
 
 /* Copies the output of one window of zeros to all: so they have the same bits, whatever the weights

@@ -112,6 +112,9 @@ struct dt_dropout_key {
  * conv_pack_forward, conv_pack_backward: arena weights (K C R S) to the kernels' own orders; sizes
  * below.
  * conv_forward: y = conv(x) + bias, then ReLU if `relu`.
+ * conv_forward_pooled: conv_forward with the pool, for few channels; false: not all outputs are
+ * finite. conv_weights_pooled: conv_weights_dense for gradients behind a 2 x 2 pool; scratch:
+ * dt_conv_pooled_elems.
  * winograd_pack: arena weights transformed.
  * winograd_forward: neighbouring images, at most 32; scratch: dt_winograd_scratch_elems. Returns a
  * bit for each image whose outputs, before ReLU, are not all finite. NaN, infinity and overflow
@@ -157,6 +160,12 @@ struct dt_dropout_key {
     X(void, conv_forward,                                                                          \
       (const struct dt_conv *conv, const float *x, const float *packed, const float *bias,         \
        bool relu, float *y))                                                                       \
+    X(bool, conv_forward_pooled,                                                                   \
+      (const struct dt_conv *conv, const float *x, const float *packed,                            \
+       const struct dt_conv_outputs *out))                                                         \
+    X(void, conv_weights_pooled,                                                                   \
+      (const struct dt_conv *conv, const struct dt_nonzeros *from, const float *x, float *dw,      \
+       float *db, float *scratch))                                                                 \
     X(void, winograd_pack, (const struct dt_winograd *w, const float *weight, float *packed))      \
     X(uint32_t, winograd_forward,                                                                  \
       (const struct dt_winograd *w, int n_images, const float *x, const float *packed,             \
@@ -312,6 +321,15 @@ static inline size_t dt_conv_dense_elems(const struct dt_conv *conv, int vector)
 {
     return (size_t)conv->kernel * (size_t)conv->kernel * (size_t)conv->c *
            dt_conv_filters(conv, vector);
+}
+
+/* Floats of conv_weights_pooled's scratch: for each cell its place, gradients and their places;
+ * for each pixel four, and a vector's more. */
+static inline size_t dt_conv_pooled_elems(const struct dt_conv *conv, int vector)
+{
+    return (size_t)(conv->out_h / 2) * (size_t)(conv->out_w / 2) *
+               (2 * dt_conv_filters(conv, vector) + 2) +
+           4 * (size_t)(conv->h * conv->w * conv->c) + 5 * (size_t)vector;
 }
 
 #ifdef DT_CPU_ISA

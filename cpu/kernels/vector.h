@@ -267,6 +267,17 @@ ALWAYS_INLINE vm lanes_of_bytes(const uint8_t *p)
 #endif
 }
 
+/* Lane i for bit i. */
+ALWAYS_INLINE vm lanes_of_bits(uint32_t bits)
+{
+#if defined(__AVX512F__)
+    return (vm)bits;
+#else
+    const vi bit = ((vi){0} + 1) << lane_numbers();
+    return (((vi){0} + (int32_t)bits) & bit) != 0;
+#endif
+}
+
 /* v in the masked lanes, zero in the others. */
 ALWAYS_INLINE vf only(vm which, vf v)
 {

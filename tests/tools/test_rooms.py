@@ -22,7 +22,7 @@ MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2139,
-    "model": 2589,
+    "model": 2595,
     "checkpoint": 1807,
     "data": 3981,
     "dist/ranks": 1592,
@@ -31,7 +31,7 @@ CEILINGS = {
     "dist/allreduce": 2289,
     "dist/compression": 1009,
     "dist/strategy": 4307,
-    "cpu": 9503,
+    "cpu": 9951,
     "cuda": 7148,
     "train": 6795,
     "cli": 9955,

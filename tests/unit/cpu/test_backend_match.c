@@ -45,6 +45,19 @@ static struct buffer draw_gradient(size_t n)
     return dy;
 }
 
+/* Zeroes a rectangle of each image, in all channels: windows there are blank. */
+static void clear_part(struct dt_shape in, struct buffer *x)
+{
+    const int h = (int)draw((uint32_t)in.h), w = (int)draw((uint32_t)in.w);
+    for (size_t plane = 0; plane < x->n / (size_t)(in.h * in.w); plane++) {
+        for (int i = h / 2; i < in.h - h / 3; i++) {
+            for (int j = w / 2; j < in.w - w / 3; j++) {
+                x->data[(plane * (size_t)in.h + (size_t)i) * (size_t)in.w + (size_t)j] = 0;
+            }
+        }
+    }
+}
+
 static void check_block(const struct dt_model *model, int block, bool first)
 {
     static const int sizes[] = {0, 1, 3, 1, 3, 3, 3, CAPACITY};
@@ -64,6 +77,9 @@ static void check_block(const struct dt_model *model, int block, bool first)
         .x = buffer_random(n * dt_shape_elems(b->in), 8, draw(2) * 4),
         .dy = draw_gradient(n * dt_shape_elems(b->out)),
         .want_dx = !first || draw(2) == 1};
+    if (first && b->in.c <= 4) {
+        clear_part(b->in, &setup.x);
+    }
     /* A NaN times a padding zero is a NaN or nothing: either is fine, so not there. */
     const bool inside =
         b->linear != DT_LINEAR_CONV || ((b->linear_out.h - 1) * b->stride + b->kernel <= b->in.h &&
@@ -154,6 +170,23 @@ static void check_conv(struct dt_shape input, int k, int kernel, int stride,
     check_model(&spec);
 }
 
+static void check_pooled(struct dt_shape input, int k, int kernel)
+{
+    struct dt_model_spec spec = {.input = input};
+    const enum dt_padding padding = draw(2) == 0 ? DT_PADDING_VALID : DT_PADDING_SAME;
+    add_layer(&spec,
+              (struct dt_layer_spec)LAYER(CONV2D, .size = k, .kernel = kernel, .stride = 1,
+                                          .padding = padding, .activation = DT_ACTIVATION_RELU));
+    add_layer(&spec, (struct dt_layer_spec)MAX_POOL(2, 2));
+    if (draw(2) == 0) {
+        add_dropout(&spec);
+    }
+    add_layer(&spec, (struct dt_layer_spec)LAYER(FLATTEN));
+    snprintf(case_text, sizeof case_text, "conv %dx%dx%d to %d, kernel %d, padding %d, pool",
+             input.c, input.h, input.w, k, kernel, padding);
+    check_model(&spec);
+}
+
 static void check_dense(int n_in, int n_out)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}};
@@ -207,6 +240,10 @@ static void check_grid(void)
         check_conv((struct dt_shape){channels[i / 6 % 6], kernel + (int)draw(9), 8 + (int)draw(9)},
                    filters[i / 12], kernel, 1 + i % 3, 1 + (int)draw((uint32_t)kernel / 2));
     }
+    for (int i = 0; i < 4 * 5; i++) { /* first layers, whose pool follows at once */
+        check_pooled((struct dt_shape){1 + i % 4, 7 + (int)draw(12), 7 + (int)draw(12)},
+                     1 + (int)draw(70), 3 + i / 4);
+    }
     for (int i = 0; i < 8 * 7; i++) {
         check_dense(inputs[i / 7], units[i % 7]);
         check_dense(inputs[i / 7], units[i % 7]);
@@ -253,6 +290,7 @@ int main(void)
 {
     n_modes = list_modes(modes);
     check_nan_forward(3, 3);
+    check_nan_forward(3, 7);
     check_nan_forward(20, 3);
     check_nan_forward(20, 4);
     check_nan_forward(20, 5);

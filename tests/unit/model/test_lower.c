@@ -99,6 +99,28 @@ static void test_any_order(void)
     CHECK_INT(model.blocks[3].linear, DT_LINEAR_DENSE);
 }
 
+/* ReLU after a max pool is ReLU before it; tanh, an average pool or another ReLU are not. */
+static void test_relu_after_max_pool(void)
+{
+    const struct dt_layer_spec layers[] = {CONV(2, 3, 1, VALID, NONE),
+                                           MAX_POOL(2, 2),
+                                           LAYER(RELU),
+                                           CONV(2, 3, 1, VALID, TANH),
+                                           MAX_POOL(2, 2),
+                                           LAYER(RELU),
+                                           AVG_POOL(2, 1),
+                                           LAYER(RELU),
+                                           LAYER(FLATTEN)};
+    CHECK_OK(lower((struct dt_shape){1, 19, 19}, layers, 9));
+    CHECK_INT(model.n_blocks, 4);
+    CHECK_INT(model.blocks[0].activation, DT_ACTIVATION_RELU);
+    CHECK_INT(model.blocks[0].pool, DT_POOL_MAX);
+    CHECK_INT(model.blocks[1].activation, DT_ACTIVATION_TANH);
+    CHECK_INT(model.blocks[2].activation, DT_ACTIVATION_RELU);
+    CHECK_INT(model.blocks[2].pool, DT_POOL_AVG);
+    CHECK_INT(model.blocks[3].activation, DT_ACTIVATION_RELU);
+}
+
 /* The average of an image of any shape is one pixel, which a flatten only renames. */
 static void test_global_pool(void)
 {
@@ -370,6 +392,7 @@ int main(void)
     test_arena_is_in_reverse();
     test_same_padding();
     test_any_order();
+    test_relu_after_max_pool();
     test_global_pool();
     test_flatten_of_gray_input_is_no_block();
     test_flatten_at_the_end_is_canonical();
