@@ -159,13 +159,17 @@ enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_worl
     *out = (struct dt_world){.rank = world->rank, .size = n, .local_size = 1};
     memcpy(out->host, world->host, sizeof out->host);
     DT_TRY(dt_world_agree(world, dt_start_watch_open(world->host))); /* MPI_Comm_split blocks */
-    const enum dt_status s = dt_comm_open_first(world->comm, n, &out->comm);
+    enum dt_status s = dt_comm_open_first(world->comm, n, &out->comm);
     dt_start_watch_close();
-    DT_TRY(dt_world_agree(world, s));
-    if (out->comm != NULL) {
+    if (s == DT_OK || dt_error_is_agreed()) { /* else the others may never leave the opening */
+        s = dt_world_agree(world, s);
+    }
+    if (s != DT_OK) {
+        dt_world_close(out);
+    } else if (out->comm != NULL) {
         note_locals(out);
     }
-    return DT_OK;
+    return s;
 }
 
 enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world *out)

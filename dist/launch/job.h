@@ -16,8 +16,8 @@ enum dt_status dt_world_open(struct dt_world *world);
  */
 enum dt_status dt_world_set_timeout(struct dt_world *world, double seconds);
 
-/* Makes a world of the first n ranks; on the others out->comm is NULL. Every rank calls it; agreed.
- * The ranks of the new world close it (dt_world_close). */
+/* Makes a world of the first n ranks; on the others out->comm is NULL. Every rank calls it; agreed
+ * where dt_error_is_agreed. The ranks of the new world close it (dt_world_close). */
 enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_world *out);
 
 /* Makes a world of this rank alone, in which it trains by itself. It keeps its local rank, and so

@@ -185,7 +185,7 @@ static void expect_of(const struct sim_plan *plan, const struct sim_fault *fault
         break;
     case SIM_NO_MEMORY:
         e->codes[DT_NO_MEMORY] = true;
-        e->culprits |= 1u << fault->rank;
+        e->culprits |= 1u << fault->rank | plan->wide; /* an error of some ranks is their first's */
         break;
     case SIM_DISK_FULL:
     case SIM_DISK_FAILS:
@@ -377,7 +377,11 @@ static bool nobody_is_left(const struct sim_plan *plan)
 bool sim_check_faulty(const struct sim_plan *plan, char *text, size_t n_text)
 {
     struct verdict v = begin(plan, text, n_text);
-    struct expected e = {.codes = {[DT_OK] = true, [DT_NON_FINITE] = plan->flips}, .named = -2};
+    struct expected e = {
+        .codes =
+            {[DT_OK] = !plan->refused, [DT_CONFIG] = plan->refused, [DT_NON_FINITE] = plan->flips},
+        .culprits = plan->refused ? ~0u : 0,
+        .named = -2};
     for (int i = 0; i < plan->n_faults; i++) {
         if (sim.struck[i]) {
             expect_of(plan, &plan->faults[i], &e);

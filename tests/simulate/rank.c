@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "dist/launch/job.h"
+#include "dist/liveness/heartbeat.h"
 #include "tests/lib/wrap.h"
 #include "tests/simulate/sim.h"
 #include "train/hooks/hooks.h"
@@ -18,7 +20,7 @@
 static char *write_word(const struct dt_config *config)
 {
     (void)config;
-    return strdup("plan");
+    return strdup(sim.differ && sim.now->number > 0 ? "another plan" : "plan");
 }
 
 static enum dt_status read_word(const char *name, const char *text, struct dt_config *out)
@@ -30,8 +32,8 @@ static enum dt_status read_word(const char *name, const char *text, struct dt_co
 static enum dt_status compare_words(const char *before, const char *now, const char *path,
                                     char *text, size_t size)
 {
-    (void)before, (void)now, (void)path;
-    snprintf(text, size, "%s", "");
+    (void)path;
+    snprintf(text, size, "%s", strcmp(before, now) == 0 ? "" : "name was of another plan");
     return DT_OK;
 }
 
@@ -69,6 +71,13 @@ static enum dt_status hear(void *context, struct dt_event *event)
 static struct dt_faults faults_of_steps(void)
 {
     struct dt_faults faults = {.n = 0};
+    if (sim.plan->wide && sim.plan->n_ranks == 1) { /* no replica differs by it */
+        faults.faults[faults.n++] = (struct dt_fault){.kind = DT_FAULT_FLIP,
+                                                      .first_step = 2,
+                                                      .last_step = 2,
+                                                      .tensor = "fc2.weight",
+                                                      .text = "fault"};
+    }
     for (int i = 0; i < sim.plan->n_faults && sim.faulty; i++) {
         const struct sim_fault *fault = &sim.plan->faults[i];
         if (!fault->off && (fault->kind == SIM_NAN || fault->kind == SIM_FLIP)) {
@@ -100,6 +109,25 @@ WRAP(enum dt_status, dt_trainer_save, struct dt_trainer *t, const struct dt_run_
     return s;
 }
 
+/* As bench and sweep do: some of the ranks, each alone, and signs of life between them. */
+static enum dt_status use_parts(struct dt_world *world)
+{
+    struct dt_world part, own;
+    double mine[1] = {0}, sum[1];
+    struct dt_heartbeat beat = {
+        .comm = world->comm, .name = "signs of life", .n = 1, .mine = mine, .sum = sum};
+    DT_TRY(dt_world_open_first(world, 1 + (int)(sim.plan->seed % (uint64_t)world->size), &part));
+    dt_world_close(&part);
+    DT_TRY(dt_world_open_alone(world, &own));
+    dt_world_close(&own);
+    DT_TRY(dt_heartbeat_start(&beat));
+    for (int i = 0; i < 20; i++) {
+        dt_sleep_ms(1);
+        dt_heartbeat_show(&beat);
+    }
+    return dt_heartbeat_finish(&beat);
+}
+
 static enum dt_status train(struct dt_world *world)
 {
     const struct dt_faults faults = faults_of_steps();
@@ -111,6 +139,8 @@ static enum dt_status train(struct dt_world *world)
                                              .saver = &saver.saver,
                                              .hooks = {open_hooks, &faults}};
     dt_comm_set_timeout(world->comm, config->timeout_s);
+    saver.checkpoint = sim.plan->wide && sim.plan->seed % 2 == 0 ? sim.run_dir : NULL;
+    DT_TRY(sim.plan->wide ? use_parts(world) : DT_OK);
     return dt_train(world, config, &options, &(struct dt_emitter){.emit = hear});
 }
 

@@ -106,6 +106,7 @@ struct sim {
     char wrong[512]; /* what the simulated system found to be against its rules; or "" */
     char run_dir[256];
     bool faulty, resume;
+    bool differ;                     /* all but rank 0 have another configuration */
     char digest[64];                 /* of the last weights; "": the run did not come so far */
     bool stalled_saving;             /* a rank's wait, whose limit is longer there */
     uint64_t saved_step;             /* of the newest checkpoint that was announced; 0: none */

@@ -215,36 +215,40 @@ static bool try_places(struct sim_plan *plan, bool resume, char *text, size_t n_
     return right;
 }
 
-static bool record_places(struct sim_plan *plan, bool resume, char *text, size_t n_text,
-                          bool *refused)
+/* A run, where nothing but what is recorded happens, and then each place of it. */
+static bool run_and_try(struct sim_plan *plan, bool resume, char *text, size_t n_text)
 {
     plan->n_faults = 0;
+    n_traced = 0;
     sim_places_record(true);
     sim_run(plan, false, resume);
     sim_places_record(false);
-    *refused = sim_all_end(plan, DT_CONFIG);
-    const bool right = *refused || sim_check_clean(plan, text, n_text);
+    const bool refused = sim_all_end(plan, DT_CONFIG);
+    const bool right = refused || sim_check_clean(plan, text, n_text);
     clean_up();
-    return right;
+    n_refused += right && refused && !sim.differ;
+    plan->refused = refused;
+    if (!resume) {
+        remove_run();
+    }
+    return right && try_places(plan, resume, text, n_text);
 }
 
-/* A run, and one that finds the end of it, to resume. */
+/* A run; one that finds the end of it, to resume; and one whose ranks differ. */
 static bool run_places(struct sim_plan *plan, char *text, size_t n_text)
 {
-    bool refused;
     sim_plan_widen(plan);
-    n_traced = 0;
-    bool right = record_places(plan, false, text, n_text, &refused);
-    remove_run();
-    n_refused += right && refused;
-    right = right && (refused || try_places(plan, false, text, n_text));
-    if (right && !refused) {
+    bool right = run_and_try(plan, false, text, n_text);
+    if (right && !plan->refused) {
         plan->n_faults = 0;
         sim_run(plan, false, false);
         clean_up();
-        right = record_places(plan, true, text, n_text, &refused) &&
-                try_places(plan, true, text, n_text);
+        right = run_and_try(plan, true, text, n_text);
     }
+    remove_run();
+    sim.differ = true;
+    right = right && (plan->n_ranks == 1 || run_and_try(plan, false, text, n_text));
+    sim.differ = false;
     remove_run();
     return right;
 }

@@ -79,6 +79,7 @@ struct sim_plan {
     bool flips;          /* all ranks may step by a wrong gradient, also to weights that diverge */
     int n_resumed;       /* ranks that resume */
     bool wide;           /* --places: device memory, hooks that fail, and rare keys */
+    bool refused;        /* --places: the run ends with DT_CONFIG */
     bool own_memory;     /* the device has some: the program cannot read it */
     bool launcher_kills; /* a rank that dies takes all along, as under mpirun */
     struct dt_config config;

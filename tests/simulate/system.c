@@ -341,7 +341,9 @@ WRAP(int, dt_stop_signal, void)
 WRAP(enum dt_status, dt_start_watch_open, const char *host)
 {
     (void)host; /* looks at processes (test_roll_call) */
-    return DT_OK;
+    return sim.now->open_points > 0 && sim_call_fails(SIM_CALL_MEMORY)
+               ? dt_error(DT_NO_MEMORY, "no thread")
+               : DT_OK;
 }
 
 WRAP(void, dt_start_watch_close, void)
