@@ -161,9 +161,8 @@ enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_worl
     DT_TRY(dt_world_agree(world, dt_start_watch_open(world->host))); /* MPI_Comm_split blocks */
     enum dt_status s = dt_comm_open_first(world->comm, n, &out->comm);
     dt_start_watch_close();
-    if (s == DT_OK || dt_error_is_agreed()) { /* else the others may never leave the opening */
-        s = dt_world_agree(world, s);
-    }
+    /* After a failure of this rank alone, the others may never leave the opening. */
+    s = s == DT_OK || dt_error_is_agreed() ? dt_world_agree(world, s) : s;
     if (s != DT_OK) {
         dt_world_close(out);
     } else if (out->comm != NULL) {

@@ -11,17 +11,14 @@
  * DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start, or dt_launch_check refuses the launch. */
 enum dt_status dt_world_open(struct dt_world *world);
 
-/* dt_comm_set_timeout, unless DTRAIN_TIMEOUT is set, which then counts. Every rank calls it;
- * agreed.
- */
+/* dt_comm_set_timeout, unless DTRAIN_TIMEOUT is set: that counts. Every rank calls it; agreed. */
 enum dt_status dt_world_set_timeout(struct dt_world *world, double seconds);
 
 /* Makes a world of the first n ranks; on the others out->comm is NULL. Every rank calls it; agreed
  * where dt_error_is_agreed. The ranks of the new world close it (dt_world_close). */
 enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_world *out);
 
-/* Makes a world of this rank alone, in which it trains by itself. It keeps its local rank, and so
- * its GPU. Local. dt_world_close closes it. */
+/* Makes a world of this rank alone, which keeps its GPU. Local. dt_world_close closes it. */
 enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world *out);
 
 /* True if this rank prints the error. An agreed error is rank 0's, or that of a rank whose wait was
