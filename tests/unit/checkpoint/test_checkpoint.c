@@ -318,13 +318,27 @@ static void test_bad_paths(void)
     long_name[sizeof long_name - 1] = '\0';
     CHECK(dt_checkpoint_save(long_name, 1, &sample.model, &sample.checkpoint, path) != DT_OK);
     CHECK_HAS(dt_error_text(), "too long");
+    CHECK_FAILS(dt_checkpoint_save_best(long_name, &sample.model, &sample.checkpoint, path),
+                DT_CANT_CREATE, "too long");
+}
+
+static void test_long_config(void)
+{
+    char path[DT_CHECKPOINT_PATH_SIZE];
+    struct dt_checkpoint checkpoint = sample.checkpoint;
+    char *config = (char *)temporary(DT_SAFETENSORS_MAX_HEADER + 1);
+    memset(config, 'x', DT_SAFETENSORS_MAX_HEADER);
+    config[DT_SAFETENSORS_MAX_HEADER] = '\0';
+    checkpoint.config = config;
+    CHECK_FAILS(dt_checkpoint_save(folder, 1, &sample.model, &checkpoint, path), DT_CONFIG,
+                "too long for a checkpoint's header");
 }
 
 int main(void)
 {
-    static void (*const tests[])(void) = {test_round_trip,     test_layout,    test_residuals,
-                                          test_another_model,  test_keep,      test_newest,
-                                          test_swapped_folder, test_leftovers, test_bad_paths};
+    static void (*const tests[])(void) = {
+        test_round_trip, test_layout,         test_residuals, test_another_model, test_keep,
+        test_newest,     test_swapped_folder, test_leftovers, test_bad_paths,     test_long_config};
     sample_open(4, 8, &sample);
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         folder_open();

@@ -99,6 +99,8 @@ static const struct {
     {"`seed`:`0`", "`Seed`:`0`", "no 'seed' in its metadata"},
     {"`loss_sum`:`0x0p+0`", "`loss_sum`:`nan`",
      "metadata 'loss_sum' is 'nan', not a finite number"},
+    {"`loss_sum`:", "`loss_Sum`:", "no 'loss_sum' in its metadata"},
+    {"`format`:", "`Format`:", "no 'format' in its metadata"},
     {"`loss_sum`:`0x0p+0`", "`loss_sum`:`1e999`", "not a finite number"},
     {"`loss_sum`:`0x0p+0`", "`loss_sum`:`0.5x`", "not a finite number"},
     {"`config`:", "`gonfig`:", "no 'config' in its metadata"},

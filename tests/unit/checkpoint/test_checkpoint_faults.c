@@ -1,9 +1,44 @@
 /* Saving on a failing disk: each system call in turn fails, falls short or lies, and no older
  * checkpoint is lost. */
+#include <cjson/cJSON.h>
+#include <dirent.h>
 #include <sys/resource.h>
 
 #include "tests/lib/checkpoint_sample.h"
+#include "tests/lib/wrap.h"
 #include "tests/unit/base/file_faults.h"
+
+#define n_calls n_calls_of_memory /* file_faults.h has its own */
+#include "tests/lib/failing.h"
+#undef n_calls
+
+static int opendir_error, readdir_error; /* that these calls give, always; 0: none */
+
+WRAP(DIR *, opendir, const char *path)
+{
+    errno = opendir_error;
+    return opendir_error != 0 ? NULL : __real_opendir(path);
+}
+
+WRAP(struct dirent *, readdir, DIR *stream)
+{
+    struct dirent *entry = readdir_error != 0 ? NULL : __real_readdir(stream);
+    errno = readdir_error != 0 ? readdir_error : errno;
+    return entry;
+}
+
+static void allocations_begin(long failing)
+{
+    n_calls_of_memory = 0;
+    failing_call = failing;
+}
+
+static bool allocations_end(void)
+{
+    const bool failed = n_calls_of_memory >= failing_call;
+    failing_call = 0;
+    return failed;
+}
 
 static struct sample sample;
 
@@ -78,6 +113,37 @@ static void test_read_back(void)
     calls = real;
 }
 
+/* Each allocation of a save, ours and cJSON's, fails in turn. */
+static void test_no_memory(void)
+{
+    enum dt_status s = DT_NO_MEMORY;
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
+    for (long n = 1; s != DT_OK; n++) {
+        allocations_begin(n);
+        s = save_second();
+        const bool failed = allocations_end();
+        CHECK_MESSAGE(s == (failed ? DT_NO_MEMORY : DT_OK) && (failed || n > 20),
+                      "allocation %ld: status %d, \"%s\"", n, (int)s, dt_error_text());
+        dt_error_clear();
+    }
+    cJSON_InitHooks(NULL);
+}
+
+/* A folder that cannot be opened, or read to its end. */
+static void test_folder(void)
+{
+    uint64_t *steps;
+    size_t n_steps;
+    opendir_error = EACCES;
+    CHECK_FAILS(dt_checkpoint_list(folder, &steps, &n_steps), DT_NO_PERMISSION, folder);
+    opendir_error = EMFILE;
+    CHECK_FAILS(dt_checkpoint_list(folder, &steps, &n_steps), DT_IO, "Too many open files");
+    opendir_error = 0;
+    readdir_error = EIO;
+    CHECK_FAILS(dt_checkpoint_list(folder, &steps, &n_steps), DT_IO, "cannot be read");
+    readdir_error = 0;
+}
+
 int main(void)
 {
     sample_open(4, 8, &sample);
@@ -86,9 +152,11 @@ int main(void)
     sample_save(&sample, 1, 1);
     test_file_size_limit();
     test_read_back();
+    test_folder();
     dt_error_clear();
     CHECK_INT(count_entries(), 1);
     CHECK_INT(sample_newest(&sample), 1);
+    test_no_memory();
     folder_remove();
     sample_close(&sample);
     return 0;

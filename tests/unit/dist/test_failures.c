@@ -246,6 +246,9 @@ static void check_links(void)
     less.codecs = NULL;
     CHECK_FAILS(dt_strategy_open(&asks, &strategy), DT_INTERNAL, "links no codec \"topk\"");
     CHECK_FAILS(dt_traffic_plan(&asks.dist, &model, self, &plan), DT_INTERNAL, "links no codec");
+    const struct dt_codec *codec = NULL;
+    bool all;
+    CHECK_FAILS(less.compression->open(&asks, &codec, &all), DT_INTERNAL, "links no codec");
     asks.backend = NULL;
     CHECK_FAILS(dt_strategy_check(&asks, &key), DT_INTERNAL, "links no codec \"topk\"");
     asks = spec;

@@ -1,6 +1,9 @@
 /* A run's folder while its start may still be refused, and beside other starts: what another
  * process does between two calls of this one is done here in the middle of flock and mkdir. */
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include "tests/lib/folder.h"
 #include "tests/lib/wrap.h"
@@ -19,18 +22,38 @@ static void act(act_fn *what, const char *path)
     }
 }
 
+/* Errors that these calls give, always; 0: none. */
+static int flock_error, mkdir_error, pwrite_error, fsync_error;
+
+static int error_of(int error)
+{
+    errno = error;
+    return -1;
+}
+
 WRAP(int, flock, int fd, int operation)
 {
     act(&before_flock, "run");
-    return __real_flock(fd, operation);
+    return flock_error != 0 ? error_of(flock_error) : __real_flock(fd, operation);
+}
+
+WRAP(ssize_t, pwrite, int fd, const void *bytes, size_t n, off_t at)
+{
+    return pwrite_error != 0 ? error_of(pwrite_error) : __real_pwrite(fd, bytes, n, at);
+}
+
+WRAP(int, fsync, int fd)
+{
+    return fsync_error != 0 ? error_of(fsync_error) : __real_fsync(fd);
 }
 
 WRAP(int, mkdir, const char *path, mode_t mode)
 {
-    if (mkdir_of != NULL && strncmp(path, mkdir_of, strlen(mkdir_of)) == 0) {
+    const bool meant = mkdir_of != NULL && strncmp(path, mkdir_of, strlen(mkdir_of)) == 0;
+    if (meant) {
         act(&before_mkdir, path);
     }
-    return __real_mkdir(path, mode);
+    return mkdir_error != 0 && meant ? error_of(mkdir_error) : __real_mkdir(path, mode);
 }
 
 static struct dt_comm *comm;
@@ -210,6 +233,59 @@ static void test_default(void)
     mkdir_of = NULL;
 }
 
+/* Calls that fail: each start ends with 73 and leaves nothing. */
+static void test_failing_calls(void)
+{
+    static const struct {
+        const char *wanted;
+        int *call, error;
+        int flock_error;
+        const char *words;
+    } cases[] = {{NULL, &mkdir_error, EACCES, 0, "Permission denied"},
+                 {"run", &pwrite_error, ENOSPC, 0, "run.lock: No space left"},
+                 {"run", &pwrite_error, 0, EIO, "run.lock: Input/output error"},
+                 {"run", &fsync_error, EIO, ENOLCK, "run.lock: Input/output error"}};
+    mkdir_of = "runs/words/";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        *cases[i].call = cases[i].error;
+        flock_error = cases[i].flock_error;
+        CHECK_FAILS(open_run(cases[i].wanted, false), DT_CANT_CREATE, cases[i].words);
+        *cases[i].call = flock_error = 0;
+        dt_run_dir_close(&run);
+        clear();
+    }
+    mkdir_of = NULL;
+    CHECK_INT(system("touch runs"), 0);
+    CHECK_FAILS(open_run(NULL, false), DT_CANT_CREATE, "runs");
+    clear();
+    CHECK_INT(system("mkdir run && touch run/run.lock"), 0);
+    const int fd = open("run/run.lock", O_RDWR);
+    CHECK(fd >= 0 && __real_flock(fd, LOCK_EX) == 0);
+    CHECK_FAILS(open_run("run", false), DT_CANT_CREATE, "in use by another process");
+    close(fd);
+    clear();
+}
+
+/* No descriptor is left for the lock, or for what stands in for flock. */
+static void test_no_descriptor(void)
+{
+    struct rlimit limit;
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const int next = dup(0);
+    close(next);
+    for (int n = 0; n < 2; n++) {
+        const struct rlimit few = {.rlim_cur = (rlim_t)(next + n), .rlim_max = limit.rlim_max};
+        CHECK_INT(system("mkdir -p run/checkpoints"), 0);
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+        flock_error = ENOLCK;
+        CHECK_FAILS(open_run("run", false), DT_CANT_CREATE, "Too many open files");
+        flock_error = 0;
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        dt_run_dir_close(&run);
+        clear();
+    }
+}
+
 int main(void)
 {
     folder_open();
@@ -223,6 +299,8 @@ int main(void)
     test_late_resume();
     test_held();
     test_default();
+    test_failing_calls();
+    test_no_descriptor();
     dt_comm_close(comm);
     free(world.reports);
     folder_remove();
