@@ -101,7 +101,7 @@ static bool is_allowed(const struct sim_plan *plan, const struct dt_config *c)
     struct dt_roles roles;
     const char *key = NULL;
     const struct dt_strategy_spec spec = {
-        .dist = c->dist, .optimizer = c->optimizer, .accumulate = 1};
+        .dist = c->dist, .optimizer = c->optimizer, .accumulate = (int)c->accumulate};
     const bool allowed = dt_strategy_check(&spec, &key) == DT_OK &&
                          dt_roles_find(&c->dist, 0, plan->n_ranks, &roles) == DT_OK &&
                          (!roles.whole || plan->n_ranks <= 3); /* a pipeline's blocks */
@@ -327,6 +327,7 @@ void sim_plan_widen(struct sim_plan *plan)
     plan->n_faults = plan->n_again = 0;
     widen_model(&random, c);
     c->accumulate = sim_chance(&random, 30) ? 2 : 1;
+    c->accumulate = is_allowed(plan, c) ? c->accumulate : 1;
     c->ema = sim_chance(&random, 40) ? 0.9 : 0;
     c->log_audit = sim_chance(&random, 30);
     c->tensorboard = sim_chance(&random, 30);
