@@ -15,17 +15,17 @@ import time
 N_WARM_UP, N_IMAGES = 8, 6400
 
 
-def mnist(folder):
-    """The first training images (n, 1, 28, 28) as float32 in 0..1, and their labels."""
+def mnist(folder, part="train", n_images=N_IMAGES):
+    """The first images (n, 1, 28, 28) as float32 in 0..1, and their labels."""
     import numpy
 
     arrays = []
-    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
+    for name in (part + "-images-idx3-ubyte", part + "-labels-idx1-ubyte"):
         path = os.path.join(folder, name)
         with open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz") as file:
             raw = file.read()
         dims = struct.unpack(">%dI" % raw[3], raw[4 : 4 + 4 * raw[3]])
-        arrays.append(numpy.frombuffer(raw, numpy.uint8, offset=4 + 4 * raw[3]).reshape(dims)[:N_IMAGES])
+        arrays.append(numpy.frombuffer(raw, numpy.uint8, offset=4 + 4 * raw[3]).reshape(dims)[:n_images])
     return arrays[0][:, None].astype("float32") / 255, arrays[1].astype("int64")
 
 
@@ -87,6 +87,8 @@ def torch_net(model):
             add(nn.Flatten())
         elif kind == "batch_norm":
             add(nn.BatchNorm2d(x.shape[1]))
+        elif kind in activations:
+            add(activations[kind]())
         elif kind != "add":
             add(pools[kind](layer["size"]))
         if "activation" in layer:
@@ -156,6 +158,37 @@ def work_torch(config, args):
     return rank == 0 and n * n_ranks / seconds
 
 
+def recipe_torch(config, args):
+    """Trains a config of one_cycle on MNIST to its end, every batch full; the clock runs during the steps alone."""
+    import torch
+    import torch.nn.functional as F
+
+    torch.set_num_threads(1)
+    torch.manual_seed(args.seed)
+    layout = torch.channels_last if "channels_last" in args.variant else torch.contiguous_format
+    folder, train = args.data or config["data"]["dir"], config["train"]
+    (x, y), (test_x, test_y) = ([torch.from_numpy(a) for a in mnist(folder, part, None)] for part in ("train", "t10k"))
+    net = torch_net(config["model"]).to(memory_format=layout)
+    options, batch = train["optimizer"], train["batch"]["global"]
+    n_steps = train["epochs"] * (len(x) // batch)
+    optimizer = torch.optim.Adam(net.parameters(), options["lr"], (options["beta1"], options["beta2"]), fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options["lr"], n_steps, cycle_momentum=False)
+    start = time.perf_counter()
+    for step in range(n_steps):
+        at = step % (len(x) // batch) * batch
+        order = torch.randperm(len(x)) if at == 0 else order
+        rows = order[at : at + batch]
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(net(x[rows].contiguous(memory_format=layout)), y[rows]).backward()
+        optimizer.step()
+        schedule.step()
+    seconds = time.perf_counter() - start
+    net.eval()
+    with torch.no_grad():
+        right = (net(test_x.contiguous(memory_format=layout)).argmax(1) == test_y).float().mean().item()
+    print("accuracy %.4f, seconds %.3f" % (right, seconds))
+
+
 def keras_net(model):
     from tensorflow.keras import Input, Sequential, layers
 
@@ -205,15 +238,19 @@ def work_horovod(config, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("peer", choices=("torch", "horovod"))
+    parser.add_argument("peer", choices=("torch", "horovod", "recipe"))
     parser.add_argument("config", help="a config of dtrain")
     parser.add_argument("--variant", default="f32", help="of PyTorch: f32 or bf16, with channels_last or without")
     parser.add_argument("--steps", type=int, default=50, help="at least so many, at most %d with Horovod" % (N_IMAGES // 128))
     parser.add_argument("--seconds", type=float, default=0, help="and for so long (PyTorch, one rank)")
     parser.add_argument("--meet", help="file at which PyTorch's ranks find each other")
+    parser.add_argument("--data", help="of a recipe: folder of MNIST (default: the config's)")
+    parser.add_argument("--seed", type=int, default=1, help="of a recipe")
     args = parser.parse_args()
     with open(args.config) as file:
         config = json.load(file)
+    if args.peer == "recipe":
+        return recipe_torch(config, args)
     steps_per_s = (work_torch if args.peer == "torch" else work_horovod)(config, args)
     if steps_per_s:
         print("images/s %.1f" % (steps_per_s * config["train"]["batch"]["per_rank"]))
