@@ -19,7 +19,7 @@ double dt_block_flops(const struct dt_block *block)
 
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states)
 {
-    DT_ASSERT(capacity >= 1 && n_optimizer_states >= 0 && n_optimizer_states <= 2);
+    DT_ASSERT(capacity >= 1 && n_optimizer_states >= 0 && n_optimizer_states <= 3);
     const struct dt_network_plan whole = {.chunk = capacity};
     struct dt_network_layout layout;
     dt_network_lay_out(model, &whole, &layout);
