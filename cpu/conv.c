@@ -52,8 +52,7 @@ void dt_cpu_conv_describe(struct dt_block_state *state, int slice)
         forward++;
     }
     conv->forward = *forward;
-    conv->fuses_pool = conv->forward->pools && b->activation == DT_ACTIVATION_RELU &&
-                       b->pool == DT_POOL_MAX && b->pool_h == 2 && b->pool_stride == 2;
+    conv->fuses_pool = conv->forward->pools && dt_conv_pools(b);
     conv->n_words =
         (size_t)b->linear_out.h * (size_t)b->linear_out.w * dt_nonzero_words(b->linear_out.c);
     conv->nonzeros_pooled =

@@ -68,6 +68,8 @@ struct dt_conv_gradient {
                 struct dt_conv_sums *sums);
 };
 
+/* ReLU and a max pool 2 x 2 of stride 2 follow: an algorithm that `pools` does them as well. */
+bool dt_conv_pools(const struct dt_block *b);
 #define DT_CONV_MOST 5
 /* In order of preference; NULL after the last. The last forward one and the last of each gradient
  * fit every convolution. Fused ones, for a block whose input needs no gradient, begin with the

@@ -93,7 +93,7 @@ static const struct dt_conv_forward direct = {.pack = direct_pack, .run = direct
 
 /* ---- a first layer with ReLU and a 2 x 2 max pool */
 
-static bool pools_2x2(const struct dt_block *b)
+bool dt_conv_pools(const struct dt_block *b)
 {
     return b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX && b->pool_h == 2 &&
            b->pool_w == 2 && b->pool_stride == 2;
@@ -102,7 +102,7 @@ static bool pools_2x2(const struct dt_block *b)
 static bool pooled_fits(struct dt_block_state *state)
 {
     const struct dt_block *b = &state->block;
-    return pools_2x2(b) && b->stride == 1 && b->in.c <= 3 && b->kernel >= 3 && b->kernel <= 7;
+    return dt_conv_pools(b) && b->stride == 1 && b->in.c <= 3 && b->kernel >= 3 && b->kernel <= 7;
 }
 
 static uint32_t pooled_run(const struct dt_cpu_job *job, int first, int n, int thread,
@@ -327,13 +327,12 @@ static void dense_run(const struct dt_cpu_job *job, struct dt_conv_image *image,
 
 static bool weights_pooled_fits(struct dt_block_state *state)
 {
-    const struct dt_conv *conv = &state->conv.shape;
     const int vector = state->cpu->kernels->vector;
-    const bool fits = state->conv.forward == &pooled && vector >= 8; /* permutes by AVX */
-    if (fits) {
-        state->conv.n_work = dt_conv_pooled_elems(conv, vector);
+    if (state->conv.forward != &pooled || vector < 8) { /* it permutes by AVX */
+        return false;
     }
-    return fits;
+    state->conv.n_work = dt_conv_pooled_elems(&state->conv.shape, vector);
+    return true;
 }
 
 /* One position of four counts, by a permutation and a multiply-add; blank windows are skipped. */

@@ -253,7 +253,7 @@ static struct dt_block *set_block(int b, const char *name, enum dt_linear linear
     return block;
 }
 
-/* Two convolutions, of which the second pools and makes a row of units, and two dense layers.
+/* Two convolutions and two dense layers. The second convolution also pools, and flattens its image.
  * dtrain derives such blocks from a configuration's layers (model/lower.c). The first dense layer
  * reads an image, whose pixels lie in the order H W C. */
 static enum dt_status open_model(void)

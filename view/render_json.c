@@ -2,7 +2,6 @@
  * (docs/files.md). */
 #include "view/json_write.h"
 
-
 #include "view/parts.h"
 #include "view/render.h"
 

@@ -32,7 +32,7 @@ struct dt_config_source {
 enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON *root,
                               struct dt_config *out);
 
-/* DT_CONFIG with "<file or --set>: <path>: <text>": the first file that has something at the path,
+/* DT_CONFIG with "FILE or --set: PATH: TEXT": the first file that has something at the path,
  * or else the first. */
 enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
                                const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -93,7 +93,7 @@ static bool is_open(const struct dt_host_sum_range *range, struct slot *slot)
     return atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
 }
 
-/* Adds one more piece of the host's total, if there is one to be had: `added`, which was false. */
+/* Adds the next piece of the host's total, if a piece is left, and then sets *added. */
 static enum dt_status add_inside(const struct dt_host_sum *sum,
                                  const struct dt_host_sum_range *range, bool *added)
 {

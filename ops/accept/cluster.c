@@ -215,9 +215,8 @@ enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_finding *ro
     const bool enough = accuracy >= LEAST_ACCURACY;
     a->trained = true;
     *row = dt_find(enough ? DT_VERDICT_PASS : DT_VERDICT_FAIL, NULL,
-                   "%.2f %% right after %.0f steps%s, replicas equal after each; gradients by %s",
-                   100 * accuracy, results.steps, enough ? "" : " (95 % are wanted)",
-                   results.gradients);
+                   "%.2f %% right after %.0f steps%s, replicas equal; sums by %s", 100 * accuracy,
+                   results.steps, enough ? "" : " (95 % are wanted)", results.gradients);
     return DT_OK;
 }
 

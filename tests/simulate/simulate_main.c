@@ -1,6 +1,6 @@
-/* simulate SEED [--count N] [--brief] [--shrink] [--trace] [--places] [--without I]...: runs so
- * many seeds, and tells of the first that fails, with its last events and the command that replays
- * it. */
+/* simulate SEED [--count N] [--brief] [--shrink] [--trace] [--places] [--without I]...: runs N
+ * seeds from SEED on. Of the first that fails it prints the last events, and the command that
+ * replays it. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <malloc.h>
