@@ -47,6 +47,12 @@ static inline bool dt_metric_is_of_average(enum dt_test_metric metric)
     return metric >= DT_EMA_TEST_LOSS;
 }
 
+/* When the test set is evaluated; validation samples are after each epoch. */
+#define DT_EVALUATE_LIST(X)         \
+    X(DT_EVALUATE_EPOCHS, "epochs") \
+    X(DT_EVALUATE_END, "end")
+enum dt_evaluate { DT_EVALUATE_LIST(DT_NAMED_ENUM) };
+
 /* When something follows from a metric (train/monitor.c). */
 struct dt_monitor_spec {
     enum dt_test_metric metric; /* DT_TEST_NONE: never */
@@ -78,6 +84,7 @@ struct dt_config {
     double schedule_step_epochs, schedule_gamma, schedule_factor, schedule_min_lr;
     struct dt_milestones schedule_milestones;
     double schedule_peak, schedule_from, schedule_to; /* one_cycle */
+    enum dt_evaluate evaluate;
     struct dt_monitor_spec plateau; /* of the schedule of that name: when the rate goes down */
     struct dt_monitor_spec early_stopping;
 

@@ -182,6 +182,12 @@ static enum dt_status evaluate(struct run *run)
     return dt_ema_evaluate(t, &t->evaluator, &run->averaged);
 }
 
+static bool evaluates(const struct run *run)
+{
+    const struct dt_trainer *t = &run->trainer;
+    return validates(run) || t->config.evaluate == DT_EVALUATE_EPOCHS || dt_steps_left(t) == 0;
+}
+
 static enum dt_status finish_epoch(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
@@ -190,7 +196,7 @@ static enum dt_status finish_epoch(struct run *run)
     DT_ASSERT(t->state.step_in_epoch >= 1);
     const bool whole = t->state.step_in_epoch == t->schedule.steps_per_epoch;
     const double lr = dt_lr_schedule_at(&t->schedule, last_step);
-    DT_TRY(evaluate(run));
+    DT_TRY(evaluates(run) ? evaluate(run) : dt_strategy_share_weights(t->strategy));
     run->before = t->state;
     struct dt_epoch_event epoch = {.step = t->state.step,
                                    .epoch = t->state.epoch + 1,

@@ -156,6 +156,11 @@ static enum dt_status check_monitor(const struct dt_config_source *source,
                                "with data.validation the test set is for the end alone (take "
                                "validation_loss or validation_accuracy)");
     }
+    if (!validates && c->evaluate == DT_EVALUATE_END) {
+        return dt_config_error(source, key,
+                               "no epoch has a metric when train.evaluate is end (take epochs, or "
+                               "hold samples out with data.validation, such as 0.1)");
+    }
     if (!validates && !dt_metric_is_of_test(metric)) {
         return dt_config_error(source, key,
                                "there are no validation samples (hold some out with "

@@ -116,6 +116,9 @@
     X("train.ema", REAL, ema, "[0, 1)", "0", "",                                                   \
       "decay of an exponential moving average of the weights, such as 0.999, which is evaluated "  \
       "and saved beside the weights; 0: off. Metrics that begin with ema_ are of the average")     \
+    X("train.evaluate", ENUM, evaluate, DT_EVALUATE_LIST(DT_BAR_NAME), "epochs", "",               \
+      "when the test set is evaluated: after each epoch, or once at the end, which saves time; "   \
+      "with data.validation always at the end")                                                    \
     X("train.early_stopping.metric", ENUM, early_stopping.metric,                                  \
       DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                                                \
       "stop when this metric no longer improves from epoch to epoch; none: never")                 \

@@ -100,13 +100,17 @@ void dt_progress_clear(struct dt_progress *p)
 static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r, int room,
                          char *line, size_t size)
 {
-    char number[32], train[32], test[32], accuracy[64] = "", speed[64] = "",
+    char number[32], train[32], loss[32], test[64] = "", accuracy[64] = "", speed[64] = "",
                                           time[40] = "  no step was left";
     const bool words = room > 1, validated = r->validation.n_samples > 0;
     const struct dt_config *c = sinks->folder.config;
     const struct dt_metrics *m = validated ? &r->validation : &r->test;
     const char *set = validated ? "validation" : "test";
-    if (dt_sinks_classify(sinks)) {
+    if (m->n_samples > 0) {
+        snprintf(test, sizeof test, "  %s %s%s", set, words ? "loss " : "",
+                 dt_loss_text(dt_metrics_loss(m), loss, sizeof loss));
+    }
+    if (m->n_samples > 0 && dt_sinks_classify(sinks)) {
         const int n =
             snprintf(accuracy, sizeof accuracy, "%s%s%s %5.2f %%", words ? "  " : "",
                      words ? set : "", words ? " accuracy" : "", 100.0 * dt_metrics_accuracy(m));
@@ -122,12 +126,11 @@ static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_eve
         }
         snprintf(time, sizeof time, "  %s", dt_duration_text(r->seconds, number, sizeof number));
     }
-    return snprintf(line, size, "epoch %*llu/%lld  train %s%s  %s %s%s%s  lr %.3g%s%s",
+    return snprintf(line, size, "epoch %*llu/%lld  train %s%s%s%s  lr %.3g%s%s",
                     digits_of((unsigned long long)c->epochs), (unsigned long long)r->epoch,
                     (long long)c->epochs, words ? "loss " : "",
-                    dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train), set,
-                    words ? "loss " : "", dt_loss_text(dt_metrics_loss(m), test, sizeof test),
-                    accuracy, r->lr, speed, time);
+                    dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train), test, accuracy,
+                    r->lr, speed, time);
 }
 
 static void print_average(const struct dt_sinks *sinks, const char *set, const struct dt_metrics *m)

@@ -259,7 +259,9 @@ static void read_epoch(const struct dt_sinks *sinks, const struct dt_event *even
     v[DT_EPOCH_EPOCH] = number((double)r->epoch);
     v[DT_EPOCH_STEP] = number((double)r->step);
     read_metrics(sinks, &r->train, v + DT_EPOCH_TRAIN_LOSS);
-    read_metrics(sinks, m, v + (validated ? DT_EPOCH_VALIDATION_LOSS : DT_EPOCH_TEST_LOSS));
+    if (m->n_samples > 0) {
+        read_metrics(sinks, m, v + (validated ? DT_EPOCH_VALIDATION_LOSS : DT_EPOCH_TEST_LOSS));
+    }
     if (dt_learned_has_top5(r->learned)) {
         v[validated ? DT_EPOCH_VALIDATION_TOP5 : DT_EPOCH_TEST_TOP5] =
             real(r->learned->answers.n_top5 / m->n_samples);

@@ -249,7 +249,9 @@ static void put_row(struct dt_sinks *sinks, const struct dt_event *event)
     for (int i = 0; i < dt_epoch_fields.n; i++) {
         if (is_column(sinks, i)) {
             fputs(separator, sinks->files.csv);
-            dt_json_digits(sinks->files.csv, values[i].digits, values[i].number);
+            if (values[i].is_number) { /* else the cell is empty */
+                dt_json_digits(sinks->files.csv, values[i].digits, values[i].number);
+            }
             separator = ",";
         }
     }

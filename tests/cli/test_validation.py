@@ -209,6 +209,28 @@ def check_sweep():
     check(all(row["test accuracy"] is not None for row in rows) and not result.prose, "sweep: no test results, or warned", rows)
 
 
+def check_evaluate():
+    """train.evaluate=end: the same training, whose test set is evaluated once; validation samples are after each epoch all the same."""
+    plain = ["checkpoint.best=none", "train.epochs=3", "train.ema=0.9", "tensorboard=true"]
+    each, _ = train("each", *plain, ranks=2)
+    end, err = train("end", *plain, "train.evaluate=end", ranks=2)
+    check(end == each and summary("end")["weights_xxh3"] == summary("each")["weights_xxh3"], "evaluate=end: another result", end, each)
+    names = ["test_loss", "test_accuracy", "ema_test_loss", "ema_test_accuracy"]
+    tested = [[name in r for name in names] for r in records("end", "epoch")]
+    check(tested == [[False] * 4, [False] * 4, [True] * 4], "evaluate=end: not the last epoch alone has results", tested)
+    lines = [line for line in err.splitlines() if line.startswith("epoch ")]
+    check(["test" in line for line in lines] == [False, False, True], "evaluate=end: the lines of epochs", lines)
+    rows = list(csv.DictReader(read("end/metrics.csv").splitlines()))
+    check([row["test_loss"] != "" for row in rows] == [False, False, True] and rows[0]["lr"] != "", "evaluate=end: metrics.csv", rows)
+    dtrain("report", "end")
+    train("pieces", *plain, "train.evaluate=end", "train.max_steps=12", ranks=2)
+    resumed, _ = train("pieces", *plain, "train.evaluate=end", ranks=2, resume=True)
+    check(resumed == each and "test_loss" in records("pieces", "epoch")[1], "evaluate=end: stopped and resumed", resumed, each)
+    held = [*HELD, "train.epochs=2"]
+    check(train("held-end", *held, "train.evaluate=end")[0] == train("held-each", *held)[0] and
+          metric("held-end", "validation_loss") == metric("held-each", "validation_loss"), "evaluate=end: with validation samples")
+
+
 def check_refusals():
     def refused(code, text, *settings, run=None):
         """Of a new run, or where this one is resumed."""
@@ -223,6 +245,9 @@ def check_refusals():
     refused(78, "checkpoint.best: there are no validation samples")
     refused(64, "checkpoint.best: with data.validation the test set is for the end alone", HELD[0], "checkpoint.best=test_loss")
     refused(64, "train.early_stopping.metric: with data.validation", HELD[0], "train.early_stopping.metric=test_accuracy")
+    for key, settings in (("checkpoint.best", ["checkpoint.best=test_loss"]), ("train.early_stopping.metric", ["train.early_stopping.metric=test_loss"]),
+                          ("train.schedule.metric", ["train.schedule.type=plateau", "train.schedule.metric=test_loss"])):
+        refused(64, key + ": no epoch has a metric when train.evaluate is end", "checkpoint.best=none", "train.evaluate=end", *settings)
     refused(64, "train.schedule.metric: with data.validation", HELD[0], "train.schedule.type=plateau", "train.schedule.metric=test_loss")
     refused(78, "data.validation was 0.2, now it is 0.1 (use the checkpoint's, or begin a new run)", "data.validation=0.1", run="held")
     refused(78, "data.validation was 0.2, now it is not there", "checkpoint.best=none", run="held")
@@ -247,5 +272,6 @@ check_ranks()
 check_last()
 check_pages()
 check_sweep()
+check_evaluate()
 check_refusals()
 finish()

@@ -22,13 +22,12 @@ static enum dt_status compare_data(struct dt_trainer *t)
 enum dt_status dt_hooks_open(const void *context, struct dt_trainer *t,
                              const struct dt_emitter *emitter)
 {
-    const struct dt_learned *learned = NULL;
     DT_TRY(compare_data(t));
     DT_TRY(dt_measure_open(t));
     DT_TRY(dt_inject_open(t, context));
     DT_TRY(dt_timeline_open(t, emitter));
-    DT_TRY(dt_learned_hook(t, &learned));
-    DT_TRY(dt_inspect_open(t, learned));
+    DT_TRY(dt_learned_hook(t)); /* first: the inspection takes its confusion matrix */
+    DT_TRY(dt_inspect_open(t));
     DT_TRY(dt_audit_open(t, emitter));
     return dt_line_open(t);
 }

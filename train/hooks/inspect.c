@@ -44,6 +44,7 @@ static enum dt_status end_epoch(struct dt_hook *hook, struct dt_trainer *t,
     const bool stepped = epoch->step_samples > 0;
     epoch->inside = &inspect->inside;
     inspect->inside.n_samples = epoch->step_samples;
+    inspect->inside.confusion = epoch->learned != NULL ? epoch->learned->confusion : NULL;
     inspect->inside.gradients = stepped ? inspect->gradients : NULL;
     DT_TRY(dt_world_agree(t->world, copy_weights(t, inspect)));
     return inspect->inside.gradients != NULL ? add_gradients(t, inspect->gradients) : DT_OK;
@@ -60,7 +61,7 @@ static void close_inspect(struct dt_hook *hook)
 static const struct dt_hook_ops inspect_ops = {.epoch_end = end_epoch, .close = close_inspect};
 
 /* The gradients that a GPU keeps are not in the arena's order. */
-enum dt_status dt_inspect_open(struct dt_trainer *t, const struct dt_learned *learned)
+enum dt_status dt_inspect_open(struct dt_trainer *t)
 {
     const bool host = t->backend->host_memory;
     const size_t n = t->model.arena_elems;
@@ -77,9 +78,7 @@ enum dt_status dt_inspect_open(struct dt_trainer *t, const struct dt_learned *le
         DT_TRY(dt_world_alloc(t->world, t->world->rank == 0 ? n : 1, sizeof(float),
                               "a copy of the weights", (void **)&inspect->weights));
     }
-    inspect->inside =
-        (struct dt_inspection){.model = &t->model,
-                               .weights = host ? t->network->params : inspect->weights,
-                               .confusion = learned->confusion};
+    inspect->inside = (struct dt_inspection){
+        .model = &t->model, .weights = host ? t->network->params : inspect->weights};
     return DT_OK;
 }

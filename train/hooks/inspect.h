@@ -13,12 +13,12 @@ struct dt_inspection {
                                knows them (ranks that do not average, servers that do not wait),
                                they are on a GPU, or this process took no step */
     double n_samples;
-    const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: no
-                                classes, or too many to look at */
+    const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: not
+                                evaluated, no classes, or too many to look at */
 };
 
 /* A hook, where the configuration has `tensorboard`: epochs' events have the weights and
- * activations. `learned`: of the same trainer. Every rank calls it; agreed. */
-enum dt_status dt_inspect_open(struct dt_trainer *trainer, const struct dt_learned *learned);
+ * activations. Every rank calls it; agreed. */
+enum dt_status dt_inspect_open(struct dt_trainer *trainer);
 
 #endif

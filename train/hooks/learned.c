@@ -288,7 +288,8 @@ static enum dt_status end_epoch(struct dt_hook *hook, struct dt_trainer *t,
                                 struct dt_epoch_event *event)
 {
     (void)t;
-    event->learned = &((struct hook *)hook)->learned;
+    const bool evaluated = event->test.n_samples + event->validation.n_samples > 0;
+    event->learned = evaluated ? &((struct hook *)hook)->learned : NULL;
     return DT_OK;
 }
 
@@ -309,7 +310,7 @@ static void close_hook(struct dt_hook *hook)
 static const struct dt_hook_ops learned_hook_ops = {
     .epoch_end = end_epoch, .run_end = end_run, .close = close_hook};
 
-enum dt_status dt_learned_hook(struct dt_trainer *t, const struct dt_learned **out)
+enum dt_status dt_learned_hook(struct dt_trainer *t)
 {
     struct hook *hook;
     const bool many = t->model.n_outputs > DT_LEARNED_FEW_CLASSES;
@@ -318,6 +319,5 @@ enum dt_status dt_learned_hook(struct dt_trainer *t, const struct dt_learned **o
     }
     DT_TRY(dt_hook_open(t, &learned_hook_ops, sizeof *hook, "answers to the test samples",
                         (void **)&hook));
-    *out = &hook->learned;
     return dt_world_agree(t->world, dt_learned_open(&t->evaluator, &hook->learned));
 }

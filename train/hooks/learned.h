@@ -54,8 +54,8 @@ void dt_learned_close(struct dt_learned *learned); /* a zeroed one is fine */
 struct dt_trainer;
 
 /* A hook, where something shows it (`tensorboard`, `report`, or the top five of many classes):
- * the events of epochs and of the run's end have the last evaluation. `out`: of the trainer, or
- * NULL. Every rank calls it; agreed. */
-enum dt_status dt_learned_hook(struct dt_trainer *trainer, const struct dt_learned **out);
+ * the events of evaluated epochs and of the run's end have the last evaluation. Every rank calls
+ * it; agreed. */
+enum dt_status dt_learned_hook(struct dt_trainer *trainer);
 
 #endif
