@@ -224,8 +224,9 @@ def check_evaluate():
     check([row["test_loss"] != "" for row in rows] == [False, False, True] and rows[0]["lr"] != "", "evaluate=end: metrics.csv", rows)
     dtrain("report", "end")
     train("pieces", *plain, "train.evaluate=end", "train.max_steps=12", ranks=2)
+    check("test_loss" in records("pieces", "epoch")[1], "evaluate=end: nothing at the last step of max_steps")
     resumed, _ = train("pieces", *plain, "train.evaluate=end", ranks=2, resume=True)
-    check(resumed == each and "test_loss" in records("pieces", "epoch")[1], "evaluate=end: stopped and resumed", resumed, each)
+    check(resumed == each, "evaluate=end: stopped and resumed", resumed, each)
     held = [*HELD, "train.epochs=2"]
     check(train("held-end", *held, "train.evaluate=end")[0] == train("held-each", *held)[0] and
           metric("held-end", "validation_loss") == metric("held-each", "validation_loss"), "evaluate=end: with validation samples")
