@@ -106,7 +106,7 @@ def make_small(path):
         config = json.load(file)
     config["model"]["input"] = [1, SIDE, SIDE]
     for layer in config["model"]["layers"][:-1]:
-        layer.update({key: 2 for key in ("filters", "units") if key in layer})
+        layer.update({key: 2 for key in ("filters", "units", "kernel") if key in layer})
     with open(path, "w") as file:
         json.dump(config, file)
 
