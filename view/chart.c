@@ -2,27 +2,14 @@
 #include "view/chart.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/text.h"
 
 void dt_html_put(FILE *out, char c)
 {
-    switch (c) {
-    case '&':
-        fputs("&amp;", out);
-        break;
-    case '<':
-        fputs("&lt;", out);
-        break;
-    case '>':
-        fputs("&gt;", out);
-        break;
-    case '"':
-        fputs("&quot;", out);
-        break;
-    default:
-        fputc(c, out);
-    }
+    const char *text = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&quot;";
+    (void)(strchr("&<>\"", c) != NULL ? fputs(text, out) : fputc(c, out));
 }
 
 void dt_html_text(FILE *out, const char *text)

@@ -145,15 +145,18 @@ static void put_table(FILE *out, const struct dt_part *p)
 /* ---- lanes */
 
 #define LANES_WIDTH 960
+#define PHONE_WIDTH                                                              \
+    620 /* of lanes that a phone shows without scrolling, in letters of page.css \
+         */
 #define LANE_HEIGHT 28
-#define CHARACTER 6.7 /* width of a label's character */
-#define NARROW 8      /* a box that is less wide has no label */
+#define CHARACTER 6.7        /* width of a label's character */
+#define PHONE_CHARACTER 10.4 /* on a phone */
+#define NARROW 8             /* a box that is less wide has no label */
 
 static void put_box(FILE *out, const struct dt_box *box, double left, double scale)
 {
     const double x = left + box->begin * scale, width = (box->end - box->begin) * scale,
-                 y = box->lane * LANE_HEIGHT;
-    const double label = CHARACTER * (double)strlen(box->label);
+                 y = box->lane * LANE_HEIGHT, label = CHARACTER * (double)strlen(box->label);
     fprintf(out, "<g><title>");
     dt_html_text(out, box->label);
     fprintf(out,
@@ -194,23 +197,36 @@ static void put_kinds(FILE *out, const struct dt_part *p)
     fputs("</p>\n", out);
 }
 
+/* Whether every label fits its box on a phone, where the lanes begin at `left`. */
+static bool fits_phone(const struct dt_part *p, double end, double left)
+{
+    const double character = PHONE_CHARACTER / (PHONE_WIDTH - left - 20) * end;
+    size_t i = 0;
+    while (i < p->boxes.n && character * (double)strlen(p->boxes.items[i].label) <=
+                                 p->boxes.items[i].end - p->boxes.items[i].begin) {
+        i++;
+    }
+    return i == p->boxes.n;
+}
+
 static void put_lanes(FILE *out, const struct dt_part *p)
 {
     const double end = dt_lanes_extent(p);
     const bool axis = p->x[0] != '\0';
-    size_t names = 0;
+    double names = 0;
     for (size_t i = 0; i < p->lanes.n; i++) {
-        const size_t n = strlen(p->lanes.items[i]);
-        names = n > names ? n : names;
+        names = fmax(names, (double)strlen(p->lanes.items[i]));
     }
-    const double left = 12 + 7.6 * (double)(names < 32 ? names : 32),
-                 scale = (LANES_WIDTH - left - 20) / (end > 0 ? end : 1);
-    const int bottom = (int)p->lanes.n * LANE_HEIGHT;
+    names = fmin(names, 32);
+    const bool phone = fits_phone(p, end, 12 + PHONE_CHARACTER * names);
+    const int width = phone ? PHONE_WIDTH : LANES_WIDTH, bottom = (int)p->lanes.n * LANE_HEIGHT;
+    const double left = 12 + (phone ? PHONE_CHARACTER : 7.6) * names,
+                 scale = (width - left - 20) / (end > 0 ? end : 1);
     put_kinds(out, p);
     fprintf(out,
-            "<div class=\"wide\"><svg class=\"lanes\" viewBox=\"0 0 %d %d\" role=\"img\" "
+            "<div class=\"wide\"><svg class=\"lanes%s\" viewBox=\"0 0 %d %d\" role=\"img\" "
             "aria-label=\"",
-            LANES_WIDTH, axis ? bottom + 40 : bottom);
+            phone ? " few" : "", width, axis ? bottom + 40 : bottom);
     dt_html_text(out, p->title != NULL ? p->title : p->x);
     fputs("\">\n", out);
     if (axis) {
@@ -225,7 +241,7 @@ static void put_lanes(FILE *out, const struct dt_part *p)
     for (size_t i = 0; i < p->boxes.n; i++) {
         put_box(out, &p->boxes.items[i], left, scale);
     }
-    fprintf(out, "<text x=\"%.1f\" y=\"%d\">", (left + LANES_WIDTH) / 2, bottom + 34);
+    fprintf(out, "<text x=\"%.1f\" y=\"%d\">", (left + width) / 2, bottom + 34);
     dt_html_text(out, p->x);
     fputs("</text></svg></div>\n", out);
 }

@@ -329,7 +329,7 @@ static void put_table(const struct text *t, const struct dt_part *p)
     }
     if (table.n < p->columns.n) {
         pad(t, INDENT);
-        fprintf(t->out, "and %zu columns more in a wider terminal, or with --csv\n",
+        fprintf(t->out, "columns left out: %zu (a wider terminal or --csv shows them)\n",
                 p->columns.n - table.n);
     }
 }
@@ -457,25 +457,20 @@ static void put_letters(const struct text *t, const struct dt_part *p, size_t la
 static void put_key(const struct text *t, const struct dt_part *p, int indent, double end,
                     bool letters)
 {
-    char buffer[DT_CELL_SIZE];
-    const char *gap = "";
-    if (p->x[0] == '\0' && !letters) {
-        return;
-    }
-    pad(t, indent);
+    char text[DT_LINE_SIZE] = "", buffer[DT_CELL_SIZE];
     if (p->x[0] != '\0') {
-        fprintf(t->out, "0 to %s: ", dt_view_number(end, buffer));
-        put(t, p->x);
-        gap = ";  ";
+        snprintf(text, sizeof text, "0 to %s: %s", dt_view_number(end, buffer), p->x);
     }
     for (size_t k = 0; letters && k < p->kinds.n; k++) {
+        const size_t n = strlen(text);
         if (p->kinds.items[k] != NULL) {
-            fputs(gap, t->out);
-            put(t, p->kinds.items[k]);
-            gap = ";  ";
+            snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? "; " : "", p->kinds.items[k]);
         }
     }
-    fputc('\n', t->out);
+    if (text[0] != '\0') {
+        pad(t, indent);
+        wrap(t, text, indent, indent, room(t));
+    }
 }
 
 static void put_lanes(const struct text *t, const struct dt_part *p)

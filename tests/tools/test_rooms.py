@@ -35,7 +35,7 @@ CEILINGS = {
     "cuda": 7148,
     "train": 6806,
     "cli": 9970,
-    "view": 3349,
+    "view": 3347,
     "lab": 4631,
     "ops": 6759,
     "report": 2910,

@@ -252,12 +252,19 @@ static void test_lanes(void)
     }
     char *text = drawn(doc, TEXT, (struct dt_text_view){.width = 25});
     CHECK_TEXT(text, "b\n\n  A  abc\n\n"
-                     "  A  fffff...............\n     0 to 2: time;  forward\n");
+                     "  A  fffff...............\n     0 to 2: time;\n     forward\n");
     free(text);
     text = drawn(doc, HTML, (struct dt_text_view){.width = 0});
     char *second = strstr(strstr(text, "<svg") + 1, "<svg");
-    CHECK(second != NULL && strstr(second, "width=\"229.1\"") != NULL);
+    CHECK(second != NULL && strstr(second, "width=\"143.4\"") != NULL);
     CHECK(strstr(strstr(text, "<svg"), "class=\"grid\"") > second); /* the first has no axis */
+    CHECK(strstr(text, "class=\"lanes\"") == NULL); /* each label fits its box on a phone */
+    free(text);
+    struct dt_part *wide = dt_doc_lanes(doc, NULL, "");
+    dt_doc_box(wide, dt_doc_lane(wide, "A"), 0, 1, 0,
+               "a label that needs the whole width of a picture on a desk");
+    text = drawn(doc, HTML, (struct dt_text_view){.width = 0});
+    CHECK_HAS(text, "class=\"lanes\"");
     free(text);
     dt_doc_close(doc);
 }
