@@ -32,6 +32,15 @@ struct dt_normalize {
     bool of_dataset;
     double mean[DT_MOST_CHANNELS], std[DT_MOST_CHANNELS];
 };
+/* How images of any size become model.input's: not at all; without regard to their proportions; all
+ * of the image, with the background beside it; or all of model.input, with what is in the middle.
+ */
+#define DT_RESIZE_LIST(X)           \
+    X(DT_RESIZE_NONE, "none")       \
+    X(DT_RESIZE_STRETCH, "stretch") \
+    X(DT_RESIZE_FIT, "fit")         \
+    X(DT_RESIZE_CROP, "crop")
+enum dt_resize { DT_RESIZE_LIST(DT_NAMED_ENUM) };
 struct dt_augment {
     int n, kind[DT_MOST_AUGMENTS], size[DT_MOST_AUGMENTS]; /* size of shift and crop, pixels */
 };
@@ -63,6 +72,8 @@ struct dt_data_spec {
     /* idx: of struct dt_idx_reader (data/idx.h). */
     enum dt_status (*refuse)(const char *path, const uint8_t *head, size_t n_head,
                              int n_dims_wanted);
+    enum dt_resize resize; /* images */
+    int background;        /* images: a grey, -1 white, -2 black; see dt_background */
     struct dt_normalize normalize;
     struct dt_augment augment; /* of training images; keyed by augment_seed */
     uint64_t augment_seed;
@@ -76,6 +87,12 @@ struct dt_data_spec {
     struct dt_alive alive; /* shown while samples are loaded or generated, but for the time in which
                               a file is read */
 };
+
+/* What is behind transparent pixels and beside images that are fitted in, 0..255. */
+static inline uint8_t dt_background(const struct dt_data_spec *spec)
+{
+    return spec->background == -1 ? 255 : spec->background == -2 ? 0 : (uint8_t)spec->background;
+}
 
 struct dt_dataset {
     struct dt_samples samples;

@@ -144,12 +144,18 @@ static const char *invert_pixels(const struct prediction *p, enum invert invert)
                     : " (light on dark: inverted)";
 }
 
-/* A transparent image lies on white, as in training, but may lie on black if no training image had
- * so bright a border. */
+/* The image as training sees it; where that has no images to scale, of any size. A transparent
+ * image lies on the background, but may lie on black if no training image had so bright a border.
+ */
 static enum dt_status read_image(const struct prediction *p, const char *path,
                                  struct dt_picture *picture)
 {
     const struct dt_shape shape = p->samples.shape;
+    const struct dt_data_spec *data = &p->inference.config.data;
+    const bool scales = data->format == DT_DATA_IMAGES;
+    *picture = (struct dt_picture){
+        .resize = scales && data->resize != DT_RESIZE_NONE ? data->resize : DT_RESIZE_STRETCH,
+        .background = scales ? dt_background(data) : 255};
     DT_TRY(dt_picture_read(path, shape, picture, p->pixels));
     picture->may_be_black = picture->transparent && p->inference.ground == DT_GROUND_DARK &&
                             dt_border_is_bright(shape, p->pixels);
@@ -167,9 +173,12 @@ struct answers {
 static void add_prediction(const struct answers *a, const char *path, const struct prediction *p,
                            const struct dt_picture *picture, const char *note)
 {
+    const uint8_t grey = picture->background;
     const char *background = !picture->transparent ? ""
-                             : picture->on_black   ? " (transparent: on black)"
-                                                   : " (transparent: on white)";
+                             : grey == 255         ? " (transparent: on white)"
+                             : grey == 0
+                                 ? " (transparent: on black)"
+                                 : dt_doc_print(a->doc, " (transparent: on grey, %d)", grey);
     const char *names = p->inference.class_names;
     const int n = p->inference.model.n_outputs;
     char *drawing = NULL;
@@ -204,7 +213,7 @@ static void add_prediction(const struct answers *a, const char *path, const stru
 static enum dt_status predict_one(const struct answers *a, struct prediction *p, const char *path,
                                   enum invert invert)
 {
-    struct dt_picture picture = {.exact = false};
+    struct dt_picture picture;
     DT_TRY(read_image(p, path, &picture));
     const char *note = invert_pixels(p, invert);
     DT_TRY(compute_logits(p));
@@ -268,10 +277,10 @@ const struct dt_command dt_command_predict = {
                 "      runs/night/checkpoints/step-000000001416.safetensors digit.png\n",
     .more = DT_RUN_WORD
     " Prints the class, the probabilities, and the image as the model sees it, drawn in "
-    "characters. An image is scaled to the model's input; colours become grey by ITU-R "
-    "BT.601's luma; gamma and colour profiles are ignored. Transparency is filled with "
-    "white, as in training, or with black if all training images have dark borders and "
-    "black gives more contrast.",
+    "characters. An image is scaled to the model's input by data.resize, as in training, or "
+    "else stretched; colours become grey by ITU-R BT.601's luma; gamma, colour profiles and "
+    "EXIF orientation are ignored. Transparency is filled with data.background, as in training, "
+    "or with black if all training images have dark borders and black gives more contrast.",
     .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, DT_RESULT_OPTIONS},
     .check = check,
     .needs_no_ranks = true,

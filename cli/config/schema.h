@@ -30,6 +30,7 @@
 #define DT_BETA "[0, 0.9999999]" /* the float next to 1 is 0.99999994 */
 
 #define DT_IMAGES "data.format=idx|synthetic|cifar|npy|images"
+#define DT_FOLDERS "data.format=images"
 #define DT_STOPS_EARLY "train.early_stopping.metric!=none"
 
 #define DT_CONFIG_KEYS(X)                                                                          \
@@ -46,6 +47,11 @@
     X("data.augment", AUGMENT, data.augment, "[1, 64]", "", DT_IMAGES,                             \
       "random changes of training images, applied in this order and redrawn every epoch: shift "   \
       "by up to this many pixels, flip left to right, crop after padding with this much black")    \
+    X("data.resize", ENUM, data.resize, DT_RESIZE_LIST(DT_BAR_NAME), "none", DT_FOLDERS,           \
+      "images of another size than model.input: none: an error; stretch: scaled without regard "   \
+      "to their proportions; fit: as a whole, on the background; crop: cut to the middle")         \
+    X("data.background", AUTO, data.background, "[0, 255]|white|black", "white", DT_FOLDERS,       \
+      "behind transparent pixels, and beside an image that is fitted in: a word, or a grey")       \
     X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
       "shard: each rank keeps its own share; global: the same batches at any number of ranks; "    \
       "replicate: every rank uses all samples")                                                    \

@@ -16,6 +16,7 @@
 
 #define MOST_BAD 10
 #define BAD_TEXT_SIZE 280
+#define CURE_SIZE 160
 #define MAX_IMAGES ((size_t)INT32_MAX)
 
 /* Names, sorted. */
@@ -214,7 +215,7 @@ static enum dt_status name_image(const struct listing *l, size_t i, int64_t *lab
 /* The images that cannot be used, up to MOST_BAD. */
 struct bad {
     size_t n, n_text;
-    char text[BAD_TEXT_SIZE], mend[160]; /* mend: what mends them all, in brackets */
+    char text[BAD_TEXT_SIZE], mend[CURE_SIZE]; /* mend: what mends them all, in brackets */
 };
 
 /* The text without the brackets at its end, which say how to mend it: a name may have others. */
@@ -227,6 +228,23 @@ static int length_without_mend(const char *text)
     }
     DT_ASSERT(at <= n);
     return (int)(at > 0 ? at : n);
+}
+
+/* Of cures "(this; or that)" the first one, if they have it in common. */
+static void join_cures(const char *other, char cure[CURE_SIZE])
+{
+    size_t n = 0;
+    while (cure[n] != '\0' && cure[n] == other[n]) {
+        n++;
+    }
+    const bool fits = cure[n] == other[n] || (cure[n] == ')' && other[n] == ';');
+    while (n > 0 && cure[n] != ';') {
+        n--;
+    }
+    if (!fits) {
+        snprintf(n > 0 ? cure + n : cure, n > 0 ? 2 : CURE_SIZE,
+                 n > 0 ? ")" : " (mend each of them)");
+    }
 }
 
 /* Takes the waiting error. */
@@ -244,8 +262,10 @@ static void note_bad(struct bad *bad, const char *folder)
                              bad->n > 0 ? "; " : "", n - (int)skipped, text + skipped);
     }
     const char *mend = text[n] == '\0' ? " (mend it, or move it away)" : text + n;
-    const bool other = bad->n > 0 && strcmp(bad->mend, mend) != 0;
-    snprintf(bad->mend, sizeof bad->mend, "%s", other ? " (mend each of them)" : mend);
+    if (bad->n == 0) {
+        snprintf(bad->mend, sizeof bad->mend, "%s", mend);
+    }
+    join_cures(mend, bad->mend);
     bad->n++;
     dt_error_clear();
 }
@@ -264,7 +284,7 @@ static enum dt_status read_image(const struct dt_data_spec *spec, const struct l
         return DT_OK;
     }
     dt_alive_show(&spec->alive);
-    struct dt_picture picture = {.exact = true};
+    struct dt_picture picture = {.resize = spec->resize, .background = dt_background(spec)};
     const enum dt_status s = dt_picture_read(path, spec->shape, &picture, row);
     out->n_flawed += s == DT_OK && picture.flawed;
     if (s == DT_OK || s == DT_NO_MEMORY || s == DT_UNAVAILABLE) {

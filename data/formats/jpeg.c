@@ -51,15 +51,35 @@ static void on_progress(j_common_ptr jpeg)
     }
 }
 
+/* By the inverse transform of fewer coefficients, which costs less than the whole. */
+static enum dt_status choose_scale(const char *name, struct jpeg_decompress_struct *jpeg,
+                                   struct dt_shape least, struct dt_raster *out)
+{
+    const size_t width = jpeg->image_width, height = jpeg->image_height;
+    unsigned by = 8;
+    while (by > 1 && (least.w == 0 || width < 3 * by * (size_t)least.w ||
+                      height < 3 * by * (size_t)least.h)) {
+        by /= 2;
+    }
+    jpeg->scale_denom = by;
+    if (by > 1 && width * height <= DT_PICTURE_MAX_PIXELS) {
+        out->covers[0] = (double)width / by;
+        out->covers[1] = (double)height / by;
+        jpeg_calc_output_dimensions(jpeg);
+        return dt_raster_check_size(name, jpeg->output_width, jpeg->output_height);
+    }
+    return dt_raster_check_size(name, width, height);
+}
+
 static enum dt_status read_rows(const char *name, struct jpeg_decompress_struct *jpeg,
-                                struct dt_raster *out)
+                                struct dt_shape least, struct dt_raster *out)
 {
     jpeg_read_header(jpeg, TRUE);
     if (jpeg->num_components != 1 && jpeg->num_components != 3) {
         return dt_error(DT_BAD_DATA, "%s: a JPEG of %d colours, such as CMYK (save it as RGB)",
                         name, jpeg->num_components);
     }
-    DT_TRY(dt_raster_check_size(name, jpeg->image_width, jpeg->image_height));
+    DT_TRY(choose_scale(name, jpeg, least, out));
     jpeg->out_color_space = jpeg->num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg->mem->max_memory_to_use = 256L << 20;
     jpeg_start_decompress(jpeg);
@@ -82,7 +102,7 @@ static enum dt_status read_rows(const char *name, struct jpeg_decompress_struct 
 
 static enum dt_status read_image(const char *name, struct reader *r,
                                  struct jpeg_decompress_struct *jpeg, const uint8_t *bytes,
-                                 size_t n_bytes, struct dt_raster *out)
+                                 size_t n_bytes, struct dt_shape least, struct dt_raster *out)
 {
     if (setjmp(r->jump) != 0) {
         return dt_error(DT_BAD_DATA, "%s: damaged JPEG: %s (save it again)", name, r->problem);
@@ -90,17 +110,17 @@ static enum dt_status read_image(const char *name, struct reader *r,
     jpeg_create_decompress(jpeg);
     jpeg->progress = &r->progress;
     jpeg_mem_src(jpeg, (unsigned char *)bytes, n_bytes);
-    return read_rows(name, jpeg, out);
+    return read_rows(name, jpeg, least, out);
 }
 
 enum dt_status dt_jpeg_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
-                              struct dt_raster *out)
+                              struct dt_shape least, struct dt_raster *out)
 {
     struct reader r = {.progress.progress_monitor = on_progress};
     struct jpeg_decompress_struct jpeg = {.err = jpeg_std_error(&r.manager)};
     r.manager.error_exit = on_error;
     r.manager.emit_message = on_message;
-    const enum dt_status s = read_image(name, &r, &jpeg, bytes, n_bytes, out);
+    const enum dt_status s = read_image(name, &r, &jpeg, bytes, n_bytes, least, out);
     jpeg_destroy_decompress(&jpeg);
     out->flawed = r.flawed;
     return s;
@@ -109,9 +129,9 @@ enum dt_status dt_jpeg_decode(const char *name, const uint8_t *bytes, size_t n_b
 #else
 
 enum dt_status dt_jpeg_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
-                              struct dt_raster *out)
+                              struct dt_shape least, struct dt_raster *out)
 {
-    (void)bytes, (void)n_bytes, (void)out;
+    (void)bytes, (void)n_bytes, (void)least, (void)out;
     return dt_error(DT_UNAVAILABLE,
                     "%s: this dtrain was built without libjpeg (install libjpeg-dev and build it "
                     "again, or save the image as PNG)",

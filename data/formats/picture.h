@@ -6,22 +6,24 @@
 
 /* How an image is to be read, and what it turned out to be. */
 struct dt_picture {
-    bool exact;        /* it must have the shape's size */
-    bool may_be_black; /* the background of a transparent image: black where more is seen then */
-    bool transparent, on_black; /* out */
-    bool flawed;                /* out: a JPEG that breaks a rule but has all its pixels */
+    enum dt_resize resize; /* DT_RESIZE_NONE: it must have the shape's size */
+    uint8_t background;    /* of a transparent image, and of one that is fitted in; out */
+    bool may_be_black;     /* of a transparent image: black where more is seen then */
+    bool transparent;      /* out */
+    bool flawed;           /* out: a JPEG that breaks a rule but has all its pixels */
 };
 
 /* Reads `path` into `pixels` (C, H, W) of `shape`, C = 1 (grey) or 3 (RGB); values 0..255, to be
  * scaled as in training. 16-bit images become 8-bit. Values are taken as they stand in the file,
- * without regard to its gamma or colour profile, as those of training are; colours become grey by
- * ITU-R BT.601's luma of them: 0.299 R + 0.587 G + 0.114 B. Transparent images lie on white: if
- * each had a background of its own, a model could tell classes by it. The image is scaled to H x W
- * without regard to its proportions: each side by the mean over the area where it shrinks, linearly
- * where it grows. Texts and other chunks that the pixels do not need are not looked at, whatever is
- * in them. DT_BAD_DATA: no such image, truncated, damaged, another size, a side above
- * DT_PICTURE_MAX_SIDE, or a JPEG of more scans than DT_PICTURE_MAX_SCANS. DT_UNAVAILABLE: JPEG, in
- * a build without it. DT_NO_INPUT, DT_NO_PERMISSION: as dt_file_read. DT_NO_MEMORY. */
+ * without regard to its gamma, colour profile or EXIF orientation; colours become grey by
+ * ITU-R BT.601's luma of them: 0.299 R + 0.587 G + 0.114 B. Transparent images all lie on one
+ * background: if each had its own, a model could tell classes by it. Images are scaled as by
+ * Pillow's Image.resize, ImageOps.pad (fit) and ImageOps.fit (crop), with its filter BILINEAR,
+ * which looks at all pixels where a side shrinks; libjpeg scales large ones before. Texts and other
+ * chunks that the pixels do not need are not looked at, whatever is in them. DT_BAD_DATA: no such
+ * image, truncated, damaged, another size, a side above DT_PICTURE_MAX_SIDE, or a JPEG of more
+ * scans than DT_PICTURE_MAX_SCANS. DT_UNAVAILABLE: JPEG, in a build without it. DT_NO_INPUT,
+ * DT_NO_PERMISSION: as dt_file_read. DT_NO_MEMORY. */
 enum dt_status dt_picture_read(const char *path, struct dt_shape shape, struct dt_picture *picture,
                                uint8_t *pixels);
 

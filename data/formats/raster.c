@@ -2,39 +2,59 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Input pixels first .. first + n - 1 that an output pixel of one axis is made of; all but the two
- * at the ends weigh alike. */
-struct span {
-    int first, n;
-    double begin,
-        end; /* in input pixels; for a growing axis the two neighbours' blend is in `end` */
+/* One side of an image: n output pixels, each of input pixels first[i] .. of which weights[i *
+ * most]
+ * .. add up to 1. */
+struct axis {
+    int n, most;
+    int *first, *count;
+    float *weights;
 };
 
-static struct span span_at(int out, int n_out, int n_in)
+/* Output pixel i is a triangle around its centre over the input pixels: two output pixels wide
+ * where the side shrinks, two input pixels where it grows. What lies beyond the image does not
+ * count. */
+static void weigh(const struct axis *axis, int i, int n_in, double centre, double reach)
 {
-    DT_ASSERT(out >= 0 && out < n_out && n_in >= 1);
-    const double scale = (double)n_in / n_out;
-    if (scale >= 1) {
-        const double begin = out * scale, end = begin + scale;
-        const int first = (int)begin, last = end >= n_in ? n_in - 1 : (int)end;
-        return (struct span){.first = first, .n = last - first + 1, .begin = begin, .end = end};
+    const int first = (int)fmax(centre - reach + 0.5, 0),
+              end = (int)fmin(centre + reach + 0.5, n_in);
+    float *weights = axis->weights + (size_t)i * (size_t)axis->most;
+    double sum = 0;
+    DT_ASSERT(first < end && end - first <= axis->most && end <= n_in);
+    for (int k = first; k < end; k++) {
+        weights[k - first] = (float)fmax(1 - fabs((k + 0.5 - centre) / reach), 0);
+        sum += weights[k - first];
     }
-    const double centre = (out + 0.5) * scale - 0.5;
-    const double clamped = centre < 0 ? 0 : centre > n_in - 1 ? n_in - 1 : centre;
-    const int first = (int)clamped;
-    return (struct span){
-        .first = first, .n = first + 1 < n_in ? 2 : 1, .begin = -1, .end = clamped - first};
+    for (int k = 0; k < end - first; k++) {
+        weights[k] = (float)(weights[k] / sum);
+    }
+    axis->first[i] = first;
+    axis->count[i] = end - first;
 }
 
-static double weight_of(const struct span *s, int i)
+/* The input pixels from `from` on, `length` of n_in, as n. */
+static enum dt_status open_axis(int n, int n_in, double from, double length, struct axis *out)
 {
-    if (s->begin < 0) { /* linear between two pixels */
-        return i == 0 ? 1 - s->end : s->end;
+    const double scale = length / n, reach = fmax(scale, 1);
+    *out = (struct axis){.n = n, .most = 2 * (int)ceil(reach) + 1};
+    out->first = calloc(2 * (size_t)n, sizeof *out->first);
+    out->weights = calloc((size_t)n * (size_t)out->most, sizeof *out->weights);
+    if (out->first == NULL || out->weights == NULL) {
+        return DT_NO_MEMORY;
     }
-    const double from = s->first + i > s->begin ? s->first + i : s->begin;
-    const double to = s->first + i + 1 < s->end ? s->first + i + 1 : s->end;
-    return to > from ? to - from : 0;
+    out->count = out->first + n;
+    for (int i = 0; i < n; i++) {
+        weigh(out, i, n_in, from + (i + 0.5) * scale, reach);
+    }
+    return DT_OK;
+}
+
+static void close_axis(struct axis *axis)
+{
+    free(axis->first);
+    free(axis->weights);
 }
 
 /* Colours become grey by the luma of ITU-R BT.601 of their bytes as they are, rounded as by PIL's
@@ -49,44 +69,110 @@ static int colour_of(const struct dt_raster *in, const uint8_t *pixel, int chann
     return pixel[has_colours ? channel : 0];
 }
 
-static double brightness(const struct dt_raster *in, const uint8_t *pixel, int channel)
+static float brightness(const struct dt_raster *in, const uint8_t *pixel, int channel)
 {
     const int alpha = in->has_alpha ? pixel[in->channels - 1] : 255;
-    return (colour_of(in, pixel, channel) * alpha + in->background * (255 - alpha)) / 255.0;
+    return (float)(colour_of(in, pixel, channel) * alpha + in->background * (255 - alpha)) / 255;
 }
 
-static uint8_t resample(const struct dt_raster *in, int channel, const struct span *rows,
-                        const struct span *columns)
+/* Which part of the image becomes which part of the picture. */
+struct place {
+    int x, y, w, h;
+    double left, top, width, height;
+};
+
+/* As ImageOps.fit and ImageOps.pad of Pillow have it. */
+static struct place place_of(const struct dt_raster *in, struct dt_shape shape,
+                             enum dt_resize resize)
 {
-    DT_ASSERT(rows->first + rows->n <= in->height && columns->first + columns->n <= in->width);
-    double sum = 0, total = 0;
-    for (int r = 0; r < rows->n; r++) {
-        const double row_weight = weight_of(rows, r);
-        const uint8_t *row =
-            in->bytes + (size_t)(rows->first + r) * (size_t)in->width * (size_t)in->channels;
-        for (int c = 0; c < columns->n; c++) {
-            const double weight = row_weight * weight_of(columns, c);
-            sum +=
-                weight *
-                brightness(in, row + (size_t)(columns->first + c) * (size_t)in->channels, channel);
-            total += weight;
+    const double width = in->covers[0] > 0 ? in->covers[0] : in->width,
+                 height = in->covers[1] > 0 ? in->covers[1] : in->height;
+    const double ratio = width / height, wanted = (double)shape.w / shape.h;
+    struct place p = {.w = shape.w, .h = shape.h, .width = width, .height = height};
+    if (resize == DT_RESIZE_FIT && ratio > wanted) {
+        p.h = (int)fmax(rint(shape.w / ratio), 1);
+    } else if (resize == DT_RESIZE_FIT) {
+        p.w = (int)fmax(rint(shape.h * ratio), 1);
+    } else if (resize == DT_RESIZE_CROP && ratio > wanted) {
+        p.width = height * wanted;
+    } else if (resize == DT_RESIZE_CROP) {
+        p.height = width / wanted;
+    }
+    p.x = (int)rint((shape.w - p.w) * 0.5);
+    p.y = (int)rint((shape.h - p.h) * 0.5);
+    p.left = (width - p.width) / 2;
+    p.top = (height - p.height) / 2;
+    DT_ASSERT(p.x >= 0 && p.y >= 0 && p.x + p.w <= shape.w && p.y + p.h <= shape.h);
+    return p;
+}
+
+/* A row of the image in the width of the picture, interleaved. `row`: room for one as it is. */
+static void narrow(const struct dt_raster *in, int y, int n_c, const struct axis *axis, float *row,
+                   float *out)
+{
+    const uint8_t *pixel = in->bytes + (size_t)y * (size_t)in->width * (size_t)in->channels;
+    for (int x = 0; x < in->width; x++, pixel += in->channels) {
+        for (int c = 0; c < n_c; c++) {
+            row[x * n_c + c] = brightness(in, pixel, c);
         }
     }
-    return total > 0 ? (uint8_t)lround(sum / total) : 0;
-}
-
-static void scale_to(const struct dt_raster *in, struct dt_shape shape, uint8_t *pixels)
-{
-    for (int h = 0; h < shape.h; h++) {
-        const struct span rows = span_at(h, shape.h, in->height);
-        for (int w = 0; w < shape.w; w++) {
-            const struct span columns = span_at(w, shape.w, in->width);
-            for (int c = 0; c < shape.c; c++) {
-                pixels[((size_t)c * (size_t)shape.h + (size_t)h) * (size_t)shape.w + (size_t)w] =
-                    resample(in, c, &rows, &columns);
+    for (int x = 0; x < axis->n; x++) {
+        const float *weights = axis->weights + (size_t)x * (size_t)axis->most;
+        const float *from = row + (size_t)axis->first[x] * (size_t)n_c;
+        for (int c = 0; c < n_c; c++) {
+            float sum = 0;
+            for (int k = 0; k < axis->count[x]; k++) {
+                sum += weights[k] * from[k * n_c + c];
             }
+            out[x * n_c + c] = sum;
         }
     }
+}
+
+/* Rows of the image become rows of the picture. `rows`: narrow ones, of all the image. */
+static void lower(const struct place *p, struct dt_shape shape, const struct axis *axis,
+                  const float *rows, uint8_t *pixels)
+{
+    const size_t n_row = (size_t)p->w * (size_t)shape.c;
+    for (int y = 0; y < p->h; y++) {
+        const float *weights = axis->weights + (size_t)y * (size_t)axis->most;
+        const float *from = rows + (size_t)axis->first[y] * n_row;
+        for (size_t i = 0; i < n_row; i++) {
+            const size_t c = i % (size_t)shape.c, x = i / (size_t)shape.c + (size_t)p->x;
+            float sum = 0;
+            for (int k = 0; k < axis->count[y]; k++) {
+                sum += weights[k] * from[(size_t)k * n_row + i];
+            }
+            pixels[(c * (size_t)shape.h + (size_t)(y + p->y)) * (size_t)shape.w + x] =
+                (uint8_t)fminf(sum + 0.5f, 255);
+        }
+    }
+}
+
+static enum dt_status scale_to(const struct dt_raster *in, struct dt_shape shape,
+                               enum dt_resize resize, uint8_t *pixels)
+{
+    const struct place p = place_of(in, shape, resize);
+    const size_t n_c = (size_t)shape.c, n_row = (size_t)p.w * n_c;
+    struct axis across, down;
+    enum dt_status s = open_axis(p.w, in->width, p.left, p.width, &across);
+    const enum dt_status also = open_axis(p.h, in->height, p.top, p.height, &down);
+    float *row = malloc((size_t)in->width * n_c * sizeof *row),
+          *rows = malloc((size_t)in->height * n_row * sizeof *rows);
+    s = s == DT_OK && also == DT_OK && row != NULL && rows != NULL ? DT_OK : DT_NO_MEMORY;
+    if (s == DT_OK) {
+        memset(pixels, in->background, dt_shape_elems(shape));
+        const int end = down.first[p.h - 1] + down.count[p.h - 1];
+        for (int y = down.first[0]; y < end; y++) {
+            narrow(in, y, shape.c, &across, row, rows + (size_t)y * n_row);
+        }
+        lower(&p, shape, &down, rows, pixels);
+    }
+    free(row);
+    free(rows);
+    close_axis(&across);
+    close_axis(&down);
+    return s;
 }
 
 /* Between the brightest and the darkest value. */
@@ -112,19 +198,18 @@ static bool is_transparent(const struct dt_raster *in)
 }
 
 /* Black: chalk is seen there. */
-static void scale_transparent(struct dt_raster *in, struct dt_shape shape, bool may_be_black,
-                              uint8_t *pixels)
+static enum dt_status scale_on_black(struct dt_raster *in, struct dt_shape shape,
+                                     enum dt_resize resize, uint8_t *pixels)
 {
-    int contrasts[2] = {0};
-    for (int white = may_be_black ? 0 : 1; white < 2; white++) {
-        in->background = white ? 255 : 0;
-        scale_to(in, shape, pixels);
-        contrasts[white] = contrast(shape, pixels);
+    const uint8_t other = in->background;
+    const int before = contrast(shape, pixels);
+    in->background = 0;
+    DT_TRY(scale_to(in, shape, resize, pixels));
+    if (contrast(shape, pixels) > before) {
+        return DT_OK;
     }
-    if (contrasts[0] > contrasts[1]) {
-        in->background = 0;
-        scale_to(in, shape, pixels);
-    }
+    in->background = other;
+    return scale_to(in, shape, resize, pixels);
 }
 
 /* One of the wanted size as it is. */
@@ -139,19 +224,18 @@ static void copy_pixels(const struct dt_raster *in, struct dt_shape shape, uint8
     }
 }
 
-void dt_raster_scale(struct dt_raster *in, struct dt_shape shape, bool may_be_black,
-                     uint8_t *pixels)
+enum dt_status dt_raster_scale(struct dt_raster *in, struct dt_shape shape, enum dt_resize resize,
+                               bool may_be_black, uint8_t *pixels)
 {
     DT_ASSERT(in->channels >= 1 && in->channels <= 4 && (shape.c == 1 || shape.c == 3));
     in->grey = shape.c == 1;
     in->has_alpha = is_transparent(in);
-    if (in->has_alpha) {
-        scale_transparent(in, shape, may_be_black, pixels);
-    } else if (in->width == shape.w && in->height == shape.h) {
+    if (!in->has_alpha && in->width == shape.w && in->height == shape.h && in->covers[0] == 0) {
         copy_pixels(in, shape, pixels);
-    } else {
-        scale_to(in, shape, pixels);
+        return DT_OK;
     }
+    DT_TRY(scale_to(in, shape, resize, pixels));
+    return in->has_alpha && may_be_black ? scale_on_black(in, shape, resize, pixels) : DT_OK;
 }
 
 enum dt_status dt_raster_check_size(const char *name, size_t width, size_t height)

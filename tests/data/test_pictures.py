@@ -106,7 +106,7 @@ def test_bad_files():
     good = encode(image)
     for content, text in ((good[:-9], "train/cow/bad.jpg: damaged JPEG: Premature end of JPEG file (save it again)"),
                           (good[:200], "damaged JPEG: "), (b"\xff\xd8\xff", "damaged JPEG: "),
-                          (encode(image[:12]), "12x11 pixels high and wide, model.input is 13x11 (scale it)"),
+                          (encode(image[:12]), "12x11 pixels high and wide, model.input is 13x11 (set data.resize)"),
                           (good[:20] + b"\xff\xc0\x00\x11" + good[24:], "damaged JPEG: "),
                           (encode(image, "CMYK"), "cow/bad.jpg: a JPEG of 4 colours, such as CMYK")):
         write("jpeg/train/cow/bad.jpg", content)

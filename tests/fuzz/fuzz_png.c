@@ -32,7 +32,9 @@ static void parse(const uint8_t *bytes, size_t n_bytes, struct dt_shape shape)
     require(pixels != NULL);
     dt_error_clear();
     const enum dt_status status = dt_picture_parse(
-        "fuzz", bytes, n_bytes, shape, &(struct dt_picture){.may_be_black = true}, pixels);
+        "fuzz", bytes, n_bytes, shape,
+        &(struct dt_picture){.resize = DT_RESIZE_STRETCH, .background = 255, .may_be_black = true},
+        pixels);
     if (status != DT_OK) {
         require(status == DT_BAD_DATA || status == DT_NO_MEMORY || status == DT_UNAVAILABLE);
         require(strncmp(dt_error_text(), "fuzz: ", 6) == 0);

@@ -97,7 +97,8 @@ static void encode(const struct picture *p, struct file *file)
 static bool decode(const struct file *file, struct dt_shape shape, uint8_t *pixels)
 {
     dt_error_clear();
-    struct dt_picture picture = {.may_be_black = true};
+    struct dt_picture picture = {
+        .resize = DT_RESIZE_STRETCH, .background = 255, .may_be_black = true};
     CHECK_OK(dt_picture_parse("image.png", file->bytes, file->n, shape, &picture, pixels));
     const bool inverted = dt_border_is_bright(shape, pixels);
     for (size_t i = 0; inverted && i < dt_shape_elems(shape); i++) {

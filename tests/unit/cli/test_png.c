@@ -9,16 +9,16 @@
 
 /* Scaling */
 
-/* How much of input pixel i is in output pixel `out` of one axis: the share of the area, or where
- * it grows the height of a tent. */
+/* How much of input pixel i is in output pixel `out` of one axis: the height of a tent over it, as
+ * Pillow's BILINEAR has it. */
 static double share(int out, int n_out, int i, int n_in)
 {
-    const double scale = (double)n_in / n_out;
-    if (n_in >= n_out) {
-        return fmax(0, fmin((out + 1) * scale, i + 1) - fmax(out * scale, i)) / scale;
+    const double scale = (double)n_in / n_out, half = fmax(scale, 1), at = (out + 0.5) * scale;
+    double sum = 0;
+    for (int k = 0; k < n_in; k++) {
+        sum += fmax(0, 1 - fabs((k + 0.5 - at) / half));
     }
-    const double at = fmin(fmax((out + 0.5) * scale - 0.5, 0), n_in - 1);
-    return fmax(0, 1 - fabs(at - i));
+    return fmax(0, 1 - fabs((i + 0.5 - at) / half)) / sum;
 }
 
 static double expected_pixel(const uint8_t *rows, int width, int height, struct dt_shape shape,
@@ -71,7 +71,7 @@ static void test_scaling(void)
     check_scaling(60, 10, mnist);                       /* narrower and higher */
     check_scaling(27, 100, mnist);                      /* the other way about */
     check_scaling(31, 17, (struct dt_shape){1, 5, 9});  /* another input of the model */
-    check_scaling(31, 17, (struct dt_shape){1, 1, 1});  /* one pixel: the mean */
+    check_scaling(31, 17, (struct dt_shape){1, 1, 1});  /* one pixel */
     check_scaling(28, 28, (struct dt_shape){1, 7, 14}); /* whole factors */
 
     const uint8_t one = 99;
@@ -272,14 +272,14 @@ static void test_backgrounds(void)
                                      .transparent = (const uint8_t[]){255, 0, 255},
                                      .n_transparent = cases[i / 2].colour == INDEX ? 3 : 0,
                                      .transparent_grey = cases[i / 2].key};
-        struct dt_picture picture = {.exact = true, .may_be_black = i % 2 == 1};
+        struct dt_picture picture = {.background = 255, .may_be_black = i % 2 == 1};
         const bool black = picture.may_be_black && cases[i / 2].on_black;
         uint8_t pixels[2];
         encode(&made, &file);
         CHECK_OK(dt_picture_parse("a.png", file.bytes, file.n, (struct dt_shape){1, 1, 2}, &picture,
                                   pixels));
         CHECK_INT(picture.transparent, cases[i / 2].transparent);
-        CHECK_INT(picture.on_black, black);
+        CHECK_INT(picture.background == 0, black);
         CHECK_INT(pixels[0], cases[i / 2].on_white[0]);
         CHECK_INT(pixels[1], black ? 0 : cases[i / 2].on_white[1]);
     }
@@ -322,9 +322,10 @@ static void check_refused(const uint8_t *bytes, size_t n, const char *text)
         memcpy(copy, bytes, n);
     }
     dt_error_clear();
-    CHECK_INT(
-        dt_picture_parse("image.png", copy, n, mnist, &(struct dt_picture){.exact = false}, pixels),
-        DT_BAD_DATA);
+    CHECK_INT(dt_picture_parse("image.png", copy, n, mnist,
+                               &(struct dt_picture){.resize = DT_RESIZE_STRETCH, .background = 255},
+                               pixels),
+              DT_BAD_DATA);
     CHECK(strncmp(dt_error_text(), "image.png: ", 11) == 0);
     CHECK_HAS(dt_error_text(), text);
     CHECK(strchr(dt_error_text(), '\n') == NULL);
@@ -411,17 +412,26 @@ static void test_files(void)
     folder_open();
     const char *path = path_of("image.png");
     put_bytes("image.png", file.bytes, file.n);
-    CHECK_OK(dt_picture_read(path, mnist, &(struct dt_picture){.exact = false}, pixels));
+    CHECK_OK(dt_picture_read(
+        path, mnist, &(struct dt_picture){.resize = DT_RESIZE_STRETCH, .background = 255}, pixels));
     put_bytes("image.png", file.bytes, 100);
-    CHECK_FAILS(dt_picture_read(path, mnist, &(struct dt_picture){.exact = false}, pixels),
+    CHECK_FAILS(dt_picture_read(
+                    path, mnist,
+                    &(struct dt_picture){.resize = DT_RESIZE_STRETCH, .background = 255}, pixels),
                 DT_BAD_DATA, path);
     put("image.png", "");
-    CHECK_FAILS(dt_picture_read(path, mnist, &(struct dt_picture){.exact = false}, pixels),
+    CHECK_FAILS(dt_picture_read(
+                    path, mnist,
+                    &(struct dt_picture){.resize = DT_RESIZE_STRETCH, .background = 255}, pixels),
                 DT_BAD_DATA, path);
     CHECK(unlink(path) == 0);
-    CHECK_FAILS(dt_picture_read(path, mnist, &(struct dt_picture){.exact = false}, pixels),
+    CHECK_FAILS(dt_picture_read(
+                    path, mnist,
+                    &(struct dt_picture){.resize = DT_RESIZE_STRETCH, .background = 255}, pixels),
                 DT_NO_INPUT, path);
-    CHECK_FAILS(dt_picture_read(folder, mnist, &(struct dt_picture){.exact = false}, pixels),
+    CHECK_FAILS(dt_picture_read(
+                    folder, mnist,
+                    &(struct dt_picture){.resize = DT_RESIZE_STRETCH, .background = 255}, pixels),
                 DT_NO_INPUT, folder);
     folder_close();
 }

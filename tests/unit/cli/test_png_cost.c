@@ -96,7 +96,8 @@ static void test_out_of_memory(void)
         n_allocations = 0;
         failing_allocation = n_failed;
         s = dt_picture_parse("image.png", file.bytes, file.n, mnist,
-                             &(struct dt_picture){.exact = false}, pixels);
+                             &(struct dt_picture){.resize = DT_RESIZE_STRETCH, .background = 255},
+                             pixels);
         failing_allocation = -1;
         if (s != DT_OK) {
             CHECK_INT(s, DT_NO_MEMORY);

@@ -216,8 +216,8 @@ static void test_wrong_files(void)
         {"P6 0 4 255 x", "dog/bad: 0x4 pixels, at most"},
         {"P6 4 4 255 1234", "dog/bad: truncated: 48 bytes of pixels, 4 are there (copy it again)"},
         {"P5 2 3 255 123456",
-         "dog/bad: 3x2 pixels high and wide, model.input is 4x4 (scale it; or set model.input "
-         "to [3, 3, 2] if all are so)"},
+         "dog/bad: 3x2 pixels high and wide, model.input is 4x4 (set data.resize to stretch, fit or "
+         "crop; or set model.input to [3, 3, 2] if all are so)"},
         {"P6 # no end", "dog/bad: a damaged header of PPM or PGM"},
     };
     write_all(3);

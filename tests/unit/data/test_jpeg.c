@@ -104,7 +104,7 @@ static void check_change(const struct change *c)
 {
     uint8_t bytes[ROOM], pixels[N_PIXELS];
     const size_t n = change_file(c, bytes);
-    struct dt_picture picture = {.exact = true};
+    struct dt_picture picture = {.background = 255};
     dt_error_clear();
     const enum dt_status s =
         dt_picture_parse("a.jpg", bytes, n, (struct dt_shape){3, HEIGHT, WIDTH}, &picture, pixels);
@@ -166,7 +166,7 @@ static void test_scans(void)
     static uint8_t bytes[16384];
     const struct dt_shape shape = {1, 8, 8};
     uint8_t pixels[64];
-    struct dt_picture picture = {.exact = true};
+    struct dt_picture picture = {.background = 255};
     dt_error_clear();
     size_t n = make_scans(DT_PICTURE_MAX_SCANS, bytes);
     CHECK_OK(dt_picture_parse("a.jpg", bytes, n, shape, &picture, pixels));
