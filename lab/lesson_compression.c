@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/rng.h"
+#include "cli/cli_text.h"
 #include "cli/result.h"
 #include "cli/terminal.h"
 #include "dist/compression/error_feedback.h"
@@ -29,7 +30,7 @@ struct outcome {
 
 struct compression_lesson {
     struct outcome outcomes[N_TYPES]; /* `none`, which has no error, has the same accuracy twice */
-    size_t n_gradients, n_floats;     /* n_floats: with zeros that align them */
+    size_t n_floats;                  /* gradients, and zeros that align them */
     struct dt_golden golden;
 };
 
@@ -90,7 +91,6 @@ static enum dt_status run_seed(struct dt_world *world, int seed, const struct dt
     DT_TRY(train(world, images, seed, &whole, &outcome));
     dt_golden_figure(&l->golden, outcome.hashes[0] == hash,
                      "topk of ratio 1 ends with the weights of none, to the bit");
-    l->n_gradients = outcome.n_gradients;
     l->n_floats = outcome.n_floats;
     return DT_OK;
 }
@@ -199,9 +199,8 @@ static void add_codecs(struct dt_doc *doc, const struct compression_lesson *l)
     dt_lab_plot(chart, "without", N_TYPES, sent, without);
     dt_lab_plot(chart, "with error feedback", N_TYPES, sent, with);
     dt_doc_caption(table,
-                   "sent: by a rank in a step. Accuracy, without and with error feedback: means "
-                   "over %d seeds, each with "
-                   "images, an order and %d test images of its own; ± is their 95 %% interval.",
+                   "sent: by a rank in a step. Accuracy: means over %d seeds, each with images, an "
+                   "order and %d test images of its own; ± is their 95 %% interval.",
                    N_SEEDS, N_TEST);
     dt_doc_caption(formulas, "onebit: d of the n numbers are weights of a dense layer, in c groups "
                              "of columns.");
@@ -226,12 +225,12 @@ static const char *list(struct dt_doc *doc, const struct compression_lesson *l, 
 static struct dt_doc *tell(const struct compression_lesson *l)
 {
     struct dt_doc *doc = dt_doc_open("lab compression", "How few bytes do gradients need?");
-    dt_doc_text(
-        doc,
-        "%d ranks. Each sends its %zu numbers (%zu gradients, and zeros that align them) to "
-        "the other %d in every step; %d epochs of SGD at rate %g, until `none` has reached "
-        "its plateau. `topk` sends %g %% of them.",
-        DT_LAB_RANKS, l->n_floats, l->n_gradients, DT_LAB_RANKS - 1, N_EPOCHS, RATE, 100 * RATIO);
+    dt_doc_text(doc,
+                "%d ranks. Each sends %s numbers, its gradients and zeros that align them, to "
+                "the other %d in every step; %d epochs of SGD at rate %g, until `none` has reached "
+                "its plateau. `topk` sends %g %% of them.",
+                DT_LAB_RANKS, dt_count_text((double)l->n_floats, (char[32]){""}, 32),
+                DT_LAB_RANKS - 1, N_EPOCHS, RATE, 100 * RATIO);
     add_codecs(doc, l);
     struct dt_part *claims =
         dt_doc_table(doc, "Beside none", "error feedback|costs accuracy|no loss shows");

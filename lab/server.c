@@ -2,6 +2,7 @@
  * which weights are equal, and how stale gradients are where no worker waits. */
 #include <math.h>
 
+#include "cli/cli_text.h"
 #include "cli/result.h"
 #include "cli/sinks/fields.h"
 #include "cli/terminal.h"
@@ -119,9 +120,9 @@ static void add_ways(struct dt_doc *doc, const struct server_lesson *l)
         dt_doc_row(table, dt_t(ways[i].name), dt_t(ways[i].formula), dt_n(busiest(o)),
                    dt_n(o->n_workers), dt_n(100 * o->accuracy));
     }
-    dt_doc_caption(table, "N: %zu gradients; n: %d ranks; %d epochs of batches of %d.",
-                   l->outcomes[RING].n_gradients, DT_LAB_RANKS, DT_LAB_N_EPOCHS,
-                   DT_LAB_GLOBAL_BATCH);
+    dt_doc_caption(table, "N: %s gradients; n: %d ranks; %d epochs of batches of %d.",
+                   dt_count_text((double)l->outcomes[RING].n_gradients, (char[32]){""}, 32),
+                   DT_LAB_RANKS, DT_LAB_N_EPOCHS, DT_LAB_GLOBAL_BATCH);
 }
 
 static struct dt_doc *tell(const struct server_lesson *l)

@@ -78,8 +78,8 @@ static void add_results(struct dt_doc *doc, struct dt_part *figures, const struc
         isfinite(epoch) ? dt_doc_print(doc, ", by the weights of epoch %.0f", epoch) : "";
     add_known(figures, dt_doc_print(doc, "%s accuracy::%%", set), x->accuracy);
     if (isfinite(x->accuracy) && isfinite(x->margin)) {
-        dt_doc_judge(figures, DT_NO_VERDICT, "± %.2f %% with 95 %% confidence, %.0f samples%s",
-                     100 * x->margin, x->n_samples, weights);
+        dt_doc_judge(figures, DT_NO_VERDICT, "± %.2f %% with 95 %% confidence, %s samples%s",
+                     100 * x->margin, dt_count_text(x->n_samples, (char[32]){""}, 32), weights);
     }
     add_known(figures, dt_doc_print(doc, "%s top 5::%%", set), x->top5);
     add_known(figures, dt_doc_print(doc, "%s loss::%s", set, loss_format(r)), x->loss);
@@ -344,8 +344,8 @@ static void tell_steps(struct dt_doc *doc, const struct dt_record *r)
                            (long long)c->batch_per_rank, batch, workers, workers == 1 ? "" : "s")
             : dt_doc_print(doc, "A step takes %.0f samples at any number of ranks, here %.0f",
                            batch, workers);
-    dt_doc_text(doc, "%s. 1 epoch = %.0f steps (%.0f samples); %lld epoch%s = %.0f steps%s.",
-                shares, per_epoch, n, (long long)c->epochs, c->epochs == 1 ? "" : "s",
+    dt_doc_text(doc, "%s. 1 epoch = %.0f steps (%s samples), %lld in all = %.0f steps%s.", shares,
+                per_epoch, dt_count_text(n, (char[32]){""}, 32), (long long)c->epochs,
                 per_epoch * (double)c->epochs, r->n_starts > 1 ? " at this number of ranks" : "");
 }
 

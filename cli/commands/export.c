@@ -101,7 +101,8 @@ static enum dt_status try_files(const struct dt_values *files)
     return DT_OK;
 }
 
-static enum dt_status write_files(const struct dt_values *files, struct trained_model *m)
+static enum dt_status write_files(const struct dt_args *args, const struct dt_values *files,
+                                  struct trained_model *m)
 {
     struct dt_doc *doc = dt_doc_open("export", "Exported model");
     enum dt_status s = DT_OK;
@@ -110,14 +111,13 @@ static enum dt_status write_files(const struct dt_values *files, struct trained_
         s = find_format(files->texts[i])->write(m, files->texts[i]);
     }
     dt_model_tell_uneven(doc, &m->model);
-    if (s == DT_OK) {
-        dt_result_print(stdout, doc);
-    }
+    s = s == DT_OK ? dt_result_show(args, doc) : s;
     dt_doc_close(doc);
     return s;
 }
 
-static enum dt_status export_model(const struct dt_trained *from, const struct dt_values *files)
+static enum dt_status export_model(const struct dt_args *args, const struct dt_trained *from,
+                                   const struct dt_values *files)
 {
     struct trained_model m = {.arena = NULL};
     struct dt_checkpoint_file file = {0};
@@ -131,7 +131,7 @@ static enum dt_status export_model(const struct dt_trained *from, const struct d
                     : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
                 out);
     dt_checkpoint_get_buffers(&file, &m.model, m.buffers);
-    s = write_files(files, &m);
+    s = write_files(args, files, &m);
 out:
     free(m.arena);
     free(m.buffers);
@@ -163,14 +163,15 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
     const struct dt_values files = dt_trained_words(args);
     DT_TRY(dt_trained_find(world, args, &config, &trained));
     DT_TRY(dt_world_agree(world, world->rank == 0 ? try_files(&files) : DT_OK));
-    return dt_world_agree(world, world->rank == 0 ? export_model(&trained, &files) : DT_OK);
+    return dt_world_agree(world, world->rank == 0 ? export_model(args, &trained, &files) : DT_OK);
 }
 
 const struct dt_command dt_command_export = {
     .word = "export",
     .meaning = "write a trained model for other programs, as ONNX or for PyTorch",
     .usage = "dtrain export (RUN | --config FILE --weights FILE) FILE...\n"
-             "      [--ema] [--set KEY.PATH=VALUE]...",
+             "      [--ema] [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE]\n"
+             "      [--csv FILE] [--force]",
     .examples = "  dtrain export runs/night model.onnx\n"
                 "  dtrain export runs/night:last model.safetensors\n",
     .more = DT_RUN_WORD
@@ -182,7 +183,7 @@ const struct dt_command dt_command_export = {
     "`model.load_state_dict(load_file(FILE))` takes it for a module with members `conv1`, "
     "`fc1` and so on, numbered in the order of the layers. Its input is normalized "
     "already, where `data.normalize` is set.",
-    .options = {DT_TRAINED_OPTIONS},
+    .options = {DT_TRAINED_OPTIONS, DT_RESULT_OPTIONS},
     .check = check,
     .needs_no_ranks = true,
     .together = run,

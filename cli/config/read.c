@@ -157,7 +157,7 @@ static void find_elsewhere(const struct object *o, const char *name, char out[DT
 {
     const char *path = o->owner == NULL ? dt_config_key_of(name) : NULL;
     const char *prefix = "";
-    for (int i = o->list.n; i-- > 0;) {
+    for (int i = 0; i < o->list.n && path == NULL; i++) {
         if (strcasecmp(dt_key_name(o->list.keys[i].path), name) == 0) {
             prefix = o->source.prefix;
             path = o->list.keys[i].path;
@@ -206,10 +206,6 @@ static enum dt_status unknown_key(const struct object *o, const char *group, con
     const int n = names_in(o, group, names);
     struct dt_suggestion s = {.word = name};
     snprintf(path, sizeof path, "%s%s", group, clip(name, clipped));
-    if (o->owner == NULL && strcmp(path, "comm") == 0) {
-        return dt_config_error(&o->source, path,
-                               "the key is called distributed.allreduce now (rename it)");
-    }
     if (o->owner == NULL && strcmp(path, "extends") == 0) {
         return dt_config_error(&o->source, path, "only a file extends another (write it there)");
     }

@@ -10,8 +10,8 @@ static void add_figures(struct dt_doc *doc, const struct dt_acceptance *a)
 {
     struct dt_part *figures = dt_doc_figures(doc, "Figures");
     dt_doc_caption(figures,
-                   "Each is the slowest host's, or the slowest rank's if the check compares "
-                   "ranks. A host's link is its best link to another host.");
+                   "Each is the slowest host's, by its best rank and its best link to another "
+                   "host, or the slowest rank's if the check compares ranks.");
     for (int k = 0; k < DT_ACCEPT_FIGURES; k++) {
         const struct dt_accept_figure *f = &dt_accept_figures[k];
         const double bound = dt_accept_bound(a, k);

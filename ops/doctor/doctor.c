@@ -42,7 +42,8 @@ struct dt_part *dt_record_show(struct dt_doc *doc, const struct dt_args *args,
     dt_doc_fact(record, "version", "%s", dt_version);
     dt_doc_fact(record, "commit", "%s", dt_commit);
     dt_doc_fact(record, "mpi", "%s", ranks[0].mpi);
-    dt_doc_fact(record, "launcher", "%s", ranks[0].launcher);
+    dt_doc_fact(record, "launcher", "%s",
+                ranks[0].launcher[0] != '\0' ? ranks[0].launcher : "hand");
     dt_doc_figure(record, "ranks::0", dt_n(n));
     return record;
 }

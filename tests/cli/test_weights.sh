@@ -32,7 +32,8 @@ check '--set has no effect on eval' grep -q '/50)' out
 # A state of PyTorch's BatchNorm2d has the number of its batches, too, as integers.
 sed 's/, {"type": "flatten"}/, {"type": "batch_norm", "name": "norm"}&/' config.json >norm.json
 works 1 --config norm.json --run norm
-works 1 export norm norm.safetensors
+works 1 export norm norm.safetensors --json export.json
+check 'export: no result as JSON' grep -q '"command":"export".*"file":"norm.safetensors"' <(tr -d '\n' <export.json)
 python3 - <<'PY'
 import struct
 from checkpoint import write

@@ -127,6 +127,7 @@ def test_server():
 def test_compression():
     compression = Lesson("compression", 4)
     compression.equals("bytes", compression.column("Codecs", "sent"), [94272, 47136, 47136, 23847, 3864, 1896])
+    check("Each sends 7,856 numbers" in compression.document["parts"][0]["text"], f"compression: {compression.document['parts'][0]}")
     rows = {row["type"]: row for row in compression.part("Codecs")["rows"]}
     check(all(rows[name]["without"] < rows["none"]["without"] - 0.5 for name in ("onebit", "topk")), f"compression: {rows}")
     check(all(abs(rows[name]["with feedback"] - rows["none"]["without"]) < 0.5 for name in rows if name != "none"), f"compression: {rows}")

@@ -131,7 +131,7 @@ unset DTRAIN_CUDA_MODULE
 # ---- what is refused; test_bench.c and test_args.c have all options ----
 refused '--set: distributed.compression: bench allreduce adds numbers as they are (leave it out)' 2 allreduce --set distributed.compression.type=fp16
 refused "--minbytes: expected bytes 4..1073741824, got '3'" 0 allreduce -b 3
-refused "--set: comm: the key is called distributed.allreduce now (rename it)" 2 allreduce --set comm=mpi
+refused "--set: comm: unknown key (did you mean 'distributed.allreduce'?)" 2 allreduce --set comm=mpi
 refused "--algorithms: there is no 'rings' (did you mean 'ring'?)" 2 allreduce --algorithms tree,rings
 bench 69 2 allreduce --set device=cpu --set distributed.allreduce=nccl
 missing='(name others, or none, to measure what is)'

@@ -74,6 +74,8 @@ static const struct {
     {{"data.format=mnist"}, "(did you mean `idx`?)"},
     {{"data.format=csv"}, "(CSV is not read: write an .npz file with numpy.savez)"},
     {{"device=GPU"}, "(did you mean `cuda`?)"},
+    {{"early_stopping=true"}, "(did you mean 'train.early_stopping.metric'?)"},
+    {{"schedule=cosine"}, "(did you mean 'train.schedule.type'?)"},
     {{"train.early_stopping=true"}, "(say train.early_stopping.metric=validation_loss,"},
     {{"train.early_stopping.metric=val_loss"}, "(did you mean `validation_loss`?)"},
     {{"trace.steps=10"}, "expected FIRST:LAST, such as 10:30, got 10"},
