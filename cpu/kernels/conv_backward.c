@@ -18,6 +18,11 @@
 #define PATCH_ROWS 1
 #define PATCH_SUMS 12 /* of 16 registers */
 #endif
+#if VL == 8
+#define ODD_VECTORS 3
+#else
+#define ODD_VECTORS 2
+#endif
 #define PATCH_VECTORS 4
 /* Rows of a patch of joined columns (kernels.h), which is one column wide. */
 #if defined(__AVX512F__)
@@ -61,7 +66,7 @@ static int patch_vectors(const struct dt_conv *conv, size_t most_bytes, int n_ta
     const size_t fit = most_bytes / ((size_t)conv->k * (size_t)n_taps * sizeof(vf));
     const int few = joins ? PATCH_VECTORS : dt_min(PATCH_VECTORS, PATCH_SUMS / n_taps),
               most = dt_max(1, (int)dt_min_size(fit, (size_t)dt_min(few, n_left)));
-    return joins || most < 3 ? most : most / 2 * 2;
+    return joins || most <= ODD_VECTORS ? most : most / 2 * 2;
 }
 
 static struct patch patch_at(const struct dt_conv *conv, size_t most_bytes, int row_piece,
@@ -114,6 +119,13 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
 #define CASES_OF_TAPS(R, S, call) \
     CASE_OF_PATCH(R, S, 1, call)  \
     CASE_OF_PATCH(R, S, 2, call)
+#if ODD_VECTORS == 3
+#define CASES_OF_ODD(call)       \
+    CASE_OF_PATCH(1, 2, 3, call) \
+    CASE_OF_PATCH(1, 3, 3, call)
+#else
+#define CASES_OF_ODD(call)
+#endif
 #define CASES_OF_COLUMN(R, call) \
     CASES_OF_TAPS(R, 1, call)    \
     CASE_OF_PATCH(R, 1, 3, call) \
@@ -139,6 +151,7 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
         CASES_OF_TAPS(1, 3, call)                        \
         CASE_OF_PATCH(1, 2, 4, call)                     \
         CASE_OF_PATCH(1, 3, 4, call)                     \
+        CASES_OF_ODD(call)                               \
         CASES_OF_ROWS(call)                              \
     }
 
