@@ -6,14 +6,19 @@
 #include "cpu/kernels/pool_window.h"
 #include "cpu/kernels/transpose.h"
 
-#define VECTORS 2      /* of filters at a time */
+#if VL == 8
+#define VECTORS 3 /* of filters at a time: 12 sums, 3 of weights and 1 pixel in 16 registers */
+#else
+#define VECTORS 2
+#endif
 #define MOST_FLOATS 32 /* of a row of a cell's window */
 
-/* ---- outputs: neighbouring cells by one or two vectors of filters, in registers */
+/* ---- outputs: neighbouring cells by up to three vectors of filters, in registers */
 
 struct cells {
     const struct dt_conv *conv;
     const float *weight, *bias; /* of the block of filters */
+    const float *third;         /* weights of the third vector, which is a block by itself */
     size_t width;               /* distance between the weights of neighbouring taps */
     int k, n_last;              /* its first filter; filters of its last vector */
     struct pool_target target;
@@ -27,7 +32,7 @@ ALWAYS_INLINE void cell_sums(const int n_cells, const int V, const struct cells 
 {
     const size_t n_c = (size_t)c->conv->c, width = c->width;
     const int n_rows = c->conv->kernel, n_taps = n_rows * c->conv->c;
-    const float *weight = c->weight;
+    const float *weight = c->weight, *third = c->third;
     vf sum[2][4][VECTORS];
 #define EACH_SUM(statement)        \
     UNROLLED(i, 2) {               \
@@ -41,8 +46,12 @@ ALWAYS_INLINE void cell_sums(const int n_cells, const int V, const struct cells 
     for (int r = 0; r < n_rows; r++, x += row) {
         const float *upper = x, *lower = x + row;
         for (const float *end = x + n_taps; upper < end; upper++, lower++, weight += width) {
-            EACH_SUM(sum[i][j][v] +=
-                     (i == 0 ? upper : lower)[(size_t)j * n_c] * load(weight + v * VL))
+            vf w[VECTORS];
+            UNROLLED(v, V) {
+                w[v] = load(v == 2 ? third : weight + v * VL);
+            }
+            EACH_SUM(sum[i][j][v] += (i == 0 ? upper : lower)[(size_t)j * n_c] * w[v])
+            third += V == 3 ? VL : 0;
         }
     }
     EACH_SUM(out[i][j][v] = sum[i][j][v])
@@ -60,6 +69,11 @@ SUMS_OF(1, 1)
 SUMS_OF(2, 1)
 SUMS_OF(1, 2)
 SUMS_OF(2, 2)
+#if VECTORS > 2
+SUMS_OF(1, 3)
+#else
+#define sums_1_3 sums_1_2 /* not reached */
+#endif
 
 /* Where the outputs of a cell begin, in floats of y and bytes of the bitmask. */
 struct cell_at {
@@ -78,7 +92,9 @@ ALWAYS_INLINE void put_cells(const int n_cells, const int V, struct cells *c, in
                              const float *x, size_t row)
 {
     vf sum[2][4][VECTORS];
-    if (V == 2 && n_cells == 2) {
+    if (V == 3) {
+        sums_1_3(c, x, row, sum);
+    } else if (V == 2 && n_cells == 2) {
         sums_2_2(c, x, row, sum);
     } else if (V == 2) {
         sums_1_2(c, x, row, sum);
@@ -156,24 +172,31 @@ ALWAYS_INLINE void cell_rows(const int V, struct cells *c, const float *x)
 bool DT_KERNEL(conv_forward_pooled)(const struct dt_conv *conv, const float *x, const float *packed,
                                     const struct dt_conv_outputs *out)
 {
+    const size_t n_taps = (size_t)(conv->kernel * conv->kernel * conv->c);
     bool finite = true;
-    for (int k0 = 0; k0 < conv->k; k0 += VECTORS * VL) {
-        const int n = dt_min(VECTORS * VL, conv->k - k0), V = n > VL ? 2 : 1;
+    for (int k0 = 0, n; k0 < conv->k; k0 += n, packed += (size_t)dt_min(n, 2 * VL) * n_taps) {
+        n = conv->k - k0 <= VECTORS * VL ? conv->k - k0 : 2 * VL;
+        const int V = dt_cut_count(n, VL), width = dt_min(V, 2) * VL;
         struct cells cells = {.conv = conv,
                               .weight = packed,
+                              .third = packed + (size_t)width * n_taps,
                               .bias = out->bias + k0,
-                              .width = (size_t)(V * VL),
+                              .width = (size_t)width,
                               .k = k0,
                               .n_last = n - (V - 1) * VL,
                               .target = pool_target(out, conv->k, conv->out_w, 0, 0)};
         if (V == 1) {
             cell_rows(1, &cells, x);
-        } else {
+        } else if (V == 2 || VECTORS == 2) {
             cell_rows(2, &cells, x);
+        } else {
+            cell_rows(VECTORS, &cells, x);
         }
-        const uint64_t bad = nonzero_lanes(cells.bad[0]) | nonzero_lanes(cells.bad[1]) << VL;
+        uint64_t bad = 0;
+        UNROLLED(v, VECTORS) {
+            bad |= nonzero_lanes(cells.bad[v]) << v * VL;
+        }
         finite = finite && bad << (64 - n) == 0; /* of other lanes' filters there are none */
-        packed += cells.width * (size_t)(conv->kernel * conv->kernel * conv->c);
     }
     return finite;
 }
@@ -183,6 +206,7 @@ bool DT_KERNEL(conv_forward_pooled)(const struct dt_conv *conv, const float *x, 
  * one permutation chooses for a vector of filters. */
 
 #define TAPS 5
+#define PAIR 2 /* vectors of filters */
 
 /* Lane i of four floats for each lane of `place`. */
 ALWAYS_INLINE vf pick(const float quad[4], vi place)
@@ -290,7 +314,7 @@ static void find_gradients(const struct dt_conv *conv, const struct dt_nonzeros 
 ALWAYS_INLINE void add_taps(const int T, const int V, const struct gradients *g, size_t k,
                             size_t quad, float *dw)
 {
-    vf sum[TAPS][VECTORS];
+    vf sum[TAPS][PAIR];
     const size_t n_filters = g->n_filters;
     const float *value = g->value + k;
     const int32_t *place = g->place + k;
@@ -350,7 +374,7 @@ void DT_KERNEL(conv_weights_pooled)(const struct dt_conv *conv, const struct dt_
     struct gradients g = gradients_in(conv, scratch);
     find_quads(conv, x, g.quads);
     find_gradients(conv, from, x, &g, db);
-    for (int v = 0; v < n_vectors; v += VECTORS) {
+    for (int v = 0; v < n_vectors; v += PAIR) {
         for (int r = 0; r < conv->kernel; r++) {
             add_row(n_taps, &g, (size_t)(v * VL), n_vectors - v, 4 * (size_t)r * row,
                     dw + (size_t)(r * n_taps) * g.n_filters + (size_t)(v * VL));

@@ -250,7 +250,8 @@ static void check_grid(void)
     }
 }
 
-/* A NaN among the inputs reaches every output that depends on it, and no other. */
+/* A NaN among the inputs, or in the last filter, reaches every output that depends on it, and no
+ * other. */
 static void check_nan_forward(int c, int kernel)
 {
     static const uint32_t ids[1] = {0};
@@ -268,10 +269,12 @@ static void check_nan_forward(int c, int kernel)
                                .grads = buffer_open(model.arena_elems),
                                .x = buffer_random((size_t)c * 81, 8, 0),
                                .dy = buffer_open(dt_shape_elems(model.blocks[0].out))};
-    snprintf(case_text, sizeof case_text, "NaN in x");
-    for (size_t at = 0; at < setup.x.n; at += (size_t)(c / 3)) {
-        const float before = setup.x.data[at];
-        setup.x.data[at] = NAN;
+    for (size_t at = 0; at <= setup.x.n; at += (size_t)(c / 3)) {
+        float *of =
+            at < setup.x.n ? &setup.x.data[at] : &setup.params.data[19 * c * kernel * kernel];
+        const float before = *of;
+        snprintf(case_text, sizeof case_text, "NaN in %s", at < setup.x.n ? "x" : "a weight");
+        *of = NAN;
         struct block_results expected = block_on_ref(&setup);
         CHECK(at != 40 || isnan(expected.y.data[10]));
         for (int i = 0; i < n_modes; i++) {
@@ -281,7 +284,7 @@ static void check_nan_forward(int c, int kernel)
             block_results_close(&actual);
         }
         block_results_close(&expected);
-        setup.x.data[at] = before;
+        *of = before;
     }
     block_case_close(&setup);
 }
