@@ -8,6 +8,7 @@ Each file is lines of "name: value value ..."; '#' begins a comment. Values are 
 """
 import os
 import sys
+import zlib
 
 if "--help" in sys.argv:
     sys.exit(print(__doc__))
@@ -128,6 +129,66 @@ def write_network(file, net, height=8, width=8, **options):
         out.write(line("losses", torch.stack(losses)))
 
 
+# ---- the networks of docs/nets.md; the stream of a tensor is its name
+
+def tensor(name, *shape):
+    scale = float(len(shape) == 1 and name.endswith("weight"))
+    return numbers(zlib.crc32(name.encode()) % 1000, *shape) * 0.5 + scale
+
+
+def conv(name, x, filters, kernel, **options):
+    return F.conv2d(x, tensor(name + ".weight", filters, x.shape[1], kernel, kernel), tensor(name + ".bias", filters), **options)
+
+
+class Norms:
+    """Batch normalisation by name, with running statistics."""
+
+    def __init__(self):
+        self.running, self.training = {}, True
+
+    def __call__(self, name, x):
+        n = x.shape[1]
+        mean, var = self.running.setdefault(name, (torch.zeros(n, dtype=x.dtype), torch.ones(n, dtype=x.dtype)))
+        return F.batch_norm(x, mean, var, tensor(name + ".weight", n), tensor(name + ".bias", n), self.training)
+
+
+def block(x, norm):
+    stem = F.relu(norm("stem", conv("conv1", x, 16, 3, padding=1)))
+    y = F.relu(norm("bn2", conv("conv2", stem, 16, 3, padding=1)))
+    return F.relu(norm("bn3", conv("conv3", y, 16, 3, padding=1)) + stem)
+
+
+def shape(x, norm):
+    """Behind a convolution "short" of 16 filters."""
+    short = conv("short", x, 16, 3)
+    y = F.relu(norm("bn1", conv("conv2", F.pad(short, (0, 1, 0, 1)), 32, 3, stride=2)))
+    long = norm("long", conv("conv3", y, 32, 3, padding=1))
+    return F.relu(long + norm("bn3", conv("conv4", short, 32, 1, stride=2)))
+
+
+def concat(x, norm):
+    wide = F.relu(conv("wide", x, 16, 3, padding=1))
+    return torch.cat((F.relu(conv("conv2", wide, 8, 1)), wide), 1)
+
+
+def write_nets(n_train=16, n_test=8, n_classes=10):
+    images = (numbers(200, n_train + n_test, 3, 32, 32) * 16 + 15) * 8 / 255
+    labels = 3 * torch.arange(n_train + n_test) % n_classes
+
+    def loss(net, norm, part):
+        features = net(images[part], norm).mean((2, 3))
+        logits = F.linear(features, tensor("fc1.weight", n_classes, features.shape[1]), tensor("fc1.bias", n_classes))
+        return F.cross_entropy(logits, labels[part])
+
+    with open(os.path.join(OUT, "nets.txt"), "w") as out:
+        out.write("# Networks of docs/nets.md in float64, by scripts/make-fixtures.py: loss in training, then in evaluation.\n")
+        for net in block, shape, concat:
+            norm = Norms()
+            trained = loss(net, norm, slice(n_train))
+            norm.training = False
+            out.write("%s: %.9g %.9g\n" % (net.__name__, trained, loss(net, norm, slice(n_train, None))))
+
+
 if __name__ == "__main__":
     os.makedirs(OUT, exist_ok=True)
     write_optimizers()
@@ -135,3 +196,4 @@ if __name__ == "__main__":
     write_network("activations.txt", Activations(4 * 3 * 3, 6, 5))
     write_network("global-pool.txt", GlobalPool(4, 5), 8, 6)
     write_network("smoothing.txt", Net(4 * 3 * 3, 5), label_smoothing=0.1)
+    write_nets()

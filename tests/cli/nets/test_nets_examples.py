@@ -1,5 +1,5 @@
 """The examples of docs/nets.md are the networks that a reader builds in PyTorch: their losses in training and in evaluation are those that
-scripts/make-net-fixtures.py computed in float64 (tests/fixtures/nets.txt), so the page and the program agree on order, padding and names.
+scripts/make-fixtures.py computed in float64 (tests/fixtures/nets.txt), so the page and the program agree on order, padding and names.
 
 usage: DTRAIN=... MPIEXEC=... test_nets_examples.py"""
 import json
@@ -19,7 +19,7 @@ BEFORE = {"block": None, "shape": '{"type": "conv2d", "filters": 16, "kernel": 3
 
 
 def number(stream, i):
-    """As in scripts/make-net-fixtures.py."""
+    """As in scripts/make-fixtures.py."""
     h = (i * 2654435761 + stream * 40503 + 12345) % 2**32
     h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
     h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
