@@ -3,9 +3,12 @@
 
 usage: scripts/make-resize-fixtures.py >tests/fixtures/resize.txt        (Pillow 13.0, numpy)"""
 import io
+import sys
 
-import numpy
-from PIL import Image, ImageOps
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+import numpy  # noqa: E402
+from PIL import Image, ImageOps  # noqa: E402
 
 BILINEAR = Image.Resampling.BILINEAR
 MODES = {1: lambda image, size, ground: image.resize(size, BILINEAR), 2: lambda image, size, ground: ImageOps.pad(image, size, BILINEAR, color=ground),
