@@ -130,11 +130,7 @@ static void print_commands(FILE *out, const struct dt_program *program, const ch
     for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
         if (dt_command_is_in(*c, about)) {
             fputs(before, out);
-            if (command != NULL) {
-                print_row(out, (*c)->word, (*c)->meaning);
-            } else {
-                print_command(out, *c);
-            }
+            command != NULL ? print_row(out, (*c)->word, (*c)->meaning) : print_command(out, *c);
             before = command != NULL ? "" : "\n";
         }
     }
@@ -178,7 +174,9 @@ static void help_key(FILE *out, const struct dt_key *key, int indent)
     char values[DT_EXPECTED_SIZE], when[160], meaning[512];
     dt_key_values(key, values);
     when_text(key, when, sizeof when);
-    fprintf(out, "%*s%-*s  %-10s  ", indent, "", 27 - indent, key->path, default_text(key));
+    const bool is_long = strlen(key->path) > (size_t)(27 - indent); /* then on a line of its own */
+    fprintf(out, "%*s%-*s%s%*s%-10s  ", indent, "", 27 - indent, key->path, is_long ? "\n" : "",
+            is_long ? 29 : 2, "", default_text(key));
     put_wrapped(out, 41, values);
     snprintf(meaning, sizeof meaning, "%s%s%s%s", key->meaning,
              when[0] == '\0' ? "" : " (only with ", when, when[0] == '\0' ? "" : ")");

@@ -34,7 +34,7 @@ CEILINGS = {
     "cpu": 9990,
     "cuda": 7148,
     "train": 6806,
-    "cli": 9985,
+    "cli": 9983,
     "view": 3347,
     "lab": 4631,
     "ops": 6759,

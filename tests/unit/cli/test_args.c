@@ -404,6 +404,8 @@ static void test_help_of_keys(void)
         {"help config train", "train.optimizer.lr", "data.dir"},
         {"help train.optimizer.lr", "learning rate, before", "momentum"},
         {"help train.optimizer", "train.optimizer.momentum", "train.epochs"},
+        {"help train.optimizer", "weight_decay\n                             0           >= 0",
+         "weight_decay  0"},
         {"help conv2d", "output channels", "train.epochs"},
         {"help batch-size", "train.batch.per_rank", "epochs"},
     };
