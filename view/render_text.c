@@ -329,7 +329,7 @@ static void put_table(const struct text *t, const struct dt_part *p)
     }
     if (table.n < p->columns.n) {
         pad(t, INDENT);
-        fprintf(t->out, "columns left out: %zu (a wider terminal or --csv shows them)\n",
+        fprintf(t->out, "columns left out: %zu (see a wider terminal, or --csv)\n",
                 p->columns.n - table.n);
     }
 }
