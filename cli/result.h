@@ -12,6 +12,9 @@
     [DT_OPTION_HTML] = {DT_TAKEN}, [DT_OPTION_JSON] = {DT_TAKEN}, [DT_OPTION_CSV] = {DT_TAKEN}, \
     [DT_OPTION_FORCE] = {DT_TAKEN}
 
+/* The end of its usage. */
+#define DT_RESULT_USAGE "\n      [--html FILE] [--json FILE] [--csv FILE] [--force]"
+
 /* Whether the files can be written, asked before the work (main asks). DT_CANT_CREATE: a folder
  * that is not there, or an existing file that is no earlier output of the same kind, without
  * --force. */

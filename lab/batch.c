@@ -229,7 +229,7 @@ const struct dt_command dt_command_lab_batch = {
     .word = "lab batch",
     .meaning = "what does a larger batch buy?",
     .minutes = 5,
-    .usage = "dtrain lab batch [--html FILE]",
+    .usage = "dtrain lab batch" DT_RESULT_USAGE,
     .examples = "  dtrain lab batch\n",
     .more = "Trains with batches of 8 to 1024 images, from five seeds each, until 95 % of the test "
             "images are right, and prints the steps and samples that each batch takes.",

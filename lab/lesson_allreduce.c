@@ -353,8 +353,7 @@ const struct dt_command dt_command_lab_allreduce = {
     .word = "lab allreduce",
     .meaning = "how do ranks add up their vectors, round by round?",
     .minutes = 10,
-    .usage = "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n"
-             "      [--html FILE]",
+    .usage = "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]" DT_RESULT_USAGE,
     .examples = "  dtrain lab allreduce\n"
                 "  dtrain lab allreduce --algorithm halving_doubling --ranks 8 \\\n"
                 "      --elements 1199882 --html halving.html\n",
@@ -435,7 +434,7 @@ const struct dt_command dt_command_lab_reduce = {
     .word = "lab reduce",
     .meaning = "how do five ranks add up their numbers?",
     .minutes = 5,
-    .usage = "dtrain lab reduce [--html FILE]",
+    .usage = "dtrain lab reduce" DT_RESULT_USAGE,
     .examples = "  dtrain lab reduce\n",
     .options = {DT_RESULT_OPTIONS},
     .alone = lab_reduce,

@@ -270,7 +270,7 @@ const struct dt_command dt_command_lab_compression = {
     .word = "lab compression",
     .meaning = "how few bytes do gradients need, and at what price?",
     .minutes = 10,
-    .usage = "mpirun -np 4 dtrain lab compression [--html FILE]",
+    .usage = "mpirun -np 4 dtrain lab compression" DT_RESULT_USAGE,
     .examples = "  mpirun -np 4 dtrain lab compression\n",
     .more = "Trains on four ranks with uncompressed gradients, and with each codec, without and "
             "with error feedback, from three seeds each, and prints the bytes that a rank sends "

@@ -378,7 +378,7 @@ const struct dt_command dt_command_lab_linear = {
     .word = "lab linear",
     .meaning = "what happens without averaging, and without the broadcast?",
     .minutes = 10,
-    .usage = "mpirun -np 2 dtrain lab linear [--batch 1|16|all] [--html FILE]",
+    .usage = "mpirun -np 2 dtrain lab linear [--batch 1|16|all]" DT_RESULT_USAGE,
     .examples = "  mpirun -np 2 dtrain lab linear --batch 16\n",
     .more = "Two ranks fit a line, with averaging and broadcasting each on and off, with one "
             "sample per step, 16, or all.",

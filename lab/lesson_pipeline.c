@@ -218,7 +218,7 @@ const struct dt_command dt_command_lab_pipeline = {
     .word = "lab pipeline",
     .meaning = "who waits in a pipeline, and what does a stage hold?",
     .minutes = 5,
-    .usage = "dtrain lab pipeline [--ranks N] [--html FILE]",
+    .usage = "dtrain lab pipeline [--ranks N]" DT_RESULT_USAGE,
     .examples = "  dtrain lab pipeline\n",
     .more = "A step of a pipeline stage by stage, by the schedules naive, gpipe and 1f1b on a "
             "clock: the share of time that a stage waits, beside the formula, and the "
@@ -532,7 +532,7 @@ const struct dt_command dt_command_lab_model_parallel = {
     .word = "lab model-parallel",
     .meaning = "why do ranks share the data, and not the model?",
     .minutes = 5,
-    .usage = "dtrain lab model-parallel --config FILE [--ranks N] [--html FILE]",
+    .usage = "dtrain lab model-parallel --config FILE [--ranks N]" DT_RESULT_USAGE,
     .examples = "  dtrain lab model-parallel --config configs/mnist.json\n",
     .more = "Compares four ways to share a model, by the bytes sent in a step and the devices that "
             "compute at once: naive model parallelism (some layers on each device), a pipeline, "

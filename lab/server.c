@@ -156,7 +156,7 @@ const struct dt_command dt_command_lab_server = {
     .word = "lab server",
     .meaning = "what does a parameter server cost and buy?",
     .minutes = 10,
-    .usage = "mpirun -np 4 dtrain lab server [--html FILE]",
+    .usage = "mpirun -np 4 dtrain lab server" DT_RESULT_USAGE,
     .examples = "  mpirun -np 4 dtrain lab server\n",
     .more = "Trains on four ranks by a ring, a master, central storage, a synchronous and an "
             "asynchronous parameter server, and prints the bytes that each rank sends per step, "

@@ -279,7 +279,7 @@ const struct dt_command dt_command_lab_shards = {
     .word = "lab shards",
     .meaning = "who reads which samples, and which shards harm?",
     .minutes = 10,
-    .usage = "dtrain lab shards [--ranks N] [--html FILE]",
+    .usage = "dtrain lab shards [--ranks N]" DT_RESULT_USAGE,
     .examples = "  dtrain lab shards --ranks 2\n",
     .more = "Shows which samples each rank reads with each of the three sharding modes, that each "
             "sample is used once, and the effect of shards by label and of a sorted file on the "

@@ -312,7 +312,7 @@ const struct dt_command dt_command_lab_stragglers = {
     .word = "lab stragglers",
     .meaning = "who waits for a slow rank?",
     .minutes = 5,
-    .usage = "mpirun -np 4 dtrain lab stragglers [--html FILE]",
+    .usage = "mpirun -np 4 dtrain lab stragglers" DT_RESULT_USAGE,
     .examples = "  mpirun -np 4 dtrain lab stragglers\n",
     .more = "Trains on four ranks, one of them slow, as with `--inject`, and shows which ranks "
             "wait for it with an allreduce and with a parameter server: synchronous, at most four "

@@ -216,7 +216,7 @@ static enum dt_status check(const struct dt_args *args)
 const struct dt_command dt_command_report = {
     .word = "report",
     .meaning = "show a run, or compare several; --follow: live",
-    .usage = "dtrain report [RUN]... [--follow] [--data DIR]",
+    .usage = "dtrain report [RUN]... [--follow] [--data DIR]" DT_RESULT_USAGE,
     .examples = "  dtrain report\n"
                 "  dtrain report runs/night --follow\n"
                 "  dtrain report runs/night runs/day --html both.html\n",

@@ -190,7 +190,7 @@ static enum dt_status list_runs(const struct dt_args *args)
 const struct dt_command dt_command_runs = {
     .word = "runs",
     .meaning = "list runs: state, epochs, result, when",
-    .usage = "dtrain runs [FOLDER] [--html FILE] [--json FILE] [--csv FILE] [--force]",
+    .usage = "dtrain runs [FOLDER]" DT_RESULT_USAGE,
     .examples = "  dtrain runs\n"
                 "  dtrain runs --json runs.json\n",
     .more = "Lists the runs below `runs/`, or below the folder that is named, newest first. A run "

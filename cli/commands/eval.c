@@ -310,7 +310,7 @@ const struct dt_command dt_command_eval = {
     .word = "eval",
     .meaning = "measure a run on the test samples",
     .usage = "dtrain eval (RUN | --config FILE --weights FILE) [--ema] [--data DIR]\n"
-             "      [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE] [--csv FILE]",
+             "      [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
     .examples = "  dtrain eval runs/night\n"
                 "  dtrain eval runs/night:last\n"
                 "  dtrain eval runs/night/checkpoints/step-000000001416.safetensors\n",

@@ -170,8 +170,7 @@ const struct dt_command dt_command_export = {
     .word = "export",
     .meaning = "write a trained model for other programs, as ONNX or for PyTorch",
     .usage = "dtrain export (RUN | --config FILE --weights FILE) FILE...\n"
-             "      [--ema] [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE]\n"
-             "      [--csv FILE] [--force]",
+             "      [--ema] [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
     .examples = "  dtrain export runs/night model.onnx\n"
                 "  dtrain export runs/night:last model.safetensors\n",
     .more = DT_RUN_WORD

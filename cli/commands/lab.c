@@ -27,7 +27,7 @@ static enum dt_status list_lessons(const struct dt_args *args)
 const struct dt_command dt_command_lab = {
     .word = "lab",
     .meaning = "list the lessons of a course; lab NAME runs one",
-    .usage = "dtrain lab [--html FILE] [--json FILE] [--csv FILE]",
+    .usage = "dtrain lab" DT_RESULT_USAGE,
     .examples = "  dtrain lab\n"
                 "  dtrain lab allreduce\n",
     .options = {DT_RESULT_OPTIONS},

@@ -355,7 +355,7 @@ const struct dt_command dt_command_plan = {
     .word = "plan",
     .meaning = "show layers, parameters, memory and shards",
     .usage = "dtrain plan --config FILE [--data DIR] [--epochs N] [--batch N] [--lr X]\n"
-             "      [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE] [--csv FILE]",
+             "      [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
     .examples = "  dtrain plan --config configs/mnist.json\n",
     .more = "Without training: shapes, operations, the memory that a rank wants on its device, "
             "the steps of an epoch, what each rank reads, and between several ranks what "

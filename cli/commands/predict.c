@@ -270,8 +270,7 @@ const struct dt_command dt_command_predict = {
     .word = "predict",
     .meaning = "classify images",
     .usage = "dtrain predict (RUN | --config FILE --weights FILE) IMAGE...\n"
-             "      [--ema] [--invert auto|yes|no] [--set KEY.PATH=VALUE]...\n"
-             "      [--html FILE] [--json FILE] [--csv FILE]",
+             "      [--ema] [--invert auto|yes|no] [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
     .examples = "  dtrain predict runs/night digit.png\n"
                 "  dtrain predict \\\n"
                 "      runs/night/checkpoints/step-000000001416.safetensors digit.png\n",

@@ -247,8 +247,7 @@ const struct dt_command dt_command_accept = {
     .word = "accept",
     .meaning = "run acceptance tests on a cluster",
     .usage = "mpirun -np 4 dtrain accept [--short] [--run DIR] [--baseline FILE]\n"
-             "      [--tolerance PERCENT] [--html FILE] [--json FILE] [--csv FILE]\n"
-             "      [--junit FILE] [--inject FAULT]...",
+             "      [--tolerance PERCENT] [--junit FILE] [--inject FAULT]..." DT_RESULT_USAGE,
     .examples = "  srun --mpi=pmi2 dtrain accept --run runs/acceptance --junit accept.xml\n",
     .more = "Runs eleven checks, prints each result to stderr as it comes and all of them at the "
             "end. Each row is PASS, FAIL, MEASURED if its figures cannot be compared with those of "

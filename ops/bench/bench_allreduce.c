@@ -530,8 +530,7 @@ const struct dt_command dt_command_bench_allreduce = {
     .meaning = "time allreduces, in nccl-tests' columns",
     .usage = "mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N]\n"
              "      [-w N] [-c N] [--algorithms ring,tree] [--latency US] [--bandwidth GBS]\n"
-             "      [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE] [--csv FILE]\n"
-             "      [--force]",
+             "      [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
     .examples = "  mpirun -np 2 dtrain bench allreduce\n",
     .more = "Times allreduces of floats by size, for each implementation that "
             "`distributed.allreduce` names and that is available here. The columns messages and "

@@ -459,8 +459,7 @@ const struct dt_command dt_command_bench_model = {
     .word = "bench model",
     .meaning = "time each block, beside the core's peak",
     .usage = "mpirun -np 2 dtrain bench model --config FILE [--data DIR]\n"
-             "      [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE] [--csv FILE]\n"
-             "      [--force]",
+             "      [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
     .examples = "  dtrain bench model --config configs/mnist.json --data data/mnist \\\n"
                 "      --set threads=1\n",
     .more = "Times each block of the model inside real training steps, after 20 unmeasured ones: "

@@ -505,7 +505,7 @@ const struct dt_command dt_command_bench_scaling = {
     .meaning = "measure scaling, and predict it for more ranks",
     .usage = "mpirun -np 4 dtrain bench scaling --config FILE [--data DIR]\n"
              "      [--set KEY.PATH=VALUE]... [--ranks N,...] [--predict N]\n"
-             "      [--network NAME] [--html FILE] [--json FILE] [--csv FILE] [--force]",
+             "      [--network NAME]" DT_RESULT_USAGE,
     .examples = "  mpirun -np 4 dtrain bench scaling --config configs/mnist.json \\\n"
                 "      --html scaling.html\n"
                 "  mpirun -np 2 dtrain bench scaling --config configs/mnist.json --network 25gbe\n",

@@ -116,8 +116,7 @@ const struct dt_command dt_command_doctor = {
     .word = "doctor",
     .meaning = "check this allocation and report problems",
     .usage = "mpirun -np 4 dtrain doctor [--config FILE] [--data DIR] [--run DIR]\n"
-             "      [--set KEY.PATH=VALUE]... [--html FILE] [--json FILE] [--csv FILE]\n"
-             "      [--junit FILE]",
+             "      [--set KEY.PATH=VALUE]... [--junit FILE]" DT_RESULT_USAGE,
     .examples = "  mpirun -np 4 dtrain doctor\n"
                 "  srun --mpi=pmi2 dtrain doctor --config configs/mnist.json --run runs/night\n",
     .more = "Run it where a job will run. It checks each rank's versions, cores, load, memory and "

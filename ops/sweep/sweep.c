@@ -671,8 +671,7 @@ const struct dt_command dt_command_sweep = {
     .meaning = "a training for each combination of values",
     .usage = "mpirun -np 4 dtrain sweep --config FILE [--data DIR] [--run DIR] [--resume]\n"
              "      [--epochs N,N...] [--batch N,N...] [--lr X,X...]\n"
-             "      [--set KEY.PATH=VALUE,VALUE...]...\n"
-             "      [--html FILE] [--json FILE] [--csv FILE]",
+             "      [--set KEY.PATH=VALUE,VALUE...]..." DT_RESULT_USAGE,
     .examples = "  mpirun -np 2 dtrain sweep --config configs/mnist-mlp.json \\\n"
                 "      --set train.optimizer.lr=0.01,0.001 --set model.layers.1.units=64,256\n",
     .more = "Commas separate the values of a key, outside of JSON's brackets and strings. Each "

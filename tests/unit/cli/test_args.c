@@ -304,21 +304,13 @@ static bool is_named(const char *usage, const struct dt_option_entry *option)
     return at != NULL || (option->letter != '\0' && strstr(usage, letter) != NULL);
 }
 
-static bool is_of_result(int option)
-{
-    return option == DT_OPTION_HTML || option == DT_OPTION_JSON || option == DT_OPTION_CSV ||
-           option == DT_OPTION_FORCE;
-}
-
-/* A command's usage names exactly its options; those of a result may be left out, as its help has
- * them all. */
+/* A command's usage names exactly its options. */
 static void check_usage(const struct dt_command *c)
 {
     const char *usage = strstr(c->usage, "dtrain"); /* -np before it is mpirun's */
     for (int o = 0; o < DT_N_OPTIONS; o++) {
         const bool has = c->options[o].need != DT_NOT_TAKEN && o != DT_OPTION_PRINT_CONFIG;
-        CHECK_MESSAGE(dt_options[o].use == DT_COMMON || (has && is_of_result(o)) ||
-                          has == is_named(usage, &dt_options[o]),
+        CHECK_MESSAGE(dt_options[o].use == DT_COMMON || has == is_named(usage, &dt_options[o]),
                       "%s: --%s is %s option, and its usage %s", c->word, dt_options[o].name,
                       has ? "an" : "no", usage);
     }
