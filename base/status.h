@@ -41,7 +41,7 @@ enum dt_status {
 #define DT_NAMED_ENUM(constant, ...) constant,
 #define DT_ENUM_NAME(constant, name, ...) name,
 
-#define DT_ERROR_TEXT_SIZE 512
+#define DT_ERROR_TEXT_SIZE 2048
 
 /* Records the text of an error, unless one is already waiting to be printed (the first one is the
  * cause), and returns `status`, so that a failing function can end in `return dt_error(DT_CONFIG,

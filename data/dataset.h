@@ -47,6 +47,8 @@ struct dt_augment {
 
 struct dt_data_spec;
 struct dt_dataset;
+struct dt_bad_images;
+struct dt_world;
 
 /* A format. All slots are mandatory. */
 struct dt_data_reader {
@@ -72,8 +74,13 @@ struct dt_data_spec {
     /* idx: of struct dt_idx_reader (data/idx.h). */
     enum dt_status (*refuse)(const char *path, const uint8_t *head, size_t n_head,
                              int n_dims_wanted);
-    enum dt_resize resize; /* images */
-    int background;        /* images: a grey, -1 white, -2 black; see dt_background */
+    enum dt_resize resize;     /* images, as the next four */
+    int background;            /* a grey, -1 white, -2 black; see dt_background */
+    double test;               /* the share of each class that is the test set; 0 or below: none */
+    int64_t skip_bad;          /* so many that cannot be read are left out */
+    struct dt_bad_images *bad; /* gathers them (data/bad_images.h); NULL: they are an error */
+    /* dt_bad_images_agree (train/bad_images.h), with `bad`; NULL: nothing is ever left out. */
+    enum dt_status (*settle)(struct dt_world *world, const struct dt_data_spec *spec, bool *again);
     struct dt_normalize normalize;
     struct dt_augment augment; /* of training images; keyed by augment_seed */
     uint64_t augment_seed;
@@ -98,6 +105,7 @@ struct dt_dataset {
     struct dt_samples samples;
     uint32_t crc;      /* CRC-32 of all labels of the split, whoever owns them; generated: of what
                           generates them */
+    size_t n_passed;   /* files of the split, of all ranks', that are no images by their names */
     size_t n_flawed;   /* images that were read here and break a rule of JPEG but have all pixels */
     char *class_names; /* "cat/dog": printable, in the order of their numbers; NULL: there are none,
                           or more than DT_CLASS_NAMES_MOST bytes */

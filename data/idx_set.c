@@ -4,43 +4,70 @@
 #include <zlib.h>
 
 #include "data/dataset.h"
+#include "data/formats/folder.h"
 #include "data/idx.h"
 
 #define MOST_COLOURS ((size_t)4) /* a last dimension up to this is likely the channels */
 
-static const char *const idx_names[2][2] = {
-    [DT_SPLIT_TRAIN] = {"train-labels-idx1-ubyte", "train-images-idx3-ubyte"},
-    [DT_SPLIT_TEST] = {"t10k-labels-idx1-ubyte", "t10k-images-idx3-ubyte"},
+/* As published; as in the archives of some, which unpack to a dot; and as Kaggle packs them, each
+ * in a folder of its own. */
+static const char *const idx_names[2][2][3] = {
+    [DT_SPLIT_TRAIN] = {{"train-labels-idx1-ubyte", "train-labels.idx1-ubyte",
+                         "train-labels-idx1-ubyte/train-labels-idx1-ubyte"},
+                        {"train-images-idx3-ubyte", "train-images.idx3-ubyte",
+                         "train-images-idx3-ubyte/train-images-idx3-ubyte"}},
+    [DT_SPLIT_TEST] = {{"t10k-labels-idx1-ubyte", "t10k-labels.idx1-ubyte",
+                        "t10k-labels-idx1-ubyte/t10k-labels-idx1-ubyte"},
+                       {"t10k-images-idx3-ubyte", "t10k-images.idx3-ubyte",
+                        "t10k-images-idx3-ubyte/t10k-images-idx3-ubyte"}},
 };
 
-/* The path of one of the four files, raw first, then .gz. */
-static enum dt_status find_file(const char *dir, enum dt_split split, int images,
+/* The first that is there, of each name raw first, then .gz; path "": none. */
+static enum dt_status try_names(const char *dir, const char *const names[3],
                                 char path[DT_PATH_SIZE])
 {
-    DT_ASSERT(split == DT_SPLIT_TRAIN || split == DT_SPLIT_TEST);
-    const char *name = idx_names[split][images != 0];
-    bool exists;
-    for (int gz = 0; gz < 2; gz++) {
-        if (snprintf(path, DT_PATH_SIZE, "%s/%s%s", dir, name, gz ? ".gz" : "") >= DT_PATH_SIZE) {
+    for (int i = 0; i < 6; i++) {
+        bool exists;
+        if (snprintf(path, DT_PATH_SIZE, "%s/%s%s", dir, names[i / 2], i % 2 ? ".gz" : "") >=
+            DT_PATH_SIZE) {
             return dt_error(DT_CONFIG, "data.dir: the path is longer than %d bytes",
                             DT_PATH_SIZE - 1);
         }
         DT_TRY(dt_file_exists(path, &exists));
-        if (exists) {
+        if (exists && !dt_folder_is_there(path)) {
             return DT_OK;
         }
     }
-    DT_TRY(dt_file_exists(dir, &exists));
-    if (!exists) {
-        return dt_error(DT_NO_INPUT,
-                        "%s: no such folder (scripts/get-data fetches MNIST; or name the folder "
-                        "with the four IDX files: --data DIR)",
-                        dir);
+    path[0] = '\0';
+    return DT_OK;
+}
+
+static bool has_idx(const char *dir)
+{
+    char path[DT_PATH_SIZE];
+    const enum dt_status s = try_names(dir, idx_names[DT_SPLIT_TRAIN][1], path);
+    dt_error_clear();
+    return s == DT_OK && path[0] != '\0';
+}
+
+/* The path of one of the four files. */
+static enum dt_status find_file(const char *dir, enum dt_split split, int images,
+                                char path[DT_PATH_SIZE])
+{
+    DT_ASSERT(split == DT_SPLIT_TRAIN || split == DT_SPLIT_TEST);
+    const char *const *names = idx_names[split][images != 0];
+    char lacks[96];
+    bool exists;
+    DT_TRY(try_names(dir, names, path));
+    if (path[0] != '\0') {
+        return DT_OK;
     }
-    return dt_error(DT_NO_INPUT,
-                    "%s: neither %s nor %s.gz is there (name the folder with the four IDX files in "
-                    "data.dir or --data)",
-                    dir, name, name);
+    DT_TRY(dt_file_exists(dir, &exists));
+    snprintf(lacks, sizeof lacks, "neither %s nor %s.gz is there", names[0], names[0]);
+    return dt_folder_refuse(dir, lacks, has_idx,
+                            exists ? "name the folder with the four IDX files in data.dir or --data"
+                                   : "scripts/get-data fetches MNIST; or name the folder with the "
+                                     "four IDX files: --data DIR");
 }
 
 struct idx_paths {

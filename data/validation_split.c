@@ -127,6 +127,7 @@ static enum dt_status take_part(const struct split *split, bool held, struct dt_
     DT_TRY(out->items == NULL ? open_rows(&split->whole, &part->data, owned.n, out) : DT_OK);
     DT_ASSERT(part->data.samples.n_total == split->n_total);
     out->n_flawed += part->data.n_flawed;
+    out->n_passed = part->data.n_passed;
     free(out->class_names);
     out->class_names = part->data.class_names;
     part->data.class_names = NULL;

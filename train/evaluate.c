@@ -41,6 +41,22 @@ enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_sp
     return dt_sample_set_open(spec, split, &shard, network->backend, &out->set);
 }
 
+enum dt_status dt_evaluator_open_all(struct dt_world *world, const struct dt_data_spec *spec,
+                                     struct dt_network *network, struct dt_evaluator *out)
+{
+    enum dt_status s = DT_OK;
+    for (bool again = true; again && s == DT_OK;) {
+        const enum dt_status opened = dt_evaluator_open(world, spec, network, out);
+        s = dt_world_agree(world, opened);
+        s = s == DT_OK ? dt_samples_settle(world, spec, &again) : s;
+        if (opened == DT_OK && (s != DT_OK || again)) {
+            dt_evaluator_close(out);
+            out->network = NULL;
+        }
+    }
+    return s;
+}
+
 void dt_evaluator_close(struct dt_evaluator *e)
 {
     dt_sample_set_close(&e->set, e->network->backend);

@@ -22,6 +22,15 @@ enum dt_status dt_sample_set_open(const struct dt_data_spec *spec, enum dt_split
                                   struct dt_sample_set *out);
 void dt_sample_set_close(struct dt_sample_set *set, struct dt_backend *backend);
 
+/* Once all ranks have opened a set: `again`: some of its samples are left out from now on, and it
+ * has to be opened anew. Every rank calls it; agreed. */
+static inline enum dt_status dt_samples_settle(struct dt_world *world,
+                                               const struct dt_data_spec *spec, bool *again)
+{
+    *again = false;
+    return spec->settle != NULL ? spec->settle(world, spec, again) : DT_OK;
+}
+
 struct dt_evaluator;
 
 /* An observer of an evaluation's outputs, so that no second pass is needed. */
@@ -46,6 +55,10 @@ struct dt_evaluator {
  * the test set. Local: the caller agrees. */
 enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec,
                                  struct dt_network *network, struct dt_evaluator *out);
+/* The same on all ranks, agreed: images that cannot be read are left out as far as `spec` allows.
+ */
+enum dt_status dt_evaluator_open_all(struct dt_world *world, const struct dt_data_spec *spec,
+                                     struct dt_network *network, struct dt_evaluator *out);
 void dt_evaluator_close(struct dt_evaluator *evaluator);
 
 /* Sums over the whole set, the same on every rank. Every rank calls it. */

@@ -19,4 +19,15 @@ enum dt_status dt_fit_advise(struct dt_trainer *trainer, bool search);
  * written, and the training set is seen by them. Every rank calls it; agreed. */
 enum dt_status dt_trainer_normalize(struct dt_trainer *trainer);
 
+/* An open_images, and its close_images: sets `bad` and `settle` of a spec of images. A spec that is
+ * copied shares them. DT_NO_MEMORY. */
+enum dt_status dt_bad_images_open(struct dt_data_spec *spec);
+void dt_bad_images_close(struct dt_data_spec *spec);
+
+/* A settle: after a split was opened with spec->bad: all ranks tell each other which images cannot
+ * be read. `again`: they are left out from now on, and the split has to be opened again. Every rank
+ * calls it; agreed. DT_BAD_DATA: more than data.skip_bad; the text names those of all ranks. */
+enum dt_status dt_bad_images_agree(struct dt_world *world, const struct dt_data_spec *spec,
+                                   bool *again);
+
 #endif

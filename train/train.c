@@ -379,7 +379,7 @@ static enum dt_status finish(struct run *run)
     end->averaged_validation = run->averaged;
     DT_TRY(take_best(run));
     end->validation_top5 = answers != NULL ? answers->n_top5 : 0;
-    return dt_trainer_test(t, &end->test, &end->averaged);
+    return t->n_test > 0 ? dt_trainer_test(t, &end->test, &end->averaged) : DT_OK;
 }
 
 static enum dt_status close_run(struct run *run, enum dt_status status)

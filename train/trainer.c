@@ -187,9 +187,34 @@ struct dt_lr_schedule dt_trainer_schedule(const struct dt_config *c, uint64_t n_
                                    .factor = c->schedule_factor};
 }
 
+/* Until no image is left that cannot be read. */
+static enum dt_status open_data_all(struct dt_trainer *t)
+{
+    DT_TRY(dt_world_agree(
+        t->world, t->parts->open_images != NULL ? t->parts->open_images(&t->config.data) : DT_OK));
+    for (bool again = true; again;) {
+        dt_sample_set_close(&t->set, NULL);
+        DT_TRY(dt_world_agree(t->world, open_data(t)));
+        DT_TRY(dt_samples_settle(t->world, &t->config.data, &again));
+    }
+    return DT_OK;
+}
+
+static enum dt_status check_evaluator(struct dt_trainer *t)
+{
+    bool again;
+    DT_TRY(dt_samples_settle(t->world, &t->config.data, &again));
+    if (!again) {
+        return DT_OK;
+    }
+    dt_evaluator_close(&t->evaluator);
+    t->evaluator.network = NULL;
+    return dt_evaluator_open_all(t->world, &t->config.data, t->network, &t->evaluator);
+}
+
 static enum dt_status open_parts(struct dt_trainer *t)
 {
-    DT_TRY(dt_world_agree(t->world, open_data(t)));
+    DT_TRY(open_data_all(t));
     DT_TRY(t->parts->normalize != NULL ? t->parts->normalize(t) : DT_OK);
     DT_TRY(dt_world_agree(t->world, advise(t, open_backend(t), false)));
     const enum dt_status s = advise(t, open_strategy(t), false);
@@ -197,6 +222,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
                            : dt_world_agree(t->world, s)); /* in which no stalled rank takes part */
     DT_TRY(dt_world_agree(t->world,
                           advise(t, dt_trainer_open_network(t, dt_trainer_capacity(t)), true)));
+    DT_TRY(check_evaluator(t));
     t->driver = (struct dt_driver){.ops = choose_driver(t), .most = 1};
     DT_ASSERT(t->driver.ops != NULL);
     DT_TRY(dt_world_agree(
@@ -280,5 +306,8 @@ void dt_trainer_close(struct dt_trainer *t)
     }
     dt_sample_set_close(&t->set, NULL);
     free(t->written.text);
+    if (t->parts != NULL && t->parts->close_images != NULL) {
+        t->parts->close_images(&t->config.data);
+    }
     memset(t, 0, sizeof *t);
 }

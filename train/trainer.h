@@ -72,6 +72,9 @@ struct dt_trainer_parts {
     enum dt_status (*advise)(struct dt_trainer *trainer, bool search);
     /* train/parts.h; NULL: the training set's own numbers are not computed. */
     enum dt_status (*normalize)(struct dt_trainer *trainer);
+    /* train/parts.h; NULL: an image that cannot be read is an error of its rank. */
+    enum dt_status (*open_images)(struct dt_data_spec *spec);
+    void (*close_images)(struct dt_data_spec *spec);
 };
 
 /* All parts (parts.c); a program that names this links them. */

@@ -180,11 +180,18 @@ enum dt_status dt_replicas_finish(struct dt_trainer *t, const char **hash)
 
 /* ---- the test set of a run with validation samples */
 
-/* Its files are read now without a sample, not for the first time at the end of a long run. */
+/* Its files are read now without a sample, not for the first time at the end of a long run. There
+ * may be none. */
 static enum dt_status check_files(const struct dt_data_spec *spec, size_t *n_test)
 {
     struct dt_dataset none;
-    DT_TRY(dt_dataset_count(spec, DT_SPLIT_TEST, n_test));
+    const enum dt_status s = dt_dataset_count(spec, DT_SPLIT_TEST, n_test);
+    if (s == DT_NO_INPUT) {
+        dt_error_clear();
+        *n_test = 0;
+        return DT_OK;
+    }
+    DT_TRY(s);
     const struct dt_owned no_rows = {.first = (uint32_t)*n_test, .stride = 1};
     DT_TRY(dt_dataset_open(spec, DT_SPLIT_TEST, no_rows, &none));
     dt_dataset_close(&none);
@@ -197,16 +204,11 @@ enum dt_status dt_trainer_test(struct dt_trainer *t, struct dt_metrics *test,
     const struct dt_data_spec spec = dt_validation_none(&t->config.data);
     struct dt_evaluator evaluator;
     dt_comm_phase(t->world->comm, "data load");
-    const enum dt_status opened = dt_evaluator_open(t->world, &spec, t->network, &evaluator);
-    enum dt_status s = dt_world_agree(t->world, opened);
-    if (s == DT_OK) {
-        evaluator.answers = t->evaluator.answers;
-        s = dt_evaluator_run(&evaluator, test);
-        s = s == DT_OK ? dt_ema_evaluate(t, &evaluator, averaged) : s;
-    }
-    if (opened == DT_OK) {
-        dt_evaluator_close(&evaluator);
-    }
+    DT_TRY(dt_evaluator_open_all(t->world, &spec, t->network, &evaluator));
+    evaluator.answers = t->evaluator.answers;
+    enum dt_status s = dt_evaluator_run(&evaluator, test);
+    s = s == DT_OK ? dt_ema_evaluate(t, &evaluator, averaged) : s;
+    dt_evaluator_close(&evaluator);
     return s == DT_OK ? dt_trainer_check_loss(t, "test loss", test, t->state.step) : s;
 }
 

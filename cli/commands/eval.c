@@ -6,19 +6,23 @@
 
 #include "base/text.h"
 #include "cli/commands/load.h"
+#include "cli/commands/model_table.h"
 #include "cli/config/config.h"
 #include "cli/result.h"
 #include "cli/sinks/fields.h"
+#include "data/bad_images.h"
 #include "data/validation_split.h"
 #include "model/layers/layers.h"
 #include "model/own_memory.h"
 #include "train/evaluate.h"
 #include "train/hooks/learned.h"
+#include "train/parts.h"
 #include "train/rank_checks.h"
 #include "train/save/saved.h"
 #include "train/trainer.h"
 
 #define EVAL_BATCH 256
+#define MOST_CONFUSED 20 /* classes */
 
 enum dt_status dt_trained_weights(const struct dt_trained *from,
                                   const struct dt_checkpoint_file *file,
@@ -164,9 +168,9 @@ enum dt_status dt_inference_evaluator(struct dt_world *world, const char *file,
                                       const struct dt_inference *inference,
                                       const struct dt_data_spec *spec, struct dt_evaluator *out)
 {
-    DT_TRY(dt_evaluator_open(world, spec, inference->network, out));
-    const enum dt_status s =
-        dt_saved_same_classes(file, inference->class_names, out->set.data.class_names);
+    DT_TRY(dt_evaluator_open_all(world, spec, inference->network, out));
+    const enum dt_status s = dt_world_agree(
+        world, dt_saved_same_classes(file, inference->class_names, out->set.data.class_names));
     if (s != DT_OK) {
         dt_evaluator_close(out);
     }
@@ -178,8 +182,14 @@ static enum dt_status open_evaluator(struct dt_world *world, const struct dt_tra
                                      struct dt_evaluator *evaluator)
 {
     struct dt_data_spec spec = dt_validation_none(&inference->config.data);
-    DT_TRY(dt_load_data_dir(&spec, data));
-    return dt_inference_evaluator(world, from->file, inference, &spec, evaluator);
+    DT_TRY(dt_world_agree(world, dt_load_data_dir(&spec, data)));
+    enum dt_status s = dt_world_agree(world, dt_bad_images_open(&spec));
+    s = s == DT_OK ? dt_inference_evaluator(world, from->file, inference, &spec, evaluator) : s;
+    if (spec.bad != NULL && spec.bad->told != NULL && world->rank == 0) {
+        dt_text_print(stderr, "bad images left out: %s", spec.bad->told);
+    }
+    dt_bad_images_close(&spec);
+    return s;
 }
 
 /* The loss of finite, but large weights may not be finite. */
@@ -192,6 +202,17 @@ static enum dt_status check_loss(const char *file, double loss)
         dt_error(DT_NON_FINITE,
                  "%s: the test loss is %s (its training diverged: take an earlier checkpoint)",
                  file, isnan(loss) ? "not a number" : "infinite"));
+}
+
+static void add_confusion(struct dt_doc *doc, const struct dt_learned *l)
+{
+    const size_t n = (size_t)l->n_classes;
+    const char *names[MOST_CONFUSED];
+    struct dt_part *grid = dt_doc_grid(doc, "Confusion", DT_GRID_COUNTS, n, n, l->confusion);
+    for (size_t k = 0; k < n; k++) {
+        names[k] = dt_class_text(doc, l->class_names, (int)k);
+    }
+    dt_doc_names(grid, "true class|predicted class", names, names);
 }
 
 static enum dt_status show(const struct dt_args *args, const struct dt_metrics *test,
@@ -209,6 +230,9 @@ static enum dt_status show(const struct dt_args *args, const struct dt_metrics *
                       dt_n(learned->answers.n_top5 / test->n_samples));
     }
     dt_doc_figure(figures, "samples::0", dt_n(test->n_samples));
+    if (learned->confusion != NULL && learned->n_classes <= MOST_CONFUSED) {
+        add_confusion(doc, learned);
+    }
     dt_result_text("test", test, classifies, "", text, sizeof text);
     dt_doc_verdict(doc, DT_NO_VERDICT, "%s", text);
     const enum dt_status s = dt_result_show(args, doc);
@@ -222,9 +246,8 @@ static enum dt_status measure(struct dt_world *world, const struct dt_trained *f
 {
     const bool classifies = inference->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
     struct dt_metrics test = {0};
-    DT_TRY(dt_world_agree(world, open_evaluator(world, from, dt_args_text(args, DT_OPTION_DATA),
-                                                inference, evaluator)));
-    if (inference->model.n_outputs > DT_LEARNED_FEW_CLASSES) {
+    DT_TRY(open_evaluator(world, from, dt_args_text(args, DT_OPTION_DATA), inference, evaluator));
+    if (classifies) {
         DT_TRY(dt_world_agree(world, dt_learned_open(evaluator, learned)));
     }
     DT_TRY(dt_evaluator_run(evaluator, &test));

@@ -3,6 +3,7 @@
 #include "cli/commands/load.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands/model_table.h"
 #include "cli/result.h"
@@ -18,6 +19,7 @@
 #include "train/trainer.h"
 
 #define RATE_POINTS 256
+#define MOST_NAMES_BYTES 400
 
 static const char *const schedule_names[] = {DT_SCHEDULE_LIST(DT_ENUM_NAME)};
 
@@ -27,7 +29,8 @@ struct plan {
     struct dt_shard shard; /* of rank 0; without data, of as many samples as one batch has */
     struct dt_roles roles;
     struct dt_stages stages; /* of a pipeline */
-    size_t n_test, n_validation;
+    size_t n_test, n_validation, n_passed;
+    char *class_names; /* of the training data, or NULL */
     bool has_data;
     struct dt_planned_traffic traffic;
 };
@@ -95,6 +98,18 @@ static void add_memory(struct dt_doc *doc, const struct plan *p)
     dt_doc_figure(figures, "gradients::B", dt_n((double)p->model.arena_elems * sizeof(float)));
 }
 
+/* Their names, as far as a line has room for them. */
+static void add_classes(struct dt_doc *doc, const struct plan *p)
+{
+    const char *names = "";
+    int n = 0;
+    for (; n < p->config.data.n_classes && strlen(names) < MOST_NAMES_BYTES; n++) {
+        names = dt_doc_print(doc, "%s%s%s", names, n > 0 ? ", " : "",
+                             dt_class_text(doc, p->class_names, n));
+    }
+    dt_doc_text(doc, "Classes: %s%s.", names, n < p->config.data.n_classes ? ", ..." : "");
+}
+
 static void add_samples(struct dt_doc *doc, const struct plan *p)
 {
     if (!p->has_data) {
@@ -109,6 +124,12 @@ static void add_samples(struct dt_doc *doc, const struct plan *p)
         dt_doc_figure(figures, "validation::0", dt_n((double)p->n_validation));
     }
     dt_doc_figure(figures, "test::0", dt_n((double)p->n_test));
+    if (p->n_passed > 0) {
+        dt_doc_figure(figures, "other files, passed over::0", dt_n((double)p->n_passed));
+    }
+    if (p->class_names != NULL) {
+        add_classes(doc, p);
+    }
 }
 
 static void add_steps(struct dt_doc *doc, const struct plan *p)
@@ -279,24 +300,39 @@ static void add_averaging(struct dt_doc *doc, const struct plan *p)
     }
 }
 
-static enum dt_status check_files(const struct dt_data_spec *data, enum dt_split split)
+static enum dt_status check_files(struct plan *p, enum dt_split split)
 {
     const struct dt_owned no_rows = {.first = UINT32_MAX, .stride = 1};
     struct dt_dataset none;
-    DT_TRY(dt_dataset_open(data, split, no_rows, &none));
+    DT_TRY(dt_dataset_open(&p->config.data, split, no_rows, &none));
+    p->n_passed += none.n_passed;
+    free(p->class_names);
+    p->class_names = none.class_names;
+    none.class_names = NULL;
     dt_dataset_close(&none);
     return DT_OK;
+}
+
+/* With validation samples there need be none. */
+static enum dt_status count_test(struct plan *p)
+{
+    const enum dt_status s = dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test);
+    if (s == DT_NO_INPUT && p->config.data.validation > 0) {
+        dt_error_clear();
+        p->n_test = 0;
+        return DT_OK;
+    }
+    return s == DT_OK ? check_files(p, DT_SPLIT_TEST) : s;
 }
 
 static enum dt_status count_samples(struct plan *p)
 {
     DT_TRY(dt_trainer_shard(&p->config, 0, p->roles.n_workers, &p->shard));
-    DT_TRY(dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test));
+    DT_TRY(count_test(p));
     DT_TRY(p->config.data.validation > 0
                ? dt_dataset_count(&p->config.data, DT_SPLIT_VALIDATION, &p->n_validation)
                : DT_OK);
-    DT_TRY(check_files(&p->config.data, DT_SPLIT_TRAIN));
-    return check_files(&p->config.data, DT_SPLIT_TEST);
+    return check_files(p, DT_SPLIT_TRAIN);
 }
 
 static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct plan *p)
@@ -347,6 +383,7 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
     s = dt_world_agree(world, s);
     s = s == DT_OK ? make_plan(world, dt_args_has(args, DT_OPTION_DATA), plan) : s;
     s = dt_world_agree(world, s == DT_OK && world->rank == 0 ? show(args, plan) : s);
+    free(plan != NULL ? plan->class_names : NULL);
     free(plan);
     return s;
 }

@@ -52,6 +52,10 @@
       "to their proportions; fit: as a whole, on the background; crop: cut to the middle")         \
     X("data.background", AUTO, data.background, "[0, 255]|white|black", "white", DT_FOLDERS,       \
       "behind transparent pixels, and beside an image that is fitted in: a word, or a grey")       \
+    X("data.test", REAL, data.test, "[0, 1)", "", DT_FOLDERS,                                      \
+      "fraction of each class's images held out as the test set, where there is no folder of it")  \
+    X("data.skip_bad", INT, data.skip_bad, "[0, 2147483647]", "0", DT_FOLDERS,                     \
+      "images that cannot be read and are left out, at most; they are listed")                     \
     X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
       "shard: each rank keeps its own share; global: the same batches at any number of ranks; "    \
       "replicate: every rank uses all samples")                                                    \

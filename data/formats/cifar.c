@@ -1,9 +1,11 @@
 /* The data format "cifar": the binary files of CIFAR-10 and CIFAR-100. A record is a label, or a
  * coarse and a fine one of which the fine one counts, and 3 x 32 x 32 bytes, C H W. A. Krizhevsky,
  * "Learning multiple layers of features from tiny images", 2009. */
+#include <stdio.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include "data/formats/folder.h"
 #include "data/formats/labelled.h"
 #include "data/idx.h"
 
@@ -39,23 +41,33 @@ static size_t record_bytes(const struct files *f)
     return f->kind->n_labels + N_PIXELS;
 }
 
+static bool has_cifar(const char *dir)
+{
+    char path[DT_PATH_SIZE] = "";
+    for (int i = 0; i < 2 && path[0] == '\0'; i++) {
+        if (dt_labelled_find(dir, kinds[i].files[DT_SPLIT_TRAIN][0], path) != DT_OK) {
+            dt_error_clear();
+            path[0] = '\0';
+        }
+    }
+    return path[0] != '\0';
+}
+
 static enum dt_status nothing_there(const char *dir, enum dt_split split)
 {
-    char path[DT_PATH_SIZE];
-    bool there;
+    char path[DT_PATH_SIZE], lacks[96];
+    bool there, python;
     DT_TRY(dt_file_exists(dir, &there));
-    if (!there) {
-        return dt_error(DT_NO_INPUT,
-                        "%s: no such folder (scripts/get-data cifar10 fetches it; or name the "
-                        "folder with CIFAR's binary files: --data DIR)",
-                        dir);
-    }
     DT_TRY(dt_labelled_path(dir, split == DT_SPLIT_TRAIN ? "data_batch_1" : "test_batch", path));
-    DT_TRY(dt_file_exists(path, &there));
-    return dt_error(DT_NO_INPUT, "%s: neither %s nor %s is there, raw or .gz (%s)", dir,
-                    kinds[0].files[split][0], kinds[1].files[split][0],
-                    there ? "the version for Python is: fetch the binary version"
-                          : "name the folder with CIFAR's binary files in data.dir or --data");
+    DT_TRY(dt_file_exists(path, &python));
+    snprintf(lacks, sizeof lacks, "neither %s nor %s is there, raw or .gz",
+             kinds[0].files[split][0], kinds[1].files[split][0]);
+    return dt_folder_refuse(
+        dir, lacks, has_cifar,
+        python  ? "the version for Python is: fetch the binary version"
+        : there ? "name the folder with CIFAR's binary files in data.dir or --data"
+                : "scripts/get-data cifar10 fetches it; or name the folder with CIFAR's binary "
+                  "files: --data DIR");
 }
 
 /* The data set whose first file is there. */

@@ -137,7 +137,7 @@ def test_cifar_faults(sets):
     images, labels = sets["train"]
     refuse("absent", "cifar", "nowhere", "nowhere: no such folder (scripts/get-data cifar10 fetches it; or name the", 66)
     write("empty/data_batch_1", b"pickle")
-    refuse("python", "cifar", "empty", "neither data_batch_1.bin nor train.bin is there, raw or .gz (the version for Python is: fetch", 66)
+    refuse("python", "cifar", "empty", "neither data_batch_1.bin nor train.bin is there, raw or .gz, but data_batch_1 (the version for Python is: fetch", 66)
     write_cifar10("missing", sets)
     os.remove("missing/data_batch_3.bin")
     refuse("missing", "cifar", "missing", "missing: data_batch_3.bin is missing, raw or .gz, beside data_batch_1.bin", 66)

@@ -1,7 +1,10 @@
 #include "train/save/saver.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "base/text.h"
+#include "data/bad_images.h"
 #include "data/border.h"
 #include "dist/strategy/replica_check.h"
 #include "train/save/state.h"
@@ -22,6 +25,36 @@ static void warn(const struct dt_trainer *t, const struct dt_emitter *emitter, c
         emitter->emit(emitter->context,
                       &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = warning});
     }
+}
+
+/* Of a test set that is not there, and of what is there and not used. */
+static enum dt_status warn_of_files(const struct dt_trainer *t, const struct dt_emitter *emitter)
+{
+    char *text = NULL;
+    size_t n_text = 0;
+    const size_t n_passed = t->set.data.n_passed;
+    const struct dt_bad_images *bad = t->config.data.bad;
+    FILE *file = open_memstream(&text, &n_text);
+    if (file != NULL && t->config.data.validation > 0 && t->n_test == 0) {
+        fprintf(file, "there is no test set: the result is that of the validation samples");
+    }
+    if (file != NULL && n_passed > 0) {
+        fprintf(file, "%s%zu file%s beside the images, such as Thumbs.db, passed over",
+                ftell(file) > 0 ? "; " : "", n_passed, n_passed == 1 ? "" : "s");
+    }
+    if (file != NULL && bad != NULL && bad->told != NULL) {
+        fprintf(file, "%s%zu bad images left out (data.skip_bad is %lld): %s",
+                ftell(file) > 0 ? "; " : "", bad->n_skipped[0] + bad->n_skipped[1],
+                (long long)t->config.data.skip_bad, bad->told);
+    }
+    if (!dt_text_close(file, &text)) {
+        return dt_error(DT_NO_MEMORY, "no memory for the names of images");
+    }
+    if (text[0] != '\0') {
+        warn(t, emitter, text);
+    }
+    free(text);
+    return DT_OK;
 }
 
 /* This rank's training samples whose class is in the upper half of the model's. */
@@ -60,6 +93,7 @@ static enum dt_status inspect_images(struct dt_trainer *t, const struct dt_emitt
                  samples->n_classes, samples->n_classes / 2);
         warn(t, emitter, warning);
     }
+    DT_TRY(dt_world_agree(t->world, warn_of_files(t, emitter)));
     t->state.bright_borders = images
                                   ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5)
                                   : DT_CHECKPOINT_UNKNOWN;

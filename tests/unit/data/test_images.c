@@ -170,12 +170,13 @@ static void test_wrong_folders(void)
 {
     struct dt_data_spec spec = spec_of(3);
     command("rm -rf", "*");
-    expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT,
-                 "/train: no such folder (data.dir has train/CLASS/IMAGE and test/CLASS/IMAGE)");
+    expect_fault(
+        &spec, DT_SPLIT_TRAIN, DT_NO_INPUT,
+        ": no train/ is there, but nothing (data.dir has train/CLASS/IMAGE and test/CLASS/IMAGE)");
     write_all(3);
     command("mkdir", "train/yak");
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
-                 "/train: 4 class folders, cat first, model has 3 classes (let");
+                 "/train: 4 class folders, cat, dog, yak, zebra; model has 3 classes (let");
     spec.n_classes = 4;
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "/train/yak: no images of this class (put");
     spec.n_classes = 3;
@@ -215,9 +216,9 @@ static void test_wrong_files(void)
         {"P6 4 99999999999 255 x", "dog/bad: a damaged header of PPM or PGM"},
         {"P6 0 4 255 x", "dog/bad: 0x4 pixels, at most"},
         {"P6 4 4 255 1234", "dog/bad: truncated: 48 bytes of pixels, 4 are there (copy it again)"},
-        {"P5 2 3 255 123456",
-         "dog/bad: 3x2 pixels high and wide, model.input is 4x4 (set data.resize to stretch, fit or "
-         "crop; or set model.input to [3, 3, 2] if all are so)"},
+        {"P5 2 3 255 123456", "dog/bad: 3x2 pixels high and wide, model.input is 4x4 (set "
+                              "data.resize to stretch, fit or "
+                              "crop; or set model.input to [3, 3, 2] if all are so)"},
         {"P6 # no end", "dog/bad: a damaged header of PPM or PGM"},
     };
     write_all(3);
@@ -232,14 +233,16 @@ static void test_wrong_files(void)
     CHECK_OK(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
                              (struct dt_owned){.n = 21, .first = 0, .stride = 1}, &data));
     dt_dataset_close(&data);
-    for (int i = 0; i < 14; i++) { /* named one by one, up to ten */
+    for (int i = 0; i < 99; i++) { /* named as far as there is room */
         char name[64];
-        snprintf(name, sizeof name, "train/cat/%d.txt", i);
+        snprintf(name, sizeof name, "train/cat/a picture of a cat %03d.jpeg", i);
         put(name, "");
     }
-    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "/train: 10 or more bad images: cat/");
-    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, " (mend it, or move it away)");
-    command("rm", "train/cat/*.txt");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
+                 "/train: 99 bad images: cat/a picture of a cat 000.jpeg, cat/a picture of a cat "
+                 "001.jpeg, ");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, " more (mend it, or move it away)");
+    command("rm", "train/cat/*.jpeg");
     put("train/dog/bad", "readme"); /* each has a cure of its own */
     put("train/cat/bad", "P6 4 4 255 1234");
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, " (mend each of them)");
@@ -262,9 +265,9 @@ static void test_brackets_in_names(void)
         "here (copy)/train: 1 bad image: dog/bad (1): no PNG, JPEG, PPM or PGM file (convert");
     command("rm", "train/dog/bad*");
     command("mkdir", "train/dog/sub\\ \\(2\\)");
+    put("train/dog/sub (2)/bad", "readme");
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
-                 "/train: 1 bad image: dog/sub (2): is a directory (only images belong there: move "
-                 "those of a sub-folder up)");
+                 "/train: 1 bad image: dog/sub (2)/bad: no PNG, JPEG, PPM or PGM file (convert");
 }
 
 /* They are no classes. */
