@@ -52,6 +52,7 @@ struct dt_option_entry {
               "Training uses the weights if there is nothing to resume; `eval` and `predict` "     \
               "need the model's `--config` with it.")                                              \
     X(DT_OPTION_EMA, "ema", "", "use the averaged (EMA) weights of the checkpoint (train.ema)")    \
+    X(DT_OPTION_TOP, "top", "K", "the K likeliest classes; default 5")                             \
     X(DT_OPTION_INVERT, "invert", "auto|yes|no",                                                   \
       "invert the image; auto: only if its background differs from the training images'",          \
       .more = "`auto`, the default, inverts a grey image whose border is bright if the borders "   \

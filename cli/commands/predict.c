@@ -13,6 +13,8 @@
 #include "model/network.h"
 #include "view/image.h"
 
+#define TOP 5 /* classes of an image that are shown */
+
 enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };
 
 struct prediction {
@@ -165,8 +167,21 @@ static enum dt_status read_image(const struct prediction *p, const char *path,
 /* The document of all images. */
 struct answers {
     struct dt_doc *doc;
+    size_t top;          /* so many classes of each */
     struct dt_part *all; /* a row for each image */
 };
+
+/* The likeliest class behind this one, -1 the first; equal ones in the order of their numbers. */
+static int next_class(const struct prediction *p, int class)
+{
+    const double *of = p->probabilities;
+    int next = -1;
+    for (int k = 0; k < p->inference.model.n_outputs; k++) {
+        const bool behind = class < 0 || of[k] < of[class] || (of[k] == of[class] && k > class);
+        next = behind && (next < 0 || of[k] > of[next]) ? k : next;
+    }
+    return next;
+}
 
 /* The picture in characters as the model sees it, the class, and the probabilities. `note`: what
  * was done to it. */
@@ -183,10 +198,7 @@ static void add_prediction(const struct answers *a, const char *path, const stru
     const int n = p->inference.model.n_outputs;
     char *drawing = NULL;
     size_t n_bytes = 0;
-    int best = 0;
-    for (int k = 1; k < n; k++) {
-        best = p->probabilities[k] > p->probabilities[best] ? k : best;
-    }
+    const int best = next_class(p, -1);
     FILE *out = open_memstream(&drawing, &n_bytes);
     if (out != NULL) {
         dt_digit_draw(out, p->pixels, p->samples.shape);
@@ -199,7 +211,8 @@ static void add_prediction(const struct answers *a, const char *path, const stru
                                          "class|probability::%");
     dt_doc_caption(table, "class %s, probability %.2f %%%s%s", dt_class_text(a->doc, names, best),
                    100 * p->probabilities[best], background, note);
-    for (int k = 0; k < n; k++) {
+    int k = best;
+    for (size_t i = 0; i < (size_t)n && i < a->top; i++, k = next_class(p, k)) {
         dt_doc_row(table, dt_t(dt_class_text(a->doc, names, k)), dt_n(p->probabilities[k]));
         if (k == best) {
             dt_doc_emphasize(table);
@@ -229,10 +242,12 @@ static enum dt_status predict_all(const struct dt_trained *from, const struct dt
     struct prediction p = {0};
     enum invert invert = INVERT_AUTO;
     const struct dt_values images = dt_trained_words(args);
+    size_t top = TOP;
+    DT_TRY(dt_args_number(args, DT_OPTION_TOP, false, 1, 65536, &top));
     DT_TRY(read_invert(dt_args_text(args, DT_OPTION_INVERT), &invert));
     enum dt_status s = open_prediction(from, &p);
     if (s == DT_OK) {
-        struct answers a = {.doc = dt_doc_open("predict", "Predictions")};
+        struct answers a = {.doc = dt_doc_open("predict", "Predictions"), .top = top};
         a.all = dt_doc_table(a.doc, "Images", "image|class|probability::%|background|inverted");
         dt_doc_main(a.all);
         if (images.n == 1) {
@@ -270,17 +285,20 @@ const struct dt_command dt_command_predict = {
     .word = "predict",
     .meaning = "classify images",
     .usage = "dtrain predict (RUN | --config FILE --weights FILE) IMAGE...\n"
-             "      [--ema] [--invert auto|yes|no] [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
+             "      [--ema] [--invert auto|yes|no] [--top K]\n"
+             "      [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
     .examples = "  dtrain predict runs/night digit.png\n"
                 "  dtrain predict \\\n"
                 "      runs/night/checkpoints/step-000000001416.safetensors digit.png\n",
     .more = DT_RUN_WORD
-    " Prints the class, the probabilities, and the image as the model sees it, drawn in "
+    " Prints the class, the five likeliest with their probabilities, and the image as the model "
+    "sees it, drawn in "
     "characters. An image is scaled to the model's input by data.resize, as in training, or "
     "else stretched; colours become grey by ITU-R BT.601's luma; gamma, colour profiles and "
     "EXIF orientation are ignored. Transparency is filled with data.background, as in training, "
     "or with black if all training images have dark borders and black gives more contrast.",
-    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, DT_RESULT_OPTIONS},
+    .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, [DT_OPTION_TOP] = {DT_TAKEN},
+                DT_RESULT_OPTIONS},
     .check = check,
     .needs_no_ranks = true,
     .together = run,
