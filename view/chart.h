@@ -17,6 +17,6 @@ void dt_html_text(FILE *out, const char *text);
  * `span`, which is above 0. */
 double dt_chart_step(double span);
 
-void dt_chart_put(FILE *out, const struct dt_part *series);
+void dt_chart_put(FILE *out, const struct dt_part *p); /* a series */
 
 #endif

@@ -299,7 +299,7 @@ def test_course():
         elif name.startswith(("scripts/", "configs/")):
             check(os.path.exists(f"{SOURCE}/{name}"), f"lessons.md: no file {name}")
         elif re.match(r"(train|data|distributed)\.|[a-z.]+_[a-z]+$", name) and "." in name:
-            check(re.search(rf"^{re.escape(name)}[. ]", keys, re.M), f"lessons.md: no key {name}")
+            check(re.search(rf"^{re.escape(name)}[.\s]", keys, re.M), f"lessons.md: no key {name}")
 
 
 new_folder()
