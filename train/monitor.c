@@ -63,14 +63,13 @@ static bool reduces(struct dt_trainer *t, struct evaluation e, uint64_t epoch)
     return true;
 }
 
-/* After `epoch` epochs. */
-static bool stops(const struct dt_trainer *t, uint64_t epoch)
+bool dt_monitor_stops(const struct dt_trainer *t)
 {
-    DT_ASSERT(t->state.stop_epoch <= epoch);
+    DT_ASSERT(t->state.stop_epoch <= t->state.epoch);
     const struct dt_monitor_spec *spec = &t->config.early_stopping;
     const uint64_t best_epoch = t->state.stop_epoch;
     return spec->metric != DT_TEST_NONE && best_epoch > 0 &&
-           epoch - best_epoch >= (uint64_t)spec->patience;
+           t->state.epoch - best_epoch >= (uint64_t)spec->patience;
 }
 
 /* The test set is there to measure a model that was chosen without it. */
@@ -101,7 +100,6 @@ static void warn(const struct dt_trainer *t, const struct dt_emitter *emitter)
 void dt_monitor_begin(struct dt_trainer *t, const struct dt_emitter *emitter)
 {
     t->schedule.n_reductions = t->state.lr_reductions;
-    t->enough = stops(t, t->state.epoch);
     warn(t, emitter);
 }
 
@@ -123,7 +121,6 @@ double dt_monitor_epoch(struct dt_trainer *t, const struct dt_metrics *evaluated
         improve(&best, e, epoch, &s->best_value, &s->best_epoch);
     }
     const bool reduced = reduces(t, e, epoch);
-    t->enough = stops(t, epoch);
     return reduced ? dt_lr_schedule_at(&t->schedule, epoch * t->schedule.steps_per_epoch) : 0;
 }
 

@@ -250,7 +250,8 @@ static enum dt_status save_last(struct run *run)
 static bool is_over(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    return dt_steps_left(&run->trainer) == 0 || (t->state.step_in_epoch == 0 && t->enough);
+    return dt_steps_left(&run->trainer) == 0 ||
+           (t->state.step_in_epoch == 0 && dt_monitor_stops(t));
 }
 
 static enum dt_status run_epochs(struct run *run)

@@ -117,7 +117,6 @@ struct dt_trainer {
     struct dt_ema ema;
     struct dt_replicas *replicas;
     size_t n_test;         /* with validation samples: those of the test set */
-    bool enough;           /* the monitor asks for no further epoch */
     struct dt_hook *hooks; /* the first, or NULL */
     bool nan_injected;     /* a fault has made gradients NaN: the cause if the training diverges */
 };
@@ -243,6 +242,8 @@ void dt_monitor_begin(struct dt_trainer *trainer, const struct dt_emitter *emitt
 /* After an epoch. Returns the rate of the next step where a plateau reduces it; else 0. */
 double dt_monitor_epoch(struct dt_trainer *trainer, const struct dt_metrics *evaluated,
                         const struct dt_metrics *averaged);
+/* Whether the epochs so far are enough. Between epochs. */
+bool dt_monitor_stops(const struct dt_trainer *trainer);
 void dt_monitor_end(const struct dt_trainer *trainer, struct dt_end_event *end);
 /* Removes metrics from a state that `before` used and the configuration `now` does not. */
 void dt_monitor_forget(const struct dt_config *before, const struct dt_config *now,

@@ -76,7 +76,7 @@ static void test_average(void)
             t.state.epoch++;
         }
         CHECK_INT(t.state.best_epoch, i < 4 ? 3 : 1);
-        CHECK(t.enough == (i == 4));
+        CHECK(dt_monitor_stops(&t) == (i == 4));
     }
 }
 
@@ -85,7 +85,7 @@ static void test_nothing_is_asked(void)
     begin(&(struct dt_config){.epochs = 9});
     for (int i = 0; i < 9; i++) {
         const struct result result = epoch(1, 0.5);
-        CHECK(!result.is_best && !result.is_reduced && !t.enough);
+        CHECK(!result.is_best && !result.is_reduced && !dt_monitor_stops(&t));
     }
     CHECK_INT(t.state.stop_epoch + t.state.best_epoch + t.state.plateau_epoch, 0);
     CHECK_INT(end_of().stopping.metric, DT_TEST_NONE);
@@ -97,17 +97,17 @@ static void test_stops(void)
     static const double losses[] = {1, 0.5, 0.75, 0.25, 0.25, 0.5};
     begin(&(struct dt_config){.early_stopping = {.metric = DT_TEST_LOSS, .patience = 2}});
     for (int i = 0; i < 6; i++) {
-        CHECK(!t.enough);
+        CHECK(!dt_monitor_stops(&t));
         epoch(losses[i], 0);
     }
-    CHECK(t.enough);
+    CHECK(dt_monitor_stops(&t));
     const struct dt_monitored m = end_of().stopping;
     CHECK_NEAR(m.best, 0.25, 0);
     CHECK_INT(m.epoch, 4);
     CHECK_INT(m.n_since, 2);
     t.config.early_stopping.patience = 3; /* resumed with more patience */
     begin_run();
-    CHECK(!t.enough);
+    CHECK(!dt_monitor_stops(&t));
 }
 
 static void test_min_delta(void)
@@ -118,11 +118,11 @@ static void test_min_delta(void)
         .early_stopping = {.metric = DT_TEST_ACCURACY, .patience = 2, .min_delta = 0.1}});
     for (int i = 0; i < 4; i++) {
         epoch(1, accuracies[i]);
-        CHECK(!t.enough);
+        CHECK(!dt_monitor_stops(&t));
     }
     CHECK_INT(t.state.stop_epoch, 3);
     epoch(1, 0.72);
-    CHECK(t.enough);
+    CHECK(dt_monitor_stops(&t));
     CHECK_NEAR(t.state.stop_value, 0.625, 0);
 }
 
