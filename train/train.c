@@ -250,8 +250,7 @@ static enum dt_status save_last(struct run *run)
 static bool is_over(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    return dt_steps_left(&run->trainer) == 0 ||
-           (t->state.step_in_epoch == 0 && dt_monitor_stops(t));
+    return dt_steps_left(t) == 0 || (t->state.step_in_epoch == 0 && dt_monitor_stops(t));
 }
 
 static enum dt_status run_epochs(struct run *run)
@@ -259,8 +258,8 @@ static enum dt_status run_epochs(struct run *run)
     struct dt_trainer *t = &run->trainer;
     int n_failures = 0;
     const bool past_end = t->state.epoch >= (uint64_t)t->config.epochs;
-    if (is_over(run) && (past_end || t->state.step_in_epoch ==
-                                         0)) { /* resumed at the end: only the result is left */
+    /* Resumed at the end: only the result is left. */
+    if (is_over(run) && (past_end || t->state.step_in_epoch == 0)) {
         return evaluate(run);
     }
     /* A checkpoint may lie between the last step of an epoch and its end. Then run_steps takes no
@@ -332,6 +331,7 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
 static void emit_fault(struct run *run, enum dt_status status)
 {
     DT_ASSERT(run->begun && status != DT_OK);
+    run->end.ranks = NULL; /* an end that failed half through may have set it */
     (void)dt_hooks_run_end(&run->trainer, status, &run->end);
     emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end});
 }
@@ -367,11 +367,17 @@ static enum dt_status take_best(struct run *run)
 
 /* The results of a run that ended well. With validation samples the test set is evaluated once,
  * here. */
-static enum dt_status finish(struct run *run)
+static enum dt_status finish(struct run *run, enum dt_status status)
 {
+    DT_ASSERT(run->begun);
     struct dt_trainer *t = &run->trainer;
     const struct dt_answers *answers = t->evaluator.answers;
     struct dt_end_event *end = &run->end;
+    end->stopped_early = status == DT_OK && dt_steps_left(t) > 0;
+    DT_TRY(dt_hooks_run_end(t, status, end));
+    if (status == DT_STOPPED) {
+        return DT_OK;
+    }
     DT_TRY(compare_replicas(run));
     if (!validates(run)) {
         end->averaged = run->averaged;
@@ -385,17 +391,19 @@ static enum dt_status finish(struct run *run)
 
 static enum dt_status close_run(struct run *run, enum dt_status status)
 {
-    DT_ASSERT(run->begun && (status == DT_OK || status == DT_STOPPED));
-    struct dt_trainer *t = &run->trainer;
-    run->end.stopped_early = status == DT_OK && dt_steps_left(&run->trainer) > 0;
-    DT_TRY(dt_hooks_run_end(t, status, &run->end));
-    DT_TRY(status == DT_OK ? finish(run) : DT_OK);
+    const bool ran = status == DT_OK || status == DT_STOPPED;
+    note_end(run);
+    const enum dt_status finished = ran ? finish(run, status) : status;
+    if (finished != DT_OK && run->begun) { /* else the files of an earlier start stay */
+        emit_fault(run, finished);
+    }
+    DT_TRY(finished);
     const enum dt_status emitted =
         emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
         emit(run, (struct dt_event){.kind = DT_EVENT_RESULT, .result = &run->end});
     }
-    DT_TRY(dt_world_agree(t->world, emitted));
+    DT_TRY(dt_world_agree(run->trainer.world, emitted));
     return status;
 }
 
@@ -411,15 +419,8 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
         dt_trainer_open(world, config, options->format, options->parts, &run->trainer);
     if (s == DT_OK) {
         s = open_run(run, options);
-        if (s == DT_OK) {
-            s = run_epochs(run);
-        }
-        note_end(run);
-        if (s == DT_OK || s == DT_STOPPED) {
-            s = close_run(run, s);
-        } else if (run->begun) { /* else the files of an earlier start stay */
-            emit_fault(run, s);
-        }
+        s = s == DT_OK ? run_epochs(run) : s;
+        s = close_run(run, s);
         if (run->saver != NULL) {
             run->saver->ops->close(run->saver);
         }

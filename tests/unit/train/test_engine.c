@@ -82,6 +82,28 @@ static enum dt_status hear(void *context, struct dt_event *event)
     return DT_OK;
 }
 
+/* ---- a hook that fails at the end of a run */
+
+static bool end_fails;
+
+static enum dt_status fail(struct dt_hook *hook, struct dt_trainer *t, enum dt_status status,
+                           struct dt_end_event *end)
+{
+    (void)hook, (void)t, (void)end;
+    return status == DT_OK ? dt_error(DT_IO, "the end fails") : DT_OK;
+}
+
+static enum dt_status open_failing(const void *context, struct dt_trainer *t,
+                                   const struct dt_emitter *emitter)
+{
+    static const struct dt_hook_ops ops = {.run_end = fail};
+    void *hook;
+    (void)context, (void)emitter;
+    return dt_hook_open(t, &ops, sizeof(struct dt_hook), "a hook", &hook);
+}
+
+/* ---- runs */
+
 static char checkpoints[DT_CHECKPOINT_PATH_SIZE];
 
 static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
@@ -95,11 +117,12 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
     struct dt_world world = {.size = 1, .local_size = 1, .host = "here", .comm = comm};
     struct dt_folder_saver saver = {
         .saver = {.ops = &dt_folder_saver_ops}, .run_dir = folder, .resume = resume};
-    const struct dt_train_options options = {
-        .format = &format,
-        .parts = &dt_all_parts,
-        .saver = &saver.saver,
-        .hooks = {.open = best != DT_TEST_NONE ? dt_hooks_open : NULL}};
+    const struct dt_train_options options = {.format = &format,
+                                             .parts = &dt_all_parts,
+                                             .saver = &saver.saver,
+                                             .hooks = {.open = best != DT_TEST_NONE ? dt_hooks_open
+                                                               : end_fails          ? open_failing
+                                                                                    : NULL}};
     const enum dt_status s = dt_train(&world, &now, &options, &(struct dt_emitter){.emit = hear});
     dt_comm_close(comm);
     return s;
@@ -139,6 +162,15 @@ static void test_best(void)
     CHECK(unlink(best) == 0);
 }
 
+/* A run that fails at its end is a run that failed. */
+static void test_failed_end(void)
+{
+    end_fails = true;
+    CHECK_FAILS(train(4, true, DT_TEST_NONE), DT_IO, "the end fails");
+    CHECK_TEXT(told, "warning warning folder run fault");
+    end_fails = false;
+}
+
 int main(void)
 {
     test_record_interval();
@@ -156,6 +188,7 @@ int main(void)
     CHECK_HAS(warning, "; passing it over");
 
     test_best();
+    test_failed_end();
     word = "thick";
     CHECK_FAILS(train(9, true, DT_TEST_NONE), DT_CONFIG,
                 "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
