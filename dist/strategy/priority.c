@@ -130,13 +130,21 @@ static enum dt_status priority_finish(struct dt_strategy_step *step)
     return DT_OK;
 }
 
+static void priority_close(struct dt_strategy *strategy)
+{
+    if (dt_error_is_agreed()) { /* all end their sums, or MPI would write into freed memory */
+        (void)wait_for(priority_of(strategy), 0);
+    }
+    dt_mirrored_close(strategy);
+}
+
 static const struct dt_strategy_ops priority_ops = {.forward = priority_forward,
                                                     .ready = priority_ready,
                                                     .poll = dt_mirrored_poll,
                                                     .finish = priority_finish,
                                                     .share = priority_share,
                                                     .each_sum = priority_each_sum,
-                                                    .close = dt_mirrored_close};
+                                                    .close = priority_close};
 
 static bool serves(const struct dt_dist_spec *dist)
 {

@@ -105,6 +105,10 @@ WRAP(int, MPI_Init_thread, int *argc, char ***argv, int wanted, int *provided)
 WRAP(int, MPI_Finalize, void)
 {
     sim.now->finalizes = true;
+    if (sim_n_requests(sim.now->number) > 0) {
+        sim_wrong("rank %d ends MPI, which may still write into memory of %d of its requests",
+                  sim.now->number, sim_n_requests(sim.now->number));
+    }
     sim_meet(MPI_COMM_WORLD);
     sim_end(SIM_ENDED, sim.now->code);
 }

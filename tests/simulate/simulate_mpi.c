@@ -24,6 +24,7 @@ struct request {
     struct sim_collective *collective; /* or NULL */
     struct message *message;
     bool is_send, used;
+    int rank; /* whose it is */
     void *buffer;
     MPI_Datatype type;
     MPI_Op op;
@@ -241,6 +242,15 @@ void sim_meet(MPI_Comm comm)
 
 /* ---- requests */
 
+int sim_n_requests(int rank)
+{
+    int n = 0;
+    for (int i = 0; i < MOST_REQUESTS; i++) {
+        n += requests[i].used && requests[i].rank == rank;
+    }
+    return n;
+}
+
 static int start(struct request what, MPI_Request *out)
 {
     int i = 0;
@@ -252,6 +262,7 @@ static int start(struct request what, MPI_Request *out)
         return MPI_ERR_OTHER;
     }
     what.used = true;
+    what.rank = sim.now->number;
     requests[i] = what;
     *out = (MPI_Request)(intptr_t)(i + 1);
     return MPI_SUCCESS;

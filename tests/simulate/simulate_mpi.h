@@ -55,4 +55,6 @@ void sim_wait_for(struct sim_collective *c);
 void sim_leave(struct sim_collective *c);
 void sim_meet(MPI_Comm comm);
 
+int sim_n_requests(int rank); /* that are under way */
+
 #endif
