@@ -189,7 +189,9 @@ static enum dt_status parse(const char *name, const uint8_t *bytes, size_t n_byt
     out->content = content;
     snprintf(content->name, sizeof content->name, "%s", name);
     enum dt_status status;
-    DT_TRY_GOTO(status, dt_safetensors_parse(name, bytes, n_bytes, &content->tensors), failed);
+    DT_TRY_GOTO(status,
+                dt_safetensors_parse(name, header, n_header, bytes + n_bytes, &content->tensors),
+                failed);
     if (ours) {
         DT_TRY_GOTO(status, read_content(content, out), failed);
     }

@@ -197,11 +197,11 @@ static void drop_counters(struct dt_safetensors *file)
 static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t n_data,
                                    struct dt_safetensors *file)
 {
-    const int n_max = DT_MAX_TENSORS + 1; /* one is the metadata */
-    const int n = cJSON_GetArraySize(file->header);
-    if (n > n_max) {
-        return dt_error(DT_BAD_DATA, "%s: %d entries in the header, at most %d are supported", name,
-                        n, n_max);
+    const bool has_metadata = cJSON_GetObjectItemCaseSensitive(file->header, metadata_key) != NULL;
+    const int n = cJSON_GetArraySize(file->header) - has_metadata;
+    if (n > DT_MAX_TENSORS) {
+        return dt_error(DT_BAD_DATA, "%s: %d tensors in the header, at most %d are supported", name,
+                        n, DT_MAX_TENSORS);
     }
     bool metadata_seen = false;
     const cJSON *entry;
@@ -211,8 +211,6 @@ static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t
         if (strcmp(entry->string, metadata_key) == 0) {
             twice = metadata_seen;
             metadata_seen = true;
-        } else if (file->n_tensors == DT_MAX_TENSORS) {
-            return dt_error(DT_BAD_DATA, "%s: more than %d tensors", name, DT_MAX_TENSORS);
         } else {
             twice = dt_safetensors_find(file, entry->string) != NULL;
             if (!twice) {
@@ -284,22 +282,19 @@ static enum dt_status read_header(const char *name, const char *text, size_t n_t
     return DT_OK;
 }
 
-enum dt_status dt_safetensors_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
-                                    struct dt_safetensors *out)
+enum dt_status dt_safetensors_parse(const char *name, const char *header, size_t n_header,
+                                    const uint8_t *end, struct dt_safetensors *out)
 {
+    const uint8_t *data = (const uint8_t *)header + n_header;
+    DT_ASSERT(data <= end);
     out->n_tensors = 0;
     out->header = NULL;
-    const char *text = "";
-    size_t n_text = 0;
     enum dt_status status;
-    DT_TRY_GOTO(status, dt_safetensors_find_header(name, bytes, n_bytes, &text, &n_text), failed);
-    DT_TRY_GOTO(status, read_header(name, text, n_text, &out->header), failed);
+    DT_TRY_GOTO(status, read_header(name, header, n_header, &out->header), failed);
     DT_TRY_GOTO(status,
                 check_metadata(name, cJSON_GetObjectItemCaseSensitive(out->header, metadata_key)),
                 failed);
-    const uint8_t *data = (const uint8_t *)text + n_text;
-    DT_ASSERT(data >= bytes + sizeof(uint64_t) && data <= bytes + n_bytes);
-    DT_TRY_GOTO(status, read_tensors(name, data, n_bytes - (size_t)(data - bytes), out), failed);
+    DT_TRY_GOTO(status, read_tensors(name, data, (size_t)(end - data), out), failed);
     return DT_OK;
 failed:
     dt_safetensors_close(out);

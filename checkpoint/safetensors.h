@@ -36,10 +36,11 @@ struct dt_safetensors {
 enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes, size_t n_bytes,
                                           const char **header, size_t *n_header);
 
-/* Reads the whole structure: every byte of the file belongs to the header or to exactly one tensor.
- * Error texts begin with `name`. DT_BAD_DATA, DT_NO_MEMORY. A failed parse owes nothing. */
-enum dt_status dt_safetensors_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
-                                    struct dt_safetensors *out);
+/* Reads the whole structure, from the header that was found to the end of the file: every byte
+ * belongs to the header or to exactly one tensor. Error texts begin with `name`. DT_BAD_DATA,
+ * DT_NO_MEMORY. A failed parse owes nothing. */
+enum dt_status dt_safetensors_parse(const char *name, const char *header, size_t n_header,
+                                    const uint8_t *end, struct dt_safetensors *out);
 void dt_safetensors_close(struct dt_safetensors *file);
 
 const char *dt_safetensors_metadata(const struct dt_safetensors *file,

@@ -319,7 +319,6 @@ static enum dt_status check_all(const struct restore *r, const char *path, const
     struct dt_model model;
     DT_TRY(dt_saved_check(t->written.format, path_used, file, saved, &model));
     DT_TRY(dt_saved_fits(t, path_used, file));
-    DT_TRY(dt_checkpoint_check(file, &t->model, t->strategy->optimizer.n_states));
     if (path != NULL) {
         DT_TRY(check_is_newest(r->run, path_used, file->state.step));
     }

@@ -190,7 +190,7 @@ static void test_forged_sizes(void)
     }
     strcpy(text + used, "`conv1.bias`:");
     uint8_t *forged = forge(bytes, n_bytes, "`conv1.bias`:", text, &n_forged);
-    check_rejected(forged, n_forged, "entries in the header, at most 642 are supported");
+    check_rejected(forged, n_forged, "tensors in the header, at most 641 are supported");
     free(forged);
 
     memset(text, '[', n_text);
