@@ -14,24 +14,24 @@ enum dt_status dt_heartbeat_start(struct dt_heartbeat *beat)
                                    beat->name, &beat->request);
 }
 
-static void take(struct dt_heartbeat *beat)
+/* Ends one sign of life, and begins the next where a rank still works. */
+static enum dt_status next(struct dt_heartbeat *beat, bool *all)
 {
+    DT_TRY(dt_comm_wait(beat->comm, &beat->request));
     if (beat->take != NULL) {
         beat->take(beat->context);
     }
+    *all = (int)beat->sum[0] == beat->comm->size;
+    return *all ? DT_OK : dt_heartbeat_start(beat);
 }
 
 static enum dt_status look(struct dt_heartbeat *beat)
 {
-    bool done = false;
+    bool done = false, all;
     dt_comm_alive(beat->comm);
     DT_TRY(dt_comm_test(beat->comm, &beat->request, &done));
-    if (done) {
-        DT_TRY(dt_comm_wait(beat->comm, &beat->request));
-        take(beat);
-        return dt_heartbeat_start(beat);
-    }
-    return dt_comm_judge(beat->comm, &beat->request, dt_patience_look(&beat->patience));
+    return done ? next(beat, &all)
+                : dt_comm_judge(beat->comm, &beat->request, dt_patience_look(&beat->patience));
 }
 
 enum dt_status dt_heartbeat_look(struct dt_heartbeat *beat)
@@ -52,24 +52,14 @@ static void doze(void *unused)
     dt_sleep_ms(DOZE_MS);
 }
 
-static enum dt_status wait_for_others(struct dt_heartbeat *beat)
-{
-    for (;;) {
-        DT_TRY(dt_comm_wait(beat->comm, &beat->request));
-        take(beat);
-        if ((int)beat->sum[0] == beat->comm->size) {
-            return DT_OK;
-        }
-        DT_TRY(dt_heartbeat_start(beat));
-    }
-}
-
 enum dt_status dt_heartbeat_finish(struct dt_heartbeat *beat)
 {
-    DT_TRY(beat->failed);
+    enum dt_status s = beat->failed;
     beat->mine[0] = 1;
     dt_comm_meanwhile(beat->comm, doze, NULL);
-    const enum dt_status s = wait_for_others(beat);
+    for (bool all = false; s == DT_OK && !all;) {
+        s = next(beat, &all);
+    }
     dt_comm_meanwhile(beat->comm, NULL, NULL);
     return s;
 }
