@@ -130,15 +130,12 @@ static enum dt_status open_compressed(const struct dt_allreduce_spec *spec,
                                       struct dt_allreduce **out)
 {
     DT_ASSERT(spec->codec->spec.type != DT_COMPRESSION_NONE);
+    DT_ASSERT(dt_allreduce_compresses(&spec->rows, spec->type, spec->across, spec->codec));
     const char *name = dt_compression_names[spec->codec->spec.type];
     const struct dt_payload payload = {&dt_encoded_payload, spec->codec, spec->comm->rank};
     struct dt_allreduce_spec messages = *spec;
     messages.type = dt_allreduce_for_compression(spec->type, spec->codec);
     messages.payload = &payload;
-    if (!dt_allreduce_compresses(&spec->rows, spec->type, spec->across, spec->codec)) {
-        return dt_error(DT_INTERNAL, "the allreduce %s cannot compress by %s",
-                        dt_allreduce_names[spec->type], name);
-    }
     DT_TRY(dt_allreduce_open(&messages, out));
     if (spec->type == DT_ALLREDUCE_AUTO && *out != NULL) {
         snprintf((*out)->why, sizeof(*out)->why, "gradients are sent as %s", name);
