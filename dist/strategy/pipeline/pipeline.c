@@ -30,8 +30,7 @@ struct pipeline {
     struct dt_stages stages;
     struct dt_stage *mine;
     bool is_first, is_last;
-    struct dt_wire *wire;      /* NULL: there is one rank */
-    struct messages *messages; /* (dt_pipeline_n_parts of the largest batch) */
+    struct dt_wire *wire; /* NULL: there is one rank */
     float *dx,
         *dy; /* gradients of what enters and leaves the stage; NULL on the first and the last */
     size_t n_in, n_out;             /* floats of a sample of these */
@@ -43,6 +42,7 @@ struct pipeline {
     int m;                      /* micro-batches, none of them empty */
     enum dt_status failed;      /* what a poll ran into */
     struct dt_wire_request *awaited;
+    struct messages messages[]; /* (dt_pipeline_n_parts of the largest batch) */
 };
 
 static struct pipeline *pipeline_of(struct dt_strategy *strategy)
@@ -184,10 +184,7 @@ static enum dt_status backward(struct pipeline *self, int k)
     DT_TRY(self->is_last ? dt_network_loss(self->network, self->samples, &part)
                          : DT_OK); /* no sooner: gradients lie in one place */
     DT_TRY(dt_network_backward_blocks(self->network, self->mine->begin, self->mine->end, &part,
-                                      NULL, NULL));
-    DT_TRY(leaves
-               ? dt_micro_batches_ready(&self->leaves, self->mine->grad_begin, self->mine->grad_end)
-               : DT_OK);
+                                      leaves ? dt_micro_batches_ready : NULL, &self->leaves));
     self->base.pass_times.backward_s += dt_clock_s() - begin_s;
     return self->is_first
                ? DT_OK
@@ -300,7 +297,6 @@ static void pipeline_close(struct dt_strategy *strategy)
     dt_network_memory_close(strategy->spec.backend, &strategy->memory);
     dt_floats_free(strategy->spec.backend, self->dx);
     dt_floats_free(strategy->spec.backend, self->dy);
-    free(self->messages);
     free(self);
 }
 
@@ -370,11 +366,6 @@ static enum dt_status open_parts(struct pipeline *self)
     self->mine = &self->stages.stages[comm->rank];
     self->is_first = comm->rank == 0;
     self->is_last = comm->rank == comm->size - 1;
-    self->messages =
-        calloc((size_t)dt_pipeline_n_parts(&spec->dist, spec->capacity), sizeof *self->messages);
-    if (self->messages == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for the pipeline");
-    }
     DT_TRY(comm->size > 1 ? dt_wire_open_mpi(spec->comm, &self->wire) : DT_OK);
     DT_TRY(open_buffers(self));
     DT_TRY(spec->dist.deterministic ? dt_micro_batches_open(spec, 1, &self->leaves) : DT_OK);
@@ -385,7 +376,8 @@ static enum dt_status open_parts(struct pipeline *self)
 
 static enum dt_status pipeline_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
-    struct pipeline *self = calloc(1, sizeof *self);
+    const size_t n_parts = (size_t)dt_pipeline_n_parts(&spec->dist, spec->capacity);
+    struct pipeline *self = calloc(1, sizeof *self + n_parts * sizeof *self->messages);
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the pipeline");
     }
