@@ -75,6 +75,10 @@ for way in 'ring 2 --set distributed.allreduce=ring' 'server 3 --set distributed
   ends "drop-$name" 76 '.* stalled for [0-9.]+ s: '
 done
 
+# Workers that do not wait for each other.
+try nan-async 3 --set distributed.strategy=parameter_server --set distributed.parameter_server.mode=async --inject nan:rank=1,step=4
+ends nan-async 80 'training diverged at step [0-9]+: the loss is not a number, .* \(an injected fault made gradients NaN: leave it out\)$'
+
 # Two of three agree: the third is named, also if it is rank 0.
 try flip-first 3 --inject flip:rank=0,step=6,tensor=fc1.weight
 ends flip-first 70 "replicas differ: tensor 'fc1.weight' of rank 0 differs from that of the other 2 ranks "

@@ -7,7 +7,7 @@
 #include "tests/lib/wrap.h"
 #include "tests/simulate/sim.h"
 
-#define MOST_WEIGHTS 128
+#define MOST_WEIGHTS 192
 #define N_KEPT 2 /* no rank is a whole comparison ahead of another */
 
 static struct weights {

@@ -315,6 +315,22 @@ static void widen_end(struct sim_random *random, struct dt_config *c)
     }
 }
 
+/* A last batch that is too small for all ranks, more classes than a report shows at once, and a
+ * pipeline whose bits are those of one rank. */
+static void widen_sizes(struct sim_random *random, struct sim_plan *plan)
+{
+    struct dt_config *c = &plan->config;
+    struct dt_layer_spec *last = &c->model.layers[c->model.n_layers - 1];
+    c->data.n_train += sim_chance(random, 30) ? 1 : 0;
+    if (c->data.format != DT_DATA_LINEAR && sim_chance(random, 20)) {
+        last->size = 12;
+    }
+    const bool deterministic = c->dist.deterministic;
+    c->dist.deterministic =
+        deterministic || (c->dist.strategy == DT_STRATEGY_PIPELINE && sim_chance(random, 50));
+    c->dist.deterministic = is_allowed(plan, c) ? c->dist.deterministic : deterministic;
+}
+
 void sim_plan_widen(struct sim_plan *plan)
 {
     struct sim_random random = {plan->seed};
@@ -341,6 +357,7 @@ void sim_plan_widen(struct sim_plan *plan)
         c->trace_last = 3;
     }
     widen_end(&random, c);
+    widen_sizes(&random, plan);
 }
 
 const char *sim_fault_text(const struct sim_fault *fault, char *text, size_t n_text)

@@ -14,8 +14,7 @@ struct dt_planned_traffic {
 };
 
 /* The traffic before anything is opened, for these ranks on their hosts; as if those of a host
- * could share memory. DT_INTERNAL. Local.
- */
+ * could share memory. DT_CONFIG: servers leave no worker. DT_INTERNAL. Local. */
 enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model,
                                const struct dt_comm *comm, struct dt_planned_traffic *out);
 

@@ -5,6 +5,7 @@
 
 #include "dist/allreduce/allreduce.h"
 #include "dist/allreduce/simulate.h"
+#include "dist/compression/fixed_point.h"
 #include "dist/liveness/start_watch.h"
 #include "dist/liveness/table.h"
 #include "dist/liveness/watchdog.h"
@@ -223,6 +224,25 @@ static void check_lengths(void)
     }
 }
 
+/* ---- ranks that are too few, or too many */
+
+static void check_number_of_ranks(void)
+{
+    struct dt_comm many = {.size = DT_FIXED_MOST_RANKS + 1};
+    const char *key;
+    struct dt_strategy_spec asks = spec;
+    struct dt_planned_traffic plan;
+    asks.dist.average = true;
+    asks.dist.strategy = DT_STRATEGY_PARAMETER_SERVER;
+    asks.dist.servers = 1;
+    CHECK_FAILS(dt_traffic_plan(&asks.dist, &model, self, &plan), DT_CONFIG,
+                "1 server of 1 rank leave no worker");
+    asks = spec;
+    asks.dist.average = asks.dist.deterministic = true;
+    asks.comm = &many;
+    CHECK_FAILS(dt_strategy_check(&asks, &key), DT_CONFIG, "gradients of at most 2048 ranks");
+}
+
 /* ---- a program that links less */
 
 static void check_links(void)
@@ -281,6 +301,7 @@ int main(void)
     each_thread("the start", watch_start, 1);
     check_broken();
     check_lengths();
+    check_number_of_ranks();
     check_links();
     dt_ref_backend.close(backend);
     dt_comm_close(self);

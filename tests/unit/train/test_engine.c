@@ -1,6 +1,7 @@
 /* A whole training without a command line, JSON or a terminal: the configuration is a struct, its
  * text in checkpoints of a format that only this test knows, and what the run tells are events. It
  * is linked with train/ and what lies below. */
+#include "data/validation_split.h"
 #include "tests/lib/checkpoint_sample.h"
 #include "tests/lib/layers.h"
 #include "train/hooks/hooks.h"
@@ -128,6 +129,42 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
     return s;
 }
 
+/* ---- configurations that do not open: what a command line would have found, and what it cannot */
+
+static void refuse(const struct dt_config *wrong, const char *message)
+{
+    struct dt_trainer t;
+    struct dt_comm *comm;
+    CHECK_OK(dt_comm_open_self(&comm));
+    struct dt_world world = {.size = 1, .local_size = 1, .host = "here", .comm = comm};
+    CHECK_FAILS(dt_trainer_open(&world, wrong, &format, &dt_all_parts, &t), DT_CONFIG, message);
+    dt_comm_close(comm);
+    free(world.reports);
+}
+
+static void test_refused(void)
+{
+    struct dt_config wrong = config;
+    wrong.batch_per_rank = 100;
+    refuse(&wrong, "train.batch: 100 samples a step, but the training set has 8");
+    wrong = config;
+    wrong.data.row = &dt_validation_data;
+    wrong.data.whole = &dt_linear_data;
+    wrong.data.validation = 9;
+    refuse(&wrong, "data.validation: 9 of 8 training samples leaves none to train with");
+    wrong = config;
+    wrong.model.layers[0] = (struct dt_layer_spec){
+        .type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1, .padding = DT_PADDING_VALID};
+    refuse(&wrong, "model.layers[0]");
+    wrong = config;
+    wrong.model.n_layers = 2;
+    wrong.model.layers[0] = (struct dt_layer_spec)DENSE(65536, NONE);
+    wrong.model.layers[1] = config.model.layers[0];
+    wrong.data.n_train = 1 << 22;
+    wrong.batch_per_rank = 1 << 22;
+    refuse(&wrong, "GiB a rank, this host has");
+}
+
 /* A run of any length has enough records of its steps for a curve, also if it ends early, and not
  * too many. */
 static void test_record_interval(void)
@@ -189,6 +226,7 @@ int main(void)
 
     test_best();
     test_failed_end();
+    test_refused();
     word = "thick";
     CHECK_FAILS(train(9, true, DT_TEST_NONE), DT_CONFIG,
                 "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
