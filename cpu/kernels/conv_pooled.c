@@ -261,7 +261,9 @@ static void find_quads(const struct dt_conv *conv, const float *x, float *quads)
 /* Bits of the filters from k on at the four positions of a cell. */
 ALWAYS_INLINE vm lanes_at(const uint64_t *bitmask, size_t k)
 {
-    return lanes_of_bits((uint32_t)(bitmask[k / 64] >> (k % 64)));
+    uint32_t bits; /* straight to all lanes of a register */
+    memcpy(&bits, (const uint8_t *)bitmask + k / 8, sizeof bits);
+    return lanes_of_bits(VL == 4 ? bits >> (k % 8) : bits); /* by 0 or, with 4 lanes, by 4 */
 }
 
 /* Adds the gradients of a cell to db, and appends them. */

@@ -274,7 +274,7 @@ ALWAYS_INLINE vm lanes_of_bits(uint32_t bits)
     return (vm)bits;
 #else
     const vi bit = ((vi){0} + 1) << lane_numbers();
-    return (((vi){0} + (int32_t)bits) & bit) != 0;
+    return (((vi){0} + (int32_t)bits) & bit) == bit;
 #endif
 }
 

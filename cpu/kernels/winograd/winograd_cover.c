@@ -370,9 +370,10 @@ int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_
     const int step = out->pool ? 2 : 1;
     const bool zeros = !is_nonzero((size_t)w->c, background);
     uint8_t *magnitude = (uint8_t *)(words + (size_t)w->h * dt_winograd_row_words(w));
-    const bool has_faint = w->c == 2 * VL
-                               ? find_pixels(2 * VL, w, x, zeros ? NULL : background, words)
-                               : find_pixels((size_t)w->c, w, x, zeros ? NULL : background, words);
+    const float *other_than = zeros ? NULL : background;
+    const bool has_faint = w->c == 2 * VL   ? find_pixels(2 * VL, w, x, other_than, words)
+                           : w->c == 3 * VL ? find_pixels(3 * VL, w, x, other_than, words)
+                                            : find_pixels((size_t)w->c, w, x, other_than, words);
     if (has_faint) {
         find_magnitudes(w, x, magnitude);
     }

@@ -30,7 +30,7 @@ static void paint_regions(struct problem *s)
 
 static void check_regions(void)
 {
-    static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26},
+    static const int channels[] = {1, 5, 16, 24, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26},
                      widths[] = {3, 12, 21, 26, 64, 70, 131};
     for (int i = 0; i < 5 * 7 * 2; i += EVERY(3)) {
         const bool same = i % 2 == 0 || sides[i % 7] < 3 + wider;
