@@ -2,7 +2,7 @@
 set(share "${CMAKE_INSTALL_DATADIR}")
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dtrain)
 install(TARGETS dtrain)
-install(FILES configs/mnist.json configs/mnist-fast.json configs/mnist-mlp.json configs/linear.json configs/synthetic.json configs/dtrain.schema.json
+install(FILES configs/mnist.json configs/mnist-fast.json configs/mnist-99.4.json configs/mnist-mlp.json configs/linear.json configs/synthetic.json configs/dtrain.schema.json
   DESTINATION "${share}/dtrain/configs")
 install(PROGRAMS scripts/dtrain.sbatch scripts/get-data scripts/gpu-check scripts/check-samples DESTINATION "${share}/dtrain")
 install(FILES scripts/lib.sh DESTINATION "${share}/dtrain") # get-data reads it

@@ -158,6 +158,15 @@ def work_torch(config, args):
     return rank == 0 and n * n_ranks / seconds
 
 
+def shifted(x, most):
+    """Each image moved by up to `most` pixels each way; what comes in is black."""
+    import torch
+
+    (n, _, h, w), black = x.shape, [most] * 4
+    y, left = (torch.randint(2 * most + 1, (n, 1)) + torch.arange(size) for size in (h, w))
+    return torch.nn.functional.pad(x, black)[torch.arange(n)[:, None, None], :, y[:, :, None], left[:, None, :]].permute(0, 3, 1, 2)
+
+
 def recipe_torch(config, args):
     """Trains a config of one_cycle on MNIST to its end, every batch full; the clock runs during the steps alone."""
     import torch
@@ -173,13 +182,16 @@ def recipe_torch(config, args):
     n_steps = train["epochs"] * (len(x) // batch)
     optimizer = torch.optim.Adam(net.parameters(), options["lr"], (options["beta1"], options["beta2"]), fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options["lr"], n_steps, cycle_momentum=False)
+    smoothing = train.get("label_smoothing", 0)
+    most = max([change["shift"] for change in config["data"].get("augment", [])], default=0)
     start = time.perf_counter()
     for step in range(n_steps):
         at = step % (len(x) // batch) * batch
         order = torch.randperm(len(x)) if at == 0 else order
         rows = order[at : at + batch]
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(net(x[rows].contiguous(memory_format=layout)), y[rows]).backward()
+        images = shifted(x[rows], most) if most else x[rows]
+        F.cross_entropy(net(images.contiguous(memory_format=layout)), y[rows], label_smoothing=smoothing).backward()
         optimizer.step()
         schedule.step()
     seconds = time.perf_counter() - start
