@@ -32,29 +32,41 @@ static size_t length_without_cure(const char *text)
     return at > 0 ? at : n;
 }
 
-/* A line: fault, name, folder, split, number and cure, so that sorted lines of one fault follow one
+/* Appends a field; its control characters, which separate fields and lines, become question marks.
+ */
+static char *put_field(char *at, const char *text, size_t n, char separator)
+{
+    for (size_t i = 0; i < n; i++) {
+        *at++ = (char)((unsigned char)text[i] < ' ' ? '?' : text[i]);
+    }
+    *at++ = separator;
+    return at;
+}
+
+/* A line: fault, name, folder, split and number, cure, so that sorted lines of one fault follow one
  * another. */
 enum dt_status dt_bad_note(struct dt_bad_images *bad, enum dt_split split, size_t id,
                            const char *folder, const char *name)
 {
     const char *text = dt_error_text();
-    char line[2 * DT_ERROR_TEXT_SIZE + 2 * DT_PATH_SIZE];
+    char line[2 * DT_ERROR_TEXT_SIZE + 2 * DT_PATH_SIZE], number[32], *at = line;
     const size_t n_folder = strlen(folder), n_name = strlen(name), n = length_without_cure(text);
     const bool named = strncmp(text, folder, n_folder) == 0 && text[n_folder] == '/' &&
                        strncmp(text + n_folder + 1, name, n_name) == 0 &&
                        strncmp(text + n_folder + 1 + n_name, ": ", 2) == 0;
     const size_t from = named ? n_folder + n_name + 3 : 0;
+    const char *cure = text[n] == '\0' ? " (mend it, or move it away)" : text + n;
     DT_ASSERT(text[0] != '\0' && (split == DT_SPLIT_TRAIN || split == DT_SPLIT_TEST));
-    const int n_line = snprintf(line, sizeof line, "%.*s\t%s\t%s\t%d %zu\t%s", (int)(n - from),
-                                text + from, name, folder, (int)split, id,
-                                text[n] == '\0' ? " (mend it, or move it away)" : text + n);
-    for (char *c = line; *c != '\0'; c++) {
-        *c = *c == '\n' ? '?' : *c;
-    }
-    DT_ASSERT(n_line > 0 && (size_t)n_line < sizeof line);
-    line[n_line] = '\n';
+    DT_ASSERT(n_folder < DT_PATH_SIZE && n_name < DT_PATH_SIZE);
+    snprintf(number, sizeof number, "%d %zu", (int)split, id);
+    at = put_field(at, text + from, n - from, '\t');
+    at = put_field(at, name, n_name, '\t');
+    at = put_field(at, folder, n_folder, '\t');
+    at = put_field(at, number, strlen(number), '\t');
+    at = put_field(at, cure, strlen(cure), '\n');
+    DT_ASSERT(at <= line + sizeof line);
     dt_error_clear();
-    return dt_bad_add(bad, line, (size_t)n_line + 1);
+    return dt_bad_add(bad, line, (size_t)(at - line));
 }
 
 /* Of cures "(this; or that)" the first one, if they have it in common. */

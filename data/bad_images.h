@@ -1,6 +1,6 @@
 /* Images that cannot be read: of one rank, and of all once they have told each other
- * (train/bad_images.c). A configuration may allow some, which are then left out of their split as
- * if they were not there, whichever rank found them. */
+ * (train/bad_images.c). A configuration may allow some, which are then left out of their split,
+ * whichever rank found them. */
 #ifndef DT_DATA_BAD_IMAGES_H
 #define DT_DATA_BAD_IMAGES_H
 

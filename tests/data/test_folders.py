@@ -145,6 +145,11 @@ def test_bad():
         os.remove(f"d/train/{path}.png")
     os.remove("d/test/elm/2.png")
     check(Document("plan", "--config", "c.json").figure("Samples", "training") == 25, "the count without them")
+    configure()
+    write("d/train/elm/bad.png", b"GIF89a")
+    expected = same("one left out", None, "data.skip_bad=1")[0]
+    os.rename("d/train/elm/bad.png", "d/train/elm/b\ta\nd.png")
+    same("a name with control characters", expected, "data.skip_bad=1")
 
 
 new_folder()
