@@ -155,10 +155,13 @@ static bool is_passed(const char *name)
     return false;
 }
 
-static enum dt_status too_deep(const struct listing *l, size_t c)
+static enum dt_status too_deep(const struct listing *l, size_t c, const char *below)
 {
-    return dt_error(DT_BAD_DATA, "%s/%s: a name is too long, or folders are more than %d deep",
-                    l->folder, l->classes.at[c], MOST_DEPTH);
+    return dt_error(DT_BAD_DATA,
+                    "%s/%s/%.*s: more than %d folders deep, or a path above %d bytes (move its "
+                    "images up, or remove a link that leads back)",
+                    l->folder, l->classes.at[c], (int)strcspn(below, "/"), below, MOST_DEPTH,
+                    DT_PATH_SIZE - 1);
 }
 
 /* The images in a folder of class c and in its folders; `below`: "" or its path in the class. */
@@ -169,7 +172,7 @@ static enum dt_status list_images(struct listing *l, size_t c, const char *below
     if (snprintf(path, sizeof path, "%s/%s/%s", l->folder, l->classes.at[c], below) >=
             DT_PATH_SIZE ||
         depth > MOST_DEPTH) {
-        return too_deep(l, c);
+        return too_deep(l, c, below);
     }
     enum dt_status s = dt_folder_list(path, &files, &folders);
     for (size_t i = 0; s == DT_OK && i < files.n; i++) {
@@ -178,13 +181,13 @@ static enum dt_status list_images(struct listing *l, size_t c, const char *below
         if (!passed) {
             s = snprintf(path, sizeof path, "%s%s", below, files.at[i]) < DT_PATH_SIZE
                     ? dt_names_add(l->folder, path, &l->files[c])
-                    : too_deep(l, c);
+                    : too_deep(l, c, below);
         }
     }
     for (size_t i = 0; s == DT_OK && i < folders.n; i++) {
         s = snprintf(path, sizeof path, "%s%s/", below, folders.at[i]) < DT_PATH_SIZE
                 ? list_images(l, c, path, depth + 1)
-                : too_deep(l, c);
+                : too_deep(l, c, below);
     }
     dt_names_close(&files);
     dt_names_close(&folders);

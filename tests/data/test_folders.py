@@ -117,6 +117,17 @@ def test_refusals():
         check(cure is None or f"(say --data there-{k}/{cure}, or" in done.stderr, f"{paths}: {done.stderr}")
 
 
+def test_loops():
+    """A link that leads back, and folders without end, are refused at once, and named."""
+    configure()
+    for make in (lambda: os.symlink("..", "d/train/elm/odd"), lambda: os.symlink("/", "d/train/elm/odd"), lambda: os.makedirs("d/train/elm/odd" + "/x" * 9)):
+        write_set("d")
+        make()
+        refused(65, "d/train/elm/odd: more than 8 folders deep", "--config", "c.json", "--run", "r")
+        shutil.rmtree("d/train/elm/odd") if not os.path.islink("d/train/elm/odd") else os.remove("d/train/elm/odd")
+    same("the cure is followed")
+
+
 def test_bad():
     """Those of all ranks are named at once; as many as data.skip_bad are left out, the same at any number of ranks, and of test and validation too."""
     write_set("d")
@@ -157,5 +168,6 @@ test_names()
 test_held_out()
 test_no_test_set()
 test_refusals()
+test_loops()
 test_bad()
 finish()
