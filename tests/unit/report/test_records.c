@@ -103,12 +103,14 @@ static void check_fields(const struct dt_fields *fields, const struct dt_event *
 static void test_fields(void)
 {
     static const struct dt_step_event step = {.step = 1};
-    static const struct dt_epoch_event epoch = {.allreduce = "ring"},
-                                       validated = {.validation = {.n_samples = 1}};
+    static const struct dt_epoch_event tested = {.test = {.n_samples = 1}},
+                                       validated = {.validation = {.n_samples = 1}}, neither;
     check_fields(&dt_step_fields, &(struct dt_event){.kind = DT_EVENT_STEP, .step = &step},
                  DT_CSV_NO);
-    check_fields(&dt_epoch_fields, &(struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch},
+    check_fields(&dt_epoch_fields, &(struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &tested},
                  DT_CSV_TESTED);
+    check_fields(&dt_epoch_fields, &(struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &neither},
+                 DT_CSV_NO);
     check_fields(&dt_epoch_fields, &(struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &validated},
                  DT_CSV_VALIDATED);
 }
