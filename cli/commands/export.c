@@ -23,7 +23,8 @@ struct trained_model {
     struct dt_config config;
     struct dt_model model;
     float *arena, *buffers;
-    struct dt_part *files; /* the table of the files that were written */
+    const char *class_names; /* of the checkpoint, or NULL */
+    struct dt_part *files;   /* the table of the files that were written */
 };
 
 static enum dt_status write_onnx(const struct trained_model *m, const char *path)
@@ -32,7 +33,7 @@ static enum dt_status write_onnx(const struct trained_model *m, const char *path
     struct dt_file_part part = {0};
     uint8_t *bytes = NULL;
     DT_TRY(dt_onnx_make(&m->model, m->arena, m->buffers, &m->config.data.normalize,
-                        input_text(&m->config), &bytes, &part.n_bytes));
+                        input_text(&m->config), m->class_names, &bytes, &part.n_bytes));
     part.bytes = bytes;
     const enum dt_status s = dt_file_write(path, &part, 1);
     free(bytes);
@@ -53,6 +54,9 @@ static enum dt_status write_safetensors(const struct trained_model *m, const cha
     const int n_params = m->model.n_params, n = n_params + m->model.n_buffers;
     cJSON *metadata = cJSON_CreateObject();
     cJSON_AddStringToObject(metadata, "format", "pt"); /* as PyTorch's own writer says */
+    if (m->class_names != NULL) {
+        cJSON_AddStringToObject(metadata, "class_names", m->class_names);
+    }
     for (int i = 0; i < n; i++) {
         tensors[i] = i < n_params
                          ? dt_checkpoint_tensor(&m->model.params[i], -1, m->arena)
@@ -131,6 +135,7 @@ static enum dt_status export_model(const struct dt_args *args, const struct dt_t
                     : dt_error(DT_NO_MEMORY, "out of memory for the weights"),
                 out);
     dt_checkpoint_get_buffers(&file, &m.model, m.buffers);
+    m.class_names = from->config == NULL ? file.class_names : NULL;
     s = write_files(args, files, &m);
 out:
     free(m.arena);
@@ -181,7 +186,8 @@ const struct dt_command dt_command_export = {
     "shapes and order of PyTorch: "
     "`model.load_state_dict(load_file(FILE))` takes it for a module with members `conv1`, "
     "`fc1` and so on, numbered in the order of the layers. Its input is normalized "
-    "already, where `data.normalize` is set.",
+    "already, where `data.normalize` is set. Class names of a run are in the metadata of both, "
+    "as `class_names`, with / between them.",
     .options = {DT_TRAINED_OPTIONS, DT_RESULT_OPTIONS},
     .check = check,
     .needs_no_ranks = true,

@@ -354,12 +354,16 @@ static enum dt_status pack(const Onnx__ModelProto *proto, uint8_t **bytes, size_
     return DT_OK;
 }
 
-static enum dt_status pack_model(struct builder *b, const char *input_text, uint8_t **bytes,
-                                 size_t *n_bytes)
+static enum dt_status pack_model(struct builder *b, const char *input_text, const char *class_names,
+                                 uint8_t **bytes, size_t *n_bytes)
 {
     Onnx__ModelProto proto = ONNX__MODEL_PROTO__INIT;
     Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets[] = {&opset};
+    Onnx__StringStringEntryProto classes = ONNX__STRING_STRING_ENTRY_PROTO__INIT,
+                                 *properties[] = {&classes};
+    classes.key = "class_names";
+    classes.value = (char *)class_names;
     opset.version = dt_onnx_opset(&b->model);
     graph.name = "dtrain";
     graph.n_node = (size_t)b->n_nodes;
@@ -378,12 +382,14 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, uint
     proto.graph = &graph;
     proto.n_opset_import = 1;
     proto.opset_import = opsets;
+    proto.n_metadata_props = class_names != NULL;
+    proto.metadata_props = properties;
     return pack(&proto, bytes, n_bytes);
 }
 
 enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const float *buffers,
                             const struct dt_normalize *normalize, const char *input_text,
-                            uint8_t **bytes, size_t *n_bytes)
+                            const char *class_names, uint8_t **bytes, size_t *n_bytes)
 {
     struct builder *b = calloc(1, sizeof *b);
     if (b == NULL) {
@@ -394,7 +400,7 @@ enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, co
     b->normalize = *normalize;
     b->buffers = buffers;
     build(b);
-    const enum dt_status s = pack_model(b, input_text, bytes, n_bytes);
+    const enum dt_status s = pack_model(b, input_text, class_names, bytes, n_bytes);
     free(b);
     return s;
 }

@@ -91,6 +91,17 @@ def test_same_names():
     refused(65, "class 0 was 'cat', now it is 'bee'", "eval", "run-held", "--data", "others")
 
 
+def test_exported_names():
+    """The metadata of exported files have them, field 14 of ONNX's; files of weights that have none, none."""
+    dtrain("export", "run-pets", "pets.onnx", "pets.safetensors")
+    dtrain("export", "--config", "pets.json", "--weights", newest("pets"), "bare.onnx", "bare.safetensors")
+    entry = b"\x0a\x0bclass_names\x12\x0bcat/dog/eel"
+    metadata = bytes([14 << 3 | 2, len(entry)]) + entry
+    check([metadata in checkpoint.read(f"{name}.onnx") for name in ("pets", "bare")] == [True, False], "ONNX")
+    found = [checkpoint.split(checkpoint.read(f"{name}.safetensors"))[0]["__metadata__"].get("class_names") for name in ("pets", "bare")]
+    check(found == ["cat/dog/eel", None], f"safetensors: {found}")
+
+
 def test_many_names():
     """Long names and lists are cut in messages; the first difference is named wherever it is."""
     names = [f"{k:03d} of a long list of classes" for k in range(80)]
@@ -217,6 +228,7 @@ def test_generated():
 new_folder()
 test_other_names()
 test_same_names()
+test_exported_names()
 test_many_names()
 test_any_bytes()
 test_hostile_names()
