@@ -69,6 +69,12 @@ static const struct {
     {"\xff\xd8\xff", "a JPEG image"},
     {"GIF8", "a GIF image"},
     {"RIFF", "a RIFF file, as WebP images are"},
+    {"BM", "a BMP image"},
+    {"II*", "a TIFF image"},
+    {"PAR1", "a Parquet file"},
+    {"MATLAB 5.0", "a MATLAB file"},
+    {"\xff\xfe", "text in UTF-16"},
+    {"\xfe\xff", "text in UTF-16"},
     {"PK\x03\x04", "a zip archive, as .pt files of PyTorch are"},
     {"\x80\x02", "a Python pickle, as old .pth files of PyTorch are"},
     {"\x80\x03", "a Python pickle"},
@@ -82,7 +88,7 @@ static const struct {
     {"BZh", "bzip2"},
     {"\x28\xb5\x2f\xfd", "zstd"},
     {"\x93NUMPY", "a NumPy file"},
-    {"version https://git-lfs", "a Git LFS pointer: git lfs pull fetches the file"},
+    {"version http", "a Git LFS pointer: git lfs pull fetches the file"},
     {"<!doc", "HTML"},
     {"<html", "HTML"},
     {"<head", "HTML"},
@@ -93,6 +99,9 @@ static const struct {
 const char *dt_file_kind(const uint8_t *bytes, size_t n_bytes)
 {
     size_t blank = 0;
+    if (n_bytes >= 8 && memcmp(bytes + 4, "ftyp", 4) == 0) {
+        return "a video, or an image as AVIF and HEIC are";
+    }
     while (blank < n_bytes && strchr(" \t\r\n", bytes[blank]) != NULL && bytes[blank] != '\0') {
         blank++;
     }

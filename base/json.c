@@ -38,8 +38,10 @@ static bool unexpected(struct reader *r, const char *problem)
                    : c == '/' || c == '#' ? "not JSON (remove it; comments begin with //, in a "
                                             "configuration alone)"
                    : c == '\''            ? "single quotes (JSON wants \")"
-                   : c == '\0'            ? "a NUL byte (remove it)"
-                                          : problem);
+                   : (c == '\0' || c >= 0xfe) && r->at <= r->text + 1
+                       ? "text in UTF-16, as PowerShell writes (save it as UTF-8)"
+                   : c == '\0' ? "a NUL byte (remove it)"
+                               : problem);
 }
 
 /* Steps over a character; false: it is a control character or invalid UTF-8. */

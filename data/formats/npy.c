@@ -4,12 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 enum dt_status dt_npy_prefix(const char *name, const uint8_t bytes[DT_NPY_PREFIX_BYTES],
                              size_t *n_prefix, size_t *n_header)
 {
     const int major = bytes[6];
     if (memcmp(bytes, "\x93NUMPY", 6) != 0) {
-        return dt_error(DT_BAD_DATA, "%s: no NumPy array (write it with numpy.save)", name);
+        const char *kind = dt_file_kind(bytes, DT_NPY_PREFIX_BYTES);
+        return dt_error(DT_BAD_DATA, "%s: no NumPy array%s%s%s", name,
+                        kind != NULL ? "; looks like " : "", kind != NULL ? kind : "",
+                        kind == NULL ? " (write it with numpy.save)" : "");
     }
     if (major < 1 || major > 3) {
         return dt_error(DT_BAD_DATA,

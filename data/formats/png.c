@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/formats/raster.h"
 
 #define MAX_REST                                                                                   \
@@ -19,8 +20,12 @@ static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_
     static const uint8_t signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     const size_t n_frame = 12; /* length, type and CRC */
     if (n_bytes < sizeof signature || memcmp(bytes, signature, sizeof signature) != 0) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: no PNG, JPEG, PPM or PGM file (convert the image to PNG first)", name);
+        const char *kind = dt_file_kind(bytes, n_bytes);
+        return dt_error(DT_BAD_DATA, "%s: no PNG, JPEG, PPM or PGM file%s%s%s", name,
+                        kind != NULL ? "; looks like " : "", kind != NULL ? kind : "",
+                        kind == NULL || strstr(kind, " image") != NULL
+                            ? " (convert the image to PNG first)"
+                            : "");
     }
     size_t at = sizeof signature;
     while (n_bytes - at >= n_frame) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/arithmetic.h"
+#include "base/file.h"
 #include "base/file_open.h"
 #include "data/idx.h"
 
@@ -77,10 +78,12 @@ static enum dt_status parse_end(const char *path, const uint8_t *tail, size_t n_
     } while (i > 0 && !(is_signed(tail + i, 5, 6) && i + END_BYTES + u16(tail + i + 20) == n_tail));
     const uint8_t *end = tail + i;
     if (!is_signed(end, 5, 6) || i + END_BYTES + u16(end + 20) != n_tail) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: no zip archive, or one that is cut off (write it with "
-                        "numpy.savez, or copy it again)",
-                        path);
+        const char *kind = n_tail == n_file ? dt_file_kind(tail, n_tail) : NULL;
+        const bool other = kind != NULL && !is_signed(tail, 3, 4);
+        return dt_error(DT_BAD_DATA, "%s: no zip archive%s%s", path, other ? "; looks like " : "",
+                        other ? kind
+                              : ", or one that is cut off (write it with numpy.savez, or copy it "
+                                "again)");
     }
     const bool has_locator = i >= LOCATOR_BYTES && is_signed(end - LOCATOR_BYTES, 6, 7);
     *out = (struct directory){

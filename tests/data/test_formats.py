@@ -181,6 +181,9 @@ def test_npy_faults(sets):
     refuse("npy-two", "npy", "two", "two/train.npz: which of it and two/train-images.npy is meant? (keep one)")
     faults = [
         ("magic", b"PK" + npy(images), "no NumPy array"),
+        ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "no NumPy array; looks like a Git LFS pointer: git lfs pull fetches the file"),
+        ("hdf5", b"\x89HDF\r\n\x1a\n" + bytes(99), "no NumPy array; looks like an HDF5 file, as Keras writes them"),
+        ("matlab", b"MATLAB 5.0 MAT-file, Platform" + bytes(99), "no NumPy array; looks like a MATLAB file"),
         ("version", header(good(), 4)[:12] + b"x" * 99, "version 4 of NumPy's format"),
         ("long", b"\x93NUMPY\x02\0" + struct.pack("<I", 1 << 30) + b"{" * 99, "a header of 1073741824 bytes, at most 4096"),
         ("short", npy(images)[:30], "ends too early"),
@@ -254,6 +257,8 @@ def test_npz_faults(sets):
     entry = plain.index(b"PK\1\2")
     faults = [
         ("text", b"some text, and no archive of any kind", "no zip archive, or one that is cut off"),
+        ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "no zip archive; looks like a Git LFS pointer: git lfs pull fetches the file"),
+        ("parquet", b"PAR1" + bytes(99), "no zip archive; looks like a Parquet file"),
         ("tiny", b"PK", "damaged zip archive: too short"),
         ("cut", plain[:-9], "no zip archive, or one that is cut off"),
         ("after", plain + b"more", "no zip archive, or one that is cut off"),

@@ -21,10 +21,10 @@ MOST_FILES, MOST_LINES = 61, 6247
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2139,
+    "base": 2150,
     "model": 2595,
     "checkpoint": 1805,
-    "data": 4663,
+    "data": 4676,
     "dist/ranks": 1592,
     "dist/liveness": 1337,
     "dist/launch": 1473,

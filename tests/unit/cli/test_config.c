@@ -352,6 +352,10 @@ static void test_bytes(void)
     memcpy(large + n + 1, large, n);
     CHECK_FAILS(dt_config_parse("c.json", large, 2 * n + 1, NULL, 0, &config), DT_CONFIG,
                 "a NUL byte (remove it)");
+    CHECK_FAILS(dt_config_parse("c.json", "{\0\n\0", 4, NULL, 0, &config), DT_CONFIG,
+                "text in UTF-16, as PowerShell writes (save it as UTF-8)");
+    CHECK_FAILS(dt_config_parse("c.json", "\xff\xfe{\0", 4, NULL, 0, &config), DT_CONFIG,
+                "text in UTF-16");
     memset(large + n, ' ', sizeof large - n);
     CHECK_OK(dt_config_parse("c.json", large, 1 << 20, NULL, 0, &config));
     CHECK_FAILS(dt_config_parse("c.json", large, (1 << 20) + 1, NULL, 0, &config), DT_CONFIG,

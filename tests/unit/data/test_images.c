@@ -209,6 +209,11 @@ static void test_wrong_files(void)
     } faults[] = {
         {"", "/train: 1 bad image: dog/bad: empty file (mend it, or move it away)"},
         {"readme", "dog/bad: no PNG, JPEG, PPM or PGM file (convert"},
+        {"GIF89a", "dog/bad: no PNG, JPEG, PPM or PGM file; looks like a GIF image (convert"},
+        {"BM6...", "dog/bad: no PNG, JPEG, PPM or PGM file; looks like a BMP image (convert"},
+        {"....ftypavif", "looks like a video, or an image as AVIF and HEIC are (convert"},
+        {"<!DOCTYPE html>", "looks like HTML (mend it, or move it away)"},
+        {"version https://git-lfs.github.com/spec/v1", "fetches the file (mend it, or move it"},
         {"P3 4 4 255 1 2 3", "dog/bad: another kind of PPM or PGM (save it as PNG, or as"},
         {"P6 4 4", "dog/bad: a damaged header of PPM or PGM"},
         {"P6 4 4 65535 x", "dog/bad: its pixels are not 0 to 255"},
