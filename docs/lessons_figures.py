@@ -30,7 +30,7 @@ def figure(page, chosen):
     style = "".join(re.findall(r"<style>(.*?)</style>", page, re.S))
     style = re.sub(r"/\* (Figures|A run|An acceptance|After all others)\b.*?(?=\n/\* |$)", "", style, flags=re.S)
     defs = "".join(re.findall(r"<defs>.*?</defs>", page, re.S)[:1])
-    cards = re.findall(r"<h[23]>([^<]*)</h[23]>((?:(?!<h[23]).)*?)<svg (?:class=\"\w+\" )?(viewBox=\"0 0 ([\d.]+) ([\d.]+)\".*?</svg>)", page, re.S)
+    cards = re.findall(r"<h[23]>([^<]*)</h[23]>((?:(?!<h[23]).)*?)<svg (?:class=\"[\w ]+\" )?(viewBox=\"0 0 ([\d.]+) ([\d.]+)\".*?</svg>)", page, re.S)
     cards = [cards[i] for i in chosen]
     width = max(float(card[3]) for card in cards)
     columns = 1 if len(cards) == 1 or width > 600 else 2

@@ -218,7 +218,7 @@ static void put_lanes(FILE *out, const struct dt_part *p)
         names = fmax(names, (double)strlen(p->lanes.items[i]));
     }
     names = fmin(names, 32);
-    const bool phone = fits_phone(p, end, 12 + PHONE_CHARACTER * names);
+    const bool phone = p->extent == 0 && fits_phone(p, end, 12 + PHONE_CHARACTER * names);
     const int width = phone ? PHONE_WIDTH : LANES_WIDTH, bottom = (int)p->lanes.n * LANE_HEIGHT;
     const double left = 12 + (phone ? PHONE_CHARACTER : 7.6) * names,
                  scale = (width - left - 20) / (end > 0 ? end : 1);

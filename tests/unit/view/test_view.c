@@ -256,15 +256,22 @@ static void test_lanes(void)
     free(text);
     text = drawn(doc, HTML, (struct dt_text_view){.width = 0});
     char *second = strstr(strstr(text, "<svg") + 1, "<svg");
-    CHECK(second != NULL && strstr(second, "width=\"143.4\"") != NULL);
+    CHECK(second != NULL && strstr(second, "width=\"229.1\"") != NULL);
     CHECK(strstr(strstr(text, "<svg"), "class=\"grid\"") > second); /* the first has no axis */
-    CHECK(strstr(text, "class=\"lanes\"") == NULL); /* each label fits its box on a phone */
+    CHECK(strstr(text, "lanes few") == NULL); /* pictures of one scale are of one width */
+    free(text);
+    struct dt_part *few = dt_doc_lanes(doc, NULL, "");
+    dt_doc_box(few, dt_doc_lane(few, "A"), 0, 1, 0, "abc");
+    text = drawn(doc, HTML, (struct dt_text_view){.width = 0});
+    CHECK_HAS(text, "class=\"lanes few\""); /* each label fits its box on a phone */
+    char *last = strstr(text, "lanes few");
+    CHECK(strstr(last + 1, "class=\"lanes") == NULL);
     free(text);
     struct dt_part *wide = dt_doc_lanes(doc, NULL, "");
     dt_doc_box(wide, dt_doc_lane(wide, "A"), 0, 1, 0,
                "a label that needs the whole width of a picture on a desk");
     text = drawn(doc, HTML, (struct dt_text_view){.width = 0});
-    CHECK_HAS(text, "class=\"lanes\"");
+    CHECK_HAS(strstr(text, "lanes few"), "class=\"lanes\"");
     free(text);
     dt_doc_close(doc);
 }
