@@ -254,7 +254,9 @@ def check_refusals():
     refused(78, "data.validation was 0.2, now it is not there", "checkpoint.best=none", run="held")
     refused(78, "data.validation was not there, now it is 0.2", HELD[0], run="beforehand")
     os.rename("whole/t10k-labels-idx1-ubyte", "away")
-    refused(66, "neither t10k-labels-idx1-ubyte", HELD[0])
+    refused(66, "neither t10k-labels-idx1-ubyte", "checkpoint.best=none")
+    _, err = train("untested", HELD[0], "train.epochs=1")
+    check("there is no test set" in err, "a test set that is not there: no warning", err)
     os.rename("away", "whole/t10k-labels-idx1-ubyte")
     _, err = train("three", "checkpoint.best=test_loss", "train.early_stopping.metric=test_loss", "train.schedule.type=plateau", "train.epochs=1", ranks=2)
     lines = [line for line in err.splitlines() if "warning" in line]
