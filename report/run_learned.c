@@ -118,12 +118,7 @@ enum dt_status dt_learned_find(const struct dt_record *r, const char *data, stru
 static void add_confusion(struct dt_doc *doc, const struct dt_learned *l)
 {
     const size_t n = (size_t)l->n_classes;
-    const char *names[DT_LEARNED_MAX_CLASSES];
-    struct dt_part *grid = dt_doc_grid(doc, "Confusion", DT_GRID_COUNTS, n, n, l->confusion);
-    for (size_t k = 0; k < n; k++) {
-        names[k] = dt_class_text(doc, l->class_names, (int)k);
-    }
-    dt_doc_names(grid, "true class|predicted class", names, names);
+    dt_confusion_add(doc, l);
     struct dt_part *table = dt_doc_table(doc, "Classes", "class|samples::0|precision::%|recall::%");
     dt_doc_caption(table, "Precision: share of the predictions of a class that are correct. "
                           "Recall: share of its samples that were found.");
@@ -134,8 +129,8 @@ static void add_confusion(struct dt_doc *doc, const struct dt_learned *l)
             predicted += l->confusion[other * n + k];
             samples += l->confusion[k * n + other];
         }
-        dt_doc_row(table, dt_t(names[k]), dt_n(samples), dt_n(right / predicted),
-                   dt_n(right / samples));
+        dt_doc_row(table, dt_t(dt_class_text(doc, l->class_names, (int)k)), dt_n(samples),
+                   dt_n(right / predicted), dt_n(right / samples));
     }
     dt_doc_detail(table);
 }

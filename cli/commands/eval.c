@@ -204,17 +204,6 @@ static enum dt_status check_loss(const char *file, double loss)
                  file, isnan(loss) ? "not a number" : "infinite"));
 }
 
-static void add_confusion(struct dt_doc *doc, const struct dt_learned *l)
-{
-    const size_t n = (size_t)l->n_classes;
-    const char *names[MOST_CONFUSED];
-    struct dt_part *grid = dt_doc_grid(doc, "Confusion", DT_GRID_COUNTS, n, n, l->confusion);
-    for (size_t k = 0; k < n; k++) {
-        names[k] = dt_class_text(doc, l->class_names, (int)k);
-    }
-    dt_doc_names(grid, "true class|predicted class", names, names);
-}
-
 static enum dt_status show(const struct dt_args *args, const struct dt_metrics *test,
                            const struct dt_learned *learned, bool classifies)
 {
@@ -231,7 +220,7 @@ static enum dt_status show(const struct dt_args *args, const struct dt_metrics *
     }
     dt_doc_figure(figures, "samples::0", dt_n(test->n_samples));
     if (learned->confusion != NULL && learned->n_classes <= MOST_CONFUSED) {
-        add_confusion(doc, learned);
+        dt_confusion_add(doc, learned);
     }
     dt_result_text("test", test, classifies, "", text, sizeof text);
     dt_doc_verdict(doc, DT_NO_VERDICT, "%s", text);

@@ -45,7 +45,8 @@ struct dt_inference {
 enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from,
                                  int n_threads, int capacity, struct dt_inference *out);
 /* Loads this rank's share of the test samples, or of the data that `spec` says. Every rank
- * calls it; agreed. DT_BAD_DATA: their classes are not those of the checkpoint `file`. */
+ * calls it; agreed. DT_BAD_DATA: the data and the checkpoint `file` have different
+ * classes. */
 enum dt_status dt_inference_evaluator(struct dt_world *world, const char *file,
                                       const struct dt_inference *inference,
                                       const struct dt_data_spec *spec, struct dt_evaluator *out);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/hooks/learned.h"
+
 static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
 {
     if (flat) {
@@ -113,4 +115,16 @@ const char *dt_class_text(struct dt_doc *doc, const char *names, int class)
     }
     return names != NULL ? dt_doc_print(doc, "%.*s", (int)strcspn(names, "/"), names)
                          : dt_doc_print(doc, "%d", class);
+}
+
+void dt_confusion_add(struct dt_doc *doc, const struct dt_learned *learned)
+{
+    const size_t n = (size_t)learned->n_classes;
+    const char *names[DT_LEARNED_MAX_CLASSES];
+    DT_ASSERT(learned->confusion != NULL && n <= DT_LEARNED_MAX_CLASSES);
+    struct dt_part *grid = dt_doc_grid(doc, "Confusion", DT_GRID_COUNTS, n, n, learned->confusion);
+    for (size_t k = 0; k < n; k++) {
+        names[k] = dt_class_text(doc, learned->class_names, (int)k);
+    }
+    dt_doc_names(grid, "true class|predicted class", names, names);
 }

@@ -23,9 +23,9 @@ bool dt_folder_is_there(const char *path);
 #define DT_SOME_NAMES_SIZE 240
 void dt_names_some(const struct dt_names *names, char text[DT_SOME_NAMES_SIZE]);
 
-/* DT_NO_INPUT: `dir` is no folder, or `lacks` something ("train.bin is not there"): names what is
- * there, and a folder up to two levels below or one above that is right. If none is, `cure` is what
- * to do. */
+/* DT_NO_INPUT. The text says that `dir` is no folder, or what it lacks (`lacks`: "train.bin is not
+ * there") and which names it holds. It proposes the right folder, which may lie up to two levels
+ * below `dir` or one above, and otherwise `cure`. */
 enum dt_status dt_folder_refuse(const char *dir, const char *lacks,
                                 bool (*is_right)(const char *dir), const char *cure);
 

@@ -81,7 +81,7 @@ static enum dt_status refuse_folder(const struct dt_data_spec *spec, enum dt_spl
                                                 "test/CLASS/IMAGE");
 }
 
-/* Where the classes are, and those of the split. */
+/* Finds the folder of the classes, and the folder of the split (l->folder). */
 static enum dt_status find_folders(const struct dt_data_spec *spec, enum dt_split split,
                                    struct listing *l, char classes[DT_PATH_SIZE])
 {
@@ -103,7 +103,7 @@ static enum dt_status find_folders(const struct dt_data_spec *spec, enum dt_spli
     return l->folder[0] != '\0' && classes[0] != '\0' ? DT_OK : refuse_folder(spec, split);
 }
 
-/* The classes are those of train/, so that a test set without some of them keeps their numbers. */
+/* Takes the classes of train/ for both splits: a test set may lack one, and numbers stay. */
 static enum dt_status list_classes(const struct dt_data_spec *spec, enum dt_split split,
                                    struct listing *l)
 {

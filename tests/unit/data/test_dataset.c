@@ -141,7 +141,8 @@ static void test_finding_files(void)
     expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA, "/t10k-labels-idx1-ubyte: label 78");
     remove_files();
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT,
-                 "neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz is there, but nothing (name");
+                 "neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz is there, but "
+                 "nothing (name");
     write_images(names[0], N_TRAIN, 4, 3, false);
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT,
                  "neither train-labels-idx1-ubyte nor train-labels-idx1-ubyte.gz is there, but ");
