@@ -233,13 +233,21 @@ static bool draw_confusion(int n, const double *counts, struct dt_png *out)
     return made;
 }
 
-static void put_confusion(struct dt_sinks *sinks, int n_classes, const double *counts,
-                          uint64_t step)
+/* What TensorBoard shows beside the picture: the names, "cat/dog", or NULL. */
+static void describe_confusion(const char *names, char *text, size_t n_text)
 {
+    snprintf(text, n_text, "a row for each true class, a column for each predicted class%s%s",
+             names != NULL ? ": " : "", names != NULL ? names : "");
+}
+
+static void put_confusion(struct dt_sinks *sinks, const struct dt_learned *learned, uint64_t step)
+{
+    char text[4096];
+    Tensorboard__SummaryMetadata metadata = TENSORBOARD__SUMMARY_METADATA__INIT;
     Tensorboard__Summary__Image image = TENSORBOARD__SUMMARY__IMAGE__INIT;
     Tensorboard__Summary__Value value = TENSORBOARD__SUMMARY__VALUE__INIT, *list = &value;
     struct dt_png png;
-    if (!draw_confusion(n_classes, counts, &png)) {
+    if (!draw_confusion(learned->n_classes, learned->confusion, &png)) {
         give_up(sinks, ENOMEM);
         return;
     }
@@ -247,6 +255,9 @@ static void put_confusion(struct dt_sinks *sinks, int n_classes, const double *c
     image.height = png.height;
     image.colorspace = 3;
     image.encoded_image_string = (ProtobufCBinaryData){.data = png.bytes, .len = png.n_bytes};
+    describe_confusion(learned->class_names, text, sizeof text);
+    metadata.summary_description = text;
+    value.metadata = &metadata;
     value.tag = "confusion";
     value.value_case = TENSORBOARD__SUMMARY__VALUE__VALUE_IMAGE;
     value.image = &image;
@@ -259,8 +270,8 @@ static void put_inside(struct dt_sinks *sinks, const struct dt_inspection *insid
     put_histograms(sinks, "weights", inside->model, inside->weights, 1, step);
     put_histograms(sinks, "gradients", inside->model, inside->gradients, 1 / inside->n_samples,
                    step);
-    if (inside->confusion != NULL && !sinks->events_failed) {
-        put_confusion(sinks, inside->model->n_outputs, inside->confusion, step);
+    if (inside->learned != NULL && !sinks->events_failed) {
+        put_confusion(sinks, inside->learned, step);
     }
 }
 

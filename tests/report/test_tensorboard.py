@@ -175,6 +175,22 @@ def test_validation():
             check(same, f"many: {tag}: {got}, {told}")
 
 
+def test_names():
+    """The picture's description has the classes in the order of its rows."""
+    layers = [{"type": "flatten"}, {"type": "dense", "units": 2}]
+    write_json("names.json", {"data": {"format": "images", "dir": "animals"}, "model": {"input": [1, 2, 2], "layers": layers},
+                              "train": {"epochs": 1, "batch": {"global": 2}}, "tensorboard": True})
+    for place in ("train/zebra", "train/an <ant>", "test/zebra", "test/an <ant>"):
+        os.makedirs(f"animals/{place}")
+        for number in range(2):
+            with open(f"animals/{place}/{number}.pgm", "wb") as file:
+                file.write(b"P5 2 2 255\n" + bytes(4))
+    train("names", 1, config="names.json")
+    for folder, names in (("names", ": an <ant>/zebra"), ("one", "")):
+        text = events(folder).SummaryMetadata("confusion").summary_description
+        check(text == "a row for each true class, a column for each predicted class" + names, f"{folder}: {text}")
+
+
 def test_killed():
     """A torn record at the end is passed over; what was done again counts once, as the second time had it."""
     killed("killed", "checkpoint.every_steps=4")
@@ -241,6 +257,7 @@ if DOUBLE:
     test_fake_gpu()
 test_regression()
 test_validation()
+test_names()
 test_killed()
 test_back_in_time()
 finish()

@@ -13,8 +13,8 @@ struct dt_inspection {
                                knows them (ranks that do not average, servers that do not wait),
                                they are on a GPU, or this process took no step */
     double n_samples;
-    const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: not
-                                evaluated, no classes, or too many to look at */
+    const struct dt_learned *learned; /* with a confusion matrix of the test samples; NULL: not
+                                         evaluated, no classes, or too many to look at */
 };
 
 /* A hook, where the configuration has `tensorboard`: epochs' events have the weights and
