@@ -270,8 +270,9 @@ static void put_inside(struct dt_sinks *sinks, const struct dt_inspection *insid
     put_histograms(sinks, "weights", inside->model, inside->weights, 1, step);
     put_histograms(sinks, "gradients", inside->model, inside->gradients, 1 / inside->n_samples,
                    step);
-    if (inside->learned != NULL && !sinks->events_failed) {
-        put_confusion(sinks, inside->learned, step);
+    const struct dt_learned *learned = inside->learned;
+    if (learned != NULL && learned->confusion != NULL && !sinks->events_failed) {
+        put_confusion(sinks, learned, step);
     }
 }
 

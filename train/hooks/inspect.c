@@ -44,8 +44,7 @@ static enum dt_status end_epoch(struct dt_hook *hook, struct dt_trainer *t,
     const bool stepped = epoch->step_samples > 0;
     epoch->inside = &inspect->inside;
     inspect->inside.n_samples = epoch->step_samples;
-    inspect->inside.learned =
-        epoch->learned != NULL && epoch->learned->confusion != NULL ? epoch->learned : NULL;
+    inspect->inside.learned = epoch->learned;
     inspect->inside.gradients = stepped ? inspect->gradients : NULL;
     DT_TRY(dt_world_agree(t->world, copy_weights(t, inspect)));
     return inspect->inside.gradients != NULL ? add_gradients(t, inspect->gradients) : DT_OK;

@@ -13,8 +13,7 @@ struct dt_inspection {
                                knows them (ranks that do not average, servers that do not wait),
                                they are on a GPU, or this process took no step */
     double n_samples;
-    const struct dt_learned *learned; /* with a confusion matrix of the test samples; NULL: not
-                                         evaluated, no classes, or too many to look at */
+    const struct dt_learned *learned; /* as of struct dt_epoch_event */
 };
 
 /* A hook, where the configuration has `tensorboard`: epochs' events have the weights and
