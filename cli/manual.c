@@ -98,7 +98,7 @@ static void put_default(struct dt_json *j, const struct dt_key *key)
 static void put_most(struct dt_json *j, const struct dt_key *key)
 {
     if (key->kind == DT_KEY_TEXT || key->kind == DT_KEY_NAMES) {
-        const size_t size = key->kind == DT_KEY_TEXT ? key->n_bytes : DT_BLOCK_NAME_SIZE;
+        const size_t size = key->kind == DT_KEY_TEXT ? key->n_bytes : DT_TEXTS_BYTES;
         dt_json_number(j, "most_bytes", 0, (double)size - 1);
     } else if (key->kind == DT_KEY_NORMALIZE || key->kind == DT_KEY_AUGMENT) {
         dt_json_number(j, "most_items", 0,

@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 size_t dt_dataset_limit(const struct dt_data_spec *spec, enum dt_split split)
 {
@@ -10,11 +11,21 @@ size_t dt_dataset_limit(const struct dt_data_spec *spec, enum dt_split split)
 
 enum dt_status dt_dataset_check_labelled(const struct dt_data_spec *spec)
 {
-    return spec->n_classes >= 2
+    if (spec->n_classes < 2) {
+        return dt_error(DT_CONFIG,
+                        "data.format: labelled images need a model with 2 or more classes "
+                        "(use the loss softmax_cross_entropy, or the data format linear)");
+    }
+    for (int i = 0; i < spec->classes.n; i++) {
+        if (strchr(dt_texts_at(&spec->classes, i), '/') != NULL) {
+            return dt_error(DT_CONFIG, "data.classes[%d]: \"%s\" has a / in it (leave it out)", i,
+                            dt_texts_at(&spec->classes, i));
+        }
+    }
+    return spec->classes.n == 0 || spec->classes.n == spec->n_classes
                ? DT_OK
-               : dt_error(DT_CONFIG,
-                          "data.format: labelled images need a model with 2 or more classes "
-                          "(use the loss softmax_cross_entropy, or the data format linear)");
+               : dt_error(DT_CONFIG, "data.classes: %d names for %d classes (name each class)",
+                          spec->classes.n, spec->n_classes);
 }
 
 enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split,
@@ -23,6 +34,17 @@ enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split s
     DT_ASSERT(spec->validation == 0 || spec->whole != NULL);
     DT_TRY(spec->row->check(spec));
     return spec->row->count(spec, split, n_total);
+}
+
+/* "cat/dog"; NULL: out of memory. */
+static char *join_names(const struct dt_texts *classes)
+{
+    const size_t n = (size_t)(dt_texts_at(classes, classes->n) - classes->bytes);
+    char *names = malloc(n);
+    for (size_t i = 0; names != NULL && i < n; i++) {
+        names[i] = (char)(classes->bytes[i] == '\0' && i < n - 1 ? '/' : classes->bytes[i]);
+    }
+    return names;
 }
 
 /* Pixels and labels, but for the formats that say otherwise. */
@@ -51,6 +73,12 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
     *out = (struct dt_dataset){0};
     DT_TRY(spec->row->check(spec));
     enum dt_status status = spec->row->load(spec, split, owned, out);
+    if (status == DT_OK && spec->classes.n > 0) {
+        out->class_names = join_names(&spec->classes);
+        status = out->class_names != NULL
+                     ? DT_OK
+                     : dt_error(DT_NO_MEMORY, "no memory for the names of the classes");
+    }
     if (status == DT_OK && spec->transform != NULL) {
         status = spec->transform(spec, split, &out->transform);
     }

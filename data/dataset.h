@@ -3,6 +3,7 @@
 #define DT_DATA_DATASET_H
 
 #include "base/file_open.h"
+#include "base/texts.h"
 #include "data/shard.h"
 
 /* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz
@@ -81,6 +82,7 @@ struct dt_data_spec {
     struct dt_bad_images *bad; /* gathers them (data/bad_images.h); NULL: they are an error */
     /* dt_bad_images_agree (train/bad_images.h), with `bad`; NULL: nothing is ever left out. */
     enum dt_status (*settle)(struct dt_world *world, const struct dt_data_spec *spec, bool *again);
+    struct dt_texts classes; /* printable names; none: as the files say */
     struct dt_normalize normalize;
     struct dt_augment augment; /* of training images; keyed by augment_seed */
     uint64_t augment_seed;

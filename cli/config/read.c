@@ -1,4 +1,5 @@
 #include "cli/config/read.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -366,19 +367,21 @@ static enum dt_status read_epochs(const struct object *o, const struct dt_key *k
 }
 
 static enum dt_status read_names(const struct object *o, const struct dt_key *key,
-                                 const cJSON *item, struct dt_pipeline_cut *out)
+                                 const cJSON *item, struct dt_texts *out)
 {
     const struct dt_range range = dt_range_parse(key->values);
     if (!cJSON_IsArray(item) || !dt_range_holds(&range, cJSON_GetArraySize(item))) {
         return wrong_value(o, key, item);
     }
     for (const cJSON *name = item->child; name != NULL; name = name->next) {
-        if (!cJSON_IsString(name) || name->valuestring[0] == '\0' ||
-            strlen(name->valuestring) >= DT_BLOCK_NAME_SIZE) {
-            return unexpected(o, name, "the name of a block", " (dtrain plan prints them)",
-                              "%s[%d]", key->path, out->n);
+        const char *text = cJSON_IsString(name) ? name->valuestring : "";
+        char shown[DT_TEXTS_BYTES];
+        if (text[0] == '\0' || dt_texts_find(out, text) >= 0 ||
+            strcmp(dt_text_escape(text, shown, sizeof shown), text) != 0 ||
+            !dt_texts_add(out, text)) {
+            return unexpected(o, name, "a name, each once, 8 kB in all", "", "%s[%d]", key->path,
+                              out->n);
         }
-        snprintf(out->names[out->n++], DT_BLOCK_NAME_SIZE, "%s", name->valuestring);
     }
     return DT_OK;
 }

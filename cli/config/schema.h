@@ -56,6 +56,9 @@
       "fraction of each class's images held out as the test set, where there is no folder of it")  \
     X("data.skip_bad", INT, data.skip_bad, "[0, 2147483647]", "0", DT_FOLDERS,                     \
       "images that cannot be read and are left out, at most; they are listed")                     \
+    X("data.classes", NAMES, data.classes, "[0, 4096]", "[]",                                      \
+      "data.format=idx|synthetic|cifar|npy",                                                       \
+      "names of the classes in the order of their numbers, such as [\"cat\", \"dog\"]")            \
     X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
       "shard: each rank keeps its own share; global: the same batches at any number of ranks; "    \
       "replicate: every rank uses all samples")                                                    \

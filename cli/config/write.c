@@ -38,12 +38,12 @@ static void write_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
-static void write_names(FILE *out, const struct dt_pipeline_cut *cut)
+static void write_names(FILE *out, const struct dt_texts *names)
 {
     fputc('[', out);
-    for (int i = 0; i < cut->n; i++) {
+    for (int i = 0; i < names->n; i++) {
         fputs(i > 0 ? ", " : "", out);
-        write_string(out, cut->names[i]);
+        write_string(out, dt_texts_at(names, i));
     }
     fputc(']', out);
 }
@@ -149,7 +149,7 @@ static bool is_unset(const struct dt_key *key, const void *base)
     const void *field = dt_key_field(key, base);
     const struct dt_normalize *normalize = field;
     const struct dt_augment *augment = field;
-    const struct dt_pipeline_cut *names = field;
+    const struct dt_texts *names = field;
     return key->kind == DT_KEY_TEXT        ? *(const char *)field == '\0'
            : key->kind == DT_KEY_NORMALIZE ? normalize->n == 0 && !normalize->of_dataset
            : key->kind == DT_KEY_AUGMENT   ? augment->n == 0

@@ -195,7 +195,7 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
                 dt_pipeline_n_parts(dist, c->batch_per_rank + c->batch_global),
                 dt_pipeline_schedule_name(dist->schedule));
         for (int i = 0; i < dist->cut.n; i++) {
-            fprintf(stderr, "%s%s", i == 0 ? ", cut at " : ", ", dist->cut.names[i]);
+            fprintf(stderr, "%s%s", i == 0 ? ", cut at " : ", ", dt_texts_at(&dist->cut, i));
         }
         fputc('\n', stderr);
         if (dist->allreduce != DT_ALLREDUCE_AUTO) {

@@ -2,6 +2,7 @@
 #ifndef DT_DIST_STRATEGY_DIST_SPEC_H
 #define DT_DIST_STRATEGY_DIST_SPEC_H
 
+#include "base/texts.h"
 #include "dist/allreduce/allreduce.h"
 #include "dist/compression/compression.h"
 #include "model/block.h"
@@ -27,12 +28,6 @@ enum dt_server_mode { DT_SERVER_MODE_LIST(DT_NAMED_ENUM) };
     X(DT_PIPELINE_1F1B, "1f1b")
 enum dt_pipeline_schedule { DT_PIPELINE_SCHEDULE_LIST(DT_NAMED_ENUM) };
 
-/* The blocks that the stages behind the first begin with, by name. */
-struct dt_pipeline_cut {
-    int n; /* 0: cut evenly (pipeline_stages.h) */
-    char names[DT_MAX_LAYERS - 1][DT_BLOCK_NAME_SIZE];
-};
-
 /* In which order gradients travel: as the backward pass makes them, or those first that the next
  * forward pass wants first. */
 #define DT_ORDER_LIST(X)             \
@@ -52,7 +47,8 @@ struct dt_dist_spec {
     int64_t max_staleness;              /* async: steps that a worker may be ahead of the slowest */
     enum dt_pipeline_schedule schedule; /* of a pipeline */
     int64_t micro_batches;              /* of a pipeline: parts of a batch, at most */
-    struct dt_pipeline_cut cut;         /* of a pipeline */
+    struct dt_texts cut;                /* of a pipeline: the first block of each stage but stage
+                                           0, by name; none: cut evenly (pipeline_stages.h) */
     struct dt_compression_spec compression; /* of the gradients that are sent */
     enum dt_order order;                    /* of an allreduce */
     bool deterministic;                     /* the same bits at any number of ranks */

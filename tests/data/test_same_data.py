@@ -9,7 +9,7 @@ from samples import png, write_idx
 
 SIDE = 4
 GREY = 0
-OTHER = "(use data with the same class folders)"
+OTHER = "(use data with the same classes)"
 
 
 def write_classes(folder, names, splits=("train", "test")):
@@ -183,6 +183,23 @@ def test_files():
     write_train(IMAGES, LABELS)
 
 
+def test_given_names():
+    """data.classes names the classes of files that have no names: in checkpoints, of validation samples and in eval."""
+    given = 'data.classes=["cat","dög"]'
+    start("digits", "run-given", given, "data.validation=0.25", ranks=2)
+    check(checkpoint.split(checkpoint.read(newest("given")))[0]["__metadata__"]["class_names"] == "cat/dög", "its checkpoint")
+    check("dög" in dtrain("eval", "run-given").stdout, "eval")
+    check("Classes: cat, " in dtrain("plan", "--config", "digits.json", *sets(given)).stdout, "plan")
+    refused(65, f"class 0 was 'cat', now it is 'a'; trained with the classes 'cat', 'dög', the data have 'a', 'b' {OTHER}",
+            "--config", "digits.json", "--run", "run-given", "--resume", *sets("data.validation=0.25", 'data.classes=["a","b"]'))
+    for value, code, text in (('["a"]', 78, "data.classes: 1 names for 2 classes (name each class)"), ('["a","b","c"]', 78, "3 names for 2 classes"),
+                              ('["a/b","c"]', 78, 'data.classes[0]: "a/b" has a / in it (leave it out)'), ('["a","a"]', 64, "expected a name, each once"),
+                              ('["a",""]', 64, "expected a name"), ('["a",1]', 64, "expected a name"), ('"a"', 64, "a list of 0..4096 names"),
+                              (f'["a","{"b" * 8190}"]', 64, "8 kB in all"), ('["a","d\\u202eg"]', 64, "expected a name")):
+        refused(code, text, "--config", "digits.json", "--run", "none", *sets(f"data.classes={value}"))
+    refused(64, "has a meaning only with data.format=", "--config", "pets.json", "--run", "none", *sets(given))
+
+
 def test_ranks():
     """However samples are shared, and whoever works, the sum is the same."""
     def of(run):
@@ -233,6 +250,7 @@ test_many_names()
 test_any_bytes()
 test_hostile_names()
 test_files()
+test_given_names()
 test_ranks()
 test_pictures()
 test_generated()

@@ -65,7 +65,7 @@ unfit 78 3 'distributed.pipeline.cut names 1 block for the stages behind the fir
   --set 'distributed.pipeline.cut=["fc1"]'
 unfit 78 2 'distributed.pipeline.cut[0]: the model has no block "conv3" (its blocks are conv1, conv2, fc1, fc2)' \
   --set 'distributed.pipeline.cut=["conv3"]'
-unfit 64 2 'distributed.pipeline.cut[0]: expected the name of a block, got 1' --set 'distributed.pipeline.cut=[1]'
+unfit 64 2 'distributed.pipeline.cut[0]: expected a name, each once, 8 kB in all, got 1' --set 'distributed.pipeline.cut=[1]'
 # shellcheck disable=SC2046
 "$MPIEXEC" -n 2 "$DTRAIN" plan --config config.json $(pipeline gpipe 4) >plan.out 2>&1 </dev/null
 for line in 'schedule +gpipe' 'micro-batches +4' '  0 to 1 +330 +32' ' +1 +conv2 fc1 fc2 +[0-9,]+ +[0-9.]+ %'; do

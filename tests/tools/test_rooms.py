@@ -16,15 +16,15 @@ DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 61, 6247
+MOST_FILES, MOST_LINES = 60, 6301
 # The files that a training step passes, and the calls into one that it has passed already.
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2150,
+    "base": 2196,
     "model": 2595,
     "checkpoint": 1805,
-    "data": 4676,
+    "data": 4706,
     "dist/ranks": 1592,
     "dist/liveness": 1337,
     "dist/launch": 1473,
@@ -34,7 +34,7 @@ CEILINGS = {
     "cpu": 9993,
     "cuda": 7148,
     "train": 6974,
-    "cli": 10100,
+    "cli": 10105,
     "view": 3347,
     "lab": 4630,
     "ops": 6754,

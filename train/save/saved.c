@@ -157,7 +157,7 @@ enum dt_status dt_saved_same_classes(const char *path, const char *saved, const 
               n_now = (int)dt_min_size(strcspn(now + begin, "/"), NAME_SHOWN);
     return dt_error(DT_BAD_DATA,
                     "%s: class %d was '%.*s', now it is '%.*s'; trained with the classes %s, the "
-                    "data have %s (use data with the same class folders)",
+                    "data have %s (use data with the same classes)",
                     path, number, n_saved, saved + begin, n_now, now + begin,
                     list_classes(saved).text, list_classes(now).text);
 }

@@ -54,29 +54,29 @@ static enum dt_status no_such_block(const struct dt_model *model, int i, const c
 }
 
 /* The end of stage i, which begins with block `begin`. */
-static enum dt_status find_cut(const struct dt_model *model, const struct dt_pipeline_cut *cut,
-                               int i, int begin, int *end)
+static enum dt_status find_cut(const struct dt_model *model, const struct dt_texts *cut, int i,
+                               int begin, int *end)
 {
-    *end = find_block(model, cut->names[i]);
+    *end = find_block(model, dt_texts_at(cut, i));
     if (*end < 0) {
-        return no_such_block(model, i, cut->names[i]);
+        return no_such_block(model, i, dt_texts_at(cut, i));
     }
     if (*end < begin) {
         return dt_error(DT_CONFIG,
                         "distributed.pipeline.cut[%d]: \"%s\" stands before \"%s\" in the model "
                         "(keep to its order)",
-                        i, cut->names[i], cut->names[i - 1]);
+                        i, dt_texts_at(cut, i), dt_texts_at(cut, i - 1));
     }
     if (*end == begin) {
         return dt_error(DT_CONFIG,
                         "distributed.pipeline.cut[%d]: no block is left for stage %d, before "
                         "\"%s\" (name a later one)",
-                        i, i, cut->names[i]);
+                        i, i, dt_texts_at(cut, i));
     }
     return DT_OK;
 }
 
-static enum dt_status cut_by_hand(const struct dt_model *model, const struct dt_pipeline_cut *cut,
+static enum dt_status cut_by_hand(const struct dt_model *model, const struct dt_texts *cut,
                                   struct dt_stages *out)
 {
     if (cut->n != out->n - 1) {
@@ -157,7 +157,7 @@ static enum dt_status check(const struct dt_model *model, int n_stages)
 }
 
 enum dt_status dt_stages_make(const struct dt_model *model, int n_stages,
-                              const struct dt_pipeline_cut *cut, struct dt_stages *out)
+                              const struct dt_texts *cut, struct dt_stages *out)
 {
     DT_ASSERT(n_stages >= 1);
     *out = (struct dt_stages){.n = n_stages};

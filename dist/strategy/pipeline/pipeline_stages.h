@@ -20,6 +20,6 @@ struct dt_stages {
 /* DT_CONFIG: more stages than blocks with parameters, or a cut that is none of this model in as
  * many stages. */
 enum dt_status dt_stages_make(const struct dt_model *model, int n_stages,
-                              const struct dt_pipeline_cut *cut, struct dt_stages *out);
+                              const struct dt_texts *cut, struct dt_stages *out);
 
 #endif

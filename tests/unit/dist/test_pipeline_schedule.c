@@ -81,8 +81,8 @@ static void check_schedule(enum dt_pipeline_schedule schedule)
     }
 }
 
-static void refuses_cut(const struct dt_model *model, int n_stages,
-                        const struct dt_pipeline_cut *cut, const char *text)
+static void refuses_cut(const struct dt_model *model, int n_stages, const struct dt_texts *cut,
+                        const char *text)
 {
     struct dt_stages stages;
     CHECK_FAILS(dt_stages_make(model, n_stages, cut, &stages), DT_CONFIG, text);
@@ -93,22 +93,21 @@ static void check_cuts(const struct dt_model *model)
 {
     struct dt_stages stages;
     dt_error_clear();
-    CHECK_OK(dt_stages_make(model, 3, &(struct dt_pipeline_cut){2, {"fc2", "fc4"}}, &stages));
+    CHECK_OK(dt_stages_make(model, 3, &(struct dt_texts){2, "fc2\0fc4"}, &stages));
     CHECK_INT(stages.stages[0].end, 1);
     CHECK_INT(stages.stages[1].begin, 1);
     CHECK_INT(stages.stages[1].end, 3);
     CHECK_INT(stages.stages[2].end, 4);
     CHECK(stages.stages[2].grad_begin == 0 && stages.stages[0].grad_end == model->arena_elems);
-    refuses_cut(model, 2, &(struct dt_pipeline_cut){2, {"fc2", "fc4"}},
+    refuses_cut(model, 2, &(struct dt_texts){2, "fc2\0fc4"},
                 "cut names 2 blocks for the stages behind the first, but 2");
-    refuses_cut(model, 2, &(struct dt_pipeline_cut){1, {"fc9"}},
+    refuses_cut(model, 2, &(struct dt_texts){1, "fc9"},
                 "cut[0]: the model has no block \"fc9\" (its blocks are fc1, fc2,");
-    refuses_cut(model, 3, &(struct dt_pipeline_cut){2, {"fc3", "fc2"}},
+    refuses_cut(model, 3, &(struct dt_texts){2, "fc3\0fc2"},
                 "cut[1]: \"fc2\" stands before \"fc3\"");
-    refuses_cut(model, 3, &(struct dt_pipeline_cut){2, {"fc3", "fc3"}},
+    refuses_cut(model, 3, &(struct dt_texts){2, "fc3\0fc3"},
                 "cut[1]: no block is left for stage 1");
-    refuses_cut(model, 2, &(struct dt_pipeline_cut){1, {"fc1"}},
-                "cut[0]: no block is left for stage 0");
+    refuses_cut(model, 2, &(struct dt_texts){1, "fc1"}, "cut[0]: no block is left for stage 0");
 }
 
 /* A stage with nothing to train: a dropout in front. */
@@ -117,12 +116,12 @@ static void check_idle_stage(void)
     struct dt_model_spec spec = {
         .input = {.c = 8, .h = 1, .w = 1}, .n_layers = 3, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
     static struct dt_model model;
-    struct dt_pipeline_cut cut = {.n = 1};
+    struct dt_texts cut = {0};
     spec.layers[0] = (struct dt_layer_spec)DROPOUT(0.5);
     spec.layers[1] = (struct dt_layer_spec)DENSE(8, NONE);
     spec.layers[2] = (struct dt_layer_spec)DENSE(8, NONE);
     CHECK_OK(dt_model_lower(&spec, &model));
-    strcpy(cut.names[0], model.blocks[1].name);
+    CHECK(dt_texts_add(&cut, model.blocks[1].name));
     refuses_cut(&model, 2, &cut, "stage 0, from \"block1\" on, has no parameters");
 }
 
@@ -134,7 +133,7 @@ static void check_stages(void)
     const int units[] = {8, 8, 64, 8};
     static struct dt_model model;
     struct dt_stages stages;
-    const struct dt_pipeline_cut even = {0};
+    const struct dt_texts even = {0};
     spec.layers[0] = (struct dt_layer_spec)LAYER(FLATTEN);
     for (int i = 0; i < 4; i++) {
         spec.layers[i < 2 ? i + 1 : i + 2] = (struct dt_layer_spec)DENSE(units[i], NONE);
