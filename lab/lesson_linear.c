@@ -262,7 +262,7 @@ static void check(struct linear_lesson *l)
 
 /* ---- the document */
 
-enum { N_ANGLES = 72, N_CONTOURS = 7 };
+enum { N_ANGLES = 48, N_CONTOURS = 7 };
 #define PI 3.14159265358979323846
 
 /* Draws where the loss is `above` its least: with u = (cos, sin), C = L L', w = best + sqrt(above)

@@ -251,6 +251,16 @@ static void put_path(const struct chart *c, const struct dt_line *line, const st
     fputs("\"/>\n", c->out);
 }
 
+/* One path, of lines without length whose round ends are the dots: a quarter of circles' bytes. */
+static void put_dots(const struct chart *c, int color, const struct point *points, size_t n)
+{
+    fprintf(c->out, "<path class=\"s%d dots\" d=\"", color);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(c->out, "M%.1f %.1fh0", at_x(c, points[i].x), at_y(c, points[i].y));
+    }
+    fputs("\"/>\n", c->out);
+}
+
 static void put_line(const struct chart *c, size_t k)
 {
     const struct dt_line *line = &c->part->lines.items[k];
@@ -268,12 +278,11 @@ static void put_line(const struct chart *c, size_t k)
     if (line->stroke != DT_DOTS) {
         put_path(c, line, points, n);
     }
-    for (size_t i = 0; (dotted || n == 1) && i < n; i++) {
-        if (banded) {
-            put_error(c, at_x(c, points[i].x), &points[i]);
-        }
-        fprintf(c->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", line->color,
-                at_x(c, points[i].x), at_y(c, points[i].y));
+    for (size_t i = 0; banded && (dotted || n == 1) && i < n; i++) {
+        put_error(c, at_x(c, points[i].x), &points[i]);
+    }
+    if (dotted || n == 1) {
+        put_dots(c, line->color, points, n);
     }
 }
 

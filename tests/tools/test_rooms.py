@@ -35,7 +35,7 @@ CEILINGS = {
     "cuda": 7148,
     "train": 6974,
     "cli": 10105,
-    "view": 3347,
+    "view": 3355,
     "lab": 4630,
     "ops": 6754,
     "report": 2905,
