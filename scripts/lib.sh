@@ -2,7 +2,7 @@
 # Shared functions of these scripts: messages, and installing Debian packages. Sourced, not run.
 
 # Debian 12, Debian 13 and Ubuntu 24.04 call them by the same names.
-BUILD_PACKAGES=(gcc libc6-dev cmake ninja-build mpich libmpich-dev libcjson-dev zlib1g-dev libpng-dev libjpeg-dev libxxhash-dev
+BUILD_PACKAGES=(gcc libc6-dev cmake ninja-build mpich libmpich-dev libcjson-dev zlib1g-dev libpng-dev libjpeg-dev libzip-dev libxxhash-dev
   libhwloc-dev libprotobuf-c-dev protobuf-c-compiler)
 TEST_PACKAGES=(dataset-fashion-mnist python3 python3-venv) # python3 makes the damaged files
 DOWNLOAD_PACKAGES=(curl ca-certificates)

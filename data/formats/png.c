@@ -12,43 +12,17 @@
     ((size_t)4096) /* bytes of the file behind its last row that are read: they have checksums, if \
                       nothing else */
 
-/* After a signature, a PNG is chunks: a length, a type of four letters, so many bytes, a CRC; the
- * last is IEND. Each must lie in the file, since libpng takes a length's word for it and allocates
- * up to 2 GB. */
-static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_t n_bytes)
+static enum dt_status no_png(const char *name, const uint8_t *bytes, size_t n_bytes)
 {
-    static const uint8_t signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-    const size_t n_frame = 12; /* length, type and CRC */
-    if (n_bytes < sizeof signature || memcmp(bytes, signature, sizeof signature) != 0) {
-        const char *kind = dt_file_kind(bytes, n_bytes);
-        return dt_error(DT_BAD_DATA, "%s: no PNG, JPEG, PPM or PGM file%s%s%s", name,
-                        kind != NULL ? "; looks like " : "", kind != NULL ? kind : "",
-                        kind == NULL || strstr(kind, " image") != NULL
-                            ? " (convert the image to PNG first)"
-                            : "");
-    }
-    size_t at = sizeof signature;
-    while (n_bytes - at >= n_frame) {
-        const uint8_t *chunk = bytes + at;
-        const size_t length =
-            (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
-        if (length > n_bytes - at - n_frame) {
-            break;
-        }
-        if (memcmp(chunk + 4, "IEND", 4) == 0) {
-            return DT_OK;
-        }
-        at += n_frame + length;
-        DT_ASSERT(at <= n_bytes);
-    }
-    return dt_error(DT_BAD_DATA,
-                    "%s: truncated PNG: more should follow its %zu bytes (save or copy it again)",
-                    name, n_bytes);
+    const char *kind = dt_file_kind(bytes, n_bytes);
+    return dt_error(
+        DT_BAD_DATA, "%s: no PNG, JPEG, PPM or PGM file%s%s%s", name,
+        kind != NULL ? "; looks like " : "", kind != NULL ? kind : "",
+        kind == NULL || strstr(kind, " image") != NULL ? " (convert the image to PNG first)" : "");
 }
 
 /* libpng leaves by a jump when something is wrong. What it has to find here lives in the caller of
- * the function that sets the jump.
- */
+ * the function that sets the jump. */
 struct reader {
     const char *name;
     const uint8_t *bytes;
@@ -58,7 +32,8 @@ struct reader {
     png_infop info;
     struct dt_raster *out;
     jmp_buf jump;
-    bool no_memory;
+    bool truncated, no_memory;
+    bool ending; /* the pixels are there */
     char problem[128];
 };
 
@@ -101,38 +76,31 @@ static bool is_whole(const struct reader *r)
 static void take_bytes(png_structp png, png_bytep to, size_t n_bytes)
 {
     struct reader *r = png_get_io_ptr(png);
-    r->n_rest += is_whole(r) ? n_bytes : 0;
-    if (r->n_rest > MAX_REST) {
+    r->n_rest += !r->ending && is_whole(r) ? n_bytes : 0;
+    r->truncated = n_bytes > r->n_left;
+    if (r->n_rest > MAX_REST || r->truncated) {
         longjmp(r->jump, 1);
-    }
-    if (n_bytes > r->n_left) {
-        png_error(png, "it ends too early");
     }
     memcpy(to, r->bytes, n_bytes);
     r->bytes += n_bytes;
     r->n_left -= n_bytes;
 }
 
-/* Chunks that pixels do not need are passed over unread: texts and profiles can be of any size once
- * they are inflated. */
-static enum dt_status read_header(struct reader *r)
+/* Rows of bytes, 1 or 3 for the colour and one for alpha where there is any. Chunks that pixels do
+ * not need are passed over unread: texts and profiles can be of any size once they are inflated.
+ * Not libpng's simplified interface: that changes pixels by the file's gamma, and misreads 16-bit
+ * files that are interlaced. */
+static enum dt_status read_pixels(struct reader *r)
 {
+    struct dt_raster *out = r->out;
     png_set_read_fn(r->png, r, take_bytes);
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(r->png, r->info);
     const png_uint_32 width = png_get_image_width(r->png, r->info),
                       height = png_get_image_height(r->png, r->info);
     DT_TRY(dt_raster_check_size(r->name, width, height));
-    r->out->width = (int)width;
-    r->out->height = (int)height;
-    return DT_OK;
-}
-
-/* Rows of bytes, 1 or 3 for the colour and one for alpha where there is any. Not libpng's
- * simplified interface: that misreads 16-bit files that are interlaced. */
-static enum dt_status read_pixels(struct reader *r)
-{
-    struct dt_raster *out = r->out;
+    out->width = (int)width;
+    out->height = (int)height;
     png_set_expand(r->png);
     png_set_scale_16(r->png);
     const int n_passes = png_set_interlace_handling(r->png);
@@ -141,36 +109,39 @@ static enum dt_status read_pixels(struct reader *r)
     out->channels = png_get_channels(r->png, r->info);
     out->has_alpha = out->channels % 2 == 0;
     DT_ASSERT(n_row == (size_t)out->width * (size_t)out->channels);
-    out->bytes = malloc(n_row * (size_t)out->height);
+    out->bytes = allocate(r->png, n_row * (size_t)out->height);
     if (out->bytes == NULL) {
-        return dt_error(DT_NO_MEMORY, "%s: out of memory for %dx%d pixels", r->name, out->width,
-                        out->height);
+        longjmp(r->jump, 1);
     }
-    for (int pass = 0; pass < n_passes; pass++) {
-        for (int y = 0; y < out->height; y++) {
-            png_read_row(r->png, out->bytes + (size_t)y * n_row, NULL);
-        }
+    for (int i = 0; i < n_passes * out->height; i++) {
+        png_read_row(r->png, out->bytes + (size_t)(i % out->height) * n_row, NULL);
     }
+    r->ending = true;
+    png_set_crc_action(r->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
+    png_read_end(r->png, NULL);
     return DT_OK;
 }
 
 static enum dt_status read_image(struct reader *r)
 {
-    if (setjmp(r->jump) != 0) {
-        return r->n_rest > MAX_REST ? DT_OK
-               : r->no_memory ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", r->name)
-                              : dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)",
-                                         r->name, r->problem);
+    if (setjmp(r->jump) == 0) {
+        return read_pixels(r);
     }
-    DT_TRY(read_header(r));
-    return read_pixels(r);
+    return r->truncated
+               ? dt_error(DT_BAD_DATA, "%s: truncated PNG (save or copy it again)", r->name)
+           : r->n_rest > MAX_REST ? DT_OK
+           : r->no_memory
+               ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", r->name)
+               : dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", r->name, r->problem);
 }
 
 enum dt_status dt_png_decode(const char *name, const uint8_t *bytes, size_t n_bytes,
                              struct dt_raster *out)
 {
     struct reader r = {.name = name, .bytes = bytes, .n_left = n_bytes, .out = out};
-    DT_TRY(check_chunks(name, bytes, n_bytes));
+    if (n_bytes < 8 || png_sig_cmp(bytes, 0, 8) != 0) {
+        return no_png(name, bytes, n_bytes);
+    }
     r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r, on_error, on_warning, &r, allocate,
                                      release);
     r.info = r.png == NULL ? NULL : png_create_info_struct(r.png);

@@ -1,34 +1,28 @@
-/* Members of a zip archive, stored or deflated, as numpy.savez and savez_compressed write them:
- * APPNOTE.TXT of PKWARE, without ZIP64, encryption or several disks. Files are untrusted: the
- * central directory alone says where members are and how large, and is checked against the file
- * before anything is allocated; every member that is read to its end has its CRC checked. */
+/* Members of a zip archive, stored or deflated, as numpy.savez and savez_compressed write them, by
+ * libzip. It is loaded when the first archive is opened: few runs need it, and it brings a library
+ * of ciphers along. Files are untrusted: a member's size is checked against its packed bytes before
+ * anything is allocated for it, and one that is read to its end has its size and its CRC checked.
+ */
 #ifndef DT_DATA_FORMATS_ZIP_H
 #define DT_DATA_FORMATS_ZIP_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include "base/status.h"
 
-#define DT_ZIP_PIECE ((size_t)1 << 15)
-
 struct dt_zip_member {
-    const char *path; /* of the archive, for messages; borrowed */
-    char name[64];
-    int fd; /* owned */
+    const char *path, *name; /* of the archive and in it, for messages; borrowed */
+    int fd;                  /* owned, as the next two */
+    struct zip *archive;
+    struct zip_file *file;
     struct stat info;
-    bool deflated, inflating;
-    uint32_t crc, crc_so_far;
-    size_t at;                /* of its packed bytes that are not read yet */
-    size_t n_packed, n_bytes; /* that are left, packed and expanded */
-    z_stream z;
-    uint8_t piece[DT_ZIP_PIECE];
+    size_t n_bytes; /* that are left, expanded */
 };
 
 /* Opens the member of this name, to be read once from its begin. DT_NO_INPUT, DT_NO_PERMISSION: the
- * file; DT_BAD_DATA: no zip archive, damaged, of a kind that is not read, or no such member. */
+ * file; DT_BAD_DATA: no zip archive, damaged, of a kind that is not read, or no such member.
+ * DT_UNAVAILABLE: no libzip. */
 enum dt_status dt_zip_open(const char *path, const char *name, struct dt_zip_member *out);
 void dt_zip_close(struct dt_zip_member *member);
 

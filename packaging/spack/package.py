@@ -24,6 +24,7 @@ class Dtrain(CMakePackage, CudaPackage):
     depends_on("libpng")
     depends_on("libjpeg-turbo")
     depends_on("zlib-api")
+    depends_on("libzip")
     depends_on("xxhash@0.8:")
     depends_on("hwloc@2:", when="+hwloc")
     depends_on("protobuf-c@1.3:", when="+protobuf")

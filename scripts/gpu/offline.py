@@ -9,7 +9,7 @@ from gpu.check import HERE, TOP
 
 PACKAGES = ("mpich libmpich12 libmpich-dev libucx0 libhwloc15 libnuma1 libibverbs1 librdmacm1 ibverbs-providers libnl-3-200 "
             "libnl-route-3-200 libslurm38 libgfortran5 libcjson1 libcjson-dev zlib1g zlib1g-dev libpng16-16 libpng-dev "
-            "libxxhash-dev").split()
+            "libxxhash-dev libzip4 libzip-dev").split()
 MAX_BYTES = 40 << 20
 
 

@@ -113,10 +113,11 @@ def test_same_weights(sets):
     write_npy("npy-big", sets, labels_type=">i8")
     write_npz("npz", sets, numpy.savez)
     write_npz("npz-packed", sets, numpy.savez_compressed)
+    write_zip64("npz-zip64", sets)
     for limit, ranks in ((0, 1), (47, 3)):
         expected = train(f"idx-{limit}", "idx", "idx", ranks, train_samples=limit)
         for data_format, folder in [("cifar", "cifar10"), ("cifar", "cifar10-gz"), ("cifar", "cifar100"), ("npy", "npy"), ("npy", "npy-last"),
-                                    ("npy", "npy-big"), ("npy", "npz"), ("npy", "npz-packed")]:
+                                    ("npy", "npy-big"), ("npy", "npz"), ("npy", "npz-packed"), ("npy", "npz-zip64")]:
             found = train(f"{folder}-{limit}", data_format, folder, ranks, train_samples=limit)
             check(found == expected, f"{folder}, {ranks} ranks, {limit} samples: {found}, by IDX {expected}")
 
@@ -249,41 +250,61 @@ def patched(content, at, fmt, value):
     return bytes(content)
 
 
+def claims(n_entries, n_bytes):
+    """An archive of ZIP64 that is nothing but what it says of its directory."""
+    end = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, n_entries, n_entries, n_bytes, 0)
+    return end + b"PK\6\7" + struct.pack("<IQI", 0, 0, 1) + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 65535, 65535, 2**32 - 1, 2**32 - 1, 0)
+
+
+def write_zip64(folder, sets):
+    """With more members than ZIP has numbers for."""
+    for split, (images, labels) in sets.items():
+        members = [("images.npy", npy(images)), ("labels.npy", npy(labels)), *((f"{i}", b"") for i in range(65536))]
+        write(f"{folder}/{split}.npz", zipped(members))
+
+
 def test_npz_faults(sets):
     images, labels = sets["train"]
     both = [("images.npy", npy(images)), ("labels.npy", npy(labels))]
     plain, packed = zipped(both), zipped(both, compression=zipfile.ZIP_DEFLATED)
     end = len(plain) - 22
     entry = plain.index(b"PK\1\2")
+    longer = len(both[0][1]) + 5
     faults = [
         ("text", b"some text, and no archive of any kind", "no zip archive, or one that is cut off"),
         ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "no zip archive; looks like a Git LFS pointer: git lfs pull fetches the file"),
         ("parquet", b"PAR1" + bytes(99), "no zip archive; looks like a Parquet file"),
-        ("tiny", b"PK", "damaged zip archive: too short"),
-        ("cut", plain[:-9], "no zip archive, or one that is cut off"),
-        ("after", plain + b"more", "no zip archive, or one that is cut off"),
-        ("before", b"more" + plain, "its directory is not where it says"),
+        ("tiny", b"PK", "no zip archive, or one that is cut off"),
+        ("cut", plain[:-9], "zip archive"),  # the rest of the sentence is libzip's
+        ("after", plain + b"more", "damaged zip archive"),
+        ("before", b"more" + plain, "no zip archive, or one that is cut off"),
         ("lacks", zipped(both[:1]), "no array labels in it (write it with numpy.savez(file, images=..., labels=...))"),
         ("twice", patched(zipped([*both, ("lmages.npy", npy(images))]), 0, "<0s", b"").replace(b"lmages.npy", b"images.npy"), "two members of one name"),
         ("lzma", zipped(both, compression=zipfile.ZIP_LZMA), "images.npy is compressed by method 14"),
-        ("encrypted", patched(plain, entry + 8, "<H", 1), "images.npy is encrypted"),
-        ("zip64", patched(plain, end + 16, "<I", 0xFFFFFFFF), "a ZIP64 archive, which is not read"),
-        ("zip64-size", patched(plain, entry + 24, "<I", 0xFFFFFFFF), "a ZIP64 archive, which is not read"),
-        ("disks", patched(plain, end + 4, "<H", 1), "it continues in other files"),
-        ("entries", patched(patched(plain, end + 8, "<H", 9), end + 10, "<H", 9), "its directory is cut off"),
-        ("offset", patched(plain, entry + 42, "<I", 5), "a member is not where its directory says"),
-        ("far", patched(plain, entry + 42, "<I", end), "a member's size is impossible"),
-        ("sizes", patched(plain, entry + 24, "<I", 7), "a member's size is impossible"),
-        ("bomb", patched(packed, packed.index(b"PK\1\2") + 24, "<I", 4000000000), "a member's size is impossible"),
-        ("longer", patched(packed, packed.index(b"PK\1\2") + 24, "<I", len(both[0][1]) + 5), "a member is shorter than it says"),
-        ("crc", patched(plain, entry + 16, "<I", 7), "a member's CRC is wrong"),
-        ("bits", patched(plain, 5000, "B", plain[5000] ^ 1), "a member's CRC is wrong"),
-        ("inflate", patched(packed, 200, "<Q", 0), "damaged zip archive: a member")]
+        ("encrypted", patched(patched(packed, packed.index(b"PK\1\2") + 8, "<H", 1), 6, "<H", 1), "images.npy is encrypted"),
+        ("zip64", patched(plain, end + 16, "<I", 0xFFFFFFFF), "damaged zip archive"),
+        ("zip64-size", patched(plain, entry + 24, "<I", 0xFFFFFFFF), "damaged zip archive"),
+        ("zip64-claims", claims(2**40, 0), "damaged zip archive"),
+        ("zip64-sizes", claims(2**40, 46 * 2**40), "damaged zip archive"),
+        ("disks", patched(plain, end + 4, "<H", 1), "damaged zip archive"),
+        ("entries", patched(patched(plain, end + 8, "<H", 9), end + 10, "<H", 9), "damaged zip archive"),
+        ("offset", patched(plain, entry + 42, "<I", 5), "zip archive"),
+        ("far", patched(plain, entry + 42, "<I", end), "zip archive"),
+        ("sizes", patched(plain, entry + 24, "<I", 7), "damaged zip archive"),
+        ("bomb", patched(patched(packed, packed.index(b"PK\1\2") + 24, "<I", 4000000000), 22, "<I", 4000000000), "a member's size is impossible"),
+        ("longer", patched(patched(packed, packed.index(b"PK\1\2") + 24, "<I", longer), 22, "<I", longer), "damaged zip archive"),
+        ("crc", patched(patched(plain, entry + 16, "<I", 7), 14, "<I", 7), "damaged zip archive: CRC error"),
+        ("bits", patched(plain, 5000, "B", plain[5000] ^ 1), "damaged zip archive: CRC error"),
+        ("inflate", patched(packed, 200, "<Q", 0), "damaged zip archive")]
     for name, content, text in faults:
         write_npz("wrong-zip", sets, numpy.savez)
         write("wrong-zip/train.npz", content)
         refuse(f"npz-{name}", "npy", "wrong-zip", text)
         refuse(f"npz-{name}-file", "npy", "wrong-zip", "wrong-zip/train.npz")
+    for soname in ("libzip.so.4", "libzip.so.5"):
+        write(f"no-zip/{soname}", b"no library")
+    done = run("npz-alone", config("npy", "npz"), "plan", code=69, env={"LD_LIBRARY_PATH": os.path.abspath("no-zip")})
+    check("npz/train.npz: libzip is not here" in done.stderr, f"without libzip: {done.stderr}")
 
 
 new_folder()

@@ -24,7 +24,7 @@ n_debs=1
 ((${#debs[@]} == n_debs)) || fail "${#debs[@]} packages, expected $n_debs"
 
 depends=$(dpkg-deb -f made/dtrain_*.deb Depends)
-for package in libc6 libmpich12 libcjson1 libpng16 libjpeg zlib1g; do
+for package in libc6 libmpich12 libcjson1 libpng16 libjpeg libzip zlib1g; do
   [[ $depends == *$package* ]] || fail "the package does not depend on $package but on: $depends"
 done
 if command -v lintian >/dev/null; then

@@ -19,6 +19,7 @@ NAMES = {
     "gcc": ("c", None), "libc6-dev": (None, None), "cmake": ("cmake", "CMake"), "ninja-build": ("ninja", "Ninja"),
     "mpich": ("mpich", None), "libmpich-dev": ("mpich", None), "libcjson-dev": ("cjson", "cJSON"), "zlib1g-dev": ("zlib-api", "zlib"),
     "libpng-dev": ("libpng", "libpng"), "libjpeg-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libxxhash-dev": ("xxhash", "xxHash"),
+    "libzip-dev": ("libzip", "libzip"),
     "libhwloc-dev": ("hwloc", "hwloc"),
     "libprotobuf-c-dev": ("protobuf-c", None), "protobuf-c-compiler": ("protobuf-c", None),  # EasyBuild has none: an optional one
 }
