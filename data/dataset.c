@@ -13,8 +13,8 @@ enum dt_status dt_dataset_check_labelled(const struct dt_data_spec *spec)
 {
     if (spec->n_classes < 2) {
         return dt_error(DT_CONFIG,
-                        "data.format: labelled images need a model with 2 or more classes "
-                        "(use the loss softmax_cross_entropy, or the data format linear)");
+                        "data.format: labelled images need a model with 2 or more classes (a unit "
+                        "of the last layer for each, with the loss softmax_cross_entropy)");
     }
     for (int i = 0; i < spec->classes.n; i++) {
         if (strchr(dt_texts_at(&spec->classes, i), '/') != NULL) {

@@ -34,7 +34,7 @@ enum dt_status dt_idx_refuse(const char *path, const uint8_t *head, size_t n_hea
     const char *mend =
         n_dims_wanted > 1 ? dt_mend_images(type == 0x0d || type == 0x0e ? 'f' : 'i', 4)
         : n_dims == 2     ? "save labels.argmax(1).astype(numpy.uint8) if they are one-hot, "
-                            "labels[:, 0].astype(numpy.uint8) if they are QMNIST's"
+                            "labels[:, 0].astype(numpy.uint8) if they are QMNIST's or one column"
                           : "save labels.astype(numpy.uint8) if they are whole numbers up to 255";
     if (head[0] != 0 || head[1] != 0) {
         const bool swapped = head[1] == DT_IDX_U8 && head[2] == 0 && head[3] == 0;

@@ -5,6 +5,7 @@
 
 #include "data/dataset.h"
 #include "data/formats/folder.h"
+#include "data/formats/labelled.h"
 #include "data/idx.h"
 
 #define MOST_COLOURS ((size_t)4) /* a last dimension up to this is likely the channels */
@@ -115,11 +116,8 @@ static enum dt_status count(const struct dt_data_spec *spec, enum dt_split split
     DT_TRY(find_file(spec->dir, split, 0, paths->labels));
     DT_TRY(dt_idx_peek(paths->images, 3, &reader, &images));
     DT_TRY(dt_idx_peek(paths->labels, 1, &reader, &labels));
-    if (images.dims[0] != labels.dims[0]) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: %zu images but %zu labels in %s (do the files belong together?)",
-                        paths->images, images.dims[0], labels.dims[0], paths->labels);
-    }
+    DT_TRY(dt_labelled_check_count(paths->images, images.dims, images.n_dims, paths->labels,
+                                   labels.dims[0]));
     DT_TRY(dt_dataset_check_shape(spec, split, paths->images,
                                   images.n_dims == 4 ? images.dims[1] : 1,
                                   images.dims[images.n_dims - 2], images.dims[images.n_dims - 1]));

@@ -2,12 +2,17 @@
 
 #include "cli/commands/load.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/arithmetic.h"
 
 #include "cli/commands/model_table.h"
 #include "cli/result.h"
 #include "cuda/block_plan.h"
+#include "data/bad_images.h"
+#include "data/validation_split.h"
 #include "dist/allreduce/formula.h"
 #include "dist/strategy/micro_batches.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
@@ -20,6 +25,7 @@
 
 #define RATE_POINTS 256
 #define MOST_NAMES_BYTES 400
+#define MOST_DECODED ((size_t)16) /* images of a split */
 
 static const char *const schedule_names[] = {DT_SCHEDULE_LIST(DT_ENUM_NAME)};
 
@@ -300,17 +306,27 @@ static void add_averaging(struct dt_doc *doc, const struct plan *p)
     }
 }
 
-static enum dt_status check_files(struct plan *p, enum dt_split split)
+/* Opens the files, and decodes a few of all images. */
+static enum dt_status check_files(struct plan *p, enum dt_split split, size_t n_there)
 {
-    const struct dt_owned no_rows = {.first = UINT32_MAX, .stride = 1};
-    struct dt_dataset none;
-    DT_TRY(dt_dataset_open(&p->config.data, split, no_rows, &none));
-    p->n_passed += none.n_passed;
+    const size_t n =
+        p->config.data.format != DT_DATA_IMAGES ? 0 : dt_min_size(n_there, MOST_DECODED);
+    const struct dt_owned rows = {n, n > 0 ? 0 : UINT32_MAX, n > 0 ? (uint32_t)(n_there / n) : 1};
+    struct dt_data_spec spec = dt_validation_none(&p->config.data);
+    struct dt_bad_images bad = {.lines = NULL};
+    struct dt_dataset some;
+    spec.bad = &bad;
+    DT_TRY(dt_dataset_open(&spec, split, rows, &some));
+    const enum dt_status s = dt_bad_decide(&bad, (size_t)spec.skip_bad);
+    p->n_passed += some.n_passed;
     free(p->class_names);
-    p->class_names = none.class_names;
-    none.class_names = NULL;
-    dt_dataset_close(&none);
-    return DT_OK;
+    p->class_names = some.class_names;
+    some.class_names = NULL;
+    dt_dataset_close(&some);
+    dt_bad_close(&bad);
+    char part[64];
+    snprintf(part, sizeof part, "; plan reads %zu of %zu", n, n_there);
+    return s == DT_OK || n == n_there ? s : dt_error_around(s, "", part);
 }
 
 /* With validation samples there need be none. */
@@ -322,7 +338,7 @@ static enum dt_status count_test(struct plan *p)
         p->n_test = 0;
         return DT_OK;
     }
-    return s == DT_OK ? check_files(p, DT_SPLIT_TEST) : s;
+    return s == DT_OK ? check_files(p, DT_SPLIT_TEST, p->n_test) : s;
 }
 
 static enum dt_status count_samples(struct plan *p)
@@ -332,7 +348,7 @@ static enum dt_status count_samples(struct plan *p)
     DT_TRY(p->config.data.validation > 0
                ? dt_dataset_count(&p->config.data, DT_SPLIT_VALIDATION, &p->n_validation)
                : DT_OK);
-    return check_files(p, DT_SPLIT_TRAIN);
+    return check_files(p, DT_SPLIT_TRAIN, p->shard.n_total + p->n_validation);
 }
 
 static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct plan *p)

@@ -39,7 +39,13 @@ static enum dt_status parse_text(const char *name, const char *text, size_t n_by
         return dt_error(DT_CONFIG, "%s: a configuration is JSON, not %s (dtrain init writes one)",
                         name, suffix[1] == 't' ? "TOML" : "YAML");
     }
-    return dt_error(DT_CONFIG, "%s:%zu:%zu: %s", name, fault.line, fault.column, fault.problem);
+    const char *kind =
+        fault.line == 1 && fault.column == 1 && strncmp(fault.problem, "not ", 4) == 0
+            ? dt_file_kind((const uint8_t *)text, n_bytes)
+            : NULL;
+    return kind != NULL ? dt_error(DT_CONFIG, "%s: no configuration; looks like %s", name, kind)
+                        : dt_error(DT_CONFIG, "%s:%zu:%zu: %s", name, fault.line, fault.column,
+                                   fault.problem);
 }
 
 /* A file that is merged gives no key twice; else the one that stays would depend on the order. */

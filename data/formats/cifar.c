@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/file.h"
 #include "data/formats/folder.h"
 #include "data/formats/labelled.h"
 #include "data/idx.h"
@@ -123,6 +124,13 @@ static enum dt_status check_size(const struct dt_source *source, const struct fi
 {
     const size_t n_record = record_bytes(f), n_file = (size_t)source->info.st_size;
     if (n_bytes == 0 || n_bytes % n_record != 0) {
+        uint8_t head[32];
+        const ssize_t n_head = source->packed ? 0 : pread(source->fd, head, sizeof head, 0);
+        const char *kind = dt_file_kind(head, n_head > 0 ? (size_t)n_head : 0);
+        if (kind != NULL) {
+            return dt_error(DT_BAD_DATA, "%s: no records of CIFAR; looks like %s", source->path,
+                            kind);
+        }
         return dt_error(DT_BAD_DATA,
                         "%s: damaged, or cut off: no whole number of records of %zu bytes (fetch "
                         "%s's binary version again)",

@@ -112,6 +112,12 @@ static enum dt_status list_classes(const struct dt_data_spec *spec, enum dt_spli
     DT_TRY(dt_folder_list(path, NULL, &l->classes));
     if (l->classes.n != (size_t)spec->n_classes) {
         dt_names_some(&l->classes, some);
+        if (l->classes.n < 2) {
+            return dt_error(DT_BAD_DATA,
+                            "%s: a folder for each class is wanted, two or more, but %s (move "
+                            "images into such folders)",
+                            path, some);
+        }
         return dt_error(DT_BAD_DATA,
                         "%s: %zu class folder%s, %s; model has %d classes (let the last layer have "
                         "as many units, or move a folder away that is no class)",

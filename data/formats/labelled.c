@@ -85,3 +85,17 @@ enum dt_status dt_labelled_take(const struct dt_data_spec *spec, const char *pat
     out->crc = (uint32_t)crc32(out->crc, bytes, spec->n_classes <= 256 ? 1 : 2);
     return DT_OK;
 }
+
+enum dt_status dt_labelled_check_count(const char *images, const size_t *dims, int n_dims,
+                                       const char *labels, size_t n_labels)
+{
+    char cure[64] = "do the files belong together?";
+    for (int d = n_dims - 1; d > 0; d--) {
+        if (dims[d] == n_labels) { /* as MATLAB has them */
+            snprintf(cure, sizeof cure, "save numpy.moveaxis(images, %d, 0)", d);
+        }
+    }
+    return dims[0] == n_labels ? DT_OK
+                               : dt_error(DT_BAD_DATA, "%s: %zu images but %zu labels in %s (%s)",
+                                          images, dims[0], n_labels, labels, cure);
+}

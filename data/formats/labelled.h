@@ -30,4 +30,8 @@ enum dt_status dt_labelled_take(const struct dt_data_spec *spec, const char *pat
                                 struct dt_owned owned, size_t i, int64_t label,
                                 struct dt_dataset *out);
 
+/* A check: images of these sizes, the first of which is their number, and so many labels. */
+enum dt_status dt_labelled_check_count(const char *images, const size_t *dims, int n_dims,
+                                       const char *labels, size_t n_labels);
+
 #endif

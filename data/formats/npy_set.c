@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "data/formats/folder.h"
 #include "data/formats/labelled.h"
 #include "data/formats/npy.h"
 #include "data/formats/zip.h"
@@ -52,16 +53,23 @@ static void close_array(struct array *a)
 
 /* ---- where the arrays are */
 
+static bool has_arrays(const char *dir)
+{
+    char path[DT_PATH_SIZE];
+    const bool has =
+        (dt_labelled_find(dir, "train-images.npy", path) == DT_OK && path[0] != '\0') ||
+        (dt_labelled_find(dir, "train.npz", path) == DT_OK && path[0] != '\0');
+    dt_error_clear();
+    return has;
+}
+
 static enum dt_status nothing_there(const char *dir, const char *split)
 {
-    bool there;
-    DT_TRY(dt_file_exists(dir, &there));
-    return dt_error(DT_NO_INPUT,
-                    there ? "%s: neither %s-images.npy and %s-labels.npy nor %s.npz is there (name "
-                            "their folder in data.dir or with --data)"
-                          : "%s: no such folder (name the one of the NumPy arrays in data.dir or "
-                            "with --data)",
-                    dir, split, split, split);
+    char lacks[96];
+    snprintf(lacks, sizeof lacks, "neither %s-images.npy and %s-labels.npy nor %s.npz is there",
+             split, split, split);
+    return dt_folder_refuse(dir, lacks, has_arrays,
+                            "name the folder of the NumPy arrays in data.dir or with --data");
 }
 
 /* The file or the archive of a part; both are one too many. */
@@ -209,9 +217,8 @@ static enum dt_status check_labels(enum dt_split split, const struct array *imag
                         dt_npy_dims(npy, text), mend_labels(split, npy));
     }
     if (npy->dims[0] != images->npy.dims[0]) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: %zu images but %zu labels in %s (do the files belong together?)",
-                        images->name, images->npy.dims[0], npy->dims[0], a->name);
+        return dt_labelled_check_count(images->name, images->npy.dims, images->npy.n_dims, a->name,
+                                       npy->dims[0]);
     }
     return npy->dims[0] > 0 && npy->dims[0] <= INT32_MAX
                ? DT_OK

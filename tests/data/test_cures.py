@@ -117,7 +117,8 @@ def test_labels():
     follow("npy", two, "labels", lambda a: a > 0, "whole numbers", "npy bool")
     for spoil, condition in ((lambda a: a.astype("int32"), "whole numbers up to 255"), (lambda a: a.astype("float32"), "whole numbers up to 255"),
                              (lambda a: numpy.eye(10, dtype="int32")[a], "one-hot"), (lambda a: numpy.eye(10, dtype="uint8")[a], "one-hot"),
-                             (lambda a: numpy.stack([a] + 7 * [a * 100], 1).astype("int32"), "QMNIST's")):
+                             (lambda a: a[:, None].astype("uint8"), "QMNIST's or one column"), (lambda a: a[:, None].astype("int16"), "QMNIST's or one column"),
+                             (lambda a: numpy.stack([a] + 7 * [a * 100], 1).astype("int32"), "QMNIST's or one column")):
         follow("idx", sets, "labels", spoil, condition, f"idx {spoil(sets['test']['labels']).dtype} {condition}")
 
 
@@ -147,10 +148,28 @@ def test_channels_last():
     check(line and numpy.array_equal(eval(line, {"images": last}), sets["train"]["images"]), f"channels last: {done.stderr}")
 
 
+def test_counts():
+    """Images whose number is not the first dimension: the axis that has as many as there are labels is proposed, else none."""
+    sets = make_sets((H, W))
+    images = sets["train"]["images"]
+    for kind in WRITERS:
+        save, name = WRITERS[kind]
+        for spoilt, moved in ((images.transpose(1, 2, 0), True), (images[None], True), (images[:, None].transpose(2, 3, 1, 0), True), (images[:-1], False)):
+            put(kind, sets)
+            write(f"d/{name('train', 'images')}", save(numpy.ascontiguousarray(spoilt)))
+            done = dtrain("plan", "--config", f"{kind}.json", code=65)
+            line = proposal(done.stderr.strip(), None)
+            check(bool(line) == moved, f"{kind} {spoilt.shape}: {done.stderr}")
+            if moved:
+                write(f"d/{name('train', 'images')}", save(numpy.ascontiguousarray(eval(line, {"numpy": numpy, "images": spoilt}).reshape(images.shape))))
+                dtrain("plan", "--config", f"{kind}.json")
+
+
 new_folder()
 configure([1, H, W])
 test_images()
 test_labels()
 test_labels_from_one()
+test_counts()
 test_channels_last()
 finish()

@@ -108,6 +108,11 @@ def test_refusals():
             (["x/y/train/ash/0.png"], "images", "no train/ is there, but x (say --data ", "x/y"),
             (["cifar-10-batches-bin/data_batch_1.bin"], "cifar", "but cifar-10-batches-bin (say --data ", "cifar-10-batches-bin"),
             (["data_batch_1"], "cifar", "but data_batch_1 (the version for Python is", None),
+            (["data/Training/ash/0.png"], "images", "no train/ is there, but data (say --data ", "data"),
+            (["b/cifar-100-binary/train.bin"], "cifar", "but b (say --data ", "b/cifar-100-binary"), (["c/data_batch_1.bin.gz"], "cifar", "but c (say --data ", "c"),
+            (["arrays/train.npz"], "npy", "neither train-images.npy and train-labels.npy nor train.npz is there, but arrays (say --data ", "arrays"),
+            (["e/f/train-images.npy", "e/x"], "npy", "but e (say --data ", "e/f"), (["mnist.npz"], "npy", "but mnist.npz (name the folder", None),
+            (["d/train-images-idx3-ubyte.gz"], "idx", "but d (say --data ", "d"), (["e/f/train-images-idx3-ubyte"], "idx", "but e (say --data ", "e/f"),
             (["a/b/train-images.idx3-ubyte"], "idx", "but a (say --data ", "a/b"), (["digits.csv"], "idx", "but digits.csv (name the folder", None))):
         for path in paths:
             write(f"there-{k}/{path}", image(0, 1))
@@ -115,6 +120,9 @@ def test_refusals():
         done = dtrain("plan", "--config", "c.json", "--data", f"there-{k}", *sets(f"data.format={data_format}"), code=66)
         check(text in done.stderr, f"{paths}: {done.stderr}")
         check(cure is None or f"(say --data there-{k}/{cure}, or" in done.stderr, f"{paths}: {done.stderr}")
+        if cure is not None:
+            followed = dtrain("plan", "--config", "c.json", "--data", f"there-{k}/{cure}", *sets(f"data.format={data_format}"), code=None)
+            check("no train/ is there" not in followed.stderr and "(say --data" not in followed.stderr, f"{cure}: {followed.stderr}")
 
 
 def test_loops():
@@ -163,7 +171,26 @@ def test_bad():
     same("a name with control characters", expected, "data.skip_bad=1")
 
 
+def test_plan():
+    """A few images are decoded: what is wrong with all is found before a run, and the cure works; what is wrong with one may not be."""
+    write_set("d")
+    configure()
+    dtrain("plan", "--config", "c.json")
+    for size, cure in (("3, 5", "data.resize=stretch"), ("5, 4", "data.resize=fit"), ("4, 4", "model.input=[1, 4, 5]")):
+        done = dtrain("plan", "--config", "c.json", *sets(f"model.input=[1, {size}]"), code=65)
+        check("d/test: 12 bad images: " in done.stderr and all(word in done.stderr for word in cure.split("=")), done.stderr)
+        dtrain("plan", "--config", "c.json", *sets(f"model.input=[1, {size}]", cure))
+    for c in range(3):
+        write(f"d/train/{CLASSES[c]}/0.png", b"RIFF")
+    refused(65, "RIFF file, as WebP images are (convert the image to PNG first); plan reads 16 of 30", "plan", "--config", "c.json")
+    dtrain("plan", "--config", "c.json", *sets("data.skip_bad=3"))
+    dtrain("plan", "--config", "c.json", *sets("data.skip_bad=3", "data.validation=5"))
+    shutil.rmtree("d/train/ash"), shutil.rmtree("d/train/elm")
+    refused(65, "a folder for each class is wanted, two or more, but yew (move", "plan", "--config", "c.json")
+
+
 new_folder()
+test_plan()
 test_names()
 test_held_out()
 test_no_test_set()

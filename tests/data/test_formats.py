@@ -5,11 +5,12 @@ import gzip
 import io
 import os
 import re
+import shutil
 import struct
 import zipfile
 
 import pypi  # before the packages
-from checks import check, dtrain, finish, need, new_folder, refused, write, write_json
+from checks import check, dtrain, finish, need, new_folder, read, refused, write, write_json
 from samples import write_idx
 
 need("numpy")
@@ -307,6 +308,32 @@ def test_npz_faults(sets):
     check("npz/train.npz: libzip is not here" in done.stderr, f"without libzip: {done.stderr}")
 
 
+def test_foreign(sets):
+    """Whatever is read says what a foreign file is."""
+    for folder in ("idx", "cifar10", "npy", "npz"):
+        shutil.copytree(folder, f"foreign-{folder}")
+    for k in range(40):
+        write(f"foreign-images/train/{k % 10}/{k}.png", b"")
+    write_json("weights.json", config("synthetic", "empty", train_samples=48, test_samples=9))
+    places = [("idx", "foreign-idx/train-images-idx3-ubyte"), ("idx", "foreign-idx/t10k-labels-idx1-ubyte"), ("cifar", "foreign-cifar10/data_batch_3.bin"),
+              ("npy", "foreign-npy/train-images.npy"), ("npy", "foreign-npy/test-labels.npy"), ("npy", "foreign-npz/train.npz"),
+              ("images", "foreign-images/train/7/7.png"), (None, "w.safetensors"), (None, "w.json")]
+    for content, text in ((b"\xfd7zXZ\0" + bytes(99), "looks like xz"), (b"BZh91AY&SY" + bytes(99), "looks like bzip2"),
+                          (b"\x28\xb5\x2f\xfd" + bytes(99), "looks like zstd")):
+        for data_format, path in places:
+            kept = read(path, "rb") if os.path.exists(path) else b""
+            write(path, content)
+            if data_format == "images":
+                refuse("foreign-images", "images", "foreign-images", text, validation=0.2)
+            elif data_format:
+                refuse(f"foreign-{data_format}", data_format, path.split("/")[0], text)
+            elif path == "w.json":
+                refused(78, f"w.json: no configuration; {text}", "plan", "--config", path)
+            else:
+                refused(65, text, "eval", "--config", "weights.json", "--weights", path)
+            write(path, kept)
+
+
 new_folder()
 os.makedirs("empty")
 drawn = make_sets()
@@ -315,4 +342,5 @@ test_grey(drawn)
 test_cifar_faults(drawn)
 test_npy_faults(drawn)
 test_npz_faults(drawn)
+test_foreign(drawn)
 finish()
