@@ -4,6 +4,14 @@
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 
+enum dt_status dt_cuda_urgent_stream(cudaStream_t *out)
+{
+    int lowest, highest; /* rank numbers, highest first */
+    DT_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+    DT_CUDA(cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, highest));
+    return DT_OK;
+}
+
 static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
 {
     DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_CUDA_WORKSPACE_BYTES,

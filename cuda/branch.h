@@ -36,6 +36,9 @@ struct dt_cuda_branches {
                                     */
 };
 
+/* The highest priority: for work that the rest of a step waits for. */
+enum dt_status dt_cuda_urgent_stream(cudaStream_t *out);
+
 /* lane->stream must exist already. */
 enum dt_status dt_cuda_lane_open(struct dt_cuda *cuda, struct dt_cuda_lane *lane);
 void dt_cuda_lane_close(struct dt_cuda *cuda,

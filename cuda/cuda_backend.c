@@ -98,7 +98,7 @@ static const char *precision_name(enum dt_precision precision)
 
 static enum dt_status open_parts(struct dt_cuda *cuda)
 {
-    DT_CUDA(cudaStreamCreateWithFlags(&cuda->main.stream, cudaStreamNonBlocking));
+    DT_TRY(dt_cuda_urgent_stream(&cuda->main.stream));
     cuda->stream = cuda->main.stream;
     DT_TRY(dt_cuda_lane_open(cuda, &cuda->main));
     DT_TRY(dt_cuda_branches_open(cuda));

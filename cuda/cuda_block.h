@@ -46,7 +46,7 @@ struct dt_cuda {
     bool deterministic;       /* cuDNN's engines are not timed */
     double limit_s;           /* for each wait on the GPU; 0: none */
     enum dt_gpu_type type;    /* of activations and packed weights */
-    cudaStream_t stream;      /* the main one: main.stream */
+    cudaStream_t stream;      /* the main one: main.stream, before the branches in priority */
     struct dt_cuda_lane main; /* the default for all work */
     struct dt_cuda_branches branches;
     struct dt_cuda_packed *packed; /* of the open blocks */

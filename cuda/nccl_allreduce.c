@@ -387,10 +387,8 @@ static enum dt_status open_events(struct nccl *self)
 static enum dt_status prepare(struct nccl *self, const struct dt_allreduce_spec *spec,
                               ncclUniqueId *id)
 {
-    int lowest, highest; /* rank numbers, highest first */
     DT_TRY(dt_allreduce_take_memory(&self->base, spec));
-    DT_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-    DT_CUDA(cudaStreamCreateWithPriority(&self->stream, cudaStreamNonBlocking, highest));
+    DT_TRY(dt_cuda_urgent_stream(&self->stream));
     DT_TRY(open_events(self));
     if (self->base.comm->rank == 0) {
         DT_NCCL(ncclGetUniqueId(id));

@@ -2,6 +2,7 @@
  */
 #include "tests/cuda/session.h"
 
+#include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_memory.h"
 
@@ -139,6 +140,13 @@ static void check_probe(void)
     snprintf(description, sizeof description, "%s, bf16", gpu.name);
     CHECK_TEXT(backend->description, description);
     CHECK(!backend->host_memory);
+    const struct dt_cuda *cuda = (const struct dt_cuda *)backend;
+    int lowest, highest, chain, beside;
+    CHECK_INT(cudaDeviceGetStreamPriorityRange(&lowest, &highest), cudaSuccess);
+    CHECK_INT(cudaStreamGetPriority(cuda->main.stream, &chain), cudaSuccess);
+    CHECK_INT(cudaStreamGetPriority(cuda->branches.lanes[DT_CUDA_UPDATES].stream, &beside),
+              cudaSuccess);
+    CHECK(chain == highest && beside > highest);
     backend->ops->close(backend);
     if (!fake_is_linked) {
         return;

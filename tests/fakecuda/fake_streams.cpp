@@ -233,6 +233,14 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    ENTER();
+    need_stream(stream, __func__);
+    *priority = stream->priority;
+    return cudaSuccess;
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     const cudaError_t entered = enter(__func__);
