@@ -122,7 +122,8 @@ static int find_by_mode(const struct dt_engine_search *search, cudnnBackendHeurM
     }
     for (int again = 0; again <= 1; again++) {
         for (int i = 0; i < n && n_found < capacity; i++) {
-            if (all[i].config == NULL || (again == 0 && has_number(out, n_found, all[i].number))) {
+            if (all[i].config == NULL || (again == 0 ? n_found == DT_FIRST_ENGINES
+                                                     : has_number(out, n_found, all[i].number))) {
                 continue;
             }
             if (plan(search, &all[i], why)) {

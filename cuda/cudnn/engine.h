@@ -18,9 +18,8 @@ struct dt_engine_search {
     size_t workspace_limit; /* bytes */
 };
 
-#define DT_MAX_ENGINES                                                                   \
-    8 /* engines of a graph that are timed; the fastest of all is seldom far down in the \
-         heuristics' order */
+#define DT_FIRST_ENGINES 4 /* that are timed whatever their numbers: often one with several tiles */
+#define DT_MAX_ENGINES 16  /* that are timed in all */
 
 struct dt_engine {
     cudnnBackendDescriptor_t config, execution;
@@ -31,9 +30,8 @@ struct dt_engine {
     double us;              /* of a run (cuda/cudnn/engine_trial.h); 0: not timed */
 };
 
-/* Finds at most `capacity` admissible engines that can be finalized: first one of each number, then
- * their variants with other tiles, both in the heuristics' order, which often starts with one
- * engine several times. Returns 0 with the reason of the last refusal in *why, which may be
+/* Finds at most `capacity` admissible engines that can be finalized: the first DT_FIRST_ENGINES of
+ * the heuristics' list, then the first of each number that is not among them. Returns 0 with the reason of the last refusal in *why, which may be
  * CUDNN_STATUS_SUCCESS. The caller closes them, before the search's descriptors. */
 int dt_engines_find(const struct dt_engine_search *search, int capacity, struct dt_engine *out,
                     cudnnStatus_t *why);
