@@ -115,9 +115,11 @@ static void training_close(struct training *t)
     BUFFERS_CLOSE(&t->losses, &t->params);
 }
 
+/* With relu and a max pool one rounding that selects another branch moves a result by more than any
+ * tolerance: in a run or two of a hundred on a GPU, and never or always on fake CUDA. */
 static void check_training(const struct mode *mode, const struct variant *variant)
 {
-    const bool smooth = mode->precision != DT_PRECISION_F32;
+    const bool smooth = mode->precision != DT_PRECISION_F32 || !fake_is_linked;
     struct training expected = train(&dt_ref_backend, DT_PRECISION_F32, smooth, variant);
     struct training first = train(&dt_cuda_backend, mode->precision, smooth, variant);
     struct training second = train(&dt_cuda_backend, mode->precision, smooth, variant);
