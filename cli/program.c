@@ -65,7 +65,7 @@ static enum dt_status version(const struct dt_args *args)
     printf("  topology  %s\n", DTRAIN_TOPOLOGY);
     printf("  protobuf  %s\n", dt_protobuf_library());
     dt_text_print(stdout, "  GPU       %s", found ? module->versions() : dt_error_text());
-    printf("  devices   cpu, ref%s\n", found ? ", cuda" : "");
+    printf("  devices   cpu, ref%s\n  searched  %s\n", found ? ", cuda" : "", dt_device_libraries);
     dt_error_clear();
     return DT_OK;
 }

@@ -1,6 +1,7 @@
 #include "train/device.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,39 +15,77 @@
 #define DRIVER "libcuda.so.1"
 #define MODULE "libdtrain_cuda.so"
 
-/* The program's folder, with the slash. */
-static bool own_folder(char path[PATH_MAX])
-{
-    const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
-    if (n <= 0) {
-        return false;
-    }
-    path[n] = '\0';
-    strrchr(path, '/')[1] = '\0';
-    return true;
-}
-
+/* In the program's folder, or where both are installed. */
 static bool find_module(char path[PATH_MAX])
 {
     static const char *const places[] = {MODULE, "../lib/dtrain/" MODULE};
-    char folder[PATH_MAX];
-    if (!own_folder(folder)) {
-        return false;
+    char program[PATH_MAX] = "";
+    bool found = false;
+    const bool known = readlink("/proc/self/exe", program, sizeof program - 1) > 0;
+    for (size_t i = 0; known && !found && i < sizeof places / sizeof places[0]; i++) {
+        const int n = snprintf(path, PATH_MAX, "%.*s/%s", (int)(strrchr(program, '/') - program),
+                               program, places[i]);
+        found = n < PATH_MAX && access(path, F_OK) == 0;
     }
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        const int n = snprintf(path, PATH_MAX, "%s%s", folder, places[i]);
-        if (n < PATH_MAX && access(path, F_OK) == 0) {
-            return true;
+    return found;
+}
+
+const char *const dt_device_libraries =
+    "CUDA's libraries: LD_LIBRARY_PATH, the module's folders, the system's, Python's packages "
+    "(nvidia/*/lib of VIRTUAL_ENV, CONDA_PREFIX, PATH, ~/.local)";
+
+static const char *value_of(const char *variable)
+{
+    const char *value = secure_getenv(variable);
+    return value != NULL ? value : "/none";
+}
+
+static void *open_library(const char *path, char *why, size_t n_why);
+
+/* A library that the loader does not find, from PyTorch's wheels, say. What needs it then finds it
+ * loaded; what it needs is beside it. */
+static bool load_from_packages(const char *name)
+{
+    char places[16384], pattern[PATH_MAX], why[256], *rest = places;
+    glob_t found = {0};
+    snprintf(places, sizeof places, "%s/bin:%s/bin:%s:%s/.local/bin", value_of("VIRTUAL_ENV"),
+             value_of("CONDA_PREFIX"), value_of("PATH"), value_of("HOME"));
+    for (const char *place; (place = strsep(&rest, ":")) != NULL;) {
+        snprintf(pattern, sizeof pattern, "%s/../lib/python3*/*-packages/nvidia/*/lib/%s", place,
+                 name);
+        glob(pattern, found.gl_pathc > 0 ? GLOB_APPEND : 0, NULL, &found);
+    }
+    size_t i = 0;
+    while (i < found.gl_pathc && open_library(found.gl_pathv[i], why, sizeof why) == NULL) {
+        i++;
+    }
+    const bool loaded = i < found.gl_pathc;
+    globfree(&found);
+    return loaded;
+}
+
+/* dlopen, with libraries of Python's packages where it lacks some: it names them one by one. */
+static void *open_library(const char *path, char *why, size_t n_why)
+{
+    char missing[256], before[256] = "";
+    void *library;
+    while ((library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL) {
+        snprintf(why, n_why, "%s", dlerror());
+        if (sscanf(why, "%255[^:/]: cannot open shared", missing) != 1 ||
+            strcmp(missing, before) == 0 || !load_from_packages(missing)) {
+            break;
         }
+        memcpy(before, missing, sizeof before);
     }
-    return false;
+    return library;
 }
 
 static enum dt_status load(const char *path, const struct dt_device_module **out)
 {
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    char why[512];
+    void *library = open_library(path, why, sizeof why);
     if (library == NULL) {
-        return dt_error(DT_UNAVAILABLE, "the CUDA module does not load: %s", dlerror());
+        return dt_error(DT_UNAVAILABLE, "the CUDA module does not load: %s", why);
     }
     const struct dt_device_module *module = dlsym(library, DT_DEVICE_MODULE_SYMBOL);
     if (module == NULL) {
@@ -126,37 +165,24 @@ static struct finding look(const struct dt_world *world, const struct dt_config 
     return mine;
 }
 
-/* True if every rank has a GPU; if one has none, `why` says which and for what reason, or only the
- * reason when all have the same. */
-static bool all_have_gpus(const struct finding *all, int size, char *why, size_t n_why)
+/* Returns how many ranks have a GPU; if one has none, `why` says which and for what reason, or only
+ * the reason when all have the same. */
+static int count_gpus(const struct finding *all, int size, char *why, size_t n_why)
 {
-    int first = 0;
+    int n = 0, first = -1;
     bool alike = true;
-    while (first < size && all[first].has_gpu) {
-        first++;
-    }
-    if (first == size) {
-        return true;
-    }
     for (int r = 0; r < size; r++) {
-        alike = alike && strcmp(all[r].reason, all[first].reason) == 0;
+        n += all[r].has_gpu;
+        first = first < 0 && !all[r].has_gpu ? r : first;
+        alike = alike && strcmp(all[r].reason, all[0].reason) == 0;
     }
-    if (alike) {
+    if (n < size && alike) {
         snprintf(why, n_why, "%s", all[first].reason);
-    } else {
+    } else if (n < size) {
         snprintf(why, n_why, "rank %d on %s has no GPU: %s", first, all[first].host,
                  all[first].reason);
     }
-    return false;
-}
-
-static bool some_have_gpus(const struct finding *all, int size)
-{
-    bool some = false;
-    for (int r = 0; r < size; r++) {
-        some = some || all[r].has_gpu;
-    }
-    return some;
+    return n;
 }
 
 static bool all_have_their_own(const struct finding *all, int size, char *why, size_t n_why)
@@ -212,10 +238,11 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
 {
     const char *cure;
     const enum dt_allreduce_type type = config->dist.allreduce;
-    if (!all_have_gpus(all, size, out->why, sizeof out->why)) {
+    const int n_gpus = count_gpus(all, size, out->why, sizeof out->why);
+    if (n_gpus < size) {
         const char *wish = wish_for_gpu(config, &cure);
         out->module = NULL;
-        out->idle = some_have_gpus(all, size);
+        out->idle = n_gpus > 0;
         memset(&out->info, 0, sizeof out->info);
         return wish == NULL ? DT_OK
                             : dt_error(DT_UNAVAILABLE, "%s needs a GPU for every rank (%s): %s",

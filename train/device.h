@@ -24,4 +24,7 @@ enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *
  * library, one of another version. */
 enum dt_status dt_device_load(const struct dt_device_module **out);
 
+/* Where its libraries are searched, in this order: for people. */
+extern const char *const dt_device_libraries;
+
 #endif

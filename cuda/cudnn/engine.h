@@ -18,7 +18,8 @@ struct dt_engine_search {
     size_t workspace_limit; /* bytes */
 };
 
-#define DT_FIRST_ENGINES 4 /* that are timed whatever their numbers: often one with several tiles */
+#define DT_FIRST_ENGINES 4 /* that are timed whatever their numbers: often one with several tiles \
+                            */
 #define DT_MAX_ENGINES 16  /* that are timed in all */
 
 struct dt_engine {
@@ -31,8 +32,9 @@ struct dt_engine {
 };
 
 /* Finds at most `capacity` admissible engines that can be finalized: the first DT_FIRST_ENGINES of
- * the heuristics' list, then the first of each number that is not among them. Returns 0 with the reason of the last refusal in *why, which may be
- * CUDNN_STATUS_SUCCESS. The caller closes them, before the search's descriptors. */
+ * the heuristics' list, then the first of each number that is not among them. Returns 0 with the
+ * reason of the last refusal in *why, which may be CUDNN_STATUS_SUCCESS. The caller closes them,
+ * before the search's descriptors. */
 int dt_engines_find(const struct dt_engine_search *search, int capacity, struct dt_engine *out,
                     cudnnStatus_t *why);
 void dt_engine_close(struct dt_engine *engine); /* zeroed is fine */

@@ -10,6 +10,7 @@
 #include "cli/result.h"
 #include "cli/sinks/fields.h"
 #include "ops/doctor/doctor.h"
+#include "train/device.h"
 
 /* "0-3,8", the form of taskset and cpusets. */
 static void cpus_text(const cpu_set_t *cpus, char *text, size_t size)
@@ -42,8 +43,8 @@ struct dt_part *dt_record_show(struct dt_doc *doc, const struct dt_args *args,
     dt_doc_fact(record, "version", "%s", dt_version);
     dt_doc_fact(record, "commit", "%s", dt_commit);
     dt_doc_fact(record, "mpi", "%s", ranks[0].mpi);
-    dt_doc_fact(record, "launcher", "%s",
-                ranks[0].launcher[0] != '\0' ? ranks[0].launcher : "hand");
+    dt_doc_fact(record, "launcher", "%s", ranks->launcher[0] != '\0' ? ranks->launcher : "hand");
+    dt_doc_fact(record, "searched", "%s", dt_device_libraries);
     dt_doc_figure(record, "ranks::0", dt_n(n));
     return record;
 }
@@ -84,9 +85,7 @@ static enum dt_status report(struct dt_world *world, const struct dt_args *args,
         s = dt_result_show(args, doc);
         dt_doc_close(doc);
     }
-    if (n_failed > 0 && dt_output_failed(s)) {
-        s = DT_OK; /* a problem takes precedence */
-    }
+    s = n_failed > 0 && dt_output_failed(s) ? DT_OK : s; /* a problem takes precedence */
     DT_TRY(dt_world_agree(world, s));
     return n_failed == 0
                ? DT_OK

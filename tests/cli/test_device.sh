@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # How the ranks choose a device together and what sums their gradients, with a module that needs no GPU (fake_module.c).
-# usage: DTRAIN=... MPIEXEC=... test_device.sh MODULE MODULE_OF_ANOTHER_VERSION
+# usage: DTRAIN=... MPIEXEC=... test_device.sh MODULE MODULE_OF_ANOTHER_VERSION MODULE_THAT_LACKS_A_LIBRARY LIBRARY
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
-module=$1 old_module=$2
+module=$1 old_module=$2 far_module=$3 far_library=$4
 config=(--config "$configs/synthetic.json" --set train.epochs=1 --set data.train_samples=640 --set model.layers.0.filters=96)
 unset FAKE_GPUS DTRAIN_CUDA_MODULE
 
@@ -94,6 +94,17 @@ DTRAIN_CUDA_MODULE=$library run 69 1 "${config[@]}" --run refused --set device=c
 refused 'another library' "device \"cuda\" needs .*: $library is not dtrain's CUDA module"
 FAKE_GPUS=aaaaaaaa DTRAIN_CUDA_MODULE=$old_module run 69 2 "${config[@]}" --run refused --set device=cuda
 refused 'another version' 'device "cuda" needs .*: .* has version 0 of the interface, this program [0-9]+ \(install both from one build\)'
+# A library of the module's that only a Python package has: of an environment in use, on the PATH, or nowhere.
+packages=venv/lib/python3.12/site-packages/nvidia/far/lib
+mkdir -p venv/bin $packages && cp "$far_library" $packages
+DTRAIN_CUDA_MODULE=$far_module "$DTRAIN" --version >version
+says 'a library that is missing' "  GPU       the CUDA module does not load: $(basename "$far_library"): cannot open shared object file: .*" version
+says 'where it was searched' "  searched  CUDA's libraries: LD_LIBRARY_PATH, the module's folders, .*Python's packages.*" version
+for way in "VIRTUAL_ENV=$work/venv" "PATH=$work/venv/bin:$PATH"; do
+  env "$way" DTRAIN_CUDA_MODULE="$far_module" "$DTRAIN" --version >version
+  says "a library of a Python package, by ${way%%=*}" '  GPU       fake CUDA' version
+done
+
 DTRAIN_CUDA_MODULE=$module "$DTRAIN" --version >version
 says 'version' '  GPU       fake CUDA' version
 says 'version: devices' '  devices   cpu, ref, cuda' version
