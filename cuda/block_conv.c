@@ -3,6 +3,7 @@
 #include "cuda/cudnn/engine_trial.h"
 
 #define TRIAL_LIMIT_S 60 /* for each wait on work that takes milliseconds */
+#define FUSED_GAIN_US 2  /* that a plan with bias and relu must gain: less may be chance */
 
 _Static_assert(DT_CONV_N_KINDS <= DT_DEVICE_MAX_ENGINES, "a block's engines fit into the report");
 
@@ -24,6 +25,12 @@ static size_t workspace_limit(const struct dt_cuda *cuda)
     return part < most ? part : most;
 }
 
+static void close_plan(struct dt_block_state *state, enum dt_conv_kind kind)
+{
+    dt_conv_plan_close(state->plans[kind]);
+    state->plans[kind] = NULL;
+}
+
 static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind kind)
 {
     struct dt_cuda *cuda = state->cuda;
@@ -35,34 +42,64 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
                                           .workspace_limit = workspace_limit(cuda),
                                           .n_engines = one ? 1 : DT_MAX_ENGINES};
     const struct dt_engine_trial_spec trial = {
-        .stream = lane->stream, .limit_s = TRIAL_LIMIT_S, .timed = !cuda->deterministic};
+        .stream = lane->stream,
+        .limit_s = TRIAL_LIMIT_S,
+        .timed = !cuda->deterministic,
+        .tail = kind == DT_CONV_FORWARD && state->plan.is_plain_conv ? &state->tail : NULL,
+        .n = state->capacity,
+        .type = cuda->type};
     DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision,
                              &state->plans[kind]));
     const enum dt_status s = dt_engine_trial(state->plans[kind], &trial);
     cuda->lost = cuda->lost || s == DT_STALLED;
     if (s == DT_UNAVAILABLE) {
-        dt_conv_plan_close(state->plans[kind]);
-        state->plans[kind] = NULL;
+        close_plan(state, kind);
     }
-    DT_TRY(s);
-    const size_t n_bytes = state->plans[kind]->engines[state->plans[kind]->used].workspace_bytes;
-    return dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes);
+    return s;
 }
 
-/* One plan does bias and relu too where cuDNN can; else the tail does them. */
+static enum dt_status reserve_workspace(struct dt_block_state *state, enum dt_conv_kind kind)
+{
+    const struct dt_engine *engine = dt_conv_plan_engine(state->plans[kind]);
+    return dt_cuda_reserve_scratch(state->cuda, workspace_of(state, kind), state->block.name,
+                                   engine->workspace_bytes);
+}
+
+/* Whether the plan that does bias and relu too saves time. With fixed engines nothing is timed. */
+static bool gains(const struct dt_block_state *state)
+{
+    const struct dt_conv_plan *plain = state->plans[DT_CONV_FORWARD],
+                              *fused = state->plans[DT_CONV_FORWARD_RELU];
+    return plain == NULL || dt_conv_plan_engine(plain)->us == 0 ||
+           dt_conv_plan_engine(fused)->us + FUSED_GAIN_US < dt_conv_plan_engine(plain)->us;
+}
+
+/* One plan does bias and relu too where cuDNN can, and where that is faster than a convolution and
+ * the tail that is then needed. */
 static enum dt_status open_forward(struct dt_block_state *state)
 {
     const bool has_bias = state->cuda->type == DT_GPU_F32 ||
                           state->packed_bias.weight != NULL; /* in the plan's type */
+    enum dt_status s = DT_UNAVAILABLE;
     if (state->block.activation == DT_ACTIVATION_RELU && has_bias) {
-        const enum dt_status s = open_plan(state, DT_CONV_FORWARD_RELU);
-        state->has_relu = s == DT_OK;
-        if (s != DT_UNAVAILABLE) {
+        s = open_plan(state, DT_CONV_FORWARD_RELU);
+        if (s != DT_OK && s != DT_UNAVAILABLE) {
             return s;
         }
         dt_error_clear();
     }
-    return open_plan(state, DT_CONV_FORWARD);
+    if (s != DT_OK || !state->cuda->deterministic) {
+        DT_TRY(open_plan(state, DT_CONV_FORWARD));
+    }
+    state->has_relu = s == DT_OK && gains(state);
+    close_plan(state, state->has_relu ? DT_CONV_FORWARD : DT_CONV_FORWARD_RELU);
+    return reserve_workspace(state, state->has_relu ? DT_CONV_FORWARD_RELU : DT_CONV_FORWARD);
+}
+
+static enum dt_status open_gradient(struct dt_block_state *state, enum dt_conv_kind kind)
+{
+    DT_TRY(open_plan(state, kind));
+    return reserve_workspace(state, kind);
 }
 
 enum dt_status dt_cuda_conv_open(struct dt_block_state *state)
@@ -71,8 +108,8 @@ enum dt_status dt_cuda_conv_open(struct dt_block_state *state)
         dt_cuda_packed_open(state->cuda, &state->packed_bias);
     }
     DT_TRY(open_forward(state));
-    DT_TRY(open_plan(state, DT_CONV_FILTER_GRADIENT));
-    return state->is_first ? DT_OK : open_plan(state, DT_CONV_INPUT_GRADIENT);
+    DT_TRY(open_gradient(state, DT_CONV_FILTER_GRADIENT));
+    return state->is_first ? DT_OK : open_gradient(state, DT_CONV_INPUT_GRADIENT);
 }
 
 void dt_cuda_conv_close(struct dt_block_state *state)
@@ -89,7 +126,7 @@ int dt_cuda_block_engines(const struct dt_block_state *state,
     for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
         struct dt_conv_plan *plan = state->plans[kind];
         if (plan != NULL) {
-            const struct dt_engine *engine = &plan->engines[plan->used];
+            const struct dt_engine *engine = dt_conv_plan_engine(plan);
             out[n++] = (struct dt_device_engine){.operation = plan->name,
                                                  .number = engine->number,
                                                  .place = engine->place,

@@ -40,6 +40,11 @@ struct dt_conv_plan {
     cudnnBackendDescriptor_t pack;
 };
 
+static inline const struct dt_engine *dt_conv_plan_engine(const struct dt_conv_plan *plan)
+{
+    return &plan->engines[plan->used];
+}
+
 /* The device that the plan is made for: a handle (a GPU is there), or the description of a device
  * in cuDNN's JSON form, which makes a plan that can be examined but not run (tests without a GPU).
  * Exactly one of handle and device_json is set. */

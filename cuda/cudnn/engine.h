@@ -18,9 +18,10 @@ struct dt_engine_search {
     size_t workspace_limit; /* bytes */
 };
 
-#define DT_FIRST_ENGINES 4 /* that are timed whatever their numbers: often one with several tiles \
-                            */
-#define DT_MAX_ENGINES 16  /* that are timed in all */
+#define DT_FIRST_ENGINES                                                                         \
+    4                     /* that are timed whatever their numbers: often one with several tiles \
+                           */
+#define DT_MAX_ENGINES 16 /* that are timed in all */
 
 struct dt_engine {
     cudnnBackendDescriptor_t config, execution;

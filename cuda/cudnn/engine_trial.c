@@ -24,8 +24,15 @@ struct trial {
 
 static enum dt_status run_once(const struct trial *t)
 {
-    return dt_conv_plan_run(t->plan, t->operands[0], t->operands[1], t->operands[3], t->operands[2],
-                            t->workspace);
+    void *out = t->operands[2];
+    const enum dt_gpu_type type = t->spec->type;
+    DT_TRY(dt_conv_plan_run(t->plan, t->operands[0], t->operands[1], t->operands[3], out,
+                            t->workspace));
+    if (t->spec->tail != NULL) {
+        DT_CUDA(dt_gpu_tail_forward(t->stream, t->spec->tail, NULL, t->spec->n, type, out, NULL,
+                                    type, out));
+    }
+    return DT_OK;
 }
 
 static enum dt_status record(const struct trial *t, cudaGraphExec_t *out)
@@ -58,7 +65,7 @@ static enum dt_status wait_for_end(const struct trial *t)
         return dt_error(
             DT_STALLED,
             "the GPU does not finish the %s by cuDNN's engine %lld (set cuda.deterministic=true)",
-            t->plan->name, (long long)t->plan->engines[t->plan->used].number);
+            t->plan->name, (long long)dt_conv_plan_engine(t->plan)->number);
     }
     DT_CUDA(code);
     return DT_OK;
@@ -88,7 +95,7 @@ static enum dt_status check_nans(const struct trial *t)
     for (size_t i = 0; i < n_looked_at; i += each) {
         if (!is_nan(results + i, each)) {
             return dt_error(DT_UNAVAILABLE, "cuDNN's engine %lld takes a NaN for a number",
-                            (long long)t->plan->engines[t->plan->used].number);
+                            (long long)dt_conv_plan_engine(t->plan)->number);
         }
     }
     return DT_OK;
@@ -122,6 +129,9 @@ static enum dt_status time_engine(const struct trial *t, double *us)
 /* Runs once call by call, because cuDNN must not load code during a capture. */
 static enum dt_status try_engine(const struct trial *t, double *us)
 {
+    if (t->plan->has_relu && dt_conv_plan_engine(t->plan)->number == 0) {
+        return dt_error(DT_UNAVAILABLE, "cuDNN's engine 0 is the plain implicit product");
+    }
     DT_TRY(t->plan->has_relu ? check_nans(t) : run_once(t));
     DT_TRY(wait_for_end(t));
     return t->spec->timed ? time_engine(t, us) : DT_OK;
@@ -215,7 +225,7 @@ static void close_trial(struct trial *t)
 
 enum dt_status dt_engine_trial(struct dt_conv_plan *plan, const struct dt_engine_trial_spec *spec)
 {
-    if (!plan->has_relu && (!spec->timed || plan->n_engines == 1)) {
+    if (!plan->has_relu && !spec->timed) {
         dt_conv_plan_keep(plan);
         return DT_OK;
     }

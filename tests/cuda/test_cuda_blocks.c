@@ -8,6 +8,7 @@
 #include "tests/lib/layers.h"
 
 #include "cuda/block_plan.h"
+#include "cuda/cuda_block.h"
 #include "model/network.h"
 
 #define CAPACITY 5
@@ -251,7 +252,23 @@ static void check_nan(const struct dt_model *model, int block)
     block_case_close(&setup);
 }
 
-static void check_nans(bool timed)
+/* Of the block's forward pass: whether one plan does bias and relu, too. */
+static bool is_fused(const struct dt_model *model, int block, long fused_ms)
+{
+    struct dt_block_state *state;
+    struct dt_device_engine engines[DT_DEVICE_MAX_ENGINES];
+    fake_options.fused_ms = fused_ms;
+    CHECK_OK(gpu->ops->block_open(gpu, model, block, CAPACITY, &state));
+    CHECK_INT(dt_cuda_block_engines(state, engines), 3);
+    const bool fused = strcmp(engines[0].operation, "convolution with bias and relu") == 0;
+    CHECK(fused || strcmp(engines[0].operation, "convolution") == 0);
+    gpu->ops->block_close(state);
+    fake_options.fused_ms = 0;
+    return fused;
+}
+
+/* Two convolutions followed by relu, the second by a pool, too, and so by a tail in any case. */
+static void check_relu_alone(bool timed)
 {
     static struct dt_model model;
     const struct dt_layer_spec conv = CONV(8, 3, 1, SAME, RELU);
@@ -265,6 +282,10 @@ static void check_nans(bool timed)
     CHECK_OK(dt_model_lower(&spec, &model));
     check_nan(&model, 1);
     check_nan(&model, 2);
+    for (int block = 1; block <= 2 && fake_is_linked; block++) {
+        CHECK(is_fused(&model, block, 0) == (block == 1 || !timed));
+        CHECK(is_fused(&model, block, 5) == !timed);
+    }
     gpu->ops->close(gpu);
 }
 
@@ -325,8 +346,8 @@ int main(void)
         check_plans();
         check_grid(); /* draws other cases in each precision */
         gpu->ops->close(gpu);
-        check_nans(false);
-        check_nans(true);
+        check_relu_alone(false);
+        check_relu_alone(true);
         CHECK_INT(fake_counts().n_live_bytes, 0);
     }
     printf("%d blocks; %d partial and %d empty batches, %d padded, %d without a linear operation, "

@@ -135,6 +135,34 @@ static void nans_pass(void)
     close_plan();
 }
 
+/* Last in the list and the only one that cuDNN does not refuse. */
+static void product_is_refused(void)
+{
+    fake_options.n_refused_plans = 9;
+    open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
+    CHECK_INT(plan->n_engines, 1);
+    for (int timed = 0; timed < 2; timed++) {
+        CHECK_FAILS(try_engines(LIMIT_S, timed), DT_UNAVAILABLE, "engine 0 is the plain implicit");
+        dt_error_clear();
+    }
+    close_plan();
+}
+
+/* The tail in place, which works on the result, costs a millisecond of the clock. */
+static void tail_is_timed(void)
+{
+    const struct dt_gpu_tail tail = {.linear = {4, 6, 6}, .pooled = {4, 6, 6}};
+    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
+    CHECK_OK(dt_engine_trial(plan, &(struct dt_engine_trial_spec){.stream = stream,
+                                                                  .limit_s = LIMIT_S,
+                                                                  .timed = true,
+                                                                  .tail = &tail,
+                                                                  .n = 2,
+                                                                  .type = DT_GPU_BF16}));
+    CHECK_NEAR(plan->engines[plan->used].us, 2000, 500);
+    close_plan();
+}
+
 /* The host's time to load an engine does not count as the GPU's. */
 static void slow_to_load(void)
 {
@@ -157,7 +185,8 @@ static void alone(void)
     set_times(9, 1, 1);
     open_plan(DT_CONV_FORWARD, 1);
     const struct fake_counts before = fake_counts();
-    keeps(4, 0, 0);
+    CHECK_OK(try_engines(LIMIT_S, false));
+    CHECK_INT(plan->engines[plan->used].number, 4);
     CHECK_INT(fake_counts().n_enqueued, before.n_enqueued);
     CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
     check_run(1000);
@@ -226,6 +255,8 @@ int main(void)
     WORKS(fastest);
     WORKS(first_engines);
     WORKS(nans_pass);
+    WORKS(product_is_refused);
+    WORKS(tail_is_timed);
     WORKS(slow_to_load);
     WORKS(first_of_equals);
     WORKS(alone);

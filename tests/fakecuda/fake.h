@@ -20,7 +20,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define FAKE_N_ENGINES 8 /* of cuDNN, numbered from 1 (fake_cudnn.cpp) */
+#define FAKE_N_ENGINES 8 /* of cuDNN, numbered from 0 (fake_convolution.cpp) */
 
 /* Options, set before the test begins; all zero: one healthy GPU. */
 struct fake_options {
@@ -38,6 +38,7 @@ struct fake_options {
     /* By cuDNN's engine numbers: extra duration of a run, on the clock of cudaEventElapsedTime; and
      * one bit each for engines that fail when run, and for those that never end. */
     long engine_ms[FAKE_N_ENGINES], failing_engines, endless_engines;
+    long fused_ms; /* cuDNN: of a run with bias and relu, beside its engine's */
 };
 
 #ifdef __cplusplus

@@ -264,19 +264,19 @@ a, b = (json.loads(open(f).read().replace("None", "-1")) for f in ("zeros.expect
 assert all(abs(x - y) < 0.01 for p, q in zip(a, b) for x, y in zip(p, q)), (a, b)'
 done
 if [[ -n $double ]]; then # which engines of cuDNN, chosen by time or not
-  engines() { # engines WHAT WITH_RELU OTHERS ARGUMENT...: of conv2, in bf16: [number, place, best of, bytes of workspace]
+  engines() { # engines WHAT FORWARD FIRST OTHERS ARGUMENT...: of conv2, in bf16: [number, place, best of, bytes of workspace]
     FAKE_ENGINE_MS_4=3 FAKE_ENGINE_MS_5=7 FAKE_ENGINE_MS_6=2 DTRAIN_CUDA_MODULE=$double bench 0 1 model "${few[@]}" --set device=cuda \
-      --set precision=bf16 "${@:4}"
+      --set precision=bf16 "${@:5}"
     check "$1" python3 blocks.py 1 cuda
     check "$1: others" python3 -c 'import json, sys
 rows = [p for p in json.load(open("blocks.json"))["parts"] if p.get("title") == "Engines"][0]["rows"]
-first, others = map(json.loads, sys.argv[1:])
-operations = {"convolution with bias and relu": first, "gradient of the input": others, "gradient of the filter": others}
+first, others = map(json.loads, sys.argv[2:])
+operations = {sys.argv[1]: first, "gradient of the input": others, "gradient of the filter": others}
 found = {row["operation"]: [row[name] for name in ("number", "place", "best of", "workspace")] for row in rows}
-assert found == operations and all(row["block"] == "conv2" and (row["time"] is None) == (row["best of"] == 0) for row in rows), rows' "$2" "$3"
+assert found == operations and all(row["block"] == "conv2" and (row["time"] is None) == (row["best of"] == 0) for row in rows), rows' "$2" "$3" "$4"
   }
-  engines 'engines by time' '[6, 8, 5, 77]' '[6, 8, 5, 77]'
-  engines 'engines that are fixed' '[5, 7, 0, 5000]' '[4, 4, 0, 1000]' --set cuda.deterministic=true
+  engines 'engines by time' convolution '[6, 8, 5, 77]' '[6, 8, 5, 77]'
+  engines 'engines that are fixed' 'convolution with bias and relu' '[5, 7, 0, 5000]' '[4, 4, 0, 1000]' --set cuda.deterministic=true
 fi
 left=$(find . -newer config.json -type f ! -name '*.py' ! -name '*.json' ! -name 'zeros.*' ! -name out ! -name err)
 check "bench leaves other files: $left" test -z "$left"

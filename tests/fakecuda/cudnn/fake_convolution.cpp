@@ -95,7 +95,8 @@ const engine winograd = {
 const engine plain = {"plain", 6, 77, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
 const engine slow_tiles = {
     "plain, other tiles", 6, 99, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
-const engine simple = {"simple", 7, 0, false, true, {}};
+const engine simple = {
+    "implicit product", 0, 0, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
 
 } // namespace
 

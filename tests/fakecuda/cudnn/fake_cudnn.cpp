@@ -313,7 +313,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         std::chrono::milliseconds(fake_options.loading_ms)); /* on the host */
     const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
         run(problem, memory, tf32, (size_t)used->workspace);
-        fake_take_time(fake_options.engine_ms[used->number]);
+        fake_take_time(fake_options.engine_ms[used->number] +
+                       (problem.with_relu ? fake_options.fused_ms : 0));
         return !is_among(used, fake_options.endless_engines);
     });
     NEED(code == cudaSuccess, EXECUTION_FAILED);
