@@ -1,4 +1,7 @@
 #include "cuda/block_state.h"
+
+#include <stdio.h>
+
 #include "cuda/cuda_check.h"
 #include "cuda/cudnn/engine_trial.h"
 
@@ -58,9 +61,15 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
     return s;
 }
 
-static enum dt_status reserve_workspace(struct dt_block_state *state, enum dt_conv_kind kind)
+static enum dt_status keep_plan(struct dt_block_state *state, enum dt_conv_kind kind)
 {
+    struct dt_cuda *cuda = state->cuda;
     const struct dt_engine *engine = dt_conv_plan_engine(state->plans[kind]);
+    if (engine->unrecorded) {
+        snprintf(cuda->unrecorded, sizeof cuda->unrecorded,
+                 "cuDNN's engine %lld, of the %s of %s, cannot be part of a CUDA graph",
+                 (long long)engine->number, state->plans[kind]->name, state->block.name);
+    }
     return dt_cuda_reserve_scratch(state->cuda, workspace_of(state, kind), state->block.name,
                                    engine->workspace_bytes);
 }
@@ -93,13 +102,13 @@ static enum dt_status open_forward(struct dt_block_state *state)
     }
     state->has_relu = s == DT_OK && gains(state);
     close_plan(state, state->has_relu ? DT_CONV_FORWARD : DT_CONV_FORWARD_RELU);
-    return reserve_workspace(state, state->has_relu ? DT_CONV_FORWARD_RELU : DT_CONV_FORWARD);
+    return keep_plan(state, state->has_relu ? DT_CONV_FORWARD_RELU : DT_CONV_FORWARD);
 }
 
 static enum dt_status open_gradient(struct dt_block_state *state, enum dt_conv_kind kind)
 {
     DT_TRY(open_plan(state, kind));
-    return reserve_workspace(state, kind);
+    return keep_plan(state, kind);
 }
 
 enum dt_status dt_cuda_conv_open(struct dt_block_state *state)

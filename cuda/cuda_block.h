@@ -58,6 +58,7 @@ struct dt_cuda {
     struct dt_cuda_gathered gathered;
     struct dt_cuda_waiting waiting;
     struct dt_gpu_step *step; /* device */
+    char unrecorded[160];     /* why no graph can have a step; "": it can */
     bool lost;             /* unfinished work may hang: no call that waits for the GPU is allowed */
     bool inputs_on_device; /* enqueued work belongs to a step whose inputs are on the device already
                         (cuda/step_graph.h) */

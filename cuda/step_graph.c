@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "cuda/nccl_allreduce.h"
@@ -17,6 +18,7 @@
 #define MAX_AHEAD 8
 
 #define LAST_STEPS_LIMIT_S 1.0
+#define ARRIVAL_LIMIT_S 2.0
 
 struct recording {
     uint32_t
@@ -89,6 +91,26 @@ static enum dt_status open_parts(struct dt_step_graph *g, int capacity)
     return DT_OK;
 }
 
+/* Where the GPU's writes to the host's memory do not arrive while it works (confidential
+ * computing), the host would wait forever for the first steps. */
+static enum dt_status check_arrival(struct dt_step_graph *g)
+{
+    struct dt_cuda *cuda = g->cuda;
+    struct dt_patience patience = dt_patience_begin();
+    *g->n_done = 0;
+    DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &g->rows, cuda->step, &cuda->sums->metrics,
+                            g->n_done));
+    while (*g->n_done == 0) {
+        if (dt_patience_look(&patience) > ARRIVAL_LIMIT_S) {
+            return dt_error(DT_UNAVAILABLE, "what %s writes to the host's memory does not arrive",
+                            cuda->gpu.name);
+        }
+        cudaStreamQuery(cuda->stream);
+        cudaGetLastError(); /* else a later check finds that it is not ready */
+    }
+    return DT_OK;
+}
+
 static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce *allreduce,
                                  int capacity, dt_step_fn step, void *context,
                                  struct dt_step_graph **out)
@@ -101,7 +123,10 @@ static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce
                                 .allreduce = allreduce,
                                 .step = step,
                                 .context = context};
-    const enum dt_status s = open_parts(g, capacity);
+    enum dt_status s = g->cuda->unrecorded[0] == '\0'
+                           ? open_parts(g, capacity)
+                           : dt_error(DT_UNAVAILABLE, "%s", g->cuda->unrecorded);
+    s = s == DT_OK ? check_arrival(g) : s;
     if (s != DT_OK) {
         graph_close(g);
         return s;

@@ -48,7 +48,7 @@ typedef enum dt_status (*dt_step_fn)(void *context, const struct dt_batch *batch
 struct dt_step_graph;
 struct dt_step_graph_ops {
     /* For batches of up to `capacity` samples. allreduce: that of allreduce_open, if the steps use
-     * it, or NULL; borrowed, as is `backend`. */
+     * it, or NULL; borrowed, as is `backend`. DT_UNAVAILABLE: this device cannot record steps. */
     enum dt_status (*open)(struct dt_backend *backend, struct dt_allreduce *allreduce, int capacity,
                            dt_step_fn step, void *context, struct dt_step_graph **out);
     void (*close)(struct dt_step_graph *graph); /* NULL is fine; before allreduce and backend */

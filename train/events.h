@@ -40,7 +40,7 @@ struct dt_run_event {
     const char *resumed_from, *weights; /* files; "" and NULL: none */
     const char *changes;                /* of the configuration since that checkpoint, or "" */
     bool gpu, graph;                    /* graph: the GPU takes steps on its own */
-    const char *device_why;
+    const char *device_why;             /* why no GPU, or why the GPU does not take them; or "" */
     struct dt_strategy_summary averaging;
     const struct dt_faults *faults; /* that were put in; NULL: none */
 };

@@ -303,7 +303,7 @@ static enum dt_status emit_start(struct run *run)
                                  .weights = run->saver != NULL ? run->saver->weights_from : NULL,
                                  .gpu = t->device.module != NULL,
                                  .graph = t->driver.ops->on_device,
-                                 .device_why = t->device.why};
+                                 .device_why = t->driver.why};
     DT_TRY(dt_hooks_run_begin(t, &start));
     dt_monitor_begin(t, run->emitter);
     DT_TRY(dt_statistics_share(t)); /* a resumed run may have nothing left but to evaluate */

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,10 +107,32 @@ static const struct dt_driver_ops *choose_driver(const struct dt_trainer *t)
 {
     const struct dt_driver_ops *const *driver = t->parts->drivers;
     while (*driver != NULL && ((!(*driver)->on_device && t->strategy == NULL) ||
+                               ((*driver)->on_device && t->driver.why[0] != '\0') ||
                                ((*driver)->fits != NULL && !(*driver)->fits(t)))) {
         driver++;
     }
     return *driver;
+}
+
+/* Where a device cannot record steps, the host takes them. */
+static enum dt_status open_driver(struct dt_trainer *t)
+{
+    const struct dt_driver_ops *ops = choose_driver(t);
+    DT_ASSERT(ops != NULL);
+    t->driver.ops = ops;
+    t->driver.most = 1;
+    const enum dt_status s =
+        dt_world_agree(t->world, ops->open != NULL ? ops->open(t, &t->driver.own) : DT_OK);
+    if (s != DT_UNAVAILABLE || !ops->on_device) {
+        return s;
+    }
+    if (t->driver.own != NULL) {
+        ops->close(t, t->driver.own);
+        t->driver.own = NULL;
+    }
+    snprintf(t->driver.why, sizeof t->driver.why, "%s", dt_error_text());
+    dt_error_clear();
+    return open_driver(t);
 }
 
 static enum dt_status open_strategy(struct dt_trainer *t)
@@ -223,10 +246,10 @@ static enum dt_status open_parts(struct dt_trainer *t)
     DT_TRY(dt_world_agree(t->world,
                           advise(t, dt_trainer_open_network(t, dt_trainer_capacity(t)), true)));
     DT_TRY(check_evaluator(t));
-    t->driver = (struct dt_driver){.ops = choose_driver(t), .most = 1};
-    DT_ASSERT(t->driver.ops != NULL);
-    DT_TRY(dt_world_agree(
-        t->world, t->driver.ops->open != NULL ? t->driver.ops->open(t, &t->driver.own) : DT_OK));
+    if (t->device.module == NULL) {
+        memcpy(t->driver.why, t->device.why, sizeof t->driver.why);
+    }
+    DT_TRY(open_driver(t));
     t->schedule = dt_trainer_schedule(&t->config, (uint64_t)t->roles.n_workers,
                                       dt_shard_steps_per_epoch(&t->set.loader.shard));
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,

@@ -51,7 +51,8 @@ struct dt_driver_ops {
 struct dt_driver {
     const struct dt_driver_ops *ops;
     void *own;
-    int most; /* steps that it takes together; the same on every rank */
+    int most;      /* steps that it takes together; the same on every rank */
+    char why[400]; /* the device of some rank cannot record steps, so the host takes them; or "" */
 };
 
 /* A step at a time, on which the ranks agree while the gradients travel (train/step.c). */

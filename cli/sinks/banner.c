@@ -146,9 +146,10 @@ static void print_device(const struct dt_config *c, const struct dt_run_event *r
         fprintf(stderr, "  steps recorded as a CUDA graph\n");
     } else if (run->gpu) {
         fprintf(stderr, "  steps call by call: %s\n",
-                !c->cuda_graph ? "cuda.graph is off"
-                : c->ema > 0   ? "train.ema adds each step's weights"
-                               : "gradients pass through the host");
+                !c->cuda_graph               ? "cuda.graph is off"
+                : c->ema > 0                 ? "train.ema adds each step's weights"
+                : run->device_why[0] != '\0' ? run->device_why
+                                             : "gradients pass through the host");
     }
 }
 

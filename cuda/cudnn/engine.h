@@ -30,6 +30,7 @@ struct dt_engine {
     int place;      /* in the heuristics' list, from 1 */
     size_t workspace_bytes; /* that a run needs */
     double us;              /* of a run (cuda/cudnn/engine_trial.h); 0: not timed */
+    bool unrecorded;        /* a CUDA graph cannot have it, as the trial has found */
 };
 
 /* Finds at most `capacity` admissible engines that can be finalized: the first DT_FIRST_ENGINES of

@@ -9,6 +9,7 @@
 
 #define N_RUNS 8     /* recorded together, so that the host's time per call does not count */
 #define N_LAUNCHES 4 /* the first warms up */
+#define UNRECORDED_US 1e12
 #define NAN_BYTES 0xff
 #define N_LOOKED_AT 4096 /* bytes of a result: an engine treats all NaNs alike */
 
@@ -115,26 +116,30 @@ static enum dt_status time_graph(const struct trial *t, cudaGraphExec_t graph, d
     return DT_OK;
 }
 
-static enum dt_status time_engine(const struct trial *t, double *us)
+/* One that cannot be recorded is not timed: it is kept only if no other works. */
+static enum dt_status time_engine(const struct trial *t, struct dt_engine *engine)
 {
     cudaGraphExec_t graph = NULL;
-    enum dt_status s = record(t, &graph);
-    s = s == DT_OK ? time_graph(t, graph, us) : s;
-    if (graph != NULL) {
-        cudaGraphExecDestroy(graph);
+    engine->unrecorded = record(t, &graph) != DT_OK;
+    if (engine->unrecorded) {
+        dt_error_clear();
+        cudaGetLastError(); /* so that the next call does not report it again */
+        return DT_OK;
     }
+    const enum dt_status s = t->spec->timed ? time_graph(t, graph, &engine->us) : DT_OK;
+    cudaGraphExecDestroy(graph);
     return s;
 }
 
 /* Runs once call by call, because cuDNN must not load code during a capture. */
-static enum dt_status try_engine(const struct trial *t, double *us)
+static enum dt_status try_engine(const struct trial *t, struct dt_engine *engine)
 {
-    if (t->plan->has_relu && dt_conv_plan_engine(t->plan)->number == 0) {
+    if (t->plan->has_relu && engine->number == 0) {
         return dt_error(DT_UNAVAILABLE, "cuDNN's engine 0 is the plain implicit product");
     }
     DT_TRY(t->plan->has_relu ? check_nans(t) : run_once(t));
     DT_TRY(wait_for_end(t));
-    return t->spec->timed ? time_engine(t, us) : DT_OK;
+    return time_engine(t, engine);
 }
 
 /* ---- all engines */
@@ -155,11 +160,12 @@ static enum dt_status try_all(const struct trial *t, int *fastest)
     enum dt_status s = DT_OK;
     *fastest = -1;
     for (int i = 0; i < n && (t->spec->timed || *fastest < 0); i++) {
+        struct dt_engine *engine = &t->plan->engines[i];
         t->plan->used = i;
-        double *us = &t->plan->engines[i].us;
-        s = try_engine(t, us);
-        if (s == DT_OK && *us < best) {
-            best = *us;
+        s = try_engine(t, engine);
+        const double us = engine->unrecorded ? UNRECORDED_US : engine->us;
+        if (s == DT_OK && us < best) {
+            best = us;
             *fastest = i;
         }
         if (s == DT_STALLED || (s != DT_OK && is_gpu_lost(t))) {
@@ -225,10 +231,6 @@ static void close_trial(struct trial *t)
 
 enum dt_status dt_engine_trial(struct dt_conv_plan *plan, const struct dt_engine_trial_spec *spec)
 {
-    if (!plan->has_relu && !spec->timed) {
-        dt_conv_plan_keep(plan);
-        return DT_OK;
-    }
     struct trial t = {.plan = plan, .spec = spec, .stream = spec->stream};
     int fastest = 0;
     enum dt_status s = open_events(&t);

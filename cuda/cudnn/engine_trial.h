@@ -3,7 +3,8 @@
  * several times slower than the next. Each rank chooses alone: replicas stay equal because all take
  * the sum of gradients from one exchange, whichever engine computed a part. Times vary, so two runs
  * may choose different engines, and end with different last bits; where bits must repeat, the plan
- * is opened with one engine, the first, and nothing is timed. */
+ * is opened with one engine, the first, and nothing is timed. Whether a graph can have an engine is
+ * tried in any case. */
 #ifndef DT_CUDA_CUDNN_ENGINE_TRIAL_H
 #define DT_CUDA_CUDNN_ENGINE_TRIAL_H
 

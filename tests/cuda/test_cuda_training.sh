@@ -82,6 +82,27 @@ check 'another batch: the same weights' same_weights resized_true resized_false
 check 'another batch: the same samples' test "$(audits_of resized_true)" == "$(audits_of resized_false)"
 is 'another batch: samples of the steps' '8 8 8 2 13 13 9 13 13 13 13 9' \
   "$(audits_of resized_true | sed 's/.*"samples":\([0-9]*\).*/\1/' | tr '\n' ' ' | sed 's/ $//')"
+faulty() { # faulty VARIABLE=VALUE RUN ARGUMENT...: on the last rank
+  local fault=$1 run=$2
+  shift 2
+  export FAKE_RANK=$((ranks - 1)) "${fault?}"
+  gpus "$ranks" "${config[@]}" --run "$run" --set device=cuda "$@"
+  unset FAKE_RANK "${fault%%=*}"
+}
+# Where no graph can have a step, the run goes on call by call, and says why.
+no_graph() { # no_graph NAME WHY VARIABLE=VALUE: on the last rank
+  faulty "$3" "$1" --set cuda.deterministic=true "${two_convs[@]}"
+  is "$1" 0 "$got"
+  says "$1" "  steps call by call: $rank$2"
+  check "$1: the same weights" same_weights "$1" calls
+}
+two_convs=(--set 'model.layers.1={"type":"conv2d","filters":4,"kernel":3}' --set train.epochs=1)
+rank="(rank $((ranks - 1)) \\([^)]+\\): )?"
+train "$ranks" calls --set cuda.deterministic=true "${two_convs[@]}"
+says 'calls' '  steps recorded as a CUDA graph'
+no_graph unrecordable "cuDNN's engine 6, of the [a-z ]+ of conv2, cannot be part of a CUDA graph" FAKE_UNRECORDABLE_ENGINES=64
+no_graph lost_writes "what Fake GPU writes to the host's memory does not arrive" FAKE_LOST_WRITES=1
+
 ((ranks != 3)) || finish # for the rest three ranks are like four
 
 dtrain "${config[@]}" --run cpu --set device=cpu
@@ -177,16 +198,8 @@ if ((ranks == 4)); then
 fi
 
 # Out of memory on the last rank's GPU.
-rank="(rank $((ranks - 1)) \\([^)]+\\): )?"
 size='[0-9.]+ [kM]?B'
 needs=".*out of memory on Fake GPU: .* needs $size, $size of $size are free"
-faulty() { # faulty VARIABLE=VALUE RUN ARGUMENT...: on the last rank
-  local fault=$1 run=$2
-  shift 2
-  export FAKE_RANK=$((ranks - 1)) "${fault?}"
-  gpus "$ranks" "${config[@]}" --run "$run" --set device=cuda "$@"
-  unset FAKE_RANK "${fault%%=*}"
-}
 for n_bytes in 100000 67200000; do
   faulty FAKE_DEVICE_BYTES=$n_bytes small
   ends "$n_bytes bytes" 71 "$rank$needs \\(use a smaller batch, model or data set\\)"

@@ -179,18 +179,36 @@ static void first_of_equals(void)
     close_plan();
 }
 
-/* With a fixed choice, however slow, nothing runs. */
+/* With a fixed choice, however slow, the first; it is only tried in a graph. */
 static void alone(void)
 {
     set_times(9, 1, 1);
     open_plan(DT_CONV_FORWARD, 1);
-    const struct fake_counts before = fake_counts();
     CHECK_OK(try_engines(LIMIT_S, false));
-    CHECK_INT(plan->engines[plan->used].number, 4);
-    CHECK_INT(fake_counts().n_enqueued, before.n_enqueued);
-    CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
+    const struct dt_engine *kept = &plan->engines[plan->used];
+    CHECK(kept->number == 4 && kept->us == 0 && !kept->unrecorded);
     check_run(1000);
     close_plan();
+}
+
+/* What no graph can have is passed over, and kept only where it is the only choice. */
+static void unrecordable(void)
+{
+    fake_options.unrecordable_engines = 1L << 4;
+    set_times(1, 9, 8);
+    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
+    keeps(6, 9000, 9500);
+    CHECK(!plan->engines[plan->used].unrecorded);
+    close_plan();
+    for (int timed = 0; timed < 2; timed++) {
+        fake_options.unrecordable_engines = timed ? ALL_ENGINES : 1L << 4;
+        open_plan(DT_CONV_FORWARD, timed ? DT_MAX_ENGINES : 1);
+        CHECK_OK(try_engines(LIMIT_S, timed));
+        const struct dt_engine *kept = &plan->engines[plan->used];
+        CHECK(kept->number == 4 && kept->us == 0 && kept->unrecorded);
+        check_run(1000);
+        close_plan();
+    }
 }
 
 static void failing_are_passed_over(void)
@@ -260,6 +278,7 @@ int main(void)
     WORKS(slow_to_load);
     WORKS(first_of_equals);
     WORKS(alone);
+    WORKS(unrecordable);
     WORKS(failing_are_passed_over);
     WORKS(none_runs);
     WORKS(endless);

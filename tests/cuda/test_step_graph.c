@@ -225,7 +225,6 @@ static void check_failed_recordings(void)
     gpu->ops->close(gpu);
 }
 
-/* The GPU hangs, and so do the steps after it. Every wait has a limit, and the end is reached. */
 static enum dt_status idle_step(void *context, const struct dt_batch *batch,
                                 const struct dt_update *update)
 {
@@ -233,6 +232,22 @@ static enum dt_status idle_step(void *context, const struct dt_batch *batch,
     return DT_OK;
 }
 
+/* A graph that would not work is not opened: the run goes on call by call. */
+static void check_no_graph(void)
+{
+    struct dt_step_graph *graph;
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    fake_options.lost_writes = 1;
+    CHECK_FAILS(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph), DT_UNAVAILABLE,
+                "what Fake GPU writes to the host's memory does not arrive");
+    fake_options.lost_writes = 0;
+    dt_error_clear();
+    CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
+    dt_step_graph.close(graph);
+    gpu->ops->close(gpu);
+}
+
+/* The GPU hangs, and so do the steps after it. Every wait has a limit, and the end is reached. */
 static enum dt_status look_at_steps(struct dt_request *request, bool *done)
 {
     int n_done;
@@ -288,6 +303,7 @@ int main(void)
     check_against_reference();
     if (fake_is_linked) {
         check_failed_recordings();
+        check_no_graph();
         check_stalled();
     }
     return 0;

@@ -38,7 +38,9 @@ struct fake_options {
     /* By cuDNN's engine numbers: extra duration of a run, on the clock of cudaEventElapsedTime; and
      * one bit each for engines that fail when run, and for those that never end. */
     long engine_ms[FAKE_N_ENGINES], failing_engines, endless_engines;
-    long fused_ms; /* cuDNN: of a run with bias and relu, beside its engine's */
+    long unrecordable_engines; /* one bit each for those that do what a capture forbids */
+    long fused_ms;             /* cuDNN: of a run with bias and relu, beside its engine's */
+    long lost_writes;          /* 1: what kernels write to pinned memory does not arrive */
 };
 
 #ifdef __cplusplus

@@ -28,6 +28,8 @@ __attribute__((constructor)) static void read_environment()
         fake_options.engine_ms[i] = number(("FAKE_ENGINE_MS_" + std::to_string(i)).c_str());
     }
     if (is_hit()) {
+        fake_options.unrecordable_engines = number("FAKE_UNRECORDABLE_ENGINES");
+        fake_options.lost_writes = number("FAKE_LOST_WRITES");
         fake_options.device_bytes = (size_t)number("FAKE_DEVICE_BYTES");
         fake_options.fail_malloc_at = number("FAKE_FAIL_MALLOC_AT");
         fake_options.fail_launch_at = number("FAKE_FAIL_LAUNCH_AT");

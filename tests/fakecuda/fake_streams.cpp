@@ -58,9 +58,19 @@ bool perform(const piece &piece)
     }
     const char *outer = running;
     running = piece.name.c_str();
+    const bool loses = fake_options.lost_writes && piece.name != "cudaMemcpyAsync";
+    std::map<char *, std::vector<char>> before;
+    for (const auto &[address, memory] : memories) {
+        if (loses && memory.is == PINNED) {
+            before[memory.begin].assign(memory.begin, memory.begin + memory.n_bytes);
+        }
+    }
     begin_counting(running);
     const bool done = piece.run();
     end_counting();
+    for (const auto &[to, bytes] : before) {
+        std::copy(bytes.begin(), bytes.end(), to);
+    }
     for (const auto &[address, memory] : memories) {
         if (memory.is == PINNED || (memory.is == DEVICE && memory.device == exposed)) {
             check_slack(memory, running);

@@ -309,6 +309,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     check_overlaps(problem, memory, (size_t)used->workspace);
     const bool tf32 = used->tf32 && problem.x.type == CUDNN_DATA_FLOAT;
     NEED(!is_among(used, fake_options.failing_engines), EXECUTION_FAILED);
+    if (is_among(used, fake_options.unrecordable_engines) && fake_is_capturing(handle->stream)) {
+        NEED(cudaStreamSynchronize(handle->stream) == cudaSuccess, EXECUTION_FAILED);
+    }
     std::this_thread::sleep_for(
         std::chrono::milliseconds(fake_options.loading_ms)); /* on the host */
     const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
