@@ -48,6 +48,7 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
         .stream = lane->stream,
         .limit_s = TRIAL_LIMIT_S,
         .timed = !cuda->deterministic,
+        .alive = cuda->alive,
         .tail = kind == DT_CONV_FORWARD && state->plan.is_plain_conv ? &state->tail : NULL,
         .n = state->capacity,
         .type = cuda->type};

@@ -29,8 +29,10 @@ static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lan
 enum dt_status dt_cuda_lane_open(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
 {
     DT_TRY(open_cublas(cuda, lane));
+    dt_alive_show(&cuda->alive);
     DT_CUDNN(cudnnCreate(&lane->cudnn));
     DT_CUDNN(cudnnSetStream(lane->cudnn, lane->stream));
+    dt_alive_show(&cuda->alive);
     return DT_OK;
 }
 

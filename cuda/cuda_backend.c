@@ -147,6 +147,7 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
     cuda->precision = options->precision;
     cuda->deterministic = options->deterministic;
     cuda->limit_s = options->limit_s;
+    cuda->alive = options->alive;
     cuda->type = options->precision == DT_PRECISION_BF16 ? DT_GPU_BF16 : DT_GPU_F32;
     snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name,
              precision_name(options->precision));

@@ -105,6 +105,7 @@ enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_mo
         dt_cuda_block_close(state);
         return s;
     }
+    dt_alive_show(&cuda->alive);
     *out = state;
     return DT_OK;
 }

@@ -43,8 +43,9 @@ struct dt_cuda {
     struct dt_backend base;
     struct dt_device_info gpu;
     enum dt_precision precision;
-    bool deterministic;       /* cuDNN's engines are not timed */
-    double limit_s;           /* for each wait on the GPU; 0: none */
+    bool deterministic; /* cuDNN's engines are not timed */
+    double limit_s;     /* for each wait on the GPU; 0: none */
+    struct dt_alive alive;
     enum dt_gpu_type type;    /* of activations and packed weights */
     cudaStream_t stream;      /* the main one: main.stream, before the branches in priority */
     struct dt_cuda_lane main; /* the default for all work */

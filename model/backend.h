@@ -10,6 +10,7 @@
 #ifndef DT_MODEL_BACKEND_H
 #define DT_MODEL_BACKEND_H
 
+#include "base/file_open.h"
 #include "base/rng.h"
 #include "model/block.h"
 
@@ -31,14 +32,13 @@ struct dt_backend_options {
     enum dt_precision precision; /* DT_UNAVAILABLE if the backend lacks it */
     bool deterministic; /* no choice depends on timing or on the largest batch: each run on the same
                            machine gives the same bits */
-    double limit_s; /* DT_STALLED if a device has not finished its work after this time; 0: waits
-                       forever */
+    double limit_s;     /* of a wait for the device, then DT_STALLED; 0: waits forever */
+    struct dt_alive alive; /* shown while a device opens: of a library, an engine, a block */
 };
 
-/* Spans: an observer is called before and after each part of a step, and so learns what a rank does
- * when, or waits for what the part needs (dist/strategy/priority.c). Spans nest, except for
- * buckets, which travel beside all other work. Without an observer the pointer is NULL, and a span
- * costs a branch. When a span ends, its work may only be enqueued; to time it, sync the backend. */
+/* Spans: an observer is called around each part of a step, learns what a rank does when, or waits
+ * for what the part needs (dist/strategy/priority.c). They nest, but for buckets. Without one the
+ * pointer is NULL. Work may only be enqueued when its span ends: to time it, sync the backend. */
 /* X(constant, name) */
 #define DT_SPAN_LIST(X)                                                                         \
     X(DT_SPAN_GATHER, "gather")                                                                 \

@@ -144,6 +144,9 @@ static enum dt_status find_gpu(const struct dt_world *world, const struct dt_con
     if (config->device == DT_DEVICE_CPU || config->device == DT_DEVICE_REF) {
         return dt_error(DT_UNAVAILABLE, "the device is \"%s\"", out->backend->name);
     }
+    if (world->comm != NULL) {
+        dt_comm_phase(world->comm, DT_PHASE_OPENING);
+    }
     DT_TRY(dt_device_load(&out->module));
     return out->module->probe(world->local_rank, &out->info, &n_gpus);
 }

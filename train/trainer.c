@@ -98,7 +98,8 @@ static enum dt_status open_backend(struct dt_trainer *t)
         .precision = t->config.precision,
         .deterministic = t->config.dist.deterministic ||
                          (t->device.module != NULL && t->config.cuda_deterministic),
-        .limit_s = dt_comm_timeout_s(t->world->comm)};
+        .limit_s = dt_comm_timeout_s(t->world->comm),
+        .alive = {dt_comm_alive, t->world->comm}};
     return t->device.backend->open(&options, &t->backend);
 }
 
@@ -239,6 +240,9 @@ static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(open_data_all(t));
     DT_TRY(t->parts->normalize != NULL ? t->parts->normalize(t) : DT_OK);
+    if (t->device.module != NULL) {
+        dt_comm_phase(t->world->comm, DT_PHASE_OPENING);
+    }
     DT_TRY(dt_world_agree(t->world, advise(t, open_backend(t), false)));
     const enum dt_status s = advise(t, open_strategy(t), false);
     DT_TRY(s == DT_STALLED ? s
@@ -250,6 +254,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
         memcpy(t->driver.why, t->device.why, sizeof t->driver.why);
     }
     DT_TRY(open_driver(t));
+    dt_comm_phase(t->world->comm, "data load"); /* of a checkpoint, if any */
     t->schedule = dt_trainer_schedule(&t->config, (uint64_t)t->roles.n_workers,
                                       dt_shard_steps_per_epoch(&t->set.loader.shard));
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
@@ -260,22 +265,6 @@ static enum dt_status open_parts(struct dt_trainer *t)
                                             .bright_borders = DT_CHECKPOINT_UNKNOWN,
                                             .data_hash = DT_CHECKPOINT_UNKNOWN,
                                             .shuffle_rounds = DT_PERMUTATION_ROUNDS};
-    return DT_OK;
-}
-
-static enum dt_status lower(struct dt_trainer *t)
-{
-    DT_TRY(dt_model_lower(&t->config.model, &t->model));
-    dt_data_spec_fit(&t->config.data, &t->model);
-    return DT_OK;
-}
-
-/* The number of threads goes into the trainer's configuration. */
-static enum dt_status count_threads(struct dt_trainer *t)
-{
-    int n_threads;
-    DT_TRY(dt_ranks_threads(t->world, t->config.threads, &n_threads));
-    t->config.threads = n_threads;
     return DT_OK;
 }
 
@@ -290,12 +279,15 @@ static enum dt_status write_config(struct dt_trainer *t, const struct dt_config 
 static enum dt_status open_all(struct dt_trainer *t, const struct dt_config *config)
 {
     struct dt_world *world = t->world;
+    int n_threads;
     DT_TRY(dt_world_agree(world, write_config(t, config)));
     DT_TRY(dt_ranks_same_config(world, t->written.format, t->written.text));
-    DT_TRY(dt_world_agree(world, lower(t)));
+    DT_TRY(dt_world_agree(world, dt_model_lower(&config->model, &t->model)));
+    dt_data_spec_fit(&t->config.data, &t->model);
     DT_TRY(
         dt_world_agree(world, dt_roles_find(&config->dist, world->rank, world->size, &t->roles)));
-    DT_TRY(count_threads(t));
+    DT_TRY(dt_ranks_threads(world, t->config.threads, &n_threads));
+    t->config.threads = n_threads;
     DT_TRY(t->parts->choose_device(world, config, &t->device));
     return open_parts(t);
 }

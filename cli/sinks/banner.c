@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arithmetic.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/cli_text.h"
@@ -45,11 +46,6 @@ struct columns {
     bool full; /* with "local" and "threads" */
 };
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* Chooses the columns between host and data: all of them, or only the device if `width` has no room
  * for all (0: any room). A host that is still too wide is cut. */
 static struct columns plan_columns(const struct dt_folder_event *folder,
@@ -58,13 +54,13 @@ static struct columns plan_columns(const struct dt_folder_event *folder,
     struct columns c = {.host = 4, .device = 6, .data = 4};
     char text[DATA_SIZE];
     for (int r = 0; r < folder->world_size; r++) {
-        c.host = larger(c.host, (int)strlen(run->ranks[r].host));
-        c.device = larger(c.device, (int)strlen(run->ranks[r].device));
-        c.data = larger(c.data, data_text(folder, run, r, text));
+        c.host = dt_max(c.host, (int)strlen(run->ranks[r].host));
+        c.device = dt_max(c.device, (int)strlen(run->ranks[r].device));
+        c.data = dt_max(c.data, data_text(folder, run, r, text));
     }
     const int rest = 10 + c.device + 2 + c.data;
     c.full = width == 0 || 8 + c.host + 9 + c.device + 11 + c.data <= width;
-    c.host = c.full || c.host + rest <= width ? c.host : larger(width - rest, 8);
+    c.host = c.full || c.host + rest <= width ? c.host : dt_max(width - rest, 8);
     return c;
 }
 

@@ -163,6 +163,7 @@ static enum dt_status try_all(const struct trial *t, int *fastest)
         struct dt_engine *engine = &t->plan->engines[i];
         t->plan->used = i;
         s = try_engine(t, engine);
+        dt_alive_show(&t->spec->alive);
         const double us = engine->unrecorded ? UNRECORDED_US : engine->us;
         if (s == DT_OK && us < best) {
             best = us;

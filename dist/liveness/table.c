@@ -231,17 +231,18 @@ void dt_liveness_name_silent(const struct dt_liveness_table *table, char *text, 
     }
 }
 
-static bool is_saving(const struct dt_liveness_row *row)
+bool dt_phase_is_long(const char *phase, int rank)
 {
-    return strcmp(row->phase, DT_PHASE_SAVING) == 0;
+    return strcmp(phase, DT_PHASE_OPENING) == 0 ||
+           (rank == 0 && strcmp(phase, DT_PHASE_SAVING) == 0);
 }
 
 /* The seconds that a wait has beyond its limit. `culprit`: NULL if no rank of this host is late. */
 static double more_s(const struct dt_comm *comm, const struct dt_liveness_row *culprit)
 {
-    const bool saves = is_saving(dt_liveness_table_of(comm)->mine) &&
-                       (culprit == NULL || (culprit->rank == 0 && is_saving(culprit)));
-    return (saves ? (DT_SAVING_LIMITS - 1) * dt_comm_timeout_s(comm) : 0) +
+    const bool lasts = dt_phase_is_long(dt_liveness_table_of(comm)->mine->phase, 0) &&
+                       (culprit == NULL || dt_phase_is_long(culprit->phase, culprit->rank));
+    return (lasts ? (DT_LONG_LIMITS - 1) * dt_comm_timeout_s(comm) : 0) +
            (culprit == NULL ? OTHER_HOSTS_FIRST_S : 0);
 }
 
@@ -266,7 +267,7 @@ static double table_explain(struct dt_comm *comm, const struct dt_request *reque
         return more_s(comm, NULL);
     } else if (self->sees_all) {
         snprintf(text, n_text, "all ranks wait in it; what connects them does not answer");
-        return 0;
+        return more_s(comm, self->mine); /* one may have come just now */
     } else {
         return 0; /* these ranks share no memory: `text` stays */
     }

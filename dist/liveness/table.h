@@ -14,10 +14,11 @@
 
 #include "dist/ranks/host_memory.h"
 
-/* The phase in which rank 0 writes to a disk. Rank 0 then has DT_SAVING_LIMITS times the usual
- * limit; other ranks keep the usual limit. */
+/* Rank 0 while it writes to a disk, and any rank in DT_PHASE_OPENING, whose libraries may come from
+ * a slow one, have DT_LONG_LIMITS times the usual limit. */
 #define DT_PHASE_SAVING "saving a checkpoint"
-#define DT_SAVING_LIMITS 5
+#define DT_LONG_LIMITS 5
+bool dt_phase_is_long(const char *phase, int rank);
 
 #define DT_FLIGHT_EVENTS 256   /* that are kept, of each rank */
 #define DT_FLIGHT_NAME_SIZE 48 /* longer names are cut */

@@ -84,20 +84,14 @@ static double look(struct stay *stay, uint64_t value)
     return dt_patience_look(&stay->patience);
 }
 
-static double limit_s(const struct dt_watchdog *dog)
-{
-    const bool saves =
-        dog->comm->rank == 0 && strcmp(dt_liveness_phase(dog->table), DT_PHASE_SAVING) == 0;
-    return (saves ? DT_SAVING_LIMITS : 1) * dt_comm_timeout_s(dog->comm);
-}
-
 static void *keep_watch(void *context)
 {
     struct dt_watchdog *dog = context;
     struct stay signs = {.patience = dt_patience_begin()}, moves = signs;
     bool warned = false;
     while (!dt_wait_ms(&dog->done, TICK_MS)) {
-        const double limit = limit_s(dog);
+        const bool lasts = dt_phase_is_long(dt_liveness_phase(dog->table), dog->comm->rank);
+        const double limit = (lasts ? DT_LONG_LIMITS : 1) * dt_comm_timeout_s(dog->comm);
         const double silent_s = look(&signs, dt_liveness_seen_ns(dog->table));
         const bool near = look(&moves, dt_liveness_n_moves(dog->table)) >= limit - KEEP_BEFORE_S;
         if (near && !warned) {

@@ -5,7 +5,7 @@
  * well, are on other hosts, or do not exist. So a thread reads the rank's own row of the table of
  * signs of life (table.h).
  *
- * The limit is the communicator's, or that of DT_PHASE_SAVING. A second later, after the ranks that
+ * The limit is the communicator's, or that of a long phase. A second later, after the ranks that
  * wait for this rank could report it, the thread names the rank and ends the job with DT_STALLED.
  * Time in which the process was stopped does not count. MPI_Init has a limit of its own
  * (start_watch.h), and so has dt_world_exit. The threads block all signals and allocate nothing. */

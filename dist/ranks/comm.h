@@ -96,8 +96,8 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
  * struct dt_comm. */
 void dt_comm_alive(void *comm);
 
-/* Says what this rank is about to do ("data load"), so that others can tell what it was last seen
- * in. Costs nothing. */
+/* Says what this rank is about to do, for others who tell what they last saw of it. */
+#define DT_PHASE_OPENING "opening the GPU" /* dist/liveness/table.h: it may last */
 void dt_comm_phase(struct dt_comm *comm, const char *name);
 
 /* Start and wait in one. Longer buffers than one message holds go in pieces. */

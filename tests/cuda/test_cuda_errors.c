@@ -57,6 +57,28 @@ static void check_counted_memory(void)
     session_close(&session);
 }
 
+/* Whoever waits for this rank sees that it opens: each library, engine and block. */
+static void count_sign(void *n)
+{
+    ++*(int *)n;
+}
+
+static void check_signs(void)
+{
+    struct dt_model model = small_cnn(false);
+    int n_signs = 0, n_before;
+    struct dt_backend *gpu;
+    struct dt_block_state *state;
+    const struct dt_backend_options options = {.n_threads = 1, .alive = {count_sign, &n_signs}};
+    CHECK_OK(dt_cuda_backend.open(&options, &gpu));
+    CHECK_INT(n_signs, 4); /* cuBLAS and cuDNN, for two streams */
+    n_before = n_signs;
+    CHECK_OK(gpu->ops->block_open(gpu, &model, 1, CAPACITY, &state));
+    CHECK(n_signs > n_before + 4 * 2); /* in f32 fake cuDNN has two engines for each plan */
+    gpu->ops->block_close(state);
+    gpu->ops->close(gpu);
+}
+
 /* A data set larger than the GPU's memory. */
 static void check_small_gpu(void)
 {
@@ -179,6 +201,7 @@ int main(void)
     if (fake_is_linked) {
         check_no_memory();
         check_counted_memory();
+        check_signs();
         check_small_gpu();
         check_failing_launches(); /* last: a failed GPU stays failed */
     }

@@ -160,6 +160,13 @@ ends 'a fault call by call' 80 'training diverged at step 3: the loss is not a n
 # The rest does not depend on the number of other ranks: 2 ranks suffice.
 ((ranks <= 2)) || finish
 
+# Libraries that take longer to load than any wait may take later, on a cold disk, say; and ones that never end.
+opens=(--set train.max_steps=2 --set data.train_samples=$((ranks * 16)))
+DTRAIN_TIMEOUT=2 faulty FAKE_LOAD_MS=5000 slow_to_load "${opens[@]}"
+is 'slow to load' 0 "$got"
+DTRAIN_TIMEOUT=2 faulty FAKE_LOAD_MS=40000 never_loaded "${opens[@]}"
+ends 'never loaded' 76 ".* (shown no sign of life|stalled) for 10 s: .* in 'opening the GPU'.*"
+
 # Stopped after an epoch, and resumed on the other device, or on the same.
 epoch=(--set train.max_steps=$((128 / 8 / ranks)))
 train "$ranks" to_cpu "${epoch[@]}"

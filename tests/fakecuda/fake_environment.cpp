@@ -1,9 +1,12 @@
 /* Fake CUDA as a module of the whole program, with options from the environment: each FAKE_<OPTION>
- * is an integer. With FAKE_RANK the faults apply to that rank alone. */
+ * is an integer; FAKE_LOAD_MS is the time that it takes to load. With FAKE_RANK the faults apply to
+ * that rank alone. */
 #include <stdlib.h>
 #include <string.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "tests/fakecuda/fake.h"
 #include "tests/fakecuda/fake_nccl.h"
@@ -28,6 +31,7 @@ __attribute__((constructor)) static void read_environment()
         fake_options.engine_ms[i] = number(("FAKE_ENGINE_MS_" + std::to_string(i)).c_str());
     }
     if (is_hit()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(number("FAKE_LOAD_MS")));
         fake_options.unrecordable_engines = number("FAKE_UNRECORDABLE_ENGINES");
         fake_options.lost_writes = number("FAKE_LOST_WRITES");
         fake_options.device_bytes = (size_t)number("FAKE_DEVICE_BYTES");

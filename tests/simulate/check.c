@@ -281,7 +281,7 @@ static void check_end(struct verdict *v, const struct expected *e)
 {
     const double late_s = last_fault_s(v->plan);
     const double limit_s =
-        v->plan->config.timeout_s * (sim.stalled_saving ? DT_SAVING_LIMITS : 1) + OTHERS_FIRST_S;
+        v->plan->config.timeout_s * (sim.stalled_saving ? DT_LONG_LIMITS : 1) + OTHERS_FIRST_S;
     bool leaves = e->codes[DT_OK];
     for (int r = 0; r < v->plan->n_ranks; r++) {
         leaves = leaves || (sim.ranks[r].leaves && sim.ranks[r].code != DT_STALLED);
