@@ -16,7 +16,7 @@ DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 60, 6301
+MOST_FILES, MOST_LINES = 60, 6317
 # The files that a training step passes, and the calls into one that it has passed already.
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
@@ -32,8 +32,8 @@ CEILINGS = {
     "dist/compression": 1009,
     "dist/strategy": 4306,
     "cpu": 9993,
-    "cuda": 7148,
-    "train": 6974,
+    "cuda": 7265,
+    "train": 7023,
     "cli": 10127,
     "view": 3355,
     "lab": 4630,
