@@ -4,9 +4,8 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dtrain)
 install(TARGETS dtrain)
 install(FILES configs/mnist.json configs/mnist-fast.json configs/mnist-99.4.json configs/mnist-mlp.json configs/linear.json configs/synthetic.json configs/dtrain.schema.json
   DESTINATION "${share}/dtrain/configs")
-install(PROGRAMS scripts/dtrain.sbatch scripts/get-data scripts/gpu-check scripts/check-samples DESTINATION "${share}/dtrain")
+install(PROGRAMS scripts/dtrain.sbatch scripts/get-data scripts/check-samples DESTINATION "${share}/dtrain")
 install(FILES scripts/lib.sh DESTINATION "${share}/dtrain") # get-data reads it
-install(DIRECTORY scripts/gpu DESTINATION "${share}/dtrain" FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 
 install(FILES docs/man/dtrain.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
 install(FILES docs/man/dtrain-config.5 DESTINATION "${CMAKE_INSTALL_MANDIR}/man5")

@@ -36,7 +36,7 @@ fi
 mkdir deb
 for deb in "${debs[@]}"; do dpkg-deb -x "$deb" deb; done
 tar -xzf "$archive"
-for file in bin/dtrain share/{dtrain/{configs/mnist.json,dtrain.sbatch,get-data,gpu-check,gpu/check.py},doc/dtrain/{README.md,docs/config.md}} \
+for file in bin/dtrain share/{dtrain/{configs/mnist.json,dtrain.sbatch,get-data},doc/dtrain/{README.md,docs/config.md}} \
   share/{bash-completion/completions/dtrain,fish/vendor_completions.d/dtrain.fish}; do
   [[ -e deb/usr/$file && -e $(echo dtrain-*/"$file") ]] || fail "a package lacks $file"
 done
