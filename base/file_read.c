@@ -62,6 +62,7 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
     return DT_OK;
 }
 
+#define CONVERT " (scripts/convert-data makes NumPy's arrays of it)"
 static const struct {
     const char *start, *kind;
 } known[] = {
@@ -71,16 +72,16 @@ static const struct {
     {"RIFF", "a RIFF file, as WebP images are"},
     {"BM", "a BMP image"},
     {"II*", "a TIFF image"},
-    {"PAR1", "a Parquet file"},
-    {"MATLAB 5.0", "a MATLAB file"},
+    {"PAR1", "a Parquet file" CONVERT},
+    {"MATLAB 5.0", "a MATLAB file" CONVERT},
     {"\xff\xfe", "text in UTF-16"},
     {"\xfe\xff", "text in UTF-16"},
-    {"PK\x03\x04", "a zip archive, as .pt files of PyTorch are"},
-    {"\x80\x02", "a Python pickle, as old .pth files of PyTorch are"},
+    {"PK\x03\x04", "a zip archive, as .pt files of PyTorch are" CONVERT},
+    {"\x80\x02", "a Python pickle, as old .pth files of PyTorch are" CONVERT},
     {"\x80\x03", "a Python pickle"},
     {"\x80\x04", "a Python pickle"},
     {"\x80\x05", "a Python pickle"},
-    {"\x89HDF", "an HDF5 file, as Keras writes them"},
+    {"\x89HDF", "an HDF5 file, as Keras writes them" CONVERT},
     {"\x1f\x8b", "gzip"},
     {"\xfd"
      "7zX",

@@ -184,8 +184,10 @@ def test_npy_faults(sets):
     faults = [
         ("magic", b"PK" + npy(images), "no NumPy array"),
         ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "no NumPy array; looks like a Git LFS pointer: git lfs pull fetches the file"),
-        ("hdf5", b"\x89HDF\r\n\x1a\n" + bytes(99), "no NumPy array; looks like an HDF5 file, as Keras writes them"),
-        ("matlab", b"MATLAB 5.0 MAT-file, Platform" + bytes(99), "no NumPy array; looks like a MATLAB file"),
+        ("hdf5", b"\x89HDF\r\n\x1a\n" + bytes(99), "no NumPy array; looks like an HDF5 file, as Keras writes them (scripts/convert-data makes NumPy's arrays of it)"),
+        ("matlab", b"MATLAB 5.0 MAT-file, Platform" + bytes(99), "no NumPy array; looks like a MATLAB file (scripts/convert-data makes NumPy's arrays of it)"),
+        ("torch", b"PK\x03\x04" + bytes(99), "looks like a zip archive, as .pt files of PyTorch are (scripts/convert-data makes NumPy's arrays of it)"),
+        ("pickle", b"\x80\x02" + bytes(99), "looks like a Python pickle, as old .pth files of PyTorch are (scripts/convert-data makes NumPy's arrays of it)"),
         ("version", header(good(), 4)[:12] + b"x" * 99, "version 4 of NumPy's format"),
         ("long", b"\x93NUMPY\x02\0" + struct.pack("<I", 1 << 30) + b"{" * 99, "a header of 1073741824 bytes, at most 4096"),
         ("short", npy(images)[:30], "ends too early"),
@@ -274,7 +276,7 @@ def test_npz_faults(sets):
     faults = [
         ("text", b"some text, and no archive of any kind", "no zip archive, or one that is cut off"),
         ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "no zip archive; looks like a Git LFS pointer: git lfs pull fetches the file"),
-        ("parquet", b"PAR1" + bytes(99), "no zip archive; looks like a Parquet file"),
+        ("parquet", b"PAR1" + bytes(99), "no zip archive; looks like a Parquet file (scripts/convert-data makes NumPy's arrays of it)"),
         ("tiny", b"PK", "no zip archive, or one that is cut off"),
         ("cut", plain[:-9], "zip archive"),  # the rest of the sentence is libzip's
         ("after", plain + b"more", "damaged zip archive"),
