@@ -72,8 +72,9 @@ def too_large():
     check("more than 0 MiB" in str(prepare.prepare(os.path.abspath("tiny-kit"), "tiny", "nowhere")), "a kit of any size is taken")
 
 
-def command(*words, out="out", script="kit/gpu-check"):
-    return [sys.executable, script, *words, "--fake", MODULE, "--out", out]
+def command(*words, out="out"):
+    """Of the kit's own program, so that no other kit is taken."""
+    return [sys.executable, "kit/gpu-check", *words, "--fake", MODULE, "--out", out]
 
 
 def rows(out="out"):
@@ -163,7 +164,7 @@ def ended_from_outside():
 
 def a_run_on_fake_cuda():
     """All parts of a run, in less time than they want: each is in the summary."""
-    found, seconds = gpu_check("run", "--seconds", "12", code=1, out="run", script=SCRIPT)
+    found, seconds = gpu_check("run", "--seconds", "12", code=1, out="run")
     check(seconds < 40, "it took", seconds)
     checks.script("gpu-check")
     from gpu import parts
