@@ -20,10 +20,10 @@
 static const struct limit {
     const char *config;
     int nodes[N_MODES], chain[N_MODES];
-    double gb; /* in bf16 at LARGE */
+    double gb; /* in bf16 at LARGE; where buffers lie changes the count by a percent */
 } limits[] = {
     {"configs/mnist.json", {17, 17, 17}, {14, 14, 14}, 3.03},
-    {"configs/mnist-mlp.json", {9, 9, 9}, {9, 9, 9}, 0.040},
+    {"configs/mnist-mlp.json", {9, 9, 9}, {9, 9, 9}, 0.041},
     {"tests/cuda/lenet.json",
      {23, 23, 23},
      {20, 20, 20},
