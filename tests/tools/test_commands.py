@@ -34,7 +34,6 @@ EXCEPTIONS = (  # what one of the commands between && has, what it becomes or No
     (r"^(sbatch|srun) .*", None, "needs Slurm: test_scripts.sh runs the batch script on a double"),
     (r"^python3 docs/lessons_figures.py .*", None, "test_lesson_figures runs it"),
     (r"^scripts/bench-cpu .*", None, "takes minutes: test_bench_cpu.py runs it"),
-    (r"^scripts/gpu-check ", None, "wants a GPU machine: test_gpu_check.py runs it"),
     (r"^cmake --build (?!--preset debug).*", r"\g<0> -- -n", "takes minutes: the build says what it would do"),
     (r"^cmake --build --preset debug$", r"\g<0> --target CMakeFiles/dt_cpu_baseline.dir/cpu/kernels/elementwise.c.o",
      "takes minutes: one of the files that do not compile without an optimizer"),
