@@ -50,12 +50,19 @@ static void put_option(struct dt_json *j, const struct dt_option_entry *o)
 /* ---- keys */
 
 static const char *const type_names[] = {
-    [DT_KEY_BOOL] = "boolean",        [DT_KEY_INT] = "integer",
-    [DT_KEY_REAL] = "number",         [DT_KEY_TEXT] = "text",
-    [DT_KEY_ENUM] = "name",           [DT_KEY_SHAPE] = "shape",
-    [DT_KEY_LAYERS] = "layers",       [DT_KEY_NAMES] = "names",
-    [DT_KEY_EPOCHS] = "epochs",       [DT_KEY_AUTO] = "name or integer",
-    [DT_KEY_NORMALIZE] = "normalize", [DT_KEY_AUGMENT] = "augment",
+    [DT_KEY_BOOL] = "boolean",
+    [DT_KEY_INT] = "integer",
+    [DT_KEY_REAL] = "number",
+    [DT_KEY_TEXT] = "text",
+    [DT_KEY_ENUM] = "name",
+    [DT_KEY_SHAPE] = "shape",
+    [DT_KEY_LAYERS] = "layers",
+    [DT_KEY_NAMES] = "names",
+    [DT_KEY_INPUTS] = "names",
+    [DT_KEY_EPOCHS] = "epochs",
+    [DT_KEY_AUTO] = "name or integer",
+    [DT_KEY_NORMALIZE] = "normalize",
+    [DT_KEY_AUGMENT] = "augment",
 };
 
 static void put_range(struct dt_json *j, const char *values)
@@ -97,8 +104,10 @@ static void put_default(struct dt_json *j, const struct dt_key *key)
 /* The largest number of bytes of a text, or of items of a list. */
 static void put_most(struct dt_json *j, const struct dt_key *key)
 {
-    if (key->kind == DT_KEY_TEXT || key->kind == DT_KEY_NAMES) {
-        const size_t size = key->kind == DT_KEY_TEXT ? key->n_bytes : DT_TEXTS_BYTES;
+    if (key->kind == DT_KEY_TEXT || key->kind == DT_KEY_NAMES || key->kind == DT_KEY_INPUTS) {
+        const size_t size = key->kind == DT_KEY_TEXT     ? key->n_bytes
+                            : key->kind == DT_KEY_INPUTS ? DT_LAYER_NAME_SIZE
+                                                         : DT_TEXTS_BYTES;
         dt_json_number(j, "most_bytes", 0, (double)size - 1);
     } else if (key->kind == DT_KEY_NORMALIZE || key->kind == DT_KEY_AUGMENT) {
         dt_json_number(j, "most_items", 0,

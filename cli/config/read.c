@@ -366,6 +366,24 @@ static enum dt_status read_epochs(const struct object *o, const struct dt_key *k
     return DT_OK;
 }
 
+static enum dt_status read_inputs(const struct object *o, const struct dt_key *key,
+                                  const cJSON *item, struct dt_layer_inputs *out)
+{
+    const struct dt_range range = dt_range_parse(key->values);
+    if (!cJSON_IsArray(item) || !dt_range_holds(&range, cJSON_GetArraySize(item))) {
+        return wrong_value(o, key, item);
+    }
+    for (const cJSON *name = item->child; name != NULL; name = name->next) {
+        if (!cJSON_IsString(name) || name->valuestring[0] == '\0' ||
+            strlen(name->valuestring) >= DT_LAYER_NAME_SIZE) {
+            return unexpected(o, name, "the name of a block", " (dtrain plan prints them)",
+                              "%s[%d]", key->path, out->n);
+        }
+        snprintf(out->names[out->n++], DT_LAYER_NAME_SIZE, "%s", name->valuestring);
+    }
+    return DT_OK;
+}
+
 static enum dt_status read_names(const struct object *o, const struct dt_key *key,
                                  const cJSON *item, struct dt_texts *out)
 {
@@ -528,6 +546,8 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
         return read_layers(o, key, item, &((struct dt_config *)base)->model);
     case DT_KEY_EPOCHS:
         return read_epochs(o, key, item, field);
+    case DT_KEY_INPUTS:
+        return read_inputs(o, key, item, field);
     case DT_KEY_NAMES:
         return read_names(o, key, item, field);
     case DT_KEY_NORMALIZE:

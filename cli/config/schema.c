@@ -189,6 +189,7 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
     case DT_KEY_LAYERS:
         snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f layers", range.low, range.high);
         break;
+    case DT_KEY_INPUTS:
     case DT_KEY_NAMES:
         snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f names", range.low, range.high);
         break;

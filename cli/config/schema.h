@@ -319,11 +319,11 @@
       "use the statistics of all ranks' samples in training instead of each rank's own") \
     DT_ACTIVATION_KEY(X)
 #define DT_KEYS_add(X)                                                        \
-    X("inputs", NAMES, inputs, "[1, 2]", "", "",                              \
+    X("inputs", INPUTS, inputs, "[1, 2]", "", "",                              \
       "names of two layers; or of one, which is added to the previous layer") \
     DT_ACTIVATION_KEY(X)
 #define DT_KEYS_concat(X)                                                                      \
-    X("inputs", NAMES, inputs, "[1, 4]", "", "",                                               \
+    X("inputs", INPUTS, inputs, "[1, 4]", "", "",                                               \
       "names of layers whose channels or units are concatenated; with one name, the previous " \
       "layer's output comes first")                                                            \
     DT_ACTIVATION_KEY(X)
@@ -340,6 +340,7 @@ enum dt_key_kind {
     DT_KEY_SHAPE,
     DT_KEY_LAYERS,
     DT_KEY_NAMES,
+    DT_KEY_INPUTS,
     DT_KEY_EPOCHS,
     DT_KEY_AUTO,
     DT_KEY_NORMALIZE,

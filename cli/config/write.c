@@ -48,6 +48,16 @@ static void write_names(FILE *out, const struct dt_texts *names)
     fputc(']', out);
 }
 
+static void write_inputs(FILE *out, const struct dt_layer_inputs *inputs)
+{
+    fputc('[', out);
+    for (int i = 0; i < inputs->n; i++) {
+        fputs(i > 0 ? ", " : "", out);
+        write_string(out, inputs->names[i]);
+    }
+    fputc(']', out);
+}
+
 static const char *const augment_names[] = {DT_AUGMENT_LIST(DT_ENUM_NAME)};
 
 static void write_numbers(FILE *out, int n, const double *numbers)
@@ -131,6 +141,9 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
         milestones = dt_key_field(key, base);
         write_numbers(out, milestones->n, milestones->epochs);
         break;
+    case DT_KEY_INPUTS:
+        write_inputs(out, dt_key_field(key, base));
+        break;
     case DT_KEY_NAMES:
         write_names(out, dt_key_field(key, base));
         break;
@@ -150,10 +163,12 @@ static bool is_unset(const struct dt_key *key, const void *base)
     const struct dt_normalize *normalize = field;
     const struct dt_augment *augment = field;
     const struct dt_texts *names = field;
+    const struct dt_layer_inputs *inputs = field;
     return key->kind == DT_KEY_TEXT        ? *(const char *)field == '\0'
            : key->kind == DT_KEY_NORMALIZE ? normalize->n == 0 && !normalize->of_dataset
            : key->kind == DT_KEY_AUGMENT   ? augment->n == 0
            : key->kind == DT_KEY_NAMES     ? names->n == 0
+           : key->kind == DT_KEY_INPUTS    ? inputs->n == 0
            : key->kind == DT_KEY_REAL      ? *(const double *)field < 0
                                            : dt_key_int(key, base) == 0;
 }

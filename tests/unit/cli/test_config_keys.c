@@ -128,7 +128,7 @@ static void put_layer(FILE *out, int type)
     fprintf(out, "{`type`: `%s`", dt_layer_names[type]);
     for (int k = 0; k < list.n; k++) {
         const struct dt_key *key = &list.keys[k];
-        if (key->kind == DT_KEY_NAMES) {
+        if (key->kind == DT_KEY_INPUTS) {
             fprintf(out, ", `%s`: [`a`]", key->path);
         } else if (key->default_text == NULL) {
             fprintf(out, ", `%s`: %g", key->path, dt_range_parse(key->values).low);
