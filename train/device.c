@@ -30,9 +30,9 @@ static bool find_module(char path[PATH_MAX])
     return found;
 }
 
+/* Python's packages: nvidia/<name>/lib of VIRTUAL_ENV, CONDA_PREFIX, PATH and ~/.local. */
 const char *const dt_device_libraries =
-    "CUDA's libraries: LD_LIBRARY_PATH, the module's folders, the system's, Python's packages "
-    "(nvidia/*/lib of VIRTUAL_ENV, CONDA_PREFIX, PATH, ~/.local)";
+    "LD_LIBRARY_PATH, the module's folders, the system, Python's packages";
 
 static const char *value_of(const char *variable)
 {

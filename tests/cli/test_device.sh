@@ -99,7 +99,7 @@ packages=venv/lib/python3.12/site-packages/nvidia/far/lib
 mkdir -p venv/bin $packages && cp "$far_library" $packages
 DTRAIN_CUDA_MODULE=$far_module "$DTRAIN" --version >version
 says 'a library that is missing' "  GPU       the CUDA module does not load: $(basename "$far_library"): cannot open shared object file: .*" version
-says 'where it was searched' "  searched  CUDA's libraries: LD_LIBRARY_PATH, the module's folders, .*Python's packages.*" version
+says 'where it was searched' "  searched  LD_LIBRARY_PATH, the module's folders, .*Python's packages.*" version
 for way in "VIRTUAL_ENV=$work/venv" "PATH=$work/venv/bin:$PATH"; do
   env "$way" DTRAIN_CUDA_MODULE="$far_module" "$DTRAIN" --version >version
   says "a library of a Python package, by ${way%%=*}" '  GPU       fake CUDA' version
