@@ -19,4 +19,17 @@ struct dt_patience {
 struct dt_patience dt_patience_begin(void);
 double dt_patience_look(struct dt_patience *patience); /* waited_s, brought up to now */
 
+/* A sign of life, which long work gives between its pieces to the ranks that wait for it. */
+struct dt_alive {
+    void (*show)(void *context); /* takes microseconds, never blocks; NULL: none is needed */
+    void *context;
+};
+
+static inline void dt_alive_show(const struct dt_alive *alive)
+{
+    if (alive->show != NULL) {
+        alive->show(alive->context);
+    }
+}
+
 #endif

@@ -11,20 +11,6 @@
 
 #define DT_PATH_SIZE 1024 /* room for a path that someone gives */
 
-/* A sign of life, which long work gives between its pieces to the ranks that wait for it. */
-struct dt_alive {
-    void (*show)(
-        void *context); /* takes microseconds at most, and never blocks; NULL: none is needed */
-    void *context;
-};
-
-static inline void dt_alive_show(const struct dt_alive *alive)
-{
-    if (alive->show != NULL) {
-        alive->show(alive->context);
-    }
-}
-
 /* Whether something has this name, whatever it is. DT_NO_PERMISSION when a folder on the way cannot
  * be searched. */
 enum dt_status dt_file_exists(const char *path, bool *exists);

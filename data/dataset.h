@@ -2,6 +2,7 @@
 #ifndef DT_DATA_DATASET_H
 #define DT_DATA_DATASET_H
 
+#include "base/clock.h"
 #include "base/file_open.h"
 #include "base/texts.h"
 #include "data/shard.h"

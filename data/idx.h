@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "base/clock.h"
 #include "base/file_open.h"
 #include "base/samples.h"
 

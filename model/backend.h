@@ -10,7 +10,7 @@
 #ifndef DT_MODEL_BACKEND_H
 #define DT_MODEL_BACKEND_H
 
-#include "base/file_open.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "model/block.h"
 
