@@ -73,7 +73,6 @@ set(DTRAIN_CUDA_SOURCES
   cudnn/engine_trial.c
   module.c
   nccl_allreduce.c
-  layers/norm.c
   packed.c
   probe.c
   step_graph.c

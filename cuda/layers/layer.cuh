@@ -1,5 +1,5 @@
-/* An operation (model/layers/layers.h) on the cuda backend is one file: its kernels, and the
- * functions that launch them. */
+/* An operation (model/layers/layers.h) on the cuda backend: its kernels, and the functions that
+ * launch them. */
 #ifndef DT_CUDA_LAYERS_LAYER_CUH
 #define DT_CUDA_LAYERS_LAYER_CUH
 
@@ -26,25 +26,26 @@ DT_OPERATION_LIST(DT_OPERATION_DECLARATION)
      : (call)->last             ? (launch<bf16, float>)(cuda, call)  \
                                 : (launch<bf16, bf16>)(cuda, call))
 
-/* Defines dt_cuda_SYMBOL, whose passes are by two such functions, which return cudaError_t. Without
- * a block the forward pass is of gradients, which are on the main stream already. */
-#define DT_CUDA_LAYER(symbol, n_bytes, launch_forward, launch_backward)                          \
-    static enum dt_status forward(struct dt_backend *backend, const struct dt_layer_call *call)  \
-    {                                                                                            \
-        struct dt_cuda *cuda = (struct dt_cuda *)backend;                                        \
-        DT_TRY(call->block != NULL ? dt_cuda_settle(cuda) : DT_OK);                              \
-        const cudaError_t symbol = DT_BY_TYPE(launch_forward, cuda, call);                       \
-        DT_CUDA(symbol);                                                                         \
-        return DT_OK;                                                                            \
-    }                                                                                            \
-    static enum dt_status backward(struct dt_backend *backend, const struct dt_layer_call *call) \
-    {                                                                                            \
-        struct dt_cuda *cuda = (struct dt_cuda *)backend;                                        \
-        DT_TRY(dt_cuda_enqueue_waiting(cuda));                                                   \
-        const cudaError_t symbol = DT_BY_TYPE(launch_backward, cuda, call);                      \
-        DT_CUDA(symbol);                                                                         \
-        return DT_OK;                                                                            \
-    }                                                                                            \
-    const struct dt_layer_ops dt_cuda_##symbol = {n_bytes, forward, backward}
+/* Defines dt_cuda_SYMBOL, whose passes are by launch and launch_backward of this kind, which return
+ * cudaError_t. Without a block the forward pass is of gradients, which are on the main stream
+ * already. */
+#define DT_CUDA_LAYER(symbol, n_bytes)                                        \
+    static enum dt_status symbol##_forward(struct dt_backend *backend,        \
+                                           const struct dt_layer_call *call)  \
+    {                                                                         \
+        struct dt_cuda *cuda = (struct dt_cuda *)backend;                     \
+        DT_TRY(call->block != NULL ? dt_cuda_settle(cuda) : DT_OK);           \
+        DT_CUDA(DT_BY_TYPE(symbol##_launch, cuda, call));                     \
+        return DT_OK;                                                         \
+    }                                                                         \
+    static enum dt_status symbol##_backward(struct dt_backend *backend,       \
+                                            const struct dt_layer_call *call) \
+    {                                                                         \
+        struct dt_cuda *cuda = (struct dt_cuda *)backend;                     \
+        DT_TRY(dt_cuda_enqueue_waiting(cuda));                                \
+        DT_CUDA(DT_BY_TYPE(symbol##_launch_backward, cuda, call));            \
+        return DT_OK;                                                         \
+    }                                                                         \
+    const struct dt_layer_ops dt_cuda_##symbol = {n_bytes, symbol##_forward, symbol##_backward}
 
 #endif

@@ -1,0 +1,506 @@
+/* Normalization on the cuda backend: batch_norm of each channel over all rows (an image's places,
+ * or samples), layer_norm of each sample over its features. Sums over rows are by LANES
+ * neighbouring columns; of batch_norm in up to MOST_PARTS parts, in float, which are then added in
+ * double, in order. */
+#include "cuda/layers/layer.cuh"
+
+#define LANES 32                /* neighbouring columns of a block */
+#define TEAMS (THREADS / LANES) /* threads that share a column's rows */
+#define MOST_PARTS 256
+#define LEAST_ROWS 32 /* of a part */
+
+/* A call by value, with its memory. */
+struct norm {
+    size_t n_rows, n_c, n_per_part;
+    unsigned n_parts;
+    bool relu, training, adds, accumulate;
+    float momentum;
+    double epsilon;
+    const float *weight, *bias;
+    float *running_mean, *running_var, *dweight, *dbias;
+    float *mean, *inverse; /* of the deviation: (n_c), or (n_rows) of layer_norm */
+    /* Of batch_norm: factors of the backward pass (n_c), two sums for each part (n_parts, n_c), and
+     * (n_c, 2) with the number of rows, which ranks add; NULL: these rows alone count. */
+    float *per_x, *fixed, *sums, *products;
+    double *shared;
+};
+
+static size_t batch_bytes(const struct dt_block *block, int)
+{
+    const size_t n_c = (size_t)block->in.c;
+    return (2 * n_c + 1) * sizeof(double) + (4 + 2 * MOST_PARTS) * n_c * sizeof(float);
+}
+
+static size_t layer_bytes(const struct dt_block *, int capacity)
+{
+    return 2 * (size_t)capacity * sizeof(float);
+}
+
+static struct norm norm_of(const struct dt_layer_call *call)
+{
+    const size_t n = (size_t)call->pass->batch->n;
+    struct norm norm = {};
+    norm.n_rows = norm.n_per_part = n;
+    norm.n_parts = 1;
+    norm.n_c = call->n_elems;
+    norm.relu = call->relu;
+    norm.training = call->pass->training;
+    norm.adds = call->adds_dx[0];
+    norm.accumulate = call->pass->accumulate;
+    norm.epsilon = call->layer->epsilon;
+    norm.weight = call->weight;
+    norm.bias = call->bias;
+    norm.dweight = call->dweight;
+    norm.dbias = call->dbias;
+    norm.mean = (float *)call->memory;
+    norm.inverse = norm.mean + n;
+    return norm;
+}
+
+static struct norm batch_norm_of(const struct dt_layer_call *call)
+{
+    struct norm norm = norm_of(call);
+    const size_t n_c = (size_t)call->block->in.c;
+    double *shared = (double *)call->memory;
+    norm.n_rows *= (size_t)call->block->in.h * (size_t)call->block->in.w;
+    const size_t fair = (norm.n_rows + MOST_PARTS - 1) / MOST_PARTS;
+    norm.n_per_part = fair > LEAST_ROWS ? fair : LEAST_ROWS;
+    norm.n_parts = blocks_for(norm.n_rows, (unsigned)norm.n_per_part);
+    norm.n_c = n_c;
+    norm.momentum = (float)call->layer->momentum;
+    norm.epsilon = (double)(float)call->layer->epsilon;
+    norm.running_mean = call->running[0];
+    norm.running_var = call->running[1];
+    norm.mean = (float *)(shared + 2 * n_c + 1);
+    norm.inverse = norm.mean + n_c;
+    norm.per_x = norm.inverse + n_c;
+    norm.fixed = norm.per_x + n_c;
+    norm.sums = norm.fixed + n_c;
+    norm.products = norm.sums + MOST_PARTS * n_c;
+    norm.shared = call->ranks != NULL ? shared : NULL;
+    return norm;
+}
+
+/* ---- sums over rows: a block has LANES columns of a part */
+
+struct piece {
+    size_t c, begin, end, n_rows; /* the thread's rows; of the part */
+    bool tells;                   /* one of the column's threads */
+};
+
+static inline __device__ struct piece piece_of(const struct norm &norm)
+{
+    const size_t first = (size_t)blockIdx.y * norm.n_per_part, left = norm.n_rows - first,
+                 c = (size_t)blockIdx.x * LANES + threadIdx.x % LANES;
+    const size_t n = left < norm.n_per_part ? left : norm.n_per_part;
+    const struct piece p = {c, first + threadIdx.x / LANES, c < norm.n_c ? first + n : 0, n,
+                            c < norm.n_c && threadIdx.x < LANES};
+    return p;
+}
+
+/* value(row, index, sums) adds to N sums over the column's rows, which all of its threads get. */
+template <int N, typename Value>
+static inline __device__ void column_sums(const struct norm &norm, const struct piece &p,
+                                          float *sums, Value value)
+{
+    for (size_t row = p.begin; row < p.end; row += TEAMS) {
+        value(row, row * norm.n_c + p.c, sums);
+    }
+    for (int i = 0; i < N; i++) {
+        sums[i] = team_sum(sums[i], LANES);
+    }
+}
+
+static inline __device__ void keep_part(const struct norm &norm, const struct piece &p, float sum,
+                                        float product)
+{
+    if (p.tells) {
+        norm.sums[(size_t)blockIdx.y * norm.n_c + p.c] = sum;
+        norm.products[(size_t)blockIdx.y * norm.n_c + p.c] = product;
+    }
+}
+
+static inline __device__ void add_gradients(const struct norm &norm, size_t c, float db, float dw)
+{
+    norm.dbias[c] = (norm.accumulate ? norm.dbias[c] : 0.0f) + db;
+    norm.dweight[c] = (norm.accumulate ? norm.dweight[c] : 0.0f) + dw;
+}
+
+/* Written so that NaN stays NaN. */
+static inline __device__ float activated(const struct norm &norm, float v)
+{
+    return norm.relu && v < 0 ? 0.0f : v;
+}
+
+template <typename T> static inline __device__ void put_dx(const struct norm &norm, float d, T *dx)
+{
+    *dx = (T)(norm.adds ? (float)*dx + d : d);
+}
+
+/* ---- batch_norm: statistics of each channel */
+
+template <typename T> static __global__ void measure_kernel(struct norm norm, const T *x)
+{
+    const struct piece p = piece_of(norm);
+    float mean = 0, squares = 0;
+    column_sums<1>(norm, p, &mean, [&](size_t, size_t i, float *sum) { *sum += (float)x[i]; });
+    mean /= (float)p.n_rows;
+    column_sums<1>(norm, p, &squares, [&](size_t, size_t i, float *sum) {
+        *sum += ((float)x[i] - mean) * ((float)x[i] - mean);
+    });
+    keep_part(norm, p, mean, squares);
+}
+
+static inline __device__ double rows_in(const struct norm &norm, unsigned part)
+{
+    const size_t left = norm.n_rows - part * norm.n_per_part;
+    return (double)(left < norm.n_per_part ? left : norm.n_per_part);
+}
+
+static inline __device__ float followed(float running, double momentum, double value)
+{
+    return (float)((1.0 - momentum) * (double)running + momentum * value);
+}
+
+/* The mean of a channel's parts and the squares of distances from it (Chan, Golub and LeVeque
+ * 1979). */
+static inline __device__ double add_parts(const struct norm &norm, size_t c, double *squares)
+{
+    double sum = 0;
+    for (unsigned p = 0; p < norm.n_parts; p++) {
+        sum += rows_in(norm, p) * (double)norm.sums[(size_t)p * norm.n_c + c];
+    }
+    const double mean = sum / (double)norm.n_rows;
+    *squares = 0;
+    for (unsigned p = 0; p < norm.n_parts; p++) {
+        const double d = (double)norm.sums[(size_t)p * norm.n_c + c] - mean;
+        *squares += (double)norm.products[(size_t)p * norm.n_c + c] + rows_in(norm, p) * d * d;
+    }
+    return mean;
+}
+
+/* A thread per channel, as in the next ones. */
+static __global__ void moments_kernel(struct norm norm)
+{
+    const size_t c = thread_index();
+    if (c < norm.n_c) {
+        double squares;
+        norm.shared[2 * c] = add_parts(norm, c, &squares);
+        norm.shared[2 * c + 1] = squares / (double)norm.n_rows;
+        norm.shared[2 * norm.n_c] = (double)norm.n_rows; /* the same from each thread */
+    }
+}
+
+/* The running variance is unbiased, the one that normalizes is not, as in PyTorch. One value has
+ * no variance, so the running statistics stay as they are. */
+static __global__ void statistics_kernel(struct norm norm)
+{
+    const size_t c = thread_index();
+    if (c >= norm.n_c) {
+        return;
+    }
+    const double n = norm.shared != NULL ? norm.shared[2 * norm.n_c] : (double)norm.n_rows;
+    double mean = (double)norm.running_mean[c], var = (double)norm.running_var[c];
+    if (norm.training && n > 0) {
+        double squares = norm.shared != NULL ? n * norm.shared[2 * c + 1] : 0;
+        mean = norm.shared != NULL ? norm.shared[2 * c] : add_parts(norm, c, &squares);
+        var = squares / n;
+        if (n > 1) {
+            norm.running_mean[c] = followed(norm.running_mean[c], (double)norm.momentum, mean);
+            norm.running_var[c] =
+                followed(norm.running_var[c], (double)norm.momentum, squares / (n - 1));
+        }
+    }
+    norm.mean[c] = (float)mean;
+    norm.inverse[c] = (float)(1.0 / sqrt(var + norm.epsilon));
+}
+
+/* As both passes have it, so that both agree on what a ReLU lets pass. */
+static inline __device__ float normalized(const struct norm &norm, size_t c, float x)
+{
+    return (x - norm.mean[c]) * (norm.inverse[c] * norm.weight[c]) + norm.bias[c];
+}
+
+template <typename T, typename Y>
+static __global__ void batch_kernel(struct norm norm, const T *x, Y *y)
+{
+    const size_t i = thread_index();
+    if (i < norm.n_rows * norm.n_c) {
+        y[i] = (Y)activated(norm, normalized(norm, i % norm.n_c, (float)x[i]));
+    }
+}
+
+template <typename T, typename Y>
+static inline __device__ float batch_gradient(const struct norm &norm, size_t c, T x, Y dy)
+{
+    return norm.relu && !(normalized(norm, c, (float)x) > 0) ? 0.0f : (float)dy;
+}
+
+template <typename T, typename Y>
+static __global__ void batch_sum_kernel(struct norm norm, const T *x, const Y *dy)
+{
+    const struct piece p = piece_of(norm);
+    float sums[2] = {};
+    column_sums<2>(norm, p, sums, [&](size_t, size_t i, float *sum) {
+        const float d = batch_gradient(norm, p.c, x[i], dy[i]);
+        sum[0] += d;
+        sum[1] += d * ((float)x[i] - norm.mean[p.c]);
+    });
+    keep_part(norm, p, sums[0], sums[1]);
+}
+
+/* dx = dy scale + (x - mean) per_x + fixed */
+static inline __device__ void prepare_dx(const struct norm &norm, size_t c, double n, double sum,
+                                         double product)
+{
+    const double inverse = (double)norm.inverse[c], scale = inverse * (double)norm.weight[c];
+    norm.per_x[c] = (float)(-scale * inverse * inverse * product / n);
+    norm.fixed[c] = (float)(-scale * sum / n);
+}
+
+static __global__ void shared_dx_kernel(struct norm norm)
+{
+    const size_t c = thread_index();
+    if (c < norm.n_c) {
+        prepare_dx(norm, c, norm.shared[2 * norm.n_c], norm.shared[2 * c], norm.shared[2 * c + 1]);
+    }
+}
+
+/* Adds the parts. */
+static __global__ void gradients_kernel(struct norm norm)
+{
+    const size_t c = thread_index();
+    if (c >= norm.n_c) {
+        return;
+    }
+    double sum = 0, product = 0;
+    for (unsigned p = 0; p < norm.n_parts; p++) {
+        sum += (double)norm.sums[(size_t)p * norm.n_c + c];
+        product += (double)norm.products[(size_t)p * norm.n_c + c];
+    }
+    add_gradients(norm, c, (float)sum, (float)(product * (double)norm.inverse[c]));
+    if (norm.shared != NULL) {
+        norm.shared[2 * c] = sum;
+        norm.shared[2 * c + 1] = product;
+    } else {
+        prepare_dx(norm, c, (double)norm.n_rows, sum, product);
+    }
+}
+
+template <typename T, typename Y>
+static __global__ void batch_backward_kernel(struct norm norm, const T *x, const Y *dy, T *dx)
+{
+    const size_t i = thread_index();
+    if (i < norm.n_rows * norm.n_c) {
+        const size_t c = i % norm.n_c;
+        const float d = batch_gradient(norm, c, x[i], dy[i]) * (norm.inverse[c] * norm.weight[c]) +
+                        (((float)x[i] - norm.mean[c]) * norm.per_x[c] + norm.fixed[c]);
+        put_dx(norm, d, dx + i);
+    }
+}
+
+static dim3 pieces_of(const struct norm &norm)
+{
+    return dim3(blocks_for(norm.n_c, LANES), norm.n_parts);
+}
+
+/* A thread per channel, and one per element. */
+#define CHANNELS(kernel) \
+    DT_LAUNCH(kernel, blocks_for(norm.n_c, THREADS), THREADS, 0, cuda->stream, norm)
+#define ELEMENTS(kernel, ...)                                                                     \
+    DT_LAUNCH(kernel, blocks_for(norm.n_rows *norm.n_c, THREADS), THREADS, 0, cuda->stream, norm, \
+              __VA_ARGS__)
+
+template <typename T, typename Y>
+static cudaError_t batch_measure(const struct dt_cuda *cuda, const struct dt_layer_call *call)
+{
+    const struct norm norm = batch_norm_of(call);
+    const cudaError_t e = norm.n_rows == 0 ? cudaSuccess
+                                           : DT_LAUNCH(measure_kernel, pieces_of(norm), THREADS, 0,
+                                                       cuda->stream, norm, (const T *)call->x[0]);
+    return e != cudaSuccess || norm.shared == NULL ? e : CHANNELS(moments_kernel);
+}
+
+template <typename T, typename Y>
+static cudaError_t batch_forward(const struct dt_cuda *cuda, const struct dt_layer_call *call)
+{
+    const struct norm norm = batch_norm_of(call);
+    cudaError_t e =
+        norm.training && norm.shared == NULL ? batch_measure<T, Y>(cuda, call) : cudaSuccess;
+    e = e != cudaSuccess ? e : CHANNELS(statistics_kernel);
+    return e != cudaSuccess || norm.n_rows == 0
+               ? e
+               : ELEMENTS(batch_kernel, (const T *)call->x[0], (Y *)call->y);
+}
+
+template <typename T, typename Y>
+static cudaError_t batch_sum(const struct dt_cuda *cuda, const struct dt_layer_call *call)
+{
+    const struct norm norm = batch_norm_of(call);
+    const cudaError_t e =
+        norm.n_rows == 0 ? cudaSuccess
+                         : DT_LAUNCH(batch_sum_kernel, pieces_of(norm), THREADS, 0, cuda->stream,
+                                     norm, (const T *)call->x[0], (const Y *)call->dy);
+    return e != cudaSuccess ? e : CHANNELS(gradients_kernel);
+}
+
+template <typename T, typename Y>
+static cudaError_t batch_backward(const struct dt_cuda *cuda, const struct dt_layer_call *call)
+{
+    const struct norm norm = batch_norm_of(call);
+    const cudaError_t e =
+        norm.shared == NULL ? batch_sum<T, Y>(cuda, call) : CHANNELS(shared_dx_kernel);
+    return e != cudaSuccess || call->dx[0] == NULL || norm.n_rows == 0
+               ? e
+               : ELEMENTS(batch_backward_kernel, (const T *)call->x[0], (const Y *)call->dy,
+                          (T *)call->dx[0]);
+}
+
+/* By way of host memory. Sums of gradients by NCCL go on meanwhile, in a stream of their own. */
+static enum dt_status join(struct dt_backend *backend, const struct dt_layer_call *call,
+                           enum dt_status (*add)(const struct dt_layer_call *call, double *values))
+{
+    double *values = call->ranks->values;
+    const size_t n_bytes = (2 * (size_t)call->block->in.c + 1) * sizeof *values;
+    DT_TRY(backend->ops->copy_out(backend, values, call->memory, n_bytes));
+    DT_TRY(add(call, values));
+    return backend->ops->copy_in(backend, call->memory, values, n_bytes);
+}
+
+static enum dt_status batch_norm_forward(struct dt_backend *backend,
+                                         const struct dt_layer_call *call)
+{
+    struct dt_cuda *cuda = (struct dt_cuda *)backend;
+    DT_TRY(dt_cuda_settle(cuda));
+    if (call->ranks != NULL) {
+        DT_CUDA(DT_BY_TYPE(batch_measure, cuda, call));
+        DT_TRY(join(backend, call, dt_moments_join));
+    }
+    DT_CUDA(DT_BY_TYPE(batch_forward, cuda, call));
+    return DT_OK;
+}
+
+static enum dt_status batch_norm_backward(struct dt_backend *backend,
+                                          const struct dt_layer_call *call)
+{
+    struct dt_cuda *cuda = (struct dt_cuda *)backend;
+    DT_TRY(dt_cuda_enqueue_waiting(cuda));
+    if (call->ranks != NULL) {
+        DT_CUDA(DT_BY_TYPE(batch_sum, cuda, call));
+        DT_TRY(join(backend, call, dt_sums_join));
+    }
+    DT_CUDA(DT_BY_TYPE(batch_backward, cuda, call));
+    return DT_OK;
+}
+
+const struct dt_layer_ops dt_cuda_batch_norm = {batch_bytes, batch_norm_forward,
+                                                batch_norm_backward};
+
+/* ---- layer_norm: a block per sample */
+
+/* Likewise value(index, sums) over the block's sample, in double. */
+template <int N, typename Value>
+static inline __device__ void row_sums(const struct norm &norm, double *sums, Value value)
+{
+    for (size_t i = threadIdx.x; i < norm.n_c; i += THREADS) {
+        value(i, sums);
+    }
+    for (int i = 0; i < N; i++) {
+        sums[i] = block_sum(sums[i]);
+    }
+}
+
+/* Two passes over x, so that no difference of large numbers is taken. */
+template <typename T, typename Y>
+static __global__ void layer_kernel(struct norm norm, const T *x_, Y *y_)
+{
+    const T *x = x_ + (size_t)blockIdx.x * norm.n_c;
+    Y *y = y_ + (size_t)blockIdx.x * norm.n_c;
+    double sum = 0, squares = 0;
+    row_sums<1>(norm, &sum, [&](size_t i, double *to) { *to += (double)(float)x[i]; });
+    const float mean = (float)(sum / (double)norm.n_c);
+    row_sums<1>(norm, &squares, [&](size_t i, double *to) {
+        *to += (double)(((float)x[i] - mean) * ((float)x[i] - mean));
+    });
+    const float inverse = (float)(1.0 / sqrt(squares / (double)norm.n_c + norm.epsilon));
+    for (size_t i = threadIdx.x; i < norm.n_c; i += THREADS) {
+        const float v = ((float)x[i] - mean) * inverse * norm.weight[i] + norm.bias[i];
+        y[i] = (Y)activated(norm, v);
+    }
+    if (threadIdx.x == 0) {
+        norm.mean[blockIdx.x] = mean;
+        norm.inverse[blockIdx.x] = inverse;
+    }
+}
+
+/* The gradient behind the ReLU. */
+template <typename Y>
+static inline __device__ float layer_gradient(const struct norm &norm, Y y, Y dy)
+{
+    return norm.relu && !((float)y > 0) ? 0.0f : (float)dy;
+}
+
+/* dx = (g - mean of g - x mean of g x) / deviation, where g = weight dy, and x is normalized. */
+template <typename T, typename Y>
+static __global__ void layer_backward_kernel(struct norm norm, const T *x_, const Y *y_,
+                                             const Y *dy_, T *dx_)
+{
+    const size_t begin = (size_t)blockIdx.x * norm.n_c;
+    const T *x = x_ + begin;
+    const Y *y = y_ + begin, *dy = dy_ + begin;
+    T *dx = dx_ + begin;
+    const float mean = norm.mean[blockIdx.x], inverse = norm.inverse[blockIdx.x];
+    const auto g = [&](size_t i) { return layer_gradient(norm, y[i], dy[i]) * norm.weight[i]; };
+    const auto v = [&](size_t i) { return ((float)x[i] - mean) * inverse; };
+    double sums[2] = {};
+    row_sums<2>(norm, sums, [&](size_t i, double *sum) {
+        sum[0] += (double)g(i);
+        sum[1] += (double)(g(i) * v(i));
+    });
+    const float mean_g = (float)(sums[0] / (double)norm.n_c),
+                mean_gx = (float)(sums[1] / (double)norm.n_c);
+    for (size_t i = threadIdx.x; i < norm.n_c; i += THREADS) {
+        put_dx(norm, (g(i) - mean_g - v(i) * mean_gx) * inverse, dx + i);
+    }
+}
+
+template <typename T, typename Y>
+static __global__ void layer_sum_kernel(struct norm norm, const T *x, const Y *y, const Y *dy)
+{
+    const struct piece p = piece_of(norm);
+    float sums[2] = {};
+    column_sums<2>(norm, p, sums, [&](size_t row, size_t i, float *sum) {
+        const float d = layer_gradient(norm, y[i], dy[i]);
+        sum[0] += d;
+        sum[1] += d * (((float)x[i] - norm.mean[row]) * norm.inverse[row]);
+    });
+    if (p.tells) {
+        add_gradients(norm, p.c, sums[0], sums[1]);
+    }
+}
+
+template <typename T, typename Y>
+static cudaError_t layer_norm_launch(const struct dt_cuda *cuda, const struct dt_layer_call *call)
+{
+    const struct norm norm = norm_of(call);
+    return norm.n_rows == 0 ? cudaSuccess
+                            : DT_LAUNCH(layer_kernel, (unsigned)norm.n_rows, THREADS, 0,
+                                        cuda->stream, norm, (const T *)call->x[0], (Y *)call->y);
+}
+
+template <typename T, typename Y>
+static cudaError_t layer_norm_launch_backward(const struct dt_cuda *cuda,
+                                              const struct dt_layer_call *call)
+{
+    const struct norm norm = norm_of(call);
+    const T *x = (const T *)call->x[0];
+    const Y *y = (const Y *)call->y, *dy = (const Y *)call->dy;
+    const cudaError_t e =
+        DT_LAUNCH(layer_sum_kernel, pieces_of(norm), THREADS, 0, cuda->stream, norm, x, y, dy);
+    return e != cudaSuccess || call->dx[0] == NULL || norm.n_rows == 0
+               ? e
+               : DT_LAUNCH(layer_backward_kernel, (unsigned)norm.n_rows, THREADS, 0, cuda->stream,
+                           norm, x, y, dy, (T *)call->dx[0]);
+}
+
+DT_CUDA_LAYER(layer_norm, layer_bytes);
