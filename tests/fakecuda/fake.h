@@ -12,8 +12,7 @@
  *   fake_kernel.h     kernels compiled as C++, block by block
  *   fake_cublas.cpp   matrix products
  *   fake_cudnn.cpp    convolutions by operation graphs
- *   fake_nccl.cpp     collectives between processes of a test
- *   fake_cost.cpp     nodes of graphs, bytes that work moves */
+ *   fake_nccl.cpp     collectives between processes of a test */
 #ifndef DT_TESTS_FAKECUDA_FAKE_H
 #define DT_TESTS_FAKECUDA_FAKE_H
 
@@ -78,21 +77,17 @@ struct fake_counts {
 struct fake_counts fake_counts(void);
 long fake_n_descriptors(void); /* of cuDNN, created since the start */
 
-/* The graph instantiated last; longest_chain: nodes that must run one after the other. */
+/* The graph instantiated last; longest_chain: nodes that must run one after the other; n_bytes:
+ * that the arguments of its nodes reach, each once: operands of libraries and copies, and for
+ * kernels the memory from each pointer to the end of its allocation. */
 struct fake_graph {
     int n_nodes, longest_chain;
+    long n_bytes;
 };
 struct fake_graph fake_last_graph(void);
 
-/* Starts counting the bytes that each work item reads and writes of device memory (method in
- * fake_cost.cpp); false if this machine cannot. fake_counted ends it, and returns the items in
- * order of execution; valid until the next count. */
-struct fake_work {
-    const char *name;
-    long n_read, n_written;
-};
-int fake_count_bytes(void);
-int fake_counted(const struct fake_work **out);
+/* The next work item has these bytes of device memory as an argument. */
+void fake_moves(size_t n_bytes);
 
 #ifdef __cplusplus
 }

@@ -134,6 +134,7 @@ cublasStatus_t enqueue(cublasHandle_t handle, product gemm)
     if (overlap(gemm.c, gemm.a) || overlap(gemm.c, gemm.b)) {
         fake_die("cublasGemmEx: C overlaps A or B");
     }
+    fake_moves(gemm.a.n_bytes() + gemm.b.n_bytes() + gemm.c.n_bytes());
     const cudaError_t code = fake_enqueue(handle->stream, "cublasGemmEx", [gemm] { gemm.run(); });
     return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -31,6 +31,28 @@ long fake_holders_in_graphs(const std::shared_ptr<void> &held)
     return n;
 }
 
+static struct fake_graph last_graph;
+
+static void measure(const std::vector<node> &nodes)
+{
+    std::vector<int> depths;
+    last_graph = {(int)nodes.size(), 0, 0};
+    for (const node &node : nodes) { /* it runs after all its predecessors */
+        int depth = 1;
+        for (const size_t before : node.after) {
+            depth = std::max(depth, depths[before] + 1);
+        }
+        depths.push_back(depth);
+        last_graph.longest_chain = std::max(last_graph.longest_chain, depth);
+        last_graph.n_bytes += node.work.n_bytes;
+    }
+}
+
+struct fake_graph fake_last_graph(void)
+{
+    return last_graph;
+}
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
     ENTER();
@@ -113,8 +135,9 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned
             "digraph dot {\nsubgraph cluster_1 {\nlabel=\"graph_1\" graph[style=\"dashed\"];\n");
     for (size_t i = 0; i < graph->nodes.size(); i++) {
         fprintf(file,
-                "\"graph_1_node_%zu\"[style=\"solid\" shape=\"rectangle\" label=\"%zu\n%s\n\"];\n",
-                i, i, graph->nodes[i].work.name.c_str());
+                "\"graph_1_node_%zu\"[style=\"solid\" shape=\"rectangle\" label=\"%zu\n%s, %ld "
+                "bytes\n\"];\n",
+                i, i, graph->nodes[i].work.name.c_str(), graph->nodes[i].work.n_bytes);
         for (const size_t before : graph->nodes[i].after) {
             fprintf(file, "\"graph_1_node_%zu\" -> \"graph_1_node_%zu\";\n", before, i);
         }
@@ -151,7 +174,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
             }
         }
     }
-    measure_graph(graph->nodes);
+    measure(graph->nodes);
     *exec = new CUgraphExec_st{pieces};
     executables.insert(*exec);
     fake_opened("executable graph");

@@ -2,6 +2,7 @@
  * barriers, one fiber runs one thread after the other, so that such kernels cost no more than
  * loops. */
 #include "tests/fakecuda/fake_kernel.h"
+#include "tests/fakecuda/fake_runtime.h"
 
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -227,12 +228,16 @@ void fake_check_argument(const void *argument, size_t n_bytes)
         uintptr_t word;
         unsigned char there;
         memcpy(&word, (const char *)argument + at, sizeof word);
-        if (word < least_host_address || word >> 47 != 0 || fake_is_device((const void *)word, 0) ||
-            fake_is_pinned((const void *)word, 0)) {
+        if (word < least_host_address || word >> 47 != 0) {
             continue;
         }
-        if (mincore((void *)(word / page_bytes * page_bytes), 1, &there) == 0) {
-            fake_die("an argument of a kernel points to the host's memory: %p", (void *)word);
+        const void *pointer = (const void *)word;
+        if (fake_is_device(pointer, 0)) {
+            const fake::memory *found = fake::memory_at(pointer);
+            fake_moves((size_t)(found->begin + found->n_bytes - (const char *)pointer));
+        } else if (!fake_is_pinned(pointer, 0) &&
+                   mincore((void *)(word / page_bytes * page_bytes), 1, &there) == 0) {
+            fake_die("an argument of a kernel points to the host's memory: %p", pointer);
         }
     }
 }

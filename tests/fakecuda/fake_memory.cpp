@@ -281,6 +281,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemc
         staged =
             std::make_shared<std::vector<char>>((const char *)from, (const char *)from + n_bytes);
     }
+    fake_moves((to_device ? n_bytes : 0) + (from_device ? n_bytes : 0));
     const cudaError_t code = fake_enqueue(
         stream, __func__, [=] { memmove(to, staged ? staged->data() : from, n_bytes); });
     return code == cudaSuccess && pageable_to ? wait_stream(stream) : code;
@@ -293,5 +294,6 @@ cudaError_t cudaMemsetAsync(void *pointer, int value, size_t n_bytes, cudaStream
         return cudaSuccess; /* also for empty copies */
     }
     fake_need_device(pointer, n_bytes, __func__);
+    fake_moves(n_bytes);
     return fake_enqueue(stream, __func__, [=] { memset(pointer, value, n_bytes); });
 }

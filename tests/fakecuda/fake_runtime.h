@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/fakecuda/fake.h"
@@ -73,7 +74,8 @@ struct piece {
     bool fails;
     std::shared_ptr<void> held; /* by the graphs that contain it */
     std::function<std::function<bool()>()>
-        launched; /* makes the work for a launch of such a graph; empty: `run` is used */
+        launched;     /* makes the work for a launch of such a graph; empty: `run` is used */
+    long n_bytes = 0; /* of fake_moves */
 };
 
 /* An event's position in a stream. */
@@ -124,14 +126,6 @@ cudaError_t refuse_in_capture();
             return refused;                              \
         }                                                \
     } while (0)
-
-/* ---- fake_cost.cpp ---- */
-
-void measure_graph(const std::vector<node> &nodes);
-void begin_counting(const char *name);
-void end_counting();
-/* True if a fault was the first touch of a counted page. */
-bool count_touch(const void *pointer, const void *context);
 
 } // namespace fake
 

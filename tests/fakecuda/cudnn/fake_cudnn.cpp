@@ -314,6 +314,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     }
     std::this_thread::sleep_for(
         std::chrono::milliseconds(fake_options.loading_ms)); /* on the host */
+    fake_moves(problem.x.n_bytes() + problem.filter.n_bytes() + problem.y.n_bytes());
     const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
         run(problem, memory, tf32, (size_t)used->workspace);
         fake_take_time(fake_options.engine_ms[used->number] +
