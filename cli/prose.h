@@ -14,7 +14,8 @@
       "also where no driver is found, "                                                            \
       "for tests. It runs any code; a program that has more rights than its caller (setuid, "      \
       "capabilities) refuses it.")                                                                 \
-    X("DTRAIN_CUDA_GRAPH", "file for the CUDA graph of a training step, for Graphviz", "")
+    X("DTRAIN_CUDA_GRAPH", "file for the CUDA graph of a training step, for Graphviz", "")         \
+    X("DTRAIN_CUDA_WITHOUT", "parts of the GPU path to leave out, with commas (docs/gpu.md)", "")
 
 /* The files of a run's folder. X(file, meaning) */
 #define DT_RUN_FILE_LIST(X)                                                                        \

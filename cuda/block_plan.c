@@ -1,19 +1,68 @@
 #include "cuda/block_plan.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define FIRST_CONV_THREADS 256
+
+#define NAME(constant, name) name,
+#define LISTED(constant, name) ", " name
+static const char *const fusions[] = {DT_CUDA_FUSION_LIST(NAME)};
+#define N_FUSIONS (sizeof fusions / sizeof fusions[0])
+
+/* The bits of the names in DTRAIN_CUDA_WITHOUT; returns the first that is none of them, or NULL. */
+static const char *read_without(unsigned *bits)
+{
+    static char list[256];
+    const char *value = secure_getenv("DTRAIN_CUDA_WITHOUT");
+    char *rest = list;
+    snprintf(list, sizeof list, "%s", value != NULL ? value : "");
+    *bits = 0;
+    for (const char *name; (name = strsep(&rest, ",")) != NULL;) {
+        size_t i = 0;
+        while (i < N_FUSIONS && strcmp(name, fusions[i]) != 0) {
+            i++;
+        }
+        *bits |= 1U << i;
+        if (i == N_FUSIONS && name[0] != '\0') {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+bool dt_cuda_without(enum dt_cuda_fusion fusion)
+{
+    unsigned bits;
+    read_without(&bits);
+    return (bits >> fusion & 1) != 0;
+}
+
+enum dt_status dt_cuda_check_without(void)
+{
+    unsigned bits;
+    const char *name = read_without(&bits);
+    return name == NULL
+               ? DT_OK
+               : dt_error(DT_USAGE, "DTRAIN_CUDA_WITHOUT: there is no \"%s\" (choose from: %s)",
+                          name, &(DT_CUDA_FUSION_LIST(LISTED))[2]);
+}
 
 static bool is_head(const struct dt_model *model, int index)
 {
     const struct dt_block *b = &model->blocks[index];
-    return index == model->n_blocks - 1 && b->linear == DT_LINEAR_DENSE &&
-           b->activation == DT_ACTIVATION_NONE && b->dropout_rate == 0 &&
-           dt_shape_elems(b->in) <= DT_CUDA_HEAD_INPUTS && b->linear_out.c <= DT_CUDA_HEAD_OUTPUTS;
+    return !dt_cuda_without(DT_CUDA_HEAD) && index == model->n_blocks - 1 &&
+           b->linear == DT_LINEAR_DENSE && b->activation == DT_ACTIVATION_NONE &&
+           b->dropout_rate == 0 && dt_shape_elems(b->in) <= DT_CUDA_HEAD_INPUTS &&
+           b->linear_out.c <= DT_CUDA_HEAD_OUTPUTS;
 }
 
 static bool is_first_conv(const struct dt_model *model, int index)
 {
     const struct dt_block *b = &model->blocks[index];
-    if (index > 0 || model->is_graph || b->linear != DT_LINEAR_CONV || b->in.c > 4) {
+    if (dt_cuda_without(DT_CUDA_FIRST_CONV) || index > 0 || model->is_graph ||
+        b->linear != DT_LINEAR_CONV || b->in.c > 4) {
         return false;
     }
     const size_t h = (size_t)(b->linear_out.h - 1) * (size_t)b->stride + (size_t)b->kernel,

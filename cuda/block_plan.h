@@ -17,6 +17,20 @@
 #define DT_CUDA_HEAD_INPUTS 1024
 #define DT_CUDA_HEAD_OUTPUTS 32
 
+/* What DTRAIN_CUDA_WITHOUT, a list of these names between commas, leaves out, so that anybody can
+ * measure what each gains. X(constant, name) */
+#define DT_CUDA_FUSION_LIST(X)                                                                \
+    X(FIRST_CONV, "first_conv")     /* the first convolution by our own kernels */            \
+    X(HEAD, "head")                 /* the last dense layer and the loss in one kernel */     \
+    X(PACKED, "packed")             /* packed.h: copies of weights by the optimizer's step */ \
+    X(BRANCH, "branch")             /* branch.h: work beside the chain */                     \
+    X(ENGINE_TRIAL, "engine_trial") /* cudnn/engine_trial.h: else the first engine */         \
+    X(STEPS, "steps")               /* a step is enqueued before the last one is done */
+#define DT_CUDA_FUSION(constant, name) DT_CUDA_##constant,
+enum dt_cuda_fusion { DT_CUDA_FUSION_LIST(DT_CUDA_FUSION) };
+bool dt_cuda_without(enum dt_cuda_fusion fusion);
+enum dt_status dt_cuda_check_without(void); /* DT_USAGE: the variable has another name */
+
 struct dt_cuda_block_plan {
     bool is_head; /* the last dense layer, with few enough inputs and outputs for a kernel that
                      also computes the loss, and without activation and dropout */

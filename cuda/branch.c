@@ -55,6 +55,10 @@ void dt_cuda_lane_close(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
 enum dt_status dt_cuda_branches_open(struct dt_cuda *cuda)
 {
     struct dt_cuda_branches *b = &cuda->branches;
+    if (dt_cuda_without(DT_CUDA_BRANCH)) {
+        b->lanes[DT_CUDA_GRADIENTS] = b->lanes[DT_CUDA_UPDATES] = cuda->main;
+        return DT_OK;
+    }
     for (int i = 0; i < DT_CUDA_N_BRANCHES; i++) {
         DT_CUDA(cudaEventCreateWithFlags(&b->events[i], cudaEventDisableTiming));
         DT_CUDA(cudaStreamCreateWithFlags(&b->lanes[i].stream, cudaStreamNonBlocking));
@@ -66,7 +70,9 @@ void dt_cuda_branches_close(struct dt_cuda *cuda)
 {
     struct dt_cuda_branches *b = &cuda->branches;
     for (int i = 0; i < DT_CUDA_N_BRANCHES; i++) {
-        dt_cuda_lane_close(cuda, &b->lanes[i]);
+        if (b->lanes[i].stream != cuda->main.stream) {
+            dt_cuda_lane_close(cuda, &b->lanes[i]);
+        }
         if (b->events[i] != NULL) {
             cudaEventDestroy(b->events[i]);
         }
@@ -83,8 +89,9 @@ static enum dt_status wait_for(cudaStream_t stream, cudaStream_t other, cudaEven
 enum dt_status dt_cuda_fork(struct dt_cuda *cuda, enum dt_cuda_branch branch)
 {
     struct dt_cuda_branches *b = &cuda->branches;
-    b->open[branch] = true;
-    return wait_for(b->lanes[branch].stream, cuda->main.stream, b->events[branch]);
+    b->open[branch] = b->lanes[branch].stream != cuda->main.stream;
+    return b->open[branch] ? wait_for(b->lanes[branch].stream, cuda->main.stream, b->events[branch])
+                           : DT_OK;
 }
 
 enum dt_status dt_cuda_follow(struct dt_cuda *cuda, enum dt_cuda_branch branch,

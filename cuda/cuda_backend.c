@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/transform.h"
+#include "cuda/block_plan.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "model/layers/layers.h"
@@ -138,6 +139,7 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
 {
     struct dt_device_info gpu;
     int n_gpus;
+    DT_TRY(dt_cuda_check_without());
     DT_TRY(dt_cuda_probe(options->local_rank, &gpu, &n_gpus));
     struct dt_cuda *cuda = calloc(1, sizeof *cuda);
     if (cuda == NULL) {
@@ -145,7 +147,8 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
     }
     cuda->gpu = gpu;
     cuda->precision = options->precision;
-    cuda->deterministic = options->deterministic;
+    cuda->deterministic = options->deterministic || dt_cuda_without(DT_CUDA_ENGINE_TRIAL);
+    cuda->unpacked = dt_cuda_without(DT_CUDA_PACKED);
     cuda->limit_s = options->limit_s;
     cuda->alive = options->alive;
     cuda->type = options->precision == DT_PRECISION_BF16 ? DT_GPU_BF16 : DT_GPU_F32;
@@ -341,7 +344,7 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend,
     struct dt_update *numbers = &cuda->step->update;
     DT_TRY(dt_cuda_enqueue_waiting(cuda));
     const cudaStream_t stream = cuda->branches.lanes[DT_CUDA_UPDATES].stream;
-    if (!dt_update_is_elementwise(update)) {
+    if (!dt_update_is_elementwise(update) || cuda->unpacked) {
         DT_TRY(dt_cuda_unpack(cuda));
     }
     DT_TRY(dt_cuda_fork(cuda, DT_CUDA_UPDATES));

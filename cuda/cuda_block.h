@@ -44,6 +44,7 @@ struct dt_cuda {
     struct dt_device_info gpu;
     enum dt_precision precision;
     bool deterministic; /* cuDNN's engines are not timed */
+    bool unpacked;      /* packed weights and gradients are converted anew in each step */
     double limit_s;     /* for each wait on the GPU; 0: none */
     struct dt_alive alive;
     enum dt_gpu_type type;    /* of activations and packed weights */

@@ -28,7 +28,7 @@ enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed,
                             const float *weight)
 {
     const struct dt_gpu_filter *f = &packed->filter;
-    if (packed->weight != NULL && packed->weight_of != weight) {
+    if (packed->weight != NULL && (packed->weight_of != weight || cuda->unpacked)) {
         DT_CUDA(dt_gpu_pack_weight(cuda->stream, f->k, f->c, f->kernel, weight, cuda->type,
                                    packed->weight));
         packed->weight_of = weight;
@@ -101,8 +101,8 @@ struct dt_gpu_packs dt_cuda_packs(const struct dt_cuda *cuda, size_t n_elems, co
                                   const float *grads)
 {
     struct dt_gpu_packs packs = {.type = cuda->type};
-    for (const struct dt_cuda_packed *p = cuda->packed; p != NULL && packs.n < DT_GPU_MAX_PACKS;
-         p = p->next) {
+    for (const struct dt_cuda_packed *p = cuda->unpacked ? NULL : cuda->packed;
+         p != NULL && packs.n < DT_GPU_MAX_PACKS; p = p->next) {
         const size_t n = dt_gpu_filter_elems(&p->filter);
         size_t begin, of_gradient;
         const bool steps = lies_in(p->weight_of, n, params, n_elems, &begin);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cuda/block_plan.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "cuda/nccl_allreduce.h"
@@ -38,6 +39,7 @@ struct dt_step_graph {
     volatile int *n_done; /* pinned; finished steps of the last start, counted by the GPU */
     cudaEvent_t done;
     int n_steps, n_enqueued; /* of the last start: in all; enqueued so far */
+    int most_ahead;          /* at most MAX_AHEAD */
     struct recording recordings[MAX_RECORDINGS];
     int n_recordings;
 };
@@ -102,7 +104,9 @@ static enum dt_status check_arrival(struct dt_step_graph *g)
                             g->n_done));
     while (*g->n_done == 0) {
         if (dt_patience_look(&patience) > ARRIVAL_LIMIT_S) {
-            return dt_error(DT_UNAVAILABLE, "what %s writes to the host's memory does not arrive",
+            return dt_error(DT_UNAVAILABLE,
+                            "what %s writes to the host's memory does not arrive "
+                            "(switch confidential computing off)",
                             cuda->gpu.name);
         }
         cudaStreamQuery(cuda->stream);
@@ -121,6 +125,7 @@ static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce
     }
     *g = (struct dt_step_graph){.cuda = (struct dt_cuda *)backend,
                                 .allreduce = allreduce,
+                                .most_ahead = dt_cuda_without(DT_CUDA_STEPS) ? 1 : MAX_AHEAD,
                                 .step = step,
                                 .context = context};
     enum dt_status s = g->cuda->unrecorded[0] == '\0'
@@ -282,7 +287,7 @@ static enum dt_status enqueue_inputs(struct dt_step_graph *g)
     return DT_OK;
 }
 
-/* Enqueues the first MAX_AHEAD steps whatever the GPU has done by then: ranks number their
+/* Enqueues the first steps whatever the GPU has done by then: ranks number their
  * collectives, so all must reach a step that is taken call by call in the same order. */
 static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_input *inputs,
                                   int n_steps)
@@ -293,7 +298,7 @@ static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_
     memcpy(g->inputs, inputs,
            (size_t)n_steps * sizeof *inputs); /* the last copy is done: its results were taken */
     DT_TRY(enqueue_inputs(g));
-    return enqueue_steps(g, MAX_AHEAD);
+    return enqueue_steps(g, g->most_ahead);
 }
 
 static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
@@ -303,7 +308,7 @@ static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
         DT_TRY(dt_nccl_check(g->allreduce, "steps on the GPU"));
     }
     const int counted = *g->n_done;
-    DT_TRY(enqueue_steps(g, counted + MAX_AHEAD));
+    DT_TRY(enqueue_steps(g, counted + g->most_ahead));
     const bool all = g->n_enqueued == g->n_steps;
     const cudaError_t code = all ? cudaEventQuery(g->done) : cudaStreamQuery(g->cuda->stream);
     if (code == cudaErrorNotReady) {

@@ -4,6 +4,7 @@
  * samples, or constant, so that two small batches predict a large one. The graph, with the bytes of
  * each node, is in the file that DTRAIN_CUDA_GRAPH names. */
 #include "cli/config/config.h"
+#include "cuda/block_plan.h"
 #include "cuda/step_graph.h"
 #include "data/shard.h"
 #include "dist/strategy/strategy.h"
@@ -147,10 +148,40 @@ static void check_config(const struct limit *limit)
     }
 }
 
+/* What mnist.json's step costs if one thing is left out. */
+static const struct without {
+    const char *name;
+    int nodes, chain;
+} withouts[] = {
+#define NAMED(constant, name) [DT_CUDA_##constant] = {name, COST_##constant},
+#define COST_FIRST_CONV 19, 16
+#define COST_HEAD 22, 18
+#define COST_PACKED 19, 16
+#define COST_BRANCH 17, 17
+#define COST_ENGINE_TRIAL 17, 14 /* the same graph, by the first engines: test_cuda_training.sh */
+#define COST_STEPS 17, 14        /* the same graph, launched later: test_step_graph.c */
+    DT_CUDA_FUSION_LIST(NAMED){"first_conv,head,packed,branch", 28, 28}};
+
+static void check_without(const struct without *without)
+{
+    static struct dt_config config;
+    setenv("DTRAIN_CUDA_WITHOUT", without->name, 1);
+    CHECK_OK(dt_config_load(DT_TEST_SOURCE_DIR "/configs/mnist.json", NULL, 0, &config));
+    const struct fake_graph graph = cost_of(&config, &modes[0], SMALL);
+    printf("without %-30s %2d nodes, longest chain %2d\n", without->name, graph.n_nodes,
+           graph.longest_chain);
+    CHECK_INT(graph.n_nodes, without->nodes);
+    CHECK_INT(graph.longest_chain, without->chain);
+    unsetenv("DTRAIN_CUDA_WITHOUT");
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         check_config(&limits[i]);
+    }
+    for (size_t i = 0; i < sizeof withouts / sizeof withouts[0]; i++) {
+        check_without(&withouts[i]);
     }
     return 0;
 }

@@ -239,10 +239,35 @@ static void check_no_graph(void)
     struct dt_backend *gpu = open_gpu(&modes[0]);
     fake_options.lost_writes = 1;
     CHECK_FAILS(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph), DT_UNAVAILABLE,
-                "what Fake GPU writes to the host's memory does not arrive");
+                "what Fake GPU writes to the host's memory does not arrive (switch confidential "
+                "computing off)");
     fake_options.lost_writes = 0;
     dt_error_clear();
     CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
+    dt_step_graph.close(graph);
+    gpu->ops->close(gpu);
+}
+
+/* Steps are enqueued before the first has ended, unless that is left out. */
+static void check_ahead(const char *without, int expected)
+{
+    struct dt_step_graph *graph;
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
+    for (int i = 0; i < DT_MAX_RECORDED_STEPS; i++) {
+        inputs[i] = (struct dt_step_input){.draw = dt_shard_device_draw(&whole, 0, 0)};
+    }
+    setenv("DTRAIN_CUDA_WITHOUT", without, 1);
+    CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
+    unsetenv("DTRAIN_CUDA_WITHOUT");
+    const long before = fake_counts().n_enqueued;
+    CHECK_OK(dt_step_graph.start(graph, inputs, DT_MAX_RECORDED_STEPS));
+    /* the inputs' copy, a kernel and a memset; the first step call by call; the second's recording
+     */
+    CHECK_INT(fake_counts().n_enqueued - before, 3 + 1 + (expected > 1) + expected - 1);
+    for (int n_done = 0; n_done < DT_MAX_RECORDED_STEPS;) {
+        CHECK_OK(dt_step_graph.test(graph, &n_done));
+    }
     dt_step_graph.close(graph);
     gpu->ops->close(gpu);
 }
@@ -304,6 +329,8 @@ int main(void)
     if (fake_is_linked) {
         check_failed_recordings();
         check_no_graph();
+        check_ahead("", 8);
+        check_ahead("branch,steps", 1);
         check_stalled();
     }
     return 0;

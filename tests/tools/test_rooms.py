@@ -32,7 +32,7 @@ CEILINGS = {
     "dist/compression": 1009,
     "dist/strategy": 4306,
     "cpu": 9993,
-    "cuda": 7108,
+    "cuda": 7187,
     "train": 7023,
     "cli": 10171,
     "view": 3355,
