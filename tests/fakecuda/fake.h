@@ -77,16 +77,8 @@ struct fake_counts {
 struct fake_counts fake_counts(void);
 long fake_n_descriptors(void); /* of cuDNN, created since the start */
 
-/* The graph instantiated last; longest_chain: nodes that must run one after the other; n_bytes:
- * that the arguments of its nodes reach, each once: operands of libraries and copies, and for
- * kernels the memory from each pointer to the end of its allocation. */
-struct fake_graph {
-    int n_nodes, longest_chain;
-    long n_bytes;
-};
-struct fake_graph fake_last_graph(void);
-
-/* The next work item has these bytes of device memory as an argument. */
+/* The next work item has these bytes of device memory as an argument; cudaGraphDebugDotPrint tells
+ * their sum. A kernel's: from each pointer to the end of its allocation. */
 void fake_moves(size_t n_bytes);
 
 #ifdef __cplusplus

@@ -31,28 +31,6 @@ long fake_holders_in_graphs(const std::shared_ptr<void> &held)
     return n;
 }
 
-static struct fake_graph last_graph;
-
-static void measure(const std::vector<node> &nodes)
-{
-    std::vector<int> depths;
-    last_graph = {(int)nodes.size(), 0, 0};
-    for (const node &node : nodes) { /* it runs after all its predecessors */
-        int depth = 1;
-        for (const size_t before : node.after) {
-            depth = std::max(depth, depths[before] + 1);
-        }
-        depths.push_back(depth);
-        last_graph.longest_chain = std::max(last_graph.longest_chain, depth);
-        last_graph.n_bytes += node.work.n_bytes;
-    }
-}
-
-struct fake_graph fake_last_graph(void)
-{
-    return last_graph;
-}
-
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
     ENTER();
@@ -174,7 +152,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
             }
         }
     }
-    measure(graph->nodes);
     *exec = new CUgraphExec_st{pieces};
     executables.insert(*exec);
     fake_opened("executable graph");
