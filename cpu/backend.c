@@ -280,6 +280,10 @@ static void transform_image(const struct dt_transform *transform, const uint8_t 
                             uint32_t epoch, uint32_t id, float *x)
 {
     const struct dt_pixel_transform *t = (const struct dt_pixel_transform *)transform;
+    if (t->by_pixel) {
+        dt_transform_pixels(t, pixels, epoch, id, 1, (size_t)t->shape.c, x);
+        return;
+    }
     const struct dt_pose pose = dt_transform_pose(t, epoch, id);
     const size_t n_c = (size_t)t->shape.c, n_h = (size_t)t->shape.h, n_w = (size_t)t->shape.w;
     for (size_t c = 0; c < n_c; c++) {

@@ -9,14 +9,7 @@ static void apply(const struct dt_transform *transform, const uint8_t *pixels, u
                   uint32_t id, float *x)
 {
     const struct dt_pixel_transform *t = (const struct dt_pixel_transform *)transform;
-    const struct dt_pose pose = dt_transform_pose(t, epoch, id);
-    for (int c = 0; c < t->shape.c; c++) {
-        for (int row = 0; row < t->shape.h; row++) {
-            for (int column = 0; column < t->shape.w; column++) {
-                *x++ = dt_transform_at(t, &pose, pixels, c, row, column);
-            }
-        }
-    }
+    dt_transform_pixels(t, pixels, epoch, id, (size_t)t->shape.h * (size_t)t->shape.w, 1, x);
 }
 
 static enum dt_status check(const struct dt_data_spec *spec)
@@ -34,7 +27,7 @@ static enum dt_status check(const struct dt_data_spec *spec)
                         DT_MOST_CHANNELS);
     }
     for (int i = 0; i < spec->augment.n; i++) {
-        if (spec->augment.size[i] >= side) {
+        if (spec->augment.kind[i] < DT_AUGMENT_ROTATE && spec->augment.size[i] >= side) {
             return dt_error(
                 DT_CONFIG,
                 "data.augment: moved by %d pixel%s, an image of %dx%d can leave the picture "
@@ -75,11 +68,16 @@ enum dt_status dt_transform_open(const struct dt_data_spec *spec, enum dt_split 
     t->base.apply = apply;
     t->shape = spec->shape;
     t->seed = spec->augment_seed;
+    t->background = spec->format == DT_DATA_IMAGES ? dt_background(spec) : 0;
     t->n_steps = n_steps;
     set_scales(&spec->normalize, t);
     for (int i = 0; i < n_steps; i++) {
-        t->steps[i] = (struct dt_transform_step){spec->augment.kind[i] == DT_AUGMENT_FLIP,
-                                                 spec->augment.size[i]};
+        static const int kinds[] = {[DT_AUGMENT_FLIP] = DT_TRANSFORM_MIRROR,
+                                    [DT_AUGMENT_ROTATE] = DT_TRANSFORM_ROTATE,
+                                    [DT_AUGMENT_CUTOUT] = DT_TRANSFORM_CUT};
+        t->steps[i] =
+            (struct dt_transform_step){kinds[spec->augment.kind[i]], spec->augment.size[i]};
+        t->by_pixel = t->by_pixel || spec->augment.kind[i] >= DT_AUGMENT_ROTATE;
     }
     *out = &t->base;
     return DT_OK;

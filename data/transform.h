@@ -7,11 +7,13 @@
 
 /* The kinds of a struct dt_augment: moved by -size to size pixels down and right; mirrored left to
  * right by half of the chances; cut from the image with so much black around it, which is the same
- * as moved. */
-#define DT_AUGMENT_LIST(X)       \
-    X(DT_AUGMENT_SHIFT, "shift") \
-    X(DT_AUGMENT_FLIP, "flip")   \
-    X(DT_AUGMENT_CROP, "crop")
+ * as moved; rotated by -size to size degrees; without a square of this side. */
+#define DT_AUGMENT_LIST(X)         \
+    X(DT_AUGMENT_SHIFT, "shift")   \
+    X(DT_AUGMENT_FLIP, "flip")     \
+    X(DT_AUGMENT_CROP, "crop")     \
+    X(DT_AUGMENT_ROTATE, "rotate") \
+    X(DT_AUGMENT_CUTOUT, "cutout")
 enum dt_augment_kind { DT_AUGMENT_LIST(DT_NAMED_ENUM) };
 
 /* For struct dt_data_spec's `transform`: the transform of a split's images, whose one block of

@@ -461,10 +461,11 @@ static enum dt_status read_change(const struct object *o, const struct dt_key *k
     const int kind = value != NULL ? dt_names_find(kinds, value->string) : -1;
     const bool flips = kind == DT_AUGMENT_FLIP, crops = kind == DT_AUGMENT_CROP;
     if (kind < 0 || value->next != NULL) {
-        return unexpected(o, item,
-                          "{\"shift\": 2}, {\"flip\": \"horizontal\"} or {\"crop\": {\"padding\": "
-                          "4}}, one change each",
-                          "", "%s[%d]", key->path, i);
+        return unexpected(
+            o, item,
+            "{\"shift\": 2}, {\"flip\": \"horizontal\"}, {\"crop\": {\"padding\": 4}}, "
+            "{\"rotate\": 9} or {\"cutout\": 8}, one change each",
+            "", "%s[%d]", key->path, i);
     }
     if (crops) {
         size = cJSON_GetArraySize(value) == 1 ? cJSON_GetObjectItemCaseSensitive(value, "padding")

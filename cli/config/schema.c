@@ -208,9 +208,9 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
         break;
     case DT_KEY_AUGMENT:
         snprintf(out, DT_EXPECTED_SIZE,
-                 "a list of up to %d of {\"shift\": %.0f..%.0f}, {\"flip\": \"horizontal\"}, "
-                 "{\"crop\": {\"padding\": %.0f..%.0f}}",
-                 DT_MOST_AUGMENTS, range.low, range.high, range.low, range.high);
+                 "a list of up to %d of {\"shift\": n}, {\"flip\": \"horizontal\"}, {\"crop\": "
+                 "{\"padding\": n}}, {\"rotate\": n}, {\"cutout\": n}, with n %.0f..%.0f",
+                 DT_MOST_AUGMENTS, range.low, range.high);
         break;
     }
 }

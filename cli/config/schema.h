@@ -44,9 +44,10 @@
     X("data.normalize", NORMALIZE, data.normalize, "[0, 1]", "", DT_IMAGES,                        \
       "pixels become (pixel / 255 - mean) / std, per channel; dataset: mean and std of the "       \
       "training images, which are stored in the run's config.json and in checkpoints")             \
-    X("data.augment", AUGMENT, data.augment, "[1, 64]", "", DT_IMAGES,                             \
+    X("data.augment", AUGMENT, data.augment, "[1, 180]", "", DT_IMAGES,                            \
       "random changes of training images, applied in this order and redrawn every epoch: shift "   \
-      "by up to this many pixels, flip left to right, crop after padding with this much black")    \
+      "by up to this many pixels, flip left to right, crop after padding with this much black, "   \
+      "rotate by up to this many degrees, cutout of a square with this side")                      \
     X("data.resize", ENUM, data.resize, DT_RESIZE_LIST(DT_BAR_NAME), "none", DT_FOLDERS,           \
       "images of another size than model.input: none: an error; stretch: scaled without regard "   \
       "to their proportions; fit: as a whole, on the background; crop: cut to the middle")         \

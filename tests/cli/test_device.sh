@@ -70,6 +70,13 @@ gpus 0 'aaaaaaaa' 1 "${config[@]}" --run alone
 is 'alone' 0 "$(grep -c 'averaged' err)"
 gpus 0 'aaaaaaaa' 1 "${config[@]}" --run alone_nccl --set distributed.allreduce=nccl
 
+# What GPUs do not do.
+for changes in '[{"flip": "horizontal"}, {"rotate": 5}]' '[{"cutout": 5}]'; do
+  gpus 69 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set "data.augment=$changes"
+  refused "$changes" 'data.augment: rotate and cutout: not on GPUs \(use "device": "cpu"\)'
+done
+gpus 0 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run cut --set "data.augment=$changes" --set device=cpu
+
 # One of them has none: all use the CPU, or nobody begins.
 gpus 0 'aaaaaaaa -' 2 "${config[@]}" --run mixed
 is 'one without' 2 "$(grep -c '  cpu ' err)"

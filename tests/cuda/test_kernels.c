@@ -22,7 +22,7 @@ static void check_gather(struct dt_shape shape, int n, enum source source, enum 
                                    .n_scaled = shape.c,
                                    .seed = 5,
                                    .n_steps = 3,
-                                   .steps = {{.n = 2}, {.mirrors = 1}, {.n = 1}}};
+                                   .steps = {{.n = 2}, {DT_TRANSFORM_MIRROR, 0}, {.n = 1}}};
     const uint32_t epoch = 3;
     float *values = random_floats(N_SET * n_elems, 40), *x = floats(n_x), *expected = floats(n_x);
     uint8_t *bytes = temporary(N_SET * n_elems);

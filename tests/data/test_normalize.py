@@ -15,6 +15,7 @@ import numpy
 
 MEAN, STD = [0.2, 0.5, 0.4], [0.25, 0.5, 0.125]
 AUGMENT = [{"shift": 2}, {"flip": "horizontal"}, {"crop": {"padding": 3}}]
+TURNED = [{"rotate": 20}, {"flip": "horizontal"}, {"cutout": 4}, {"shift": 1}]
 
 
 def config(sharding="global", **data):
@@ -69,16 +70,19 @@ def test_same_weights(numbers):
     word = run("word", config(normalize="dataset"), ranks=2)
     given = run("given", config(normalize=numbers))
     check(word == given, f"dataset: {word}, its numbers: {given}")
-    augmented = [run(f"augmented-{ranks}", config(normalize=numbers, augment=AUGMENT), ranks=ranks) for ranks in (1, 2, 3)]
-    check(len(set(map(str, augmented))) == 1, f"augmented, 1, 2 and 3 ranks: {augmented}")
-    check(len({plain[0], given[0], augmented[0][0]}) == 3, "normalizing or augmenting changes nothing")
-    cut = config(normalize="dataset", augment=AUGMENT)
-    run("cut", cut, *sets("train.max_steps=5"), ranks=2)
-    resumed = run("cut", cut, "--resume")
-    check(resumed == augmented[0], f"resumed within the second epoch: {resumed}, whole {augmented[0]}")
-    other = run("cut", config(augment=AUGMENT), "--resume")
+    results = []
+    for changes, name in ((TURNED, "turned"), (AUGMENT, "augmented")):
+        augmented = [run(f"{name}-{ranks}", config(normalize=numbers, augment=changes), ranks=ranks) for ranks in (1, 2, 3)]
+        check(len(set(map(str, augmented))) == 1, f"{name}, 1, 2 and 3 ranks: {augmented}")
+        results.append(augmented[0][0])
+        cut = config(normalize="dataset", augment=changes)
+        run(f"cut-{name}", cut, *sets("train.max_steps=5"), ranks=2)
+        resumed = run(f"cut-{name}", cut, "--resume")
+        check(resumed == augmented[0], f"{name}, resumed within the second epoch: {resumed}, whole {augmented[0]}")
+    check(len({plain[0], given[0], *results}) == 4, "normalizing or augmenting changes nothing")
+    other = run("cut-augmented", config(augment=AUGMENT), "--resume")
     check("data.normalize was {" in other[0] and "now it is not there (use the checkpoint's, or begin a new run)" in other[0], str(other))
-    fewer = run("cut", config(normalize="dataset", augment=AUGMENT, train_samples=32), "--resume")
+    fewer = run("cut-augmented", config(normalize="dataset", augment=AUGMENT, train_samples=32), "--resume")
     check("number of training samples was" in fewer[0], f"the cause, not the mean that follows from it: {fewer}")
     return augmented[0]
 

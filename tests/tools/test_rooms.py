@@ -21,7 +21,7 @@ MOST_FILES, MOST_LINES = 60, 6317
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2197,
+    "base": 2275,
     "model": 2595,
     "checkpoint": 1805,
     "data": 4584,
@@ -31,10 +31,10 @@ CEILINGS = {
     "dist/allreduce": 2285,
     "dist/compression": 1009,
     "dist/strategy": 4306,
-    "cpu": 9993,
+    "cpu": 9997,
     "cuda": 7187,
-    "train": 7023,
-    "cli": 10171,
+    "train": 7039,
+    "cli": 10173,
     "view": 3355,
     "lab": 4630,
     "ops": 6754,

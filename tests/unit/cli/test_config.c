@@ -276,7 +276,10 @@ static const struct {
     {TRAIN("`early_stopping`: {`metric`: `test_accuracy`, `min_delta`: 1}"),
      "an accuracy is at most 1, and cannot improve by 1"},
     {IN_DATA("`augment`: [`flip`]"),
-     "{\"crop\": {\"padding\": 4}}, one change each, got string \"flip\""},
+     "{\"rotate\": 9} or {\"cutout\": 8}, one change each, got string \"flip\""},
+    {IN_DATA("`augment`: [{`rotate`: 181}]"),
+     "data.augment[0].rotate: expected an integer 1..180, got 181"},
+    {IN_DATA("`augment`: [{`cutout`: 0.5}]"), "data.augment[0].cutout: expected an integer 1..180"},
     {WITH("`thread`: 1"), "(did you mean 'threads'?)"},
     {IN_DATA("`slope`: 1"), "data.slope: has a meaning only with data.format=linear"},
 };

@@ -33,6 +33,30 @@ static void change(uint8_t *image, struct dt_shape s, bool mirror, int down, int
     }
 }
 
+/* Around the middle, each pixel the nearest. */
+static void rotate(uint8_t *image, struct dt_shape s, double angle)
+{
+    const double cosine = rint(cos(angle) * 65536) / 65536, sine = rint(sin(angle) * 65536) / 65536;
+    uint8_t copy[MOST_PIXELS];
+    memcpy(copy, image, dt_shape_elems(s));
+    for (int i = 0; i < s.c * s.h * s.w; i++) {
+        const double down = i / s.w % s.h - (s.h - 1) / 2.0, right = i % s.w - (s.w - 1) / 2.0;
+        image[i] = at(copy, s, i / s.w / s.h,
+                      (int)floor(cosine * down - sine * right + (s.h - 1) / 2.0 + 0.5),
+                      (int)floor(cosine * right + sine * down + (s.w - 1) / 2.0 + 0.5));
+    }
+}
+
+static void cut(uint8_t *image, struct dt_shape s, int top, int left, int side, uint8_t background)
+{
+    for (int i = 0; i < s.c * s.h * s.w; i++) {
+        const int y = i / s.w % s.h, x = i % s.w;
+        if (y >= top && y < top + side && x >= left && x < left + side) {
+            image[i] = background;
+        }
+    }
+}
+
 static int draw(uint32_t word, int n)
 {
     return (int)floor((double)word / 4294967296.0 * (2 * n + 1)) - n;
@@ -45,6 +69,14 @@ static void change_all(const struct dt_data_spec *spec, uint32_t epoch, uint32_t
         const int n = spec->augment.size[i];
         if (spec->augment.kind[i] == DT_AUGMENT_FLIP) {
             change(image, spec->shape, words.v[0] >= 0x80000000u, 0, 0);
+        } else if (spec->augment.kind[i] == DT_AUGMENT_ROTATE) {
+            rotate(image, spec->shape,
+                   (2.0 * words.v[0] / 4294967295.0 - 1) * n * 3.14159265358979323846 / 180);
+        } else if (spec->augment.kind[i] == DT_AUGMENT_CUTOUT) {
+            cut(image, spec->shape,
+                (int)((double)words.v[0] / 4294967296.0 * spec->shape.h) - n / 2,
+                (int)((double)words.v[1] / 4294967296.0 * spec->shape.w) - n / 2, n,
+                spec->format == DT_DATA_IMAGES ? dt_background(spec) : 0);
         } else {
             change(image, spec->shape, false, draw(words.v[0], n), draw(words.v[1], n));
         }
@@ -144,9 +176,12 @@ static void test_against_copies(void)
             static const struct {
                 enum dt_augment_kind kind;
                 int size;
-            } steps[] = {{DT_AUGMENT_FLIP, 0}, {DT_AUGMENT_SHIFT, 2}, {DT_AUGMENT_FLIP, 0},
-                         {DT_AUGMENT_CROP, 4}, {DT_AUGMENT_SHIFT, 1}, {DT_AUGMENT_FLIP, 0}};
-            for (int n = 0; n < 6; n++) {
+            } steps[] = {{DT_AUGMENT_FLIP, 0},  {DT_AUGMENT_SHIFT, 2},   {DT_AUGMENT_FLIP, 0},
+                         {DT_AUGMENT_CROP, 4},  {DT_AUGMENT_CUTOUT, 3},  {DT_AUGMENT_FLIP, 0},
+                         {DT_AUGMENT_SHIFT, 1}, {DT_AUGMENT_ROTATE, 180}};
+            spec.format = i % 2 == 0 ? DT_DATA_IDX : DT_DATA_IMAGES;
+            spec.background = 77;
+            for (int n = 0; n < 8; n++) {
                 add(&spec, steps[n].kind, steps[n].size);
                 for (uint32_t epoch = 0; epoch < 6; epoch++) {
                     check(&spec, DT_SPLIT_TRAIN, epoch);
