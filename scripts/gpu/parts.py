@@ -79,7 +79,7 @@ def test(c, name, limit):
 
 def kernels(c):
     """One after another: they wait thousands of times, and processes that take turns on a GPU make each wait long."""
-    for name in ("kernels", "kernels_conv", "kernels_step", "cuda_errors"):
+    for name in ("kernels", "cuda_errors"):
         test(c, "gpu_test_" + name, 40)
 
 
@@ -286,8 +286,7 @@ def debug(c):
 
 def sanitizer(c):
     steps = c.training({**ONE_STEP, "train.max_steps": 3})
-    tests = [(tool, name, [c.bin("gpu_test_" + name)]) for tool, names in (
-        ("racecheck", "kernels kernels_conv kernels_step"), ("memcheck", "kernels"), ("initcheck", "kernels")) for name in names.split()]
+    tests = [(tool, "kernels", [c.bin("gpu_test_kernels")]) for tool in ("racecheck", "memcheck", "initcheck")]
     c.at_once(c.row, [("%s, %s" % (tool, name), 110, clean, c, tool, command)
                       for tool, name, command in (("memcheck", "three steps", steps), *tests)])
 

@@ -134,32 +134,8 @@ static void check_training(const struct mode *mode, const struct variant *varian
     training_close(&second);
 }
 
-/* The first convolution reads the samples in place; a later reader of x still gets it. */
-static void check_x_after_first_conv(void)
-{
-    static const uint32_t rows[] = {2, 0, 1};
-    const struct dt_batch batch = {.n = 3, .rows = rows, .ids = rows};
-    const struct dt_model model = small_cnn(false);
-    const struct dt_samples samples = small_images();
-    struct buffer x = buffer_open(3 * 64);
-    struct session session;
-    CHECK_OK(small_session_open(&dt_cuda_backend, DT_PRECISION_F32, &model, &samples,
-                                &(struct dt_optimizer_spec){.lr = 0}, &session));
-    CHECK_OK(dt_network_gather(session.network, session.bound, &batch));
-    CHECK_OK(
-        dt_network_forward(session.network, &(struct dt_pass){.batch = &batch, .training = true}));
-    CHECK_OK(session.backend->ops->copy_out(
-        session.backend, x.data, session.network->outputs[0].floats, x.n * sizeof(float)));
-    for (size_t i = 0; i < x.n; i++) {
-        CHECK_NEAR(x.data[i], (float)samples.pixels[rows[i / 64] * 64 + i % 64] / 255, 1e-7);
-    }
-    session_close(&session);
-    BUFFERS_CLOSE(&x);
-}
-
 int main(void)
 {
-    check_x_after_first_conv();
     for (size_t m = 0; m < N_MODES; m++) {
         for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
             check_training(&modes[m], &variants[i]);

@@ -1,179 +1,8 @@
-/* Every kind of block of the cuda backend against the reference, in every precision, and twice with
- * the same bits. Inputs and weights are halves up to 1, so that results of linear operations are
- * exact in all precisions and every pool finds the same winner. NaNs follow the batch; no result
- * may depend on them. */
-#include "tests/cuda/on_gpu.h"
-#include "tests/lib/block_run.h"
-#include "tests/lib/layer_draws.h"
-#include "tests/lib/layers.h"
+/* Convolutions by cuDNN, and what follows them in a block, against the reference in every precision
+ * (gpu_blocks.h). test_kernels.c has the blocks without cuDNN. */
+#include "tests/cuda/gpu_blocks.h"
 
-#include "cuda/block_plan.h"
 #include "cuda/cuda_block.h"
-#include "model/network.h"
-
-#define CAPACITY 5
-
-static struct dt_backend *gpu;
-static const struct mode *mode; /* of the cuda backend */
-
-static struct buffer halves(size_t n, uint32_t zeros_of_8)
-{
-    struct buffer b = buffer_open(n);
-    for (size_t i = 0; i < n; i++) {
-        b.data[i] = draw(8) < zeros_of_8 ? 0.0f : ((float)draw(5) - 2.0f) / 2.0f;
-    }
-    return b;
-}
-
-/* Gathering a batch sends its ids to the device. */
-static void send_ids(const struct dt_batch *batch)
-{
-    static const float values[CAPACITY];
-    static const uint16_t labels[CAPACITY];
-    const struct dt_samples samples = {
-        .n = CAPACITY, .shape = {1, 1, 1}, .values = values, .labels = labels, .n_classes = 1};
-    struct dt_bound_samples *bound;
-    void *x;
-    CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
-    CHECK_OK(gpu->ops->alloc(gpu, sizeof values, &x));
-    CHECK_OK(gpu->ops->gather(gpu, bound, batch, x));
-    gpu->ops->free(gpu, x);
-    gpu->ops->samples_close(gpu, bound);
-}
-
-/* Runs an earlier, full batch with NaNs: its leftovers in scratch memory must not matter. */
-static void run_nans(struct dt_block_state *state, const struct block_case *setup,
-                     struct block_memory at, bool bf16_out)
-{
-    static const uint32_t numbers[CAPACITY];
-    const struct dt_batch batch = {.n = CAPACITY, .rows = numbers, .ids = numbers};
-    const struct buffer nothing = {0};
-    struct block_case nans = *setup;
-    nans.pass = (struct dt_pass){.batch = &batch, .training = true};
-    at.dy = to_gpu(gpu, &nothing, setup->model->blocks[setup->block].out, CAPACITY, bf16_out);
-    at.grads =
-        to_gpu(gpu, &nothing, (struct dt_shape){(int)setup->model->arena_elems, 1, 1}, 1, false);
-    send_ids(&batch);
-    block_passes(gpu, state, &nans, at);
-    gpu->ops->free(gpu, at.dy);
-    gpu->ops->free(gpu, at.grads);
-}
-
-static struct block_results run_gpu(const struct block_case *setup)
-{
-    const struct dt_backend_ops *ops = gpu->ops;
-    const bool bf16 = mode->precision == DT_PRECISION_BF16;
-    const struct dt_block *b = &setup->model->blocks[setup->block];
-    const bool bf16_out = bf16 && setup->block < setup->model->n_blocks - 1;
-    const int n = setup->pass.batch->n;
-    const struct dt_shape arena = {(int)setup->model->arena_elems, 1, 1};
-    const struct buffer nothing = {0};
-    struct dt_block_state *state;
-    struct dt_pass eval = setup->pass;
-    CHECK_OK(ops->block_open(gpu, setup->model, setup->block, CAPACITY, &state));
-    const struct block_memory at = {.params = to_gpu(gpu, &setup->params, arena, 1, false),
-                                    .x = to_gpu(gpu, &setup->x, b->in, CAPACITY, bf16),
-                                    .y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out),
-                                    .grads = to_gpu(gpu, &setup->grads, arena, 1, false),
-                                    .dy = to_gpu(gpu, &setup->dy, b->out, CAPACITY, bf16_out),
-                                    .dx = to_gpu(gpu, &nothing, b->in, CAPACITY, bf16)};
-    float *eval_y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out);
-
-    run_nans(state, setup, at, bf16_out);
-    send_ids(setup->pass.batch);
-    eval.training = false;
-    CHECK_OK(ops->block_forward(state, at.params, at.x, eval_y, &eval));
-    block_passes(gpu, state, setup, at);
-    struct block_results out = {.y = from_gpu(gpu, at.y, b->out, n, bf16_out),
-                                .eval_y = from_gpu(gpu, eval_y, b->out, n, bf16_out),
-                                .grads = from_gpu(gpu, at.grads, arena, 1, false),
-                                .dx = setup->want_dx ? from_gpu(gpu, at.dx, b->in, n, bf16)
-                                                     : buffer_open(setup->x.n)};
-    struct buffer x_after = from_gpu(gpu, at.x, b->in, n, bf16),
-                  params_after = from_gpu(gpu, at.params, arena, 1, false);
-    check_same_bits("x", &setup->x, &x_after);
-    check_same_bits("params", &setup->params, &params_after);
-    BUFFERS_CLOSE(&x_after, &params_after);
-    float *all[] = {at.params, at.x, at.y, at.grads, at.dy, at.dx, eval_y};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        ops->free(gpu, all[i]);
-    }
-    ops->block_close(state);
-    return out;
-}
-
-static int n_cases, n_partial, n_empty, n_padded, n_none, n_accumulated;
-
-static void check_on_gpu(const struct block_case *setup, const struct block_results *expected)
-{
-    struct block_results first = run_gpu(setup), second = run_gpu(setup);
-    compare_within(mode, "y", &first.y, &expected->y);
-    compare_within(mode, "y of evaluation", &first.eval_y, &expected->eval_y);
-    compare_within(mode, "grads", &first.grads, &expected->grads);
-    compare_within(mode, "dx", &first.dx, &expected->dx);
-    check_same_bits("y", &first.y, &second.y);
-    check_same_bits("grads", &first.grads, &second.grads);
-    check_same_bits("dx", &first.dx, &second.dx);
-    block_results_close(&first);
-    block_results_close(&second);
-}
-
-static void check_block(const struct dt_model *model, int block)
-{
-    static const int sizes[] = {0, 1, 3, 4, CAPACITY, CAPACITY, CAPACITY, CAPACITY};
-    static const uint32_t rows[CAPACITY] = {0, 1, 2, 3, 4},
-                          ids[CAPACITY] = {7, 70000, 3, 12345678, 1};
-    const struct dt_block *b = &model->blocks[block];
-    const struct dt_batch batch = {.n = sizes[draw(8)], .rows = rows, .ids = ids, .epoch = draw(3)};
-    const size_t n = (size_t)batch.n;
-    struct block_case setup = {
-        .model = model,
-        .block = block,
-        .capacity = CAPACITY,
-        .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
-        .params = halves(model->arena_elems, 0),
-        .grads = halves(model->arena_elems, 0),
-        .x = halves(n * dt_shape_elems(b->in), draw(2) * 4),
-        .dy = halves(n * dt_shape_elems(b->out), draw(2) * 4),
-        .want_dx = block > 0};
-    struct block_results expected = block_on_ref(&setup);
-    check_on_gpu(&setup, &expected);
-    block_results_close(&expected);
-    block_case_close(&setup);
-    n_cases++;
-    n_partial += batch.n > 0 && batch.n < CAPACITY;
-    n_empty += batch.n == 0;
-    n_padded += b->pad_before_h > 0;
-    n_none += b->linear == DT_LINEAR_NONE;
-    n_accumulated += setup.pass.accumulate;
-}
-
-static void check_model(const struct dt_model_spec *spec)
-{
-    static struct dt_model model;
-    CHECK_OK(dt_model_lower(spec, &model));
-    for (int b = 0; b < model.n_blocks; b++) {
-        const size_t length = strlen(case_text);
-        snprintf(case_text + length, sizeof case_text - length, ", block %d", b);
-        check_block(&model, b);
-        case_text[length] = '\0';
-    }
-}
-
-/* Draws pools, dropout, activations, a flatten and a dense layer after the first. */
-static void add_rest(struct dt_model_spec *spec)
-{
-    add_pool_and_dropout(spec, 8);
-    if (draw(3) == 0) { /* a block without a linear operation */
-        add_layer(spec, draw_activation());
-    }
-    add_layer(spec, (struct dt_layer_spec)LAYER(FLATTEN));
-    if (draw(2) == 0) {
-        add_layer(spec, (struct dt_layer_spec)LAYER(DENSE, .size = 1 + (int)draw(20),
-                                                    .activation =
-                                                        (enum dt_activation)draw(N_ACTIVATIONS)));
-    }
-}
 
 static void check_conv(void)
 {
@@ -196,7 +25,7 @@ static void check_conv(void)
              "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
              spec.input.c, spec.input.h, spec.input.w, conv.size, kernel, conv.stride, conv.padding,
              conv.activation, spec.n_layers);
-    check_model(&spec);
+    check_model(&spec, 0, false);
 }
 
 /* Convolutions followed by relu, alone and before a pool, with the plan that does all in one and,
@@ -217,7 +46,7 @@ static void check_relu(long without)
     fake_options.no_fusion = without;
     snprintf(case_text, sizeof case_text, "relu of %d channels, fusion %s", conv.size,
              without ? "off" : "on");
-    check_model(&spec);
+    check_model(&spec, 0, false);
     fake_options.no_fusion = 0;
 }
 
@@ -225,7 +54,6 @@ static void check_relu(long without)
  * on it, and to no other: else a diverged training would continue. */
 static void check_nan(const struct dt_model *model, int block)
 {
-    static const uint32_t numbers[2] = {0, 1};
     const struct dt_block *b = &model->blocks[block];
     const struct dt_batch batch = {.n = 2, .rows = numbers, .ids = numbers};
     struct block_case setup = {.model = model,
@@ -289,19 +117,6 @@ static void check_relu_alone(bool timed)
     gpu->ops->close(gpu);
 }
 
-/* n_last: outputs of the following head. */
-static void check_dense(int n_in, int n_out, int n_last)
-{
-    struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    add_layer(&spec,
-              (struct dt_layer_spec)LAYER(DENSE, .size = n_out,
-                                          .activation = (enum dt_activation)draw(N_ACTIVATIONS)));
-    add_dropout(&spec);
-    add_layer(&spec, (struct dt_layer_spec)DENSE(n_last, NONE));
-    snprintf(case_text, sizeof case_text, "dense %d to %d to %d", n_in, n_out, n_last);
-    check_model(&spec);
-}
-
 /* The first of two equal convolutions needs only two of the three plans. */
 static void check_plans(void)
 {
@@ -325,18 +140,12 @@ static void check_plans(void)
 
 static void check_grid(void)
 {
-    static const int inputs[] = {1, 2, 5, 17, 100, 500}, units[] = {1, 3, 16, 33};
     for (int i = 0; i < 30; i++) {
         check_conv();
     }
     for (int i = 0; i < 6; i++) {
         check_relu(i % 2);
     }
-    for (int i = 0; i < 6 * 4; i++) {
-        check_dense(inputs[i / 4], units[i % 4], 3);
-    }
-    check_dense(5, 7, DT_CUDA_HEAD_OUTPUTS + 1); /* more outputs than the head's kernel handles */
-    check_dense(3, DT_CUDA_HEAD_INPUTS + 1, 2);
 }
 
 int main(void)

@@ -1,435 +1,322 @@
-/* Kernels of blocks against plain loops: over odd shapes, both types, empty and one-element calls,
- * NaN and infinity, with guards around their results, and twice, for the same bits. It calls only
- * the CUDA runtime, so that this file, linked with the real one, tests a GPU. test_kernels_conv.c
- * and test_kernels_step.c have the others. Numbers are small multiples of 1/8, exact in bfloat16
- * too, so that most sums are exact and ties are ties. */
-#include "base/rng.h"
-#include "base/transform.h"
-#include "tests/cuda/numbers.h"
+/* Our own kernels, and products of cuBLAS, against the reference: gathering, blocks without cuDNN,
+ * losses, sums and optimizers, over odd sizes, NaN and infinity. scripts/gpu-check runs it first,
+ * and under compute-sanitizer: it opens no plan of cuDNN's. */
+#include "tests/cuda/gpu_blocks.h"
+#include "tests/lib/optimizer_step.h"
 
-/* ---- gather */
+#include "cuda/kernels/kernels.h"
 
-enum source { VALUES, BYTES, TRANSFORMED }; /* bytes that are normalized and augmented, at last */
+/* ---- blocks */
 
-static void check_gather(struct dt_shape shape, int n, enum source source, enum dt_gpu_type type)
+/* A convolution of the samples themselves. */
+static void check_first_conv(struct dt_shape in, int filters, int kernel, int n)
 {
-    enum { N_SET = 5 };
-    snprintf(case_text, sizeof case_text, "gather %d of %dx%dx%d, source %d, type %d", n, shape.c,
-             shape.h, shape.w, source, type);
-    const size_t n_elems = dt_shape_elems(shape), n_c = (size_t)shape.c, n_w = (size_t)shape.w,
-                 n_hw = (size_t)shape.h * n_w, n_x = (size_t)n * n_elems;
-    struct dt_pixel_transform t = {.shape = shape,
-                                   .n_scaled = shape.c,
-                                   .seed = 5,
-                                   .n_steps = 3,
-                                   .steps = {{.n = 2}, {DT_TRANSFORM_MIRROR, 0}, {.n = 1}}};
-    const uint32_t epoch = 3;
-    float *values = random_floats(N_SET * n_elems, 40), *x = floats(n_x), *expected = floats(n_x);
-    uint8_t *bytes = temporary(N_SET * n_elems);
-    uint32_t *rows = temporary((size_t)n * sizeof *rows + 1),
-             *ids = temporary((size_t)n * sizeof *ids + 1);
-    for (int c = 0; c < shape.c && source == TRANSFORMED; c++) {
-        t.scale[c] = 0.25f * (float)(c + 1);
-        t.offset[c] = -0.5f * (float)c;
-    }
-    for (size_t i = 0; i < N_SET * n_elems; i++) {
-        bytes[i] =
-            (uint8_t)(draw(source == TRANSFORMED ? 16 : 256) * (source == TRANSFORMED ? 8 : 1));
-    }
-    for (size_t i = 0; i < (size_t)n; i++) {
-        rows[i] = draw(N_SET);
-        ids[i] = draw(1000);
-        const struct dt_pose pose = dt_transform_pose(&t, epoch, ids[i]);
-        for (size_t j = 0; j < n_elems; j++) {
-            const size_t first = rows[i] * n_elems, from = first + j % n_c * n_hw + j / n_c;
-            expected[i * n_elems + j] =
-                source == VALUES  ? values[from]
-                : source == BYTES ? (float)bytes[from] * 0.25f
-                                  : dt_transform_at(&t, &pose, bytes + first, (int)(j % n_c),
-                                                    (int)(j / n_c / n_w), (int)(j / n_c % n_w));
-        }
-    }
-    struct device set = source != VALUES ? device_open(bytes, N_SET * n_elems, 0)
-                                         : device_open(values, N_SET * n_elems * sizeof(float), 0),
-                  how = device_open(&t, sizeof t, 0),
-                  order = device_open(rows, (size_t)n * sizeof *rows, 0),
-                  numbers = device_open(ids, (size_t)n * sizeof *ids, 0),
-                  time = device_open(&epoch, sizeof epoch, 0),
-                  to = numbers_open(NULL, n_x, type, 0);
-    const struct dt_gpu_samples samples = {.shape = shape,
-                                           .pixels = source != VALUES ? set.data : NULL,
-                                           .values = source == VALUES ? set.data : NULL,
-                                           .scale = source == TRANSFORMED ? 9 : 0.25f,
-                                           .transform = source == TRANSFORMED ? how.data : NULL};
-    const struct dt_gpu_batch batch = {.rows = order.data, .ids = numbers.data, .epoch = time.data};
-    OK(dt_gpu_gather(stream, &samples, &batch, n, type, to.data));
-    numbers_close(&to, type, n_x, x);
-    near("x", x, expected, n_x, 0);
-    DEVICES_CLOSE(&set, &how, &order, &numbers, &time);
-    temporaries_end();
-}
-
-static void test_gather(void)
-{
-    static const struct dt_shape shapes[] = {{1, 1, 1}, {1, 28, 28}, {3, 5, 7}, {17, 1, 1}};
-    for (int i = 0; i < 4; i++) {
-        for (int pixels = 0; pixels < 2; pixels++) {
-            check_gather(shapes[i], 0, pixels ? BYTES : VALUES, DT_GPU_F32);
-            check_gather(shapes[i], 1, pixels ? BYTES : VALUES, DT_GPU_BF16);
-            check_gather(shapes[i], 7, pixels ? BYTES : VALUES, DT_GPU_F32);
-        }
-    }
-    check_gather(shapes[0], 70001, BYTES, DT_GPU_F32); /* more samples than a grid has rows */
-    check_gather(shapes[0], 70001, TRANSFORMED, DT_GPU_F32);
-    check_gather(shapes[1], 7, TRANSFORMED, DT_GPU_F32);
-    check_gather(shapes[2], 7, TRANSFORMED, DT_GPU_F32);
-    check_gather(shapes[2], 7, TRANSFORMED, DT_GPU_BF16);
-}
-
-/* ---- tail */
-
-struct tail_case {
-    struct dt_gpu_tail tail;
-    int n;
-    enum dt_gpu_type type, y_type;
-    bool with_bias, in_place, with_db, accumulate;
-    bool keeps;           /* winners, so that backward reads neither z nor the bias */
-    size_t shift;         /* bytes by which z misses its alignment */
-    float *z, *bias, *dy; /* N H W C; dy in the case's order */
-    const uint32_t *ids;
-    uint32_t epoch;
-};
-
-static size_t hwc(struct dt_shape s, int h, int w, int c)
-{
-    return ((size_t)h * (size_t)s.w + (size_t)w) * (size_t)s.c + (size_t)c;
-}
-
-static double mask(const struct tail_case *k, uint32_t id, size_t unit)
-{
-    const struct dt_gpu_tail *t = &k->tail;
-    if (t->dropout_rate == 0) {
-        return 1;
-    }
-    const uint32_t threshold = dt_dropout_threshold(t->dropout_rate);
-    const struct dt_rng4 words =
-        dt_dropout_words(t->seed, t->dropout_stream, k->epoch, id, (uint32_t)unit, threshold);
-    return dt_dropout_keeps(words, (uint32_t)unit, threshold) ? 1 / (1 - (double)t->dropout_rate)
-                                                              : 0;
-}
-
-/* One sample, forward and backward: y and dz from z and dy; adds to db. */
-static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, const float *dy,
-                       float *y, float *dz, double *db)
-{
-    const struct dt_gpu_tail *t = &k->tail;
-    const struct dt_shape in = t->linear, out = t->pooled;
-    const size_t n_in = dt_shape_elems(in);
-    const int width = t->pool == DT_POOL_NONE ? 1 : t->pool_w,
-              size = t->pool == DT_POOL_NONE ? 1 : t->pool_h * t->pool_w,
-              stride = t->pool == DT_POOL_NONE ? 1 : t->pool_stride;
-    double *b = temporary(n_in * sizeof *b), *a = temporary(n_in * sizeof *a),
-           *delta = temporary(n_in * sizeof *delta);
-    for (size_t i = 0; i < n_in; i++) {
-        b[i] = (double)z[i] + (k->with_bias ? (double)k->bias[i % (size_t)in.c] : 0);
-        a[i] = activated(t->activation, b[i]);
-    }
-    for (int c = 0; c < out.c; c++) {
-        for (int p = 0; p < out.h; p++) {
-            for (int q = 0; q < out.w; q++) {
-                const size_t canonical =
-                    ((size_t)c * (size_t)out.h + (size_t)p) * (size_t)out.w + (size_t)q;
-                const size_t unit = hwc(out, p, q, c), o = t->flatten ? canonical : unit;
-                const double keep = mask(k, id, unit), d = (double)dy[o] * keep;
-                size_t best = hwc(in, p * stride, q * stride, c);
-                double sum = 0;
-                for (int i = 0; i < size; i++) {
-                    const size_t at = hwc(in, p * stride + i / width, q * stride + i % width, c);
-                    sum += a[at];
-                    best = a[at] > a[best] || (isnan(a[at]) && !isnan(a[best])) ? at : best;
-                    delta[at] += t->pool == DT_POOL_AVG ? d / size : 0;
-                }
-                delta[best] += t->pool == DT_POOL_AVG ? 0 : d;
-                y[o] = (float)((t->pool == DT_POOL_AVG ? sum / size : a[best]) * keep);
-            }
-        }
-    }
-    for (size_t i = 0; i < n_in; i++) {
-        const double gradient = delta[i] * derivative(t->activation, b[i], a[i]);
-        dz[i] = (float)gradient;
-        db[i % (size_t)in.c] += gradient;
-    }
-}
-
-/* y and dz (n samples each) and db from the kernels. */
-static void run_tail(const struct tail_case *k, float *y, float *dz, float *db)
-{
-    struct dt_gpu_tail tail = k->tail, *t = &tail;
-    struct device epoch = device_open(&k->epoch, sizeof k->epoch, 0);
-    tail.epoch = epoch.data;
-    const size_t n = (size_t)k->n, n_in = n * dt_shape_elems(t->linear),
-                 n_out = n * dt_shape_elems(t->pooled);
-    struct device z = numbers_open(k->z, n_in, k->type, k->shift),
-                  to_dz = numbers_open(NULL, n_in, k->type, 0);
-    struct device bias = numbers_open(k->bias, (size_t)t->linear.c, DT_GPU_F32, 0);
-    struct device dy = numbers_open(k->dy, n_out, k->y_type, 0),
-                  to_y = numbers_open(NULL, n_out, k->y_type, 0);
-    struct device ids = device_open(k->ids, n * sizeof *k->ids, 0),
-                  to_db = numbers_open(db, (size_t)t->linear.c, DT_GPU_F32, 0);
-    struct device scratch = scratch_open(dt_gpu_tail_scratch(t));
-    const struct dt_gpu_gradients to = {.bias = k->with_db ? to_db.data : NULL,
-                                        .accumulate = k->accumulate,
-                                        .scratch = scratch.data};
-    const float *b = k->with_bias ? bias.data : NULL;
-    struct device winners = device_open(NULL, n_out, 0);
-    t->winners = k->keeps ? winners.data : NULL;
-    for (int backward = k->keeps ? 0 : 1, i = 0; i < 2; i++, backward = 1 - backward) {
-        if (backward == 1) {
-            OK(dt_gpu_tail_backward(stream, t, ids.data, k->n, k->type, k->keeps ? NULL : z.data,
-                                    k->keeps ? NULL : b, k->y_type, dy.data, to_dz.data, &to));
-        } else {
-            OK(dt_gpu_tail_forward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type,
-                                   k->in_place ? z.data : to_y.data));
-        }
-    }
-    numbers_close(k->in_place ? &z : &to_y, k->y_type, n_out, y);
-    numbers_close(&to_dz, k->type, n_in, dz);
-    device_close(&to_db, db);
-    scratch_close(&scratch);
-    device_close(k->in_place ? &to_y : &z, NULL);
-    DEVICES_CLOSE(&dy, &bias, &epoch, &winners, &ids);
-}
-
-/* Sums of multiples of 1/8 are exact too, except after tanh, sigmoid and dropout. */
-static void check_db(const struct tail_case *k, const float *actual, const float *before,
-                     const double *sums)
-{
-    const size_t n_c = (size_t)k->tail.linear.c;
-    float *expected = floats(n_c);
-    for (size_t c = 0; c < n_c; c++) {
-        const bool written = k->with_db && k->n > 0;
-        expected[c] = written ? (k->accumulate ? before[c] : 0) + (float)sums[c] : before[c];
-    }
-    near("db", actual, expected, n_c, 1e-4);
-}
-
-static void check_tail(const struct tail_case *k)
-{
-    const struct dt_gpu_tail *t = &k->tail;
-    const size_t n = (size_t)k->n, n_in = dt_shape_elems(t->linear),
-                 n_out = dt_shape_elems(t->pooled), n_c = (size_t)t->linear.c;
-    float *y = floats(n * n_out), *dz = floats(n * n_in), *again_y = floats(n * n_out),
-          *again_dz = floats(n * n_in);
-    float *expected_y = floats(n * n_out), *expected_dz = floats(n * n_in);
-    float *before = random_floats(n_c, 16), *db = floats(n_c), *again_db = floats(n_c);
-    double *sums = temporary(n_c * sizeof *sums);
-    for (size_t i = 0; i < n; i++) {
-        plain_tail(k, k->ids[i], k->z + i * n_in, k->dy + i * n_out, expected_y + i * n_out,
-                   expected_dz + i * n_in, sums);
-    }
-    memcpy(db, before, n_c * sizeof *db);
-    memcpy(again_db, before, n_c * sizeof *db);
-    run_tail(k, y, dz, db);
-    run_tail(k, again_y, again_dz, again_db);
-    near("y", y, expected_y, n * n_out, k->y_type == DT_GPU_F32 ? 1e-5 : 1.0 / 256);
-    near("dz", dz, expected_dz, n * n_in, k->type == DT_GPU_F32 ? 1e-5 : 1.0 / 256);
-    check_db(k, db, before, sums);
-    same_bits("y", y, again_y, n * n_out);
-    same_bits("dz", dz, again_dz, n * n_in);
-    same_bits("db", db, again_db, n_c);
-}
-
-static struct { /* kinds of random cases that occurred */
-    int wide, narrow, overlapping, gaps, remainders, flattened, dropped, in_place, strange, kept,
-        oblong;
-} seen;
-
-static void draw_pool(struct dt_gpu_tail *t)
-{
-    static const struct {
-        enum dt_pool pool;
-        int size, stride;
-    } pools[] = {{DT_POOL_NONE, 0, 0}, {DT_POOL_NONE, 0, 0}, {DT_POOL_MAX, 2, 2},
-                 {DT_POOL_MAX, 2, 2},  {DT_POOL_AVG, 2, 2},  {DT_POOL_MAX, 3, 2},
-                 {DT_POOL_AVG, 3, 1},  {DT_POOL_MAX, 2, 3},  {DT_POOL_AVG, 1, 2},
-                 {DT_POOL_MAX, 3, 1},  {DT_POOL_MAX, 3, 3},  {DT_POOL_AVG, 2, 5},
-                 {DT_POOL_MAX, 2, 9},  {DT_POOL_AVG, 0, 0}}; /* the last: of the whole image */
-    const uint32_t i = draw(sizeof pools / sizeof pools[0]);
-    const bool whole = pools[i].size == 0;
-    const int h = whole ? t->linear.h : pools[i].size, w = whole ? t->linear.w : pools[i].size,
-              stride = whole ? (h > w ? h : w) : pools[i].stride;
-    t->pooled = t->linear;
-    if (pools[i].pool == DT_POOL_NONE || t->linear.h < h || t->linear.w < w) {
+    struct dt_model_spec spec = {.input = in, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    const struct dt_layer_spec conv =
+        LAYER(CONV2D, .size = filters, .kernel = kernel, .stride = 1 + (int)draw(3),
+              .padding = DT_PADDING_VALID - (int)draw(2),
+              .activation = (enum dt_activation)draw(N_ACTIVATIONS));
+    if (filters * in.c * kernel * kernel > DT_CUDA_FIRST_CONV_WEIGHTS) {
         return;
     }
-    t->pool = pools[i].pool;
-    t->pool_h = h;
-    t->pool_w = w;
-    t->pool_stride = stride;
-    t->pooled.h = (t->linear.h - h) / stride + 1;
-    t->pooled.w = (t->linear.w - w) / stride + 1;
-    seen.overlapping += stride < h;
-    seen.gaps += stride > h && stride > w;
-    seen.remainders += (t->linear.h - h) % stride > 0;
-    seen.oblong += h != w;
+    add_layer(&spec, conv);
+    if (in.h >= kernel + 6) {
+        add_rest(&spec);
+    } else {
+        add_layer(&spec, (struct dt_layer_spec)LAYER(FLATTEN));
+    }
+    snprintf(case_text, sizeof case_text,
+             "first conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d", in.c,
+             in.h, in.w, filters, kernel, conv.stride, conv.padding, conv.activation);
+    check_model(&spec, n, false);
 }
 
-static void check_random_tail(void)
+static void check_first_convs(void)
 {
-    static const int channels[] = {1, 3, 8, 10, 16, 24, 40}, sizes[] = {1, 2, 5, 6, 7, 9},
-                     numbers[] = {0, 1, 3, 5};
-    static const uint32_t ids[] = {7, 70000, 3, 12345678, 1};
-    struct tail_case k = {.n = numbers[draw(4)],
-                          .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16,
-                          .y_type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16,
-                          .with_bias = draw(4) > 0,
-                          .with_db = draw(4) > 0,
-                          .accumulate = draw(2) == 0,
-                          .ids = ids};
-    struct dt_gpu_tail *t = &k.tail;
-    t->linear = (struct dt_shape){channels[draw(7)], sizes[draw(6)], sizes[draw(6)]};
-    t->activation = (enum dt_activation)draw(N_ACTIVATIONS);
-    draw_pool(t);
-    t->dropout_rate = draw(2) == 0   ? 0
-                      : draw(2) == 0 ? 0.25f
-                                     : 0.3f; /* 8 bits of a group of 16 units, or 16 of 8 */
-    t->dropout_stream = draw(5);
-    t->seed = 0x123456789abcdefu;
-    k.epoch = draw(3);
-    t->flatten = draw(2) == 1;
-    const bool in_order = !t->flatten || t->linear.c == 1 || t->linear.h * t->linear.w == 1;
-    k.in_place = t->pool == DT_POOL_NONE && in_order && k.type == k.y_type && draw(2) == 0;
-    k.keeps = t->pool == DT_POOL_MAX &&
-              (t->activation == DT_ACTIVATION_RELU || t->activation == DT_ACTIVATION_NONE);
-    k.shift = draw(5) == 0 ? type_bytes(k.type) : 0;
-    const size_t n_in = (size_t)k.n * dt_shape_elems(t->linear),
-                 n_out = (size_t)k.n * dt_shape_elems(t->pooled);
-    k.z = random_floats(n_in, 24);
-    k.bias = random_floats((size_t)t->linear.c, 8);
-    k.dy = random_floats(n_out, 16);
-    const bool strange = draw(4) == 0;
-    if (strange) {
-        add_strange(k.z, n_in);
-        add_strange(k.dy, n_out);
+    static const int filters[] = {1, 6, 8, 10, 32}, kernels[] = {1, 2, 3, 5};
+    for (int i = 0; i < 24; i++) {
+        const int kernel = kernels[draw(4)], one = draw(8) == 0 ? 0 : 6;
+        check_first_conv((struct dt_shape){1 + (int)draw(4), kernel + one + (int)draw(9),
+                                           kernel + one + (int)draw(9)},
+                         filters[draw(5)], kernel, 0);
     }
-    snprintf(
-        case_text, sizeof case_text,
-        "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %dx%d by %d, dropout %g, "
-        "flatten %d, bias %d, shift %zu, in place %d, strange %d, winners kept %d",
-        k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool,
-        t->pool_h, t->pool_w, t->pool_stride, (double)t->dropout_rate, t->flatten, k.with_bias,
-        k.shift, k.in_place, strange, k.keeps);
-    check_tail(&k);
-    if (k.keeps) { /* must equal the results without stored winners */
-        k.keeps = false;
-        check_tail(&k);
-        seen.kept++;
-    }
-    const bool wide = t->linear.c % 8 == 0 && k.shift == 0;
-    seen.wide += wide;
-    seen.narrow += !wide;
-    seen.flattened += !in_order;
-    seen.dropped += t->dropout_rate > 0;
-    seen.in_place += k.in_place;
-    seen.strange += strange;
-    temporaries_end();
+    check_first_conv((struct dt_shape){1, 28, 28}, 32, 3, 2); /* more places than threads */
+    check_first_conv((struct dt_shape){3, 32, 32}, 64, 3, 1);
+    check_first_conv((struct dt_shape){1, 3, 2}, 8, 2, 1060); /* more images than blocks */
 }
 
-static void test_tail(void)
+/* An activation, a pool and dropout behind a flatten or before it, without a linear operation. */
+static void check_tail(struct dt_shape in, int n, bool strange)
 {
-    for (int i = 0; i < 400; i++) {
-        check_random_tail();
-    }
-    CHECK(seen.wide > 9 && seen.narrow > 9 && seen.overlapping > 9 && seen.gaps > 9 &&
-          seen.remainders > 9 && seen.oblong > 9);
-    CHECK(seen.flattened > 9 && seen.dropped > 9 && seen.in_place > 9 && seen.strange > 9 &&
-          seen.kept > 9);
-}
-
-/* Rows of many samples or many channels, with relu. */
-static void check_large_tail(int n, int channels, struct tail_case k)
-{
-    const size_t n_c = (size_t)channels, n_all = (size_t)n * n_c;
-    uint32_t *ids = temporary((size_t)n * sizeof *ids);
-    for (uint32_t i = 0; i < (uint32_t)n; i++) {
-        ids[i] = i * 3;
-    }
-    k.n = n;
-    k.tail.linear = k.tail.pooled = (struct dt_shape){channels, 1, 1};
-    k.tail.activation = DT_ACTIVATION_RELU;
-    k.with_bias = k.with_db = true;
-    k.ids = ids;
-    k.bias = random_floats(n_c, 8);
-    k.z = random_floats(n_all, 24);
-    k.dy = random_floats(n_all, 16);
-    snprintf(case_text, sizeof case_text, "tail of %d, %d channels", n, channels);
-    check_tail(&k);
-    temporaries_end();
-}
-
-static void test_large_tails(void)
-{
-    const struct tail_case plain = {.n = 0}, accumulating = {.accumulate = true},
-                           flattened = {.tail = {.flatten = true}},
-                           dropped = {.y_type = DT_GPU_BF16,
-                                      .tail = {.dropout_rate = 0.5f, .seed = 5}};
-    check_large_tail(70001, 1, dropped); /* more samples than a grid has rows */
-    check_large_tail(5, 257, plain);     /* enough channels to fill a row of blocks, */
-    check_large_tail(5, 2056, accumulating);
-    check_large_tail(5, 70000, flattened); /* or to leave room for a few rows of sums only */
-}
-
-/* ---- weights */
-
-static void check_weight(int k, int c, int kernel, enum dt_gpu_type type, bool accumulate)
-{
-    snprintf(case_text, sizeof case_text, "weight %dx%dx%dx%d, type %d, accumulate %d", k, c,
-             kernel, kernel, type, accumulate);
-    const size_t n_c = (size_t)c, n_taps = (size_t)(kernel * kernel), n = (size_t)k * n_c * n_taps;
-    float *canonical = random_floats(n, 16), *packed = floats(n), *expected = floats(n),
-          *before = random_floats(n, 16);
-    for (size_t i = 0; i < n; i++) {
-        const size_t tap = i % n_taps, channel = i / n_taps % n_c, filter = i / n_taps / n_c;
-        expected[(filter * n_taps + tap) * n_c + channel] = canonical[i];
-    }
-    struct device from = numbers_open(canonical, n, DT_GPU_F32, 0),
-                  to = numbers_open(NULL, n, type, 0);
-    OK(dt_gpu_pack_weight(stream, k, c, kernel, from.data, type, to.data));
-    device_close(&from, NULL);
-    numbers_close(&to, type, n, packed);
-    near("packed", packed, expected, n, 0);
-
-    from = numbers_open(expected, n, type, 0);
-    to = numbers_open(before, n, DT_GPU_F32, 0);
-    OK(dt_gpu_unpack_gradient(stream, k, c, kernel, type, from.data, accumulate, to.data));
-    device_close(&from, NULL);
-    numbers_close(&to, DT_GPU_F32, n, packed);
-    for (size_t i = 0; i < n; i++) {
-        canonical[i] += accumulate ? before[i] : 0;
-    }
-    near("dw", packed, canonical, n, 0);
-    temporaries_end();
-}
-
-static void test_weights(void)
-{
-    static const int shapes[][3] = {{1, 1, 1},    {3, 5, 3}, {8, 16, 1},
-                                    {10, 130, 1}, {4, 3, 5}, {7, 1, 2}};
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        for (int accumulate = 0; accumulate < 2; accumulate++) {
-            check_weight(shapes[i][0], shapes[i][1], shapes[i][2], DT_GPU_F32, accumulate);
-            check_weight(shapes[i][0], shapes[i][1], shapes[i][2], DT_GPU_BF16, accumulate);
+    struct dt_model_spec spec = {.input = in, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    for (int i = 0; i < 2; i++) { /* of the second the gradient of its input is wanted */
+        add_layer(&spec, draw_activation());
+        if (i == 1 && in.h > 5) {
+            add_pool_and_dropout(&spec, 8);
+        } else {
+            add_dropout(&spec);
         }
     }
+    add_layer(&spec, (struct dt_layer_spec)LAYER(FLATTEN));
+    add_layer(&spec, (struct dt_layer_spec)DENSE(2, NONE)); /* a model without weights is refused */
+    snprintf(case_text, sizeof case_text, "tail of %d, %dx%dx%d, strange %d", n, in.c, in.h, in.w,
+             strange);
+    check_model(&spec, n, strange);
+}
+
+static void check_tails(void)
+{
+    static const int channels[] = {1, 3, 8, 10, 16, 24, 40};
+    for (int i = 0; i < 35; i++) {
+        check_tail((struct dt_shape){channels[i % 7], 6 + (int)draw(9), 6 + (int)draw(9)}, 0,
+                   i % 3 == 0);
+    }
+    if (mode->precision == DT_PRECISION_TF32) {
+        return; /* as f32 */
+    }
+    check_tail((struct dt_shape){1, 1, 1}, MOST, false);
+    check_tail((struct dt_shape){257, 1, 1}, 5, true);    /* channels that fill a row of blocks, */
+    check_tail((struct dt_shape){65536, 1, 1}, 5, false); /* or leave room for few rows of sums */
+}
+
+/* n_last: outputs of the following head. */
+static void check_dense(int n_in, int n_out, int n_last, int n)
+{
+    struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    add_layer(&spec,
+              (struct dt_layer_spec)LAYER(DENSE, .size = n_out,
+                                          .activation = (enum dt_activation)draw(N_ACTIVATIONS)));
+    add_dropout(&spec);
+    add_layer(&spec, (struct dt_layer_spec)DENSE(n_last, NONE));
+    snprintf(case_text, sizeof case_text, "dense %d to %d to %d", n_in, n_out, n_last);
+    check_model(&spec, n, false);
+}
+
+static void check_denses(void)
+{
+    static const int inputs[] = {1, 2, 5, 17, 33, 100, 300, 500}, units[] = {1, 3, 16, 33},
+                     outputs[] = {1, 2, 10, 16, 17, 32};
+    for (int i = 0; i < 8 * 4; i++) {
+        check_dense(inputs[i / 4], units[i % 4], outputs[i % 6], 0);
+    }
+    check_dense(5, 7, DT_CUDA_HEAD_OUTPUTS + 1, 0); /* more than the head's kernel handles */
+    check_dense(3, DT_CUDA_HEAD_INPUTS + 1, 2, 0);
+    check_dense(3, DT_CUDA_HEAD_INPUTS, DT_CUDA_HEAD_OUTPUTS, 0);
+    check_dense(2, 5, 3, 4200); /* more tiles of samples than slices */
+}
+
+/* ---- the rest, by the same calls on both backends */
+
+static float *lent(struct dt_backend *backend, const struct buffer *from)
+{
+    void *memory;
+    CHECK_OK(backend->ops->alloc(backend, (from->n + 1) * sizeof(float), &memory));
+    CHECK_OK(backend->ops->copy_in(backend, memory, from->data, from->n * sizeof(float)));
+    return memory;
+}
+
+static struct buffer taken(struct dt_backend *backend, float *memory, size_t n)
+{
+    struct buffer to = buffer_open(n);
+    CHECK_OK(backend->ops->copy_out(backend, to.data, memory, n * sizeof(float)));
+    backend->ops->free(backend, memory);
+    return to;
+}
+
+struct loss_case {
+    struct dt_model model; /* a dense layer, with the loss in one kernel if it is a head */
+    struct dt_samples samples;
+    struct dt_batch batch;
+    struct buffer params, x;
+};
+
+struct loss_results {
+    struct buffer logits, dlogits;
+    struct dt_metrics both, alone; /* with the gradient, and without, and so without smoothing */
+};
+
+static struct loss_results loss_by(struct dt_backend *backend, struct loss_case *k)
+{
+    const struct dt_backend_ops *ops = backend->ops;
+    const int n_out = k->samples.n_classes;
+    const size_t n = (size_t)k->batch.n * (size_t)n_out;
+    const struct dt_pass pass = {.batch = &k->batch, .training = true};
+    struct dt_block_state *state;
+    struct dt_bound_samples *bound;
+    struct buffer zeros = buffer_open(n);
+    struct loss_results out;
+    CHECK_OK(ops->block_open(backend, &k->model, 0, k->batch.n > 0 ? k->batch.n : 1, &state));
+    CHECK_OK(ops->samples_open(backend, &k->samples, &bound));
+    float *params = lent(backend, &k->params), *x = lent(backend, &k->x);
+    float *logits = lent(backend, &zeros), *dlogits = lent(backend, &zeros);
+    for (int alone = 0; alone < 2; alone++) {
+        CHECK_OK(ops->gather(backend, bound, &k->batch, x));
+        CHECK_OK(ops->block_forward(state, params, x, logits, &pass));
+        CHECK_OK(ops->loss(backend, &k->model.spec, bound, &k->batch, n_out, logits,
+                           alone ? NULL : dlogits));
+        CHECK_OK(ops->metrics_take(backend, alone ? &out.alone : &out.both));
+    }
+    out.logits = taken(backend, logits, n);
+    out.dlogits = taken(backend, dlogits, n);
+    ops->free(backend, params);
+    ops->free(backend, x);
+    ops->samples_close(backend, bound);
+    ops->block_close(state);
+    buffer_close(&zeros, "zeros");
+    return out;
+}
+
+static void loss_results_close(struct loss_results *r)
+{
+    BUFFERS_CLOSE(&r->logits, &r->dlogits);
+}
+
+static void check_metrics(const struct dt_metrics *a, const struct dt_metrics *e)
+{
+    CHECK_MESSAGE(a->n_correct == e->n_correct && a->n_samples == e->n_samples &&
+                      (a->loss_sum == e->loss_sum || (isnan(a->loss_sum) && isnan(e->loss_sum)) ||
+                       fabs(a->loss_sum - e->loss_sum) <= 1e-5 * fabs(e->loss_sum)),
+                  "%s: loss %g, correct %g of %g; the reference has %g, %g of %g", case_text,
+                  a->loss_sum, a->n_correct, a->n_samples, e->loss_sum, e->n_correct, e->n_samples);
+}
+
+/* strange: 1: NaN and infinity among the inputs; 2: one output of each sample is NaN. */
+static void check_loss(enum dt_loss loss, int n, int n_in, int n_out, int strange)
+{
+    enum { N_SET = 6 };
+    static uint16_t labels[N_SET];
+    const struct dt_model_spec spec = {
+        .input = {n_in, 1, 1},
+        .layers = {DENSE(n_out, NONE)},
+        .n_layers = 1,
+        .loss = loss,
+        .label_smoothing = loss == DT_LOSS_MEAN_SQUARED_ERROR ? 0 : (double)draw(2) * 0.125};
+    static struct loss_case k;
+    static uint32_t rows[MOST];
+    struct buffer values = halves(N_SET * (size_t)n_in, 0),
+                  targets = halves(N_SET * (size_t)n_out, 0);
+    snprintf(case_text, sizeof case_text, "loss %d of %d samples, %d to %d, strange %d", loss, n,
+             n_in, n_out, strange);
+    CHECK_OK(dt_model_lower(&spec, &k.model));
+    for (int i = 0; i < N_SET; i++) {
+        labels[i] = (uint16_t)draw((uint32_t)n_out);
+    }
+    for (int i = 0; i < n; i++) {
+        rows[i] = draw(N_SET);
+    }
+    k.params = halves(k.model.arena_elems, 0);
+    if (strange == 1) {
+        add_strange(&values);
+    }
+    if (strange == 2) {
+        k.params.data[k.model.params[k.model.blocks[0].bias].offset + 1] = NAN;
+    }
+    k.x = buffer_open((size_t)n * (size_t)n_in);
+    k.samples = (struct dt_samples){.n = N_SET,
+                                    .shape = {n_in, 1, 1},
+                                    .values = values.data,
+                                    .labels = loss == DT_LOSS_MEAN_SQUARED_ERROR ? NULL : labels,
+                                    .n_classes = n_out,
+                                    .targets = targets.data,
+                                    .n_targets = n_out};
+    k.batch = (struct dt_batch){.n = n, .rows = rows, .ids = rows};
+    struct dt_backend *ref = open_ref();
+    struct loss_results expected = loss_by(ref, &k), first = loss_by(gpu, &k),
+                        second = loss_by(gpu, &k);
+    compare_within(mode, "logits", &first.logits, &expected.logits);
+    compare_within(mode, "dlogits", &first.dlogits, &expected.dlogits);
+    check_same_bits("dlogits", &first.dlogits, &second.dlogits);
+    check_metrics(&first.both, &expected.both);
+    check_metrics(&first.alone, &expected.alone);
+    CHECK(memcmp(&first.both, &second.both, sizeof first.both) == 0);
+    ref->ops->close(ref);
+    loss_results_close(&expected);
+    loss_results_close(&first);
+    loss_results_close(&second);
+    BUFFERS_CLOSE(&values, &targets, &k.params, &k.x);
+}
+
+static void check_losses(void)
+{
+    static const int ns[] = {0, 1, 9}, outputs[] = {2, 10, 32, 33, 1000};
+    for (int i = 0; i < 5 * 3 * 3; i++) {
+        const int n_in = 1 + (int)draw(40);
+        check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, ns[i % 3], n_in, outputs[i / 9], i / 3 % 3);
+        check_loss(DT_LOSS_MEAN_SQUARED_ERROR, ns[i % 3], n_in, outputs[i / 9], i / 3 % 3);
+    }
+    check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, 600, 1, 3, 0); /* more than threads; many ties */
+    check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, 4200, 5, 3, 0);
+}
+
+/* A step of each rule, from an address that misses its alignment by `shift` numbers. */
+static void check_update(const struct dt_update *update, int n_states, size_t n, size_t shift,
+                         bool strange)
+{
+    struct buffer before[4], after[2][4]; /* parameters, two states, gradients */
+    struct dt_backend *backends[] = {open_ref(), gpu};
+    snprintf(case_text, sizeof case_text, "optimizer %d on %zu, clip %g, shift %zu, strange %d",
+             update->type, n, (double)update->clip_norm, shift, strange);
+    for (int i = 0; i < 4; i++) {
+        before[i] = buffer_random(n + shift, 16, 0);
+        for (size_t k = 0; k < n + shift && i == 2; k++) {
+            before[i].data[k] = fabsf(before[i].data[k]);
+        }
+    }
+    if (strange) {
+        add_strange(&before[0]);
+        add_strange(&before[3]);
+    }
+    for (int b = 0; b < 2; b++) {
+        float *at[4];
+        double sum;
+        for (int i = 0; i < 4; i++) {
+            at[i] = lent(backends[b], &before[i]);
+        }
+        CHECK_OK(backends[b]->ops->optimizer_step(
+            backends[b], update, n, at[0] + shift, at[3] + shift,
+            n_states > 0 ? at[1] + shift : NULL, n_states > 1 ? at[2] + shift : NULL));
+        CHECK_OK(backends[b]->ops->sum_squares(backends[b], n, at[3] + shift, &sum));
+        for (int i = 0; i < 4; i++) {
+            after[b][i] = taken(backends[b], at[i], n + shift);
+        }
+        after[b][3].data[0] = (float)sum;
+    }
+    for (int i = 0; i < 4; i++) {
+        compare_within(mode, "a result of the step", &after[1][i], &after[0][i]);
+        BUFFERS_CLOSE(&before[i], &after[0][i], &after[1][i]);
+    }
+    backends[0]->ops->close(backends[0]);
+}
+
+static void check_updates(void)
+{
+    static const size_t ns[] = {1, 3, 4, 5, 255, 1024, 1027, 10001};
+    for (size_t i = 0; i < 8 * 2 * N_UPDATE_CASES; i++) { /* with weight decay and without */
+        struct dt_update u = update_cases[i / 2 % N_UPDATE_CASES].update;
+        u.weight_decay *= (float)(i % 2);
+        check_update(&u, update_cases[i / 2 % N_UPDATE_CASES].n_states, ns[i / 2 / N_UPDATE_CASES],
+                     i / 3 % 2, i % 3 == 0);
+    }
+    check_update(&update_cases[0].update, 2, (size_t)4096 * DT_GPU_SUM_SCRATCH + 5, 0,
+                 false); /* more blocks than scratch */
 }
 
 int main(void)
 {
-    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    test_gather();
-    test_tail();
-    test_large_tails();
-    test_weights();
-    OK(cudaStreamDestroy(stream));
+    for (mode = modes; mode < modes + N_MODES; mode++) {
+        gpu = open_gpu(mode);
+        check_first_convs(); /* each with other draws */
+        check_tails();
+        check_denses();
+        if (mode->precision == DT_PRECISION_F32) {
+            check_losses();
+            check_updates();
+        }
+        gpu->ops->close(gpu);
+        CHECK_INT(fake_counts().n_live_bytes, 0);
+    }
+    printf("%d blocks, %d of bytes, %d without a linear operation\n", n_cases, n_bytes_read,
+           n_none);
+    CHECK(n_bytes_read > 100 && n_partial > 50 && n_empty > 20 && n_accumulated > 100);
     return 0;
 }

@@ -21,17 +21,17 @@ BUILD, MODULE, PART = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 SCRIPT = os.path.join(checks.SOURCE, "scripts", "gpu-check")
 ROW = re.compile(r" *\d+ s \| (.*?) \| (.*?) \| (.*?) \| (.*)")
 HANGS = "setsid sleep 1000 & echo 'kernel 3 of 7'; sleep 1000"
-SUITES = {"kernels": "echo 'every check holds'", "kernels_conv": "kill -SEGV $$", "kernels_step": "echo 'error: 3 is not 4'; exit 1",
-          "cuda_errors": "echo 'skipped: no GPU'; exit 77", "cuda_blocks": HANGS, "cuda_backend": "", "step_graph": ""}
+SUITES = {"kernels": "kill -SEGV $$", "cuda_errors": "echo 'error: 3 is not 4'; exit 1", "cuda_blocks": HANGS,
+          "cuda_backend": "echo 'skipped: no GPU'; exit 77", "step_graph": "echo 'every check holds'"}
 NCU = """echo '==PROF== Profiling "step"'
 echo '"ID","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum","launch__grid_size","launch__registers_per_thread"'
 echo '"","","Mbyte","Mbyte","ns","","register/thread"'
 echo '"0","conv(float *, int)","1.25","2.5","4,032","384","40"'
 echo '"1","sum","0","0","1,000","1","16"'"""
 SANITIZER = """case "$*" in
-*racecheck*gpu_test_kernels) echo 'RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)' ;;
+*racecheck*) echo 'Device not supported' ;;
 *memcheck*/bin/dtrain*) echo 'Invalid read of 4 bytes, an error'; echo 'ERROR SUMMARY: 1 error'; exit 9 ;;
-*initcheck*) echo 'Error: Device not supported'; exit 1 ;;
+*initcheck*) echo 'INITCHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)' ;;
 *memcheck*) echo 'ERROR SUMMARY: 0 errors' ;;
 esac"""
 STUBS = {"ncu": NCU, "compute-sanitizer": SANITIZER,
@@ -111,12 +111,11 @@ def left():
 
 def faults_of_programs():
     found, _ = gpu_check("more", "kernels", "debug", code=1)
-    for name, expected in {"kernels": ("ok", "passes"), "kernels_conv": ("CRASH", "SIGSEGV: it says nothing"),
-                           "kernels_step": ("FAIL", "exit code 1: error: 3 is not 4"), "cuda_errors": ("skipped", "no GPU")}.items():
+    for name, expected in {"kernels": ("CRASH", "SIGSEGV: it says nothing"), "cuda_errors": ("FAIL", "exit code 1: error: 3 is not 4")}.items():
         check(found["kernels", "gpu_test_" + name] == expected, name, found)
     debugged = {name for part, name in found if part == "debug"}
-    check(debugged == {"%s: gpu_test_%s" % (tool, name) for tool in ("cuda-gdb", "memcheck") for name in ("kernels_conv", "kernels_step")}, found)
-    check(found["debug", "cuda-gdb: gpu_test_kernels_conv"] == ("ok", "Thread 1 received signal SIGSEGV, error"), found)
+    check(debugged == {"%s: gpu_test_%s" % (tool, name) for tool in ("cuda-gdb", "memcheck") for name in ("kernels", "cuda_errors")}, found)
+    check(found["debug", "cuda-gdb: gpu_test_kernels"] == ("ok", "Thread 1 received signal SIGSEGV, error"), found)
     check("error: 3 is not 4\n-------- exit code 1" in read("out/all.log"), read("out/all.log"))
 
 
@@ -125,8 +124,9 @@ def a_part_that_hangs():
     found, seconds = gpu_check("more", "plans", "edges", "--seconds", "4", code=1)
     verdict, said = found["plans", "gpu_test_cuda_blocks"]
     check(verdict == "CUT" and re.fullmatch("after [0-3] s: kernel 3 of 7", said) and seconds < 10, seconds, found)
-    check(found["plans", "gpu_test_step_graph"][0] == "ok" and found["edges", "all of it"][0] == "not begun", found)
-    check(found["kernels", "gpu_test_kernels"][0] == "ok", "an earlier call's rows are gone")
+    check(found["plans", "gpu_test_step_graph"] == ("ok", "passes") and found["edges", "all of it"][0] == "not begun", found)
+    check(found["plans", "gpu_test_cuda_backend"] == ("skipped", "no GPU"), found)
+    check(found["kernels", "gpu_test_kernels"][0] == "CRASH", "an earlier call's rows are gone")
     found, _ = gpu_check("more", "gemm", "--seconds", "3", code=1, out="gemm")
     check(found["gemm", "the rest"][0] == "CUT" and found["gemm", "bf16"] == ("fake", "789.50 TFLOP/s (789.50 to 789.50)"), found)
     check("bf16 789.5" in read("gemm/all.log"), "what it printed is lost")
@@ -157,7 +157,7 @@ def ended_from_outside():
         check(process.wait(20) == code, "ended with", process.returncode)
         text = read(out + "/summary.txt")
         check(re.search(r"^under way since \d+ s: plans, gpu_test_cuda_blocks$", text, re.M), text)
-        check(rows(out)["kernels", "gpu_test_kernels_conv"][0] == "CRASH", text)
+        check(rows(out)["kernels", "gpu_test_kernels"][0] == "CRASH", text)
         check(bool(left()) == (number == signal.SIGKILL), "left running, or not, by signal", number)
 
 
@@ -221,9 +221,8 @@ def parts_on_fake_cuda():
     check(found["ranks", "2 ranks, sums by NCCL in a graph"] == ("ok", "works: 2 ranks; works: 2 ranks"), found)
     sanitized = {name: row for (part, name), row in found.items() if part == "sanitizer"}
     check({name: row[0] for name, row in sanitized.items()} == {
-        "racecheck, kernels": "ok", "racecheck, kernels_conv": "FAIL", "racecheck, kernels_step": "FAIL", "memcheck, kernels": "ok",
-        "initcheck, kernels": "FAIL", "memcheck, three steps": "FAIL"}, sanitized)
-    check("it does not say what it found" in sanitized["racecheck, kernels_conv"][1], sanitized)
+        "racecheck, kernels": "FAIL", "memcheck, kernels": "ok", "initcheck, kernels": "ok", "memcheck, three steps": "FAIL"}, sanitized)
+    check("it does not say what it found" in sanitized["racecheck, kernels"][1], sanitized)
     check(sanitized["memcheck, three steps"][1] == "exit code 9: Invalid read of 4 bytes, an error", sanitized)
 
 
