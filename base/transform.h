@@ -152,8 +152,8 @@ static inline struct dt_transform_draw dt_transform_draw(const struct dt_pixel_t
                  angle = kind == DT_TRANSFORM_ROTATE ? share * n / 180 * 3.14159265358979324 : 0;
     const int cosine = (int)lrint(cos(angle) * 65536);
     const bool mirrors = kind == DT_TRANSFORM_MIRROR && words.v[0] >> 31;
-    struct dt_transform_draw draw = {.yy = cosine, .xx = mirrors ? -cosine : cosine};
-    draw.sine = (int)lrint(sin(angle) * 65536);
+    struct dt_transform_draw draw = {cosine, mirrors ? -cosine : cosine,
+                                     (int)lrint(sin(angle) * 65536), 0, 0};
     if (kind == DT_TRANSFORM_MOVE) {
         draw.down = dt_pose_draw(words.v[0], n);
         draw.right = dt_pose_draw(words.v[1], n);
