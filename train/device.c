@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "data/transform.h"
 #include "dist/allreduce/formula.h"
 
 /* ---- the module ---- */
@@ -236,17 +235,6 @@ static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, con
     return DT_OK;
 }
 
-/* What GPUs do not do, as a message shows it; NULL: nothing. */
-static const char *not_on_gpus(const struct dt_config *config)
-{
-    for (int i = 0; i < config->data.augment.n; i++) {
-        if (config->data.augment.kind[i] >= DT_AUGMENT_ROTATE) {
-            return "data.augment: rotate and cutout";
-        }
-    }
-    return NULL;
-}
-
 /* Every rank decides from the findings of all ranks, and so all decide alike. */
 static enum dt_status decide(const struct dt_config *config, const struct finding *all, int size,
                              struct dt_device_choice *out)
@@ -264,10 +252,6 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
                                        wish, cure, out->why);
     }
     DT_ASSERT(out->module != NULL && out->module->version == DT_DEVICE_MODULE_VERSION);
-    if (not_on_gpus(config) != NULL) {
-        return dt_error(DT_UNAVAILABLE, "%s: not on GPUs (use \"device\": \"cpu\")",
-                        not_on_gpus(config));
-    }
     out->backend = out->module->backend;
     const bool own = all[0].may_share || all_have_their_own(all, size, out->why, sizeof out->why);
     if (size > 1 || type == DT_ALLREDUCE_NCCL) {

@@ -75,7 +75,9 @@ for changes in '[{"flip": "horizontal"}, {"rotate": 5}]' '[{"cutout": 5}]'; do
   gpus 69 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set "data.augment=$changes"
   refused "$changes" 'data.augment: rotate and cutout: not on GPUs \(use "device": "cpu"\)'
 done
-gpus 0 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run cut --set "data.augment=$changes" --set device=cpu
+gpus 0 '- -' 2 "${config[@]}" --run cut --set "data.augment=$changes"
+FAKE_GPUS=aaaaaaaa DTRAIN_CUDA_MODULE=$module "$DTRAIN" eval cut >out 2>err
+is 'eval on a GPU, trained with cutout' 0 $?
 
 # One of them has none: all use the CPU, or nobody begins.
 gpus 0 'aaaaaaaa -' 2 "${config[@]}" --run mixed
