@@ -18,7 +18,6 @@ enum direction { FORWARD, INPUT_GRADIENT, FILTER_GRADIENT };
 struct tensor {
     int64_t id, dims[4], align; /* dims: N C H W or K C R S */
     cudnnDataType_t type;
-    bool is_virtual; /* without memory: passed from one operation to the next */
 
     size_t n_elems() const
     {

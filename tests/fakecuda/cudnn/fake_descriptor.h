@@ -10,10 +10,6 @@
 
 #include "tests/fakecuda/cudnn/fake_convolution.h"
 
-#if CUDNN_VERSION < 90600
-#define CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE ((cudnnStatus_t)2012)
-#endif
-
 namespace fake_cudnn {
 
 #define NEED(condition, status)                             \
@@ -33,14 +29,6 @@ namespace fake_cudnn {
 /* The text is that of cudnnGetLastErrorString. */
 cudnnStatus_t fail(cudnnStatus_t status, const char *text);
 
-/* An attribute's type, number of elements, and whether finalizing requires it. */
-struct rule {
-    cudnnBackendAttributeName_t name;
-    cudnnBackendAttributeType_t type;
-    int64_t count; /* 0: any */
-    bool required;
-};
-
 struct attribute {
     int64_t count;
     std::vector<char> bytes;
@@ -53,7 +41,6 @@ struct descriptor {
     /* Results of finalizing, or of the heuristics. */
     tensor shape;
     convolution problem;
-    cudnnPointwiseMode_t mode;
     cudnnHandle_t handle;
     std::vector<const engine *> found;
     const engine *chosen;
@@ -64,14 +51,12 @@ struct descriptor {
         memcpy(&value, attributes.at(name).bytes.data() + i * sizeof value, sizeof value);
         return value;
     }
+    descriptor *operand(cudnnBackendAttributeName_t name, size_t i = 0) const;
 };
 
 extern std::set<cudnnHandle_t> handles;
 extern std::set<descriptor *> descriptors;
 extern std::string last_error;
-
-/* {}: no kind that a caller may create, or one that the heuristics fill. */
-std::vector<rule> rules_of(cudnnBackendDescriptorType_t type);
 
 size_t size_of(cudnnBackendAttributeType_t type);
 
