@@ -1,7 +1,7 @@
 /* The real cuDNN, without a GPU: for every convolution of the supplied configurations and of a grid
  * of shapes, in each precision, at batches up to 4096, on descriptions of an A100, an H100 and a
  * B200, there is an admissible engine, and all that would be timed can be finalized within their
- * workspace. test_conv_runs and machines with a GPU check the results. */
+ * workspace. test_engine_trial, test_cuda_blocks and machines with a GPU check the results. */
 #include <glob.h>
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
-/* cuda/cudnn/engine_trial.c on fake cuDNN, whose engines' durations a test sets on the clock of its
- * events: the engine kept, the engines rejected, and the end of a trial that cannot succeed. In
- * bf16 fake cuDNN lists 4 (1000 bytes of workspace), which turns NaN into numbers, twice 4 with
- * other tiles, 5 (5000), 6 (77), 6 with other tiles. */
+/* cuda/cudnn/conv_plan.c and engine_trial.c on fake cuDNN, whose engines' durations a test sets on
+ * the clock of its events: the engines of a plan, the one kept, those rejected, the end of a trial
+ * that cannot succeed, and what a run takes. test_cuda_blocks.c has the results. In bf16 fake cuDNN
+ * lists 4 (1000 bytes of workspace), which turns NaN into numbers, twice 4 with other tiles, 5
+ * (5000), 6 (77), 6 with other tiles. */
 #include "cuda/cudnn/engine_trial.h"
 #include "tests/cuda/case.h"
 #include "tests/fakecuda/fake.h"
@@ -14,8 +15,10 @@
 static cudaStream_t stream;
 static cudnnHandle_t handle;
 static struct dt_conv_plan *plan;
+static size_t workspace_limit = 8192;
+static enum dt_precision precision = DT_PRECISION_BF16;
 
-static void open_plan(enum dt_conv_kind kind, int n_engines)
+static enum dt_status try_plan(enum dt_conv_kind kind, int n_engines)
 {
     static struct dt_model model;
     struct dt_model_spec spec = {
@@ -27,8 +30,14 @@ static void open_plan(enum dt_conv_kind kind, int n_engines)
     CHECK_INT(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     CHECK_INT(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
     const struct dt_conv_target target = {
-        .handle = handle, .workspace_limit = 8192, .n_engines = n_engines};
-    CHECK_OK(dt_conv_plan_open(&target, kind, &model.blocks[0], 2, DT_PRECISION_BF16, &plan));
+        .handle = handle, .workspace_limit = workspace_limit, .n_engines = n_engines};
+    plan = NULL;
+    return dt_conv_plan_open(&target, kind, &model.blocks[0], 2, precision, &plan);
+}
+
+static void open_plan(enum dt_conv_kind kind, int n_engines)
+{
+    CHECK_OK(try_plan(kind, n_engines));
 }
 
 static void close_plan(void)
@@ -268,8 +277,97 @@ static void broken_gpu(void)
     _exit(0);
 }
 
+/* ---- the engines of a plan */
+
+/* Without tensor cores in f32. */
+static void by_precision(void)
+{
+    static const size_t workspaces[] = {77, 1000, 1000};
+    for (int i = 0; i < DT_CONV_N_KINDS * 3; i++) {
+        precision = (enum dt_precision)(i % 3);
+        open_plan((enum dt_conv_kind)(i / 3), DT_FIRST_ENGINES);
+        CHECK_INT(plan->engines[0].workspace_bytes, workspaces[i % 3]);
+        CHECK(precision == DT_PRECISION_F32 || plan->engines[3].workspace_bytes == 5000);
+        close_plan();
+    }
+}
+
+/* cuDNN offers engines and then refuses them: the next admissible one is used; the last resort
+ * needs no workspace. */
+static void check_refused(long n_refused, size_t limit, size_t wanted_workspace)
+{
+    precision = DT_PRECISION_F32;
+    fake_options.n_refused_plans = n_refused;
+    workspace_limit = limit;
+    open_plan(DT_CONV_FORWARD, 1);
+    check_run(wanted_workspace);
+    close_plan();
+}
+
+static void workspace_above_the_limit(void)
+{
+    check_refused(0, 10, 0);
+}
+
+static void second_mode(void)
+{
+    check_refused(3, 8192, 77);
+}
+
+static void last_mode(void)
+{
+    check_refused(4, 8192, 0);
+}
+
+static void no_engine(void)
+{
+    fake_options.n_refused_plans = 1000;
+    CHECK_FAILS(try_plan(DT_CONV_FILTER_GRADIENT, DT_MAX_ENGINES), DT_UNAVAILABLE,
+                "block conv1: cuDNN ");
+    CHECK_HAS(dt_error_text(),
+              "gradient of the filter in bf16, 2 samples of 3x8x8, 4 filters 3x3, stride 1, to "
+              "6x6: CUDNN_STATUS_NOT_SUPPORTED");
+    CHECK(plan == NULL);
+    close_plan(); /* and no descriptor remains */
+}
+
+/* The same pointers: nothing is created. Others: one pack. Wrong ones: an error. */
+static void pointers(void)
+{
+    char *at;
+    open_plan(DT_CONV_FORWARD, 1);
+    CUDA_OK(cudaMalloc((void **)&at, 1 << 16));
+    CUDA_OK(cudaMemsetAsync(at, 0, 1 << 16, stream));
+    const struct {
+        size_t x, workspace;
+        int n_created;
+        enum dt_status status;
+    } runs[] = {{0, 4096, 1, DT_OK},
+                {0, 4096, 0, DT_OK},
+                {8192, 4096, 1, DT_OK},
+                {8, 4096, 1, DT_INTERNAL},
+                {0, 0, 1, DT_INTERNAL}};
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        const long n = fake_n_descriptors();
+        void *workspace = runs[i].workspace > 0 ? at + runs[i].workspace : NULL;
+        CHECK_INT(dt_conv_plan_run(plan, at + runs[i].x, at + 16384, NULL, at + 32768, workspace),
+                  runs[i].status);
+        CHECK_INT(fake_n_descriptors() - n, runs[i].n_created);
+        CHECK(runs[i].status == DT_OK || strstr(dt_error_text(), "cudnnBackendExecute") != NULL);
+        dt_error_clear();
+    }
+    CUDA_OK(cudaFree(at));
+    close_plan();
+}
+
 int main(void)
 {
+    WORKS(by_precision);
+    WORKS(workspace_above_the_limit);
+    WORKS(second_mode);
+    WORKS(last_mode);
+    WORKS(no_engine);
+    WORKS(pointers);
     WORKS(fastest);
     WORKS(first_engines);
     WORKS(nans_pass);
