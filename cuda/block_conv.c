@@ -112,7 +112,7 @@ static enum dt_status open_gradient(struct dt_block_state *state, enum dt_conv_k
     return keep_plan(state, kind);
 }
 
-enum dt_status dt_cuda_conv_open(struct dt_block_state *state)
+static enum dt_status conv_open(struct dt_block_state *state)
 {
     if (state->packed_bias.weight != NULL) {
         dt_cuda_packed_open(state->cuda, &state->packed_bias);
@@ -156,17 +156,16 @@ static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_
 }
 
 /* The rows after the batch are ignored. */
-enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params,
-                                    const void *x, void *y)
+static enum dt_status conv_forward(struct dt_block_state *state, const struct dt_block_args *a)
 {
-    const void *weight = dt_block_weight_of(state, params);
-    void *out = state->plan.is_plain_conv ? y : state->z;
+    const void *weight = dt_block_weight_of(state, a->params);
+    void *out = state->plan.is_plain_conv ? a->y : state->z;
     if (!state->has_relu) {
-        return run_plan(state, DT_CONV_FORWARD, x, weight, NULL, out);
+        return run_plan(state, DT_CONV_FORWARD, a->x, weight, NULL, out);
     }
-    const float *bias = params + state->bias_offset;
+    const float *bias = a->params + state->bias_offset;
     DT_TRY(dt_cuda_pack(state->cuda, &state->packed_bias, bias));
-    return run_plan(state, DT_CONV_FORWARD_RELU, x, weight,
+    return run_plan(state, DT_CONV_FORWARD_RELU, a->x, weight,
                     state->packed_bias.weight != NULL ? state->packed_bias.weight : bias, out);
 }
 
@@ -203,79 +202,82 @@ static enum dt_status filter_gradient(struct dt_block_state *state, float *dweig
     return DT_OK;
 }
 
-enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads, const void *x,
-                                     void *dx, const struct dt_pass *pass)
+static enum dt_status conv_backward(struct dt_block_state *state, const struct dt_block_args *a)
 {
-    DT_TRY(zero_behind(state, (void *)x, state->n_in,
-                       pass->batch->n)); /* the samples themselves are not modified */
-    DT_TRY(zero_behind(state, state->dz, state->n_linear, pass->batch->n));
+    const int n = a->pass->batch->n;
+    DT_TRY(zero_behind(state, (void *)a->x, state->n_in, n)); /* the samples stay as they are */
+    DT_TRY(zero_behind(state, state->dz, state->n_linear, n));
     DT_TRY(dt_block_fork(state));
-    DT_TRY(filter_gradient(state, grads + state->weight_offset, x, pass->accumulate));
-    return dx != NULL
-               ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->packed.weight, NULL, dx)
-               : DT_OK;
+    DT_TRY(filter_gradient(state, a->grads + state->weight_offset, a->x, a->pass->accumulate));
+    return a->dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->packed.weight,
+                                    NULL, a->dx)
+                         : DT_OK;
 }
+
+const struct dt_cuda_linear dt_cuda_conv = {conv_open, conv_forward, conv_backward};
 
 /* ---- the first convolution, by our own kernels */
 
 /* Leaves out the samples' address, which only a pass knows. */
-static struct dt_gpu_first_conv first_conv(const struct dt_block *b, bool activated)
+static struct dt_gpu_first_conv first_conv(const struct dt_block_state *state)
 {
+    const struct dt_block *b = &state->block;
     return (struct dt_gpu_first_conv){.in = b->in,
                                       .out = b->linear_out,
                                       .kernel = b->kernel,
                                       .stride = b->stride,
                                       .pad_h = b->pad_before_h,
                                       .pad_w = b->pad_before_w,
-                                      .activation = activated ? b->activation : DT_ACTIVATION_NONE};
+                                      .activation = state->plan.is_plain ? b->activation
+                                                                         : DT_ACTIVATION_NONE};
 }
 
-enum dt_status dt_cuda_first_conv_open(const struct dt_block_state *state)
+static enum dt_status first_conv_open(struct dt_block_state *state)
 {
-    const struct dt_gpu_first_conv conv = first_conv(&state->block, false);
+    const struct dt_gpu_first_conv conv = first_conv(state);
     return dt_block_reserve_sums(state, dt_gpu_first_conv_scratch(&conv));
 }
 
-static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state, const void *x,
-                                              const struct dt_pass *pass)
+static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state,
+                                              const struct dt_block_args *a)
 {
     const struct dt_cuda *cuda = state->cuda;
-    struct dt_gpu_first_conv conv = first_conv(&state->block, state->plan.is_plain);
-    if (cuda->gathered.in_place && cuda->gathered.x == x) {
+    struct dt_gpu_first_conv conv = first_conv(state);
+    if (cuda->gathered.in_place && cuda->gathered.x == a->x) {
         conv.samples = cuda->gathered.samples;
         conv.rows = cuda->batch.rows;
     } else {
-        conv.x = x;
+        conv.x = a->x;
     }
-    conv.signs = pass->training ? state->signs : NULL;
+    conv.signs = a->pass->training ? state->signs : NULL;
     return conv;
 }
 
-enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params,
-                                          const void *x, void *y, const struct dt_pass *pass)
+static enum dt_status first_conv_forward(struct dt_block_state *state,
+                                         const struct dt_block_args *a)
 {
     struct dt_cuda *cuda = state->cuda;
+    const bool plain = state->plan.is_plain;
     cuda->gathered.pending = false;
-    const struct dt_gpu_first_conv conv = first_conv_of(state, x, pass);
-    DT_CUDA(dt_gpu_first_conv_forward(cuda->stream, &conv, pass->batch->n, cuda->type,
-                                      params + state->weight_offset,
-                                      state->plan.is_plain ? params + state->bias_offset : NULL,
-                                      state->plan.is_plain ? y : state->z));
+    const struct dt_gpu_first_conv conv = first_conv_of(state, a);
+    DT_CUDA(dt_gpu_first_conv_forward(
+        cuda->stream, &conv, a->pass->batch->n, cuda->type, a->params + state->weight_offset,
+        plain ? a->params + state->bias_offset : NULL, plain ? a->y : state->z));
     return DT_OK;
 }
 
-enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, float *grads,
-                                           const void *x, const void *y, const void *dy,
-                                           const struct dt_pass *pass)
+static enum dt_status first_conv_backward(struct dt_block_state *state,
+                                          const struct dt_block_args *a)
 {
-    const struct dt_cuda *cuda = state->cuda;
-    const struct dt_gpu_first_conv conv = first_conv_of(state, x, pass);
-    const struct dt_gpu_gradients to = {.weight = grads + state->weight_offset,
-                                        .bias = state->plan.is_plain ? grads + state->bias_offset
-                                                                     : NULL,
-                                        .accumulate = pass->accumulate,
-                                        .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
-    DT_CUDA(dt_gpu_first_conv_gradient(cuda->stream, &conv, pass->batch->n, cuda->type,
-                                       state->plan.is_plain ? y : NULL, dy, &to));
+    const bool plain = state->plan.is_plain;
+    const struct dt_gpu_first_conv conv = first_conv_of(state, a);
+    struct dt_gpu_gradients to = dt_block_gradients(state, a);
+    to.bias = plain ? to.bias : NULL; /* the tail has written it */
+    DT_CUDA(dt_gpu_first_conv_gradient(state->cuda->stream, &conv, a->pass->batch->n,
+                                       state->cuda->type, plain ? a->y : NULL,
+                                       plain ? a->dy : state->dz, &to));
     return DT_OK;
 }
+
+const struct dt_cuda_linear dt_cuda_first_conv = {first_conv_open, first_conv_forward,
+                                                  first_conv_backward};

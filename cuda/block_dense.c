@@ -32,50 +32,55 @@ static enum dt_status multiply(const struct dt_cuda *cuda, const struct dt_cuda_
     return DT_OK;
 }
 
-enum dt_status dt_cuda_dense_forward(const struct dt_block_state *state, const float *params,
-                                     const void *x, int n)
+static enum dt_status dense_open(struct dt_block_state *state)
 {
-    const struct product z = {.m = n,
+    (void)state;
+    return DT_OK;
+}
+
+static enum dt_status dense_forward(struct dt_block_state *state, const struct dt_block_args *a)
+{
+    const struct product z = {.m = a->pass->batch->n,
                               .n = (int)state->n_linear,
                               .k = (int)state->n_in,
-                              .a = x,
-                              .b = dt_block_weight_of(state, params),
+                              .a = a->x,
+                              .b = dt_block_weight_of(state, a->params),
                               .turn_b = true,
                               .c = state->z,
                               .c_type = state->cuda->type};
     return multiply(state->cuda, &state->cuda->main, &z);
 }
 
-enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const float *params,
-                                      float *grads, const void *x, void *dx,
-                                      const struct dt_pass *pass)
+static enum dt_status dense_backward(struct dt_block_state *state, const struct dt_block_args *a)
 {
     const void *dz = state->dz;
-    const int n = pass->batch->n, n_in = (int)state->n_in, n_out = (int)state->n_linear;
+    const int n = a->pass->batch->n, n_in = (int)state->n_in, n_out = (int)state->n_linear;
     const struct product to_weight = {.m = n_out,
                                       .n = n_in,
                                       .k = n,
                                       .a = dz,
                                       .turn_a = true,
-                                      .b = x,
-                                      .c = grads + state->weight_offset,
+                                      .b = a->x,
+                                      .c = a->grads + state->weight_offset,
                                       .c_type = DT_GPU_F32,
-                                      .beta = pass->accumulate ? 1.0f : 0.0f};
+                                      .beta = a->pass->accumulate ? 1.0f : 0.0f};
     const struct product to_input = {.m = n,
                                      .n = n_in,
                                      .k = n_out,
                                      .a = dz,
-                                     .b = dt_block_weight_of(state, params),
-                                     .c = dx,
+                                     .b = dt_block_weight_of(state, a->params),
+                                     .c = a->dx,
                                      .c_type = state->cuda->type};
     DT_TRY(dt_block_fork(state));
     DT_TRY(multiply(state->cuda, dt_block_weight_lane(state), &to_weight));
-    return dx != NULL ? multiply(state->cuda, &state->cuda->main, &to_input) : DT_OK;
+    return a->dx != NULL ? multiply(state->cuda, &state->cuda->main, &to_input) : DT_OK;
 }
+
+const struct dt_cuda_linear dt_cuda_dense = {dense_open, dense_forward, dense_backward};
 
 /* ---- a head, by our own kernels */
 
-enum dt_status dt_cuda_head_open(const struct dt_block_state *state)
+static enum dt_status head_open(struct dt_block_state *state)
 {
     return dt_block_reserve_sums(
         state, dt_gpu_head_scratch((int)state->n_in, (int)state->n_linear, state->capacity));
@@ -90,25 +95,20 @@ static struct dt_gpu_head head_of(const struct dt_block_state *state, const floa
 }
 
 /* A loss always follows in training only. */
-enum dt_status dt_cuda_head_forward(const struct dt_block_state *state, const float *params,
-                                    const void *x, float *logits, const struct dt_pass *pass)
+static enum dt_status head_forward(struct dt_block_state *state, const struct dt_block_args *a)
 {
     state->cuda->waiting = (struct dt_cuda_waiting){
-        .head = head_of(state, params), .n = pass->batch->n, .x = x, .logits = logits};
-    return pass->training ? DT_OK : dt_cuda_enqueue_waiting(state->cuda);
+        .head = head_of(state, a->params), .n = a->pass->batch->n, .x = a->x, .logits = a->y};
+    return a->pass->training ? DT_OK : dt_cuda_enqueue_waiting(state->cuda);
 }
 
-enum dt_status dt_cuda_head_backward(const struct dt_block_state *state, const float *params,
-                                     float *grads, const void *x, const float *dlogits, void *dx,
-                                     const struct dt_pass *pass)
+static enum dt_status head_backward(struct dt_block_state *state, const struct dt_block_args *a)
 {
-    const struct dt_cuda *cuda = state->cuda;
-    const struct dt_gpu_head head = head_of(state, params);
-    const struct dt_gpu_gradients to = {.weight = grads + state->weight_offset,
-                                        .bias = grads + state->bias_offset,
-                                        .accumulate = pass->accumulate,
-                                        .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
-    DT_CUDA(
-        dt_gpu_head_backward(cuda->stream, &head, pass->batch->n, cuda->type, x, dlogits, dx, &to));
+    const struct dt_gpu_head head = head_of(state, a->params);
+    const struct dt_gpu_gradients to = dt_block_gradients(state, a);
+    DT_CUDA(dt_gpu_head_backward(state->cuda->stream, &head, a->pass->batch->n, state->cuda->type,
+                                 a->x, a->dy, a->dx, &to));
     return DT_OK;
 }
+
+const struct dt_cuda_linear dt_cuda_head = {head_open, head_forward, head_backward};

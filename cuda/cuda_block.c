@@ -9,6 +9,16 @@
 
 /* ---- open and close */
 
+static const struct dt_cuda_linear *linear_of(const struct dt_cuda_block_plan *plan,
+                                              enum dt_linear linear)
+{
+    return linear == DT_LINEAR_NONE   ? NULL
+           : plan->is_head            ? &dt_cuda_head
+           : plan->is_first_conv      ? &dt_cuda_first_conv
+           : linear == DT_LINEAR_CONV ? &dt_cuda_conv
+                                      : &dt_cuda_dense;
+}
+
 static void describe(struct dt_block_state *state, struct dt_cuda *cuda,
                      const struct dt_model *model, int index, int capacity)
 {
@@ -20,10 +30,11 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda,
     state->capacity = capacity;
     state->is_first = index == 0;
     state->plan = dt_cuda_plan_block(model, index, cuda->precision, capacity);
+    state->linear = linear_of(&state->plan, b->linear);
     state->n_in = dt_shape_elems(b->in);
     state->n_linear = dt_shape_elems(b->linear_out);
     state->y_type = index == model->n_blocks - 1 ? DT_GPU_F32 : cuda->type;
-    if (dt_block_has_linear(state)) {
+    if (state->linear != NULL) {
         state->weight_offset = model->params[b->weight].offset;
         state->bias_offset = model->params[b->bias].offset;
         state->n_weights = model->params[b->weight].n_elems;
@@ -70,17 +81,13 @@ static enum dt_status open_memory(struct dt_block_state *state)
 
 static enum dt_status open_linear(struct dt_block_state *state)
 {
-    if (state->plan.is_head) {
-        return dt_cuda_head_open(state);
+    if (!state->plan.is_head) {
+        DT_TRY(dt_block_reserve_sums(state, dt_gpu_tail_scratch(&state->tail)));
     }
-    DT_TRY(dt_block_reserve_sums(state, dt_gpu_tail_scratch(&state->tail)));
     if (state->packed.weight != NULL) {
         dt_cuda_packed_open(state->cuda, &state->packed);
     }
-    if (state->plan.is_first_conv) {
-        return dt_cuda_first_conv_open(state);
-    }
-    return dt_block_has_conv(state) ? dt_cuda_conv_open(state) : DT_OK;
+    return state->linear->open(state);
 }
 
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model,
@@ -98,7 +105,7 @@ enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_mo
     if (s == DT_OK) {
         s = open_memory(state);
     }
-    if (s == DT_OK && dt_block_has_linear(state)) {
+    if (s == DT_OK && state->linear != NULL) {
         s = open_linear(state);
     }
     if (s != DT_OK) {
@@ -153,51 +160,37 @@ static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const stru
 /* For the tail; applying relu twice does no harm. */
 static const float *bias_of(const struct dt_block_state *state, const float *params)
 {
-    return dt_block_has_linear(state) && !state->has_relu ? params + state->bias_offset : NULL;
+    return state->linear != NULL && !state->has_relu ? params + state->bias_offset : NULL;
 }
 
 /* The linear operation's output. */
-static const void *z_of(const struct dt_block_state *state, const void *x, const void *y)
+static const void *z_of(const struct dt_block_state *state, const struct dt_block_args *a)
 {
-    return !dt_block_has_linear(state) ? x : state->plan.is_plain_conv ? y : state->z;
+    return state->linear == NULL ? a->x : state->plan.is_plain_conv ? a->y : state->z;
 }
 
 /* ---- forward */
 
-static enum dt_status linear_forward(struct dt_block_state *state, const float *params,
-                                     const void *x, void *y, const struct dt_pass *pass)
-{
-    if (state->plan.is_first_conv) {
-        return dt_cuda_first_conv_forward(state, params, x, y, pass);
-    }
-    return dt_block_has_conv(state) ? dt_cuda_conv_forward(state, params, x, y)
-                                    : dt_cuda_dense_forward(state, params, x, pass->batch->n);
-}
-
-static enum dt_status forward(struct dt_block_state *state, const float *params, const float *x,
-                              float *y, const struct dt_pass *pass)
+static enum dt_status forward(struct dt_block_state *state, const struct dt_block_args *a)
 {
     struct dt_cuda *cuda = state->cuda;
-    const struct dt_gpu_tail tail = tail_of(state, pass);
-    const int n = pass->batch->n;
-    poll(pass);
-    DT_TRY(state->plan.is_first_conv && x == cuda->gathered.x ? dt_cuda_join(cuda)
-                                                              : dt_cuda_settle(cuda));
-    if (n == 0) {
+    const struct dt_cuda_block_plan *plan = &state->plan;
+    const struct dt_gpu_tail tail = tail_of(state, a->pass);
+    poll(a->pass);
+    DT_TRY(plan->is_first_conv && a->x == cuda->gathered.x ? dt_cuda_join(cuda)
+                                                           : dt_cuda_settle(cuda));
+    if (a->pass->batch->n == 0) {
         return DT_OK;
     }
-    if (state->plan.is_head) {
-        return dt_cuda_head_forward(state, params, x, y, pass);
+    if (state->linear != NULL) {
+        DT_TRY(dt_cuda_pack(cuda, &state->packed, a->params + state->weight_offset));
+        DT_TRY(state->linear->forward(state, a));
     }
-    if (dt_block_has_linear(state)) {
-        DT_TRY(dt_cuda_pack(cuda, &state->packed, params + state->weight_offset));
-        DT_TRY(linear_forward(state, params, x, y, pass));
-    }
-    if (state->plan.is_plain || (state->plan.is_plain_conv && state->has_relu)) {
+    if (plan->is_head || plan->is_plain || (plan->is_plain_conv && state->has_relu)) {
         return DT_OK;
     }
-    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type,
-                                z_of(state, x, y), bias_of(state, params), state->y_type, y));
+    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, a->pass->batch->n, cuda->type,
+                                z_of(state, a), bias_of(state, a->params), state->y_type, a->y));
     return DT_OK;
 }
 
@@ -205,44 +198,28 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
                                      const float *x, float *y, const struct dt_pass *pass)
 {
     dt_range_begin(state->forward_range);
-    const enum dt_status s = forward(state, params, x, y, pass);
+    const enum dt_status s =
+        forward(state, &(struct dt_block_args){.params = params, .x = x, .y = y, .pass = pass});
     dt_range_end();
     return s;
 }
 
 /* ---- backward */
 
-/* grads: NULL without a linear operation, which has no bias either. */
-static enum dt_status tail_backward(const struct dt_block_state *state, const float *params,
-                                    float *grads, const void *z, const void *dy, void *dz,
-                                    const struct dt_pass *pass)
+/* From dy: dz, and the gradient of the bias, which is there with a linear operation only. */
+static enum dt_status tail_backward(const struct dt_block_state *state,
+                                    const struct dt_block_args *a, void *dz)
 {
     const struct dt_cuda *cuda = state->cuda;
-    const struct dt_gpu_tail tail = tail_of(state, pass);
-    const struct dt_gpu_gradients to = {.bias = grads != NULL ? grads + state->bias_offset : NULL,
-                                        .accumulate = pass->accumulate,
-                                        .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
-    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, pass->batch->n, cuda->type,
-                                 z, state->plan.is_plain_conv ? NULL : bias_of(state, params),
-                                 state->y_type, dy, dz, &to));
+    const struct dt_gpu_tail tail = tail_of(state, a->pass);
+    struct dt_gpu_gradients to = dt_block_gradients(state, a);
+    to.weight = NULL;
+    to.bias = state->linear != NULL ? to.bias : NULL;
+    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, a->pass->batch->n,
+                                 cuda->type, z_of(state, a),
+                                 state->plan.is_plain_conv ? NULL : bias_of(state, a->params),
+                                 state->y_type, a->dy, dz, &to));
     return DT_OK;
-}
-
-static enum dt_status linear_backward(struct dt_block_state *state, const float *params,
-                                      float *grads, const float *x, const float *y, const float *dy,
-                                      float *dx, const struct dt_pass *pass)
-{
-    if (state->plan.is_plain) {
-        return dt_cuda_first_conv_backward(state, grads, x, y, dy, pass);
-    }
-    DT_TRY(tail_backward(state, params, grads, z_of(state, x, y), dy, state->dz, pass));
-    if (state->plan.is_first_conv) {
-        return dt_cuda_first_conv_backward(state, grads, x, NULL, state->dz, pass);
-    }
-    if (dt_block_has_conv(state)) {
-        return dt_cuda_conv_backward(state, grads, x, dx, pass);
-    }
-    return dt_cuda_dense_backward(state, params, grads, x, dx, pass);
 }
 
 static enum dt_status zero_gradients(struct dt_block_state *state, float *grads)
@@ -257,31 +234,36 @@ static enum dt_status zero_gradients(struct dt_block_state *state, float *grads)
     return DT_OK;
 }
 
-static enum dt_status backward(struct dt_block_state *state, const float *params, float *grads,
-                               const float *x, const float *y, float *dy, float *dx,
-                               const struct dt_pass *pass)
+static enum dt_status backward(struct dt_block_state *state, const struct dt_block_args *a)
 {
-    poll(pass);
+    poll(a->pass);
     DT_TRY(dt_cuda_enqueue_waiting(state->cuda));
-    if (pass->batch->n == 0) {
-        return dt_block_has_linear(state) && !pass->accumulate ? zero_gradients(state, grads)
-                                                               : DT_OK;
+    if (a->pass->batch->n == 0) {
+        return state->linear != NULL && !a->pass->accumulate ? zero_gradients(state, a->grads)
+                                                             : DT_OK;
     }
-    if (state->plan.is_head) {
-        return dt_cuda_head_backward(state, params, grads, x, dy, dx, pass);
+    if (state->linear == NULL) {
+        return a->dx != NULL ? tail_backward(state, a, a->dx) : DT_OK;
     }
-    if (dt_block_has_linear(state)) {
-        return linear_backward(state, params, grads, x, y, dy, dx, pass);
+    if (!state->plan.is_head && !state->plan.is_plain) {
+        DT_TRY(tail_backward(state, a, state->dz));
     }
-    return dx != NULL ? tail_backward(state, params, NULL, x, dy, dx, pass) : DT_OK;
+    return state->linear->backward(state, a);
 }
 
 enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params,
                                       float *grads, const float *x, const float *y, float *dy,
                                       float *dx, const struct dt_pass *pass)
 {
+    const struct dt_block_args args = {.params = params,
+                                       .grads = grads,
+                                       .x = x,
+                                       .y = (float *)y,
+                                       .dy = dy,
+                                       .dx = dx,
+                                       .pass = pass};
     dt_range_begin(state->backward_range);
-    const enum dt_status s = backward(state, params, grads, x, y, dy, dx, pass);
+    const enum dt_status s = backward(state, &args);
     dt_range_end();
     return s;
 }

@@ -32,7 +32,7 @@ CEILINGS = {
     "dist/compression": 1009,
     "dist/strategy": 4306,
     "cpu": 9997,
-    "cuda": 7187,
+    "cuda": 7161,
     "train": 7046,
     "cli": 10173,
     "view": 3355,
