@@ -50,6 +50,8 @@ struct dt_batch {
         *rows; /* (n) rows of dt_samples; host memory, but for steps that a GPU takes on its own */
     const uint32_t *ids; /* (n) the samples' numbers in the whole data set */
     uint32_t epoch;      /* from 0 */
+    const float *class_weights; /* of each class: factors of its samples' losses in training; NULL:
+                                   all 1 */
 };
 
 #endif

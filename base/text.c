@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,4 +196,12 @@ const char *dt_bytes_text(double n_bytes, char text[DT_BYTES_TEXT_SIZE])
     }
     snprintf(text, DT_BYTES_TEXT_SIZE, "%.3g %s", n_bytes, units[unit]);
     return text;
+}
+
+bool dt_text_number(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return strspn(text, " \t+-.") == strcspn(text, "0123456789") && isfinite(*out) &&
+           text[strcspn(text, "xX")] == '\0' && end > text && end[strspn(end, " \t")] == '\0';
 }

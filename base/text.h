@@ -54,6 +54,9 @@ void dt_text_put_word(FILE *out, const char *word);
  * which is NULL then. */
 bool dt_text_close(FILE *out, char **text);
 
+/* Whether all of the text, but for blanks, is one finite decimal number. */
+bool dt_text_number(const char *text, double *out);
+
 /* Columns of a terminal that shows the stream, or 0: set by a program whose long lines shall break
  * at spaces. */
 extern int (*dt_text_width)(FILE *out);

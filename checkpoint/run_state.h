@@ -21,7 +21,7 @@
 /* Counters added later. X(field, value if a file lacks the key). */
 #define DT_CHECKPOINT_LATER_LIST(X)                                                           \
     X(bright_borders,                                                                         \
-      DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */ \
+      DT_CHECKPOINT_UNKNOWN) /* of the training images: train/save/border.h; unknown: none */ \
     X(data_hash, DT_CHECKPOINT_UNKNOWN) /* of the training samples: data/dataset.h */         \
     X(shuffle_rounds, 4) /* DT_PERMUTATION_ROUNDS: determines the order of samples */         \
     X(compression_draws,                                                                      \

@@ -37,7 +37,9 @@ const char *dt_count_text(double value, char *text, size_t size)
 
 const char *dt_unit_name(const struct dt_config *config)
 {
-    return config->data.format == DT_DATA_LINEAR ? "samples" : "images";
+    const struct dt_shape input = config->model.input;
+    return input.h * input.w == 1 && config->data.format != DT_DATA_SYNTHETIC ? "samples"
+                                                                              : "images";
 }
 
 const char *dt_loss_text(double loss, char *text, size_t size)

@@ -63,6 +63,7 @@ static const char *const type_names[] = {
     [DT_KEY_AUTO] = "name or integer",
     [DT_KEY_NORMALIZE] = "normalize",
     [DT_KEY_AUGMENT] = "augment",
+    [DT_KEY_WEIGHTS] = "weights",
 };
 
 static void put_range(struct dt_json *j, const char *values)
@@ -109,9 +110,8 @@ static void put_most(struct dt_json *j, const struct dt_key *key)
                             : key->kind == DT_KEY_INPUTS ? DT_LAYER_NAME_SIZE
                                                          : DT_TEXTS_BYTES;
         dt_json_number(j, "most_bytes", 0, (double)size - 1);
-    } else if (key->kind == DT_KEY_NORMALIZE || key->kind == DT_KEY_AUGMENT) {
-        dt_json_number(j, "most_items", 0,
-                       key->kind == DT_KEY_AUGMENT ? DT_MOST_AUGMENTS : DT_MOST_CHANNELS);
+    } else if (key->kind >= DT_KEY_NORMALIZE) {
+        dt_json_number(j, "most_items", 0, dt_key_most(key));
     }
 }
 

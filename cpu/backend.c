@@ -65,19 +65,45 @@ static void smooth_label(int label, int n, double share, const float *z, float *
     metrics->loss_sum += share / n * sum;
 }
 
-/* The same with gradient 2 (z - target) / n. */
-static void squared_error(const float *target, int n, const float *z, float *dz,
-                          struct dt_metrics *metrics)
+/* The share that class k has of a label, with its weight. */
+static double weighed(const float *weights, int label, int n, double smoothing, int k)
 {
-    double sum = 0;
+    return ((1 - smoothing) * (k == label) + smoothing / n) * (double)weights[k];
+}
+
+/* After cross_entropy, before which the losses' sum was `before`. With shares t, whose sum is T,
+ * the gradient is T softmax(z) - t, as in PyTorch. */
+static void weigh_classes(const float *weights, int label, int n, double smoothing, double before,
+                          const float *z, float *dz, struct dt_metrics *metrics)
+{
+    double total = 0, spread = 0;
+    for (int i = 0; i < n; i++) {
+        const double t = weighed(weights, label, n, smoothing, i);
+        total += t;
+        spread += t * ((double)z[label] - (double)z[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        dz[i] = (float)(total * ((double)dz[i] + (i == label)) -
+                        weighed(weights, label, n, smoothing, i));
+    }
+    metrics->loss_sum = before + total * (metrics->loss_sum - before) + spread;
+}
+
+/* The same with gradient 2 (z - target) / n, or of absolute errors sign(z - target) / n. */
+static void value_error(bool squared, const float *target, int n, const float *z, float *dz,
+                        struct dt_metrics *metrics)
+{
+    double sum = 0, squares = 0;
     for (int i = 0; i < n; i++) {
         const double error = (double)z[i] - (double)target[i];
-        sum += error * error;
+        squares += error * error;
+        sum += fabs(error);
         if (dz != NULL) {
-            dz[i] = (float)(2.0 * error / n);
+            dz[i] = (float)(squared ? 2.0 * error / n : ((error > 0) - (error < 0)) / (double)n);
         }
     }
-    metrics->loss_sum += sum / n;
+    metrics->loss_sum += (squared ? squares : sum) / n;
+    metrics->n_correct += 1 - squares / n;
 }
 
 /* ---- subnormal numbers */
@@ -398,17 +424,23 @@ static enum dt_status cpu_loss(struct dt_backend *backend, const struct dt_model
             __builtin_prefetch(&samples->labels[batch->rows[i + LABELS_AHEAD]]);
         }
         float *dz = dlogits != NULL ? dlogits + at : NULL;
+        const double before = metrics->loss_sum;
         switch (spec->loss) {
         case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
             cross_entropy(samples->labels[row], n_outputs, logits + at, dz, metrics);
-            if (dz != NULL && spec->label_smoothing > 0) {
+            if (dz != NULL && batch->class_weights != NULL) {
+                weigh_classes(batch->class_weights, samples->labels[row], n_outputs,
+                              spec->label_smoothing, before, logits + at, dz, metrics);
+            } else if (dz != NULL && spec->label_smoothing > 0) {
                 smooth_label(samples->labels[row], n_outputs, spec->label_smoothing, logits + at,
                              dz, metrics);
             }
             break;
         case DT_LOSS_MEAN_SQUARED_ERROR:
-            squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at, dz,
-                          metrics);
+        case DT_LOSS_MEAN_ABSOLUTE_ERROR:
+            value_error(spec->loss == DT_LOSS_MEAN_SQUARED_ERROR,
+                        samples->targets + row * (size_t)n_outputs, n_outputs, logits + at, dz,
+                        metrics);
             break;
         }
     }
@@ -419,7 +451,7 @@ static enum dt_status cpu_loss(struct dt_backend *backend, const struct dt_model
 static enum dt_status cpu_metrics_take(struct dt_backend *backend, struct dt_metrics *out)
 {
     *out = cpu_of(backend)->metrics;
-    DT_ASSERT(out->n_correct >= 0 && out->n_correct <= out->n_samples);
+    DT_ASSERT(!(out->n_correct > out->n_samples));
     cpu_of(backend)->metrics = (struct dt_metrics){0};
     return DT_OK;
 }

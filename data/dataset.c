@@ -36,8 +36,7 @@ enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split s
     return spec->row->count(spec, split, n_total);
 }
 
-/* "cat/dog"; NULL: out of memory. */
-static char *join_names(const struct dt_texts *classes)
+char *dt_class_names_join(const struct dt_texts *classes)
 {
     const size_t n = (size_t)(dt_texts_at(classes, classes->n) - classes->bytes);
     char *names = malloc(n);
@@ -51,7 +50,6 @@ static char *join_names(const struct dt_texts *classes)
 static void describe(const struct dt_data_spec *spec, struct dt_owned owned,
                      struct dt_dataset *dataset)
 {
-    DT_ASSERT((dataset->samples.values == NULL) == (dataset->samples.targets == NULL));
     struct dt_samples *samples = &dataset->samples;
     samples->n = owned.n;
     samples->shape = spec->shape;
@@ -61,6 +59,8 @@ static void describe(const struct dt_data_spec *spec, struct dt_owned owned,
         samples->pixels = dataset->items;
         samples->scale = 1.0f / 255.0f;
         samples->transform = dataset->transform;
+    }
+    if (samples->targets == NULL) {
         samples->labels = dataset->answers;
         samples->n_classes = spec->n_classes;
     }
@@ -74,7 +74,8 @@ enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split sp
     DT_TRY(spec->row->check(spec));
     enum dt_status status = spec->row->load(spec, split, owned, out);
     if (status == DT_OK && spec->classes.n > 0) {
-        out->class_names = join_names(&spec->classes);
+        free(out->class_names);
+        out->class_names = dt_class_names_join(&spec->classes);
         status = out->class_names != NULL
                      ? DT_OK
                      : dt_error(DT_NO_MEMORY, "no memory for the names of the classes");
@@ -96,6 +97,7 @@ void dt_dataset_close(struct dt_dataset *dataset)
     free(dataset->items);
     free(dataset->answers);
     free(dataset->class_names);
+    free(dataset->found);
     free(dataset->transform);
     *dataset = (struct dt_dataset){0};
 }

@@ -12,6 +12,7 @@
  * linear:    y = slope * x + intercept + noise with x uniform in [-1, 1]: one input, one target
  * cifar:     the binary files of CIFAR-10 or CIFAR-100 (formats/cifar.c), raw or .gz
  * npy:       NumPy's arrays, train-images.npy ... or train.npz and test.npz (formats/npy_set.c)
+ * csv:       tables, train.csv and test.csv (formats/csv.c)
  * images:    a folder for each class below train/ and test/ (formats/images.c) */
 #define DT_DATA_FORMAT_LIST(X)                           \
     X(DT_DATA_IDX, "idx", dt_idx_data)                   \
@@ -19,7 +20,8 @@
     X(DT_DATA_LINEAR, "linear", dt_linear_data)          \
     X(DT_DATA_CIFAR, "cifar", dt_cifar_data)             \
     X(DT_DATA_NPY, "npy", dt_npy_data)                   \
-    X(DT_DATA_IMAGES, "images", dt_images_data)
+    X(DT_DATA_IMAGES, "images", dt_images_data)          \
+    X(DT_DATA_CSV, "csv", dt_csv_data)
 enum dt_data_format { DT_DATA_FORMAT_LIST(DT_NAMED_ENUM) };
 
 enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST, DT_SPLIT_VALIDATION }; /* data/validation_split.h */
@@ -28,11 +30,12 @@ enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST, DT_SPLIT_VALIDATION }; /* data/va
  * of_dataset: by the training images' own numbers, not known yet; and training images are changed
  * at random. */
 #define DT_MOST_CHANNELS 16
+#define DT_MOST_SCALED 4096 /* channels, or features, that are no pixels */
 #define DT_MOST_AUGMENTS 8
 struct dt_normalize {
     int n; /* channels; 0: not normalized */
     bool of_dataset;
-    double mean[DT_MOST_CHANNELS], std[DT_MOST_CHANNELS];
+    double mean[DT_MOST_SCALED], std[DT_MOST_SCALED];
 };
 /* How images of any size become model.input's: not at all; without regard to their proportions; all
  * of the image, with the background beside it; or all of model.input, with what is in the middle.
@@ -51,6 +54,7 @@ struct dt_data_spec;
 struct dt_dataset;
 struct dt_bad_images;
 struct dt_world;
+struct dt_found;
 
 /* A format. All slots are mandatory. */
 struct dt_data_reader {
@@ -58,13 +62,13 @@ struct dt_data_reader {
     /* Whether it goes with the model: shape, n_classes, n_targets. DT_CONFIG. */
     enum dt_status (*check)(const struct dt_data_spec *spec);
     enum dt_status (*count)(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total);
-    /* Sets items, answers, crc, class_names and n_total of a zeroed data set, and values and
-     * targets where these are no pixels and labels. The caller closes it, also after a failure. */
+    /* Sets items, answers, crc, class_names and n_total of a zeroed data set, and values or targets
+     * where these are no pixels or labels. The caller closes it, also after a failure. */
     enum dt_status (*load)(const struct dt_data_spec *spec, enum dt_split split,
                            struct dt_owned owned, struct dt_dataset *out);
 };
 extern const struct dt_data_reader dt_idx_data, dt_synthetic_data, dt_linear_data, dt_cifar_data,
-    dt_npy_data, dt_images_data;
+    dt_npy_data, dt_images_data, dt_csv_data;
 
 struct dt_data_spec {
     const struct dt_data_reader *row, *whole; /* whole: the format, where `validation` is above 0 */
@@ -83,8 +87,13 @@ struct dt_data_spec {
     struct dt_bad_images *bad; /* gathers them (data/bad_images.h); NULL: they are an error */
     /* dt_bad_images_agree (train/bad_images.h), with `bad`; NULL: nothing is ever left out. */
     enum dt_status (*settle)(struct dt_world *world, const struct dt_data_spec *spec, bool *again);
-    struct dt_texts classes; /* printable names; none: as the files say */
-    struct dt_normalize normalize;
+    struct dt_texts classes;          /* printable names; none: as the files say */
+    struct dt_texts features, target; /* csv: columns, as `label`; no features: those of numbers */
+    char label[64];
+    bool unanswered; /* csv: the test set is the file `dir`, without labels and targets */
+    /* Of pixels; and of other numbers, inputs and targets: (number - mean) / std, n 0: not known.
+     */
+    struct dt_normalize normalize, scale[2];
     struct dt_augment augment; /* of training images; keyed by augment_seed */
     uint64_t augment_seed;
     /* dt_transform_open; NULL: pixels are only scaled. */
@@ -94,6 +103,8 @@ struct dt_data_spec {
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */
     int n_targets;
+    const uint8_t *held; /* a bit for each training sample: validation_split.c; NULL: none is */
+    bool counts_held;
     struct dt_alive alive; /* shown while samples are loaded or generated, but for the time in which
                               a file is read */
 };
@@ -106,12 +117,15 @@ static inline uint8_t dt_background(const struct dt_data_spec *spec)
 
 struct dt_dataset {
     struct dt_samples samples;
-    uint32_t crc;      /* CRC-32 of all labels of the split, whoever owns them; generated: of what
-                          generates them */
-    size_t n_passed;   /* files of the split, of all ranks', that are no images by their names */
+    uint32_t crc;       /* CRC-32 of all labels of the split, whoever owns them; generated: of what
+                           generates them */
+    size_t n_passed;    /* files of the split, of all ranks', that are no images by their names */
+    char left_out[128]; /* columns that are no numbers */
     size_t n_flawed;   /* images that were read here and break a rule of JPEG but have all pixels */
     char *class_names; /* "cat/dog": printable, in the order of their numbers; NULL: there are none,
                           or more than DT_CLASS_NAMES_MOST bytes */
+    struct dt_found *found; /* of numbers, or a table (data/formats/labelled.h) */
+    double variance;        /* of the targets as they are scaled, by their mean; 0: none are */
     /* private: what `samples` points to */
     void *items;
     void *answers;
@@ -140,6 +154,9 @@ uint64_t dt_fingerprint(const struct dt_samples *samples, uint32_t part, uint32_
 
 /* n_train or n_test. */
 size_t dt_dataset_limit(const struct dt_data_spec *spec, enum dt_split split);
+
+/* "cat/dog"; NULL: out of memory. */
+char *dt_class_names_join(const struct dt_texts *classes);
 
 /* A check: the model needs classes. */
 enum dt_status dt_dataset_check_labelled(const struct dt_data_spec *spec);

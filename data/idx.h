@@ -28,10 +28,6 @@ struct dt_idx {
 enum dt_status dt_idx_refuse(const char *path, const uint8_t *head, size_t n_head,
                              int n_dims_wanted);
 
-/* How images become unsigned bytes without a loss, for the end of a message. The type of an element
- * as NumPy writes it: 'f', 8. */
-const char *dt_mend_images(char kind, int n_bytes);
-
 struct dt_idx_reader {
     const struct dt_alive *alive; /* shown between pieces */
     /* dt_idx_refuse; NULL: a plain error. */

@@ -1,20 +1,6 @@
-/* The error of a file that is no IDX file, and the lines of NumPy that turn an array into one that
- * is read. */
+/* The error of a file that is no IDX file, with the line of NumPy that makes it one. */
 #include "base/file.h"
 #include "data/idx.h"
-
-const char *dt_mend_images(char kind, int n_bytes)
-{
-    return kind == 'f' ? "save numpy.rint(255 * images).astype(numpy.uint8) if they are 0 to 1, "
-                         "numpy.rint(images).astype(numpy.uint8) if they are 0 to 255"
-           : kind == 'u' && n_bytes == 2
-               ? "save (images // 257).astype(numpy.uint8) if they are 0 to 65535, "
-                 "images.astype(numpy.uint8) if they are 0 to 255"
-           : kind == 'b'                ? "save images.astype(numpy.uint8) * 255"
-           : kind == 'i' || kind == 'u' ? "save images.astype(numpy.uint8) if they are 0 to 255"
-           : kind == 'O'                ? "save numpy.stack(images)"
-                                        : "save numbers, 0 to 255";
-}
 
 static const char *kind_name(int n_dims)
 {
@@ -32,7 +18,11 @@ enum dt_status dt_idx_refuse(const char *path, const uint8_t *head, size_t n_hea
     const int n_dims = head[3], type = head[2];
     const char *type_name = types[type >= 0x09 && type <= 0x0e ? type - 0x09 : 1];
     const char *mend =
-        n_dims_wanted > 1 ? dt_mend_images(type == 0x0d || type == 0x0e ? 'f' : 'i', 4)
+        n_dims_wanted > 1
+            ? type == 0x0d || type == 0x0e
+                  ? "save numpy.rint(255 * images).astype(numpy.uint8) if they are 0 to 1, "
+                    "numpy.rint(images).astype(numpy.uint8) if they are 0 to 255"
+                  : "save images.astype(numpy.uint8) if they are 0 to 255"
         : n_dims == 2     ? "save labels.argmax(1).astype(numpy.uint8) if they are one-hot, "
                             "labels[:, 0].astype(numpy.uint8) if they are QMNIST's or one column"
                           : "save labels.astype(numpy.uint8) if they are whole numbers up to 255";

@@ -1,10 +1,8 @@
 /* The data format "idx": the four files of a folder. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <zlib.h>
 
 #include "data/dataset.h"
-#include "data/formats/folder.h"
 #include "data/formats/labelled.h"
 #include "data/idx.h"
 
@@ -121,33 +119,8 @@ static enum dt_status count(const struct dt_data_spec *spec, enum dt_split split
     DT_TRY(dt_dataset_check_shape(spec, split, paths->images,
                                   images.n_dims == 4 ? images.dims[1] : 1,
                                   images.dims[images.n_dims - 2], images.dims[images.n_dims - 1]));
-    const size_t limit = dt_dataset_limit(spec, split);
-    *n_total = limit > 0 && limit < images.dims[0] ? limit : images.dims[0];
+    *n_total = dt_labelled_count(spec, split, images.dims[0]);
     DT_ASSERT(*n_total >= 1 && *n_total <= images.dims[0]);
-    return DT_OK;
-}
-
-static enum dt_status keep_labels(const struct dt_data_spec *spec, const char *path,
-                                  const struct dt_idx *all, size_t n_total, struct dt_owned owned,
-                                  struct dt_dataset *out)
-{
-    if (all->n_rows != n_total ||
-        (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n_total)) {
-        return dt_error(DT_BAD_DATA, "%s: changed during the run", path);
-    }
-    for (size_t i = 0; i < all->n_rows; i++) {
-        DT_TRY(dt_label_check(spec, path, i, all->data[i]));
-    }
-    uint16_t *labels = malloc((owned.n + 1) * sizeof *labels);
-    if (labels == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for %zu labels", owned.n);
-    }
-    for (size_t i = 0; i < owned.n; i++) {
-        DT_ASSERT(owned.first + i * owned.stride < all->n_rows);
-        labels[i] = all->data[owned.first + i * owned.stride];
-    }
-    out->answers = labels;
-    out->crc = (uint32_t)crc32(0, all->data, (uInt)all->n_rows);
     return DT_OK;
 }
 
@@ -159,9 +132,13 @@ static enum dt_status load_labels(const struct dt_data_spec *spec, const char *p
     const struct dt_idx_reader reader = reader_of(spec);
     struct dt_idx all;
     DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &reader, &all));
-    const enum dt_status status = keep_labels(spec, path, &all, n_total, owned, out);
+    enum dt_status s =
+        all.n_rows == n_total ? DT_OK : dt_error(DT_BAD_DATA, "%s: changed during the run", path);
+    for (size_t i = 0; s == DT_OK && i < n_total; i++) {
+        s = dt_labelled_take(spec, path, owned, i, all.data[i], out);
+    }
     dt_idx_close(&all);
-    return status;
+    return s;
 }
 
 static enum dt_status idx_load(const struct dt_data_spec *spec, enum dt_split split,
@@ -172,13 +149,16 @@ static enum dt_status idx_load(const struct dt_data_spec *spec, enum dt_split sp
     struct dt_idx images;
     size_t n_total = 0;
     DT_TRY(count(spec, split, &paths, &n_total));
+    out->samples.n_total = n_total;
+    out->answers = calloc(owned.n + 1, sizeof(uint16_t));
+    DT_TRY(out->answers != NULL ? DT_OK
+                                : dt_error(DT_NO_MEMORY, "no memory for %zu labels", owned.n));
     DT_TRY(load_labels(spec, paths.labels, n_total, owned, out));
     DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &reader, &images));
     out->items = images.data;
     if (images.n_rows != owned.n || images.n_item_bytes != dt_shape_elems(spec->shape)) {
         return dt_error(DT_BAD_DATA, "%s: changed during the run", paths.images);
     }
-    out->samples.n_total = n_total;
     return DT_OK;
 }
 

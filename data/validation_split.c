@@ -5,6 +5,7 @@
 
 #include "base/arithmetic.h"
 #include "base/memory.h"
+#include "data/formats/labelled.h"
 
 #define STREAM 0xFFFFFFu              /* of the permutation: no rank has that number */
 #define PART_BYTES ((size_t)32 << 20) /* of the whole, that are read at once */
@@ -49,6 +50,7 @@ static enum dt_status open_split(const struct dt_data_spec *spec, struct split *
     if (out->held == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory to hold out %zu validation samples", out->n_held);
     }
+    out->whole.held = out->held;
     const struct dt_permutation order =
         dt_permutation_make(spec->split_seed, STREAM, 0, (uint32_t)out->n_total);
     for (size_t i = out->n_total - out->n_held; i < out->n_total; i++) {
@@ -128,9 +130,13 @@ static enum dt_status take_part(const struct split *split, bool held, struct dt_
     DT_ASSERT(part->data.samples.n_total == split->n_total);
     out->n_flawed += part->data.n_flawed;
     out->n_passed = part->data.n_passed;
+    memcpy(out->left_out, part->data.left_out, sizeof out->left_out);
     free(out->class_names);
     out->class_names = part->data.class_names;
     part->data.class_names = NULL;
+    free(out->found);
+    out->found = part->data.found;
+    part->data.found = NULL;
     copy_rows(split, held, owned, part, out);
     return DT_OK;
 }
@@ -170,7 +176,9 @@ static enum dt_status load_split(const struct split *split, bool held, struct dt
     DT_TRY(owned.n > 0 ? load_rows(split, held, owned, out)
                        : split->whole.row->load(&split->whole, DT_SPLIT_TRAIN, none, out));
     out->samples.n_total = n;
-    return DT_OK;
+    struct dt_data_spec settled = split->whole;
+    settled.held = NULL;
+    return dt_labelled_settle(&settled, DT_SPLIT_TRAIN, owned.n, out);
 }
 
 /* ---- the row */
@@ -203,6 +211,7 @@ static enum dt_status load(const struct dt_data_spec *spec, enum dt_split which,
         return whole.row->load(&whole, which, owned, out);
     }
     enum dt_status s = open_split(spec, &split);
+    split.whole.counts_held = which == DT_SPLIT_VALIDATION;
     s = s == DT_OK ? load_split(&split, which == DT_SPLIT_VALIDATION, owned, out) : s;
     free(split.held);
     return s;

@@ -109,9 +109,11 @@ struct dt_network_plan {
 
 /* Sums over samples: batches and ranks can add them, as three doubles. */
 struct dt_metrics {
-    double loss_sum;  /* cross-entropy in nats, or squared error averaged over a sample's outputs */
+    double loss_sum;  /* cross-entropy in nats, or squared or absolute error, of which each sample
+                         has the mean over its outputs */
     double n_correct; /* classification: samples whose largest logit is the label's; a tie goes to
-                         the lowest class */
+                         the lowest class. Targets: of each sample 1 less its mean squared error,
+                         whose mean is R2 where targets have the variance 1 */
     double n_samples;
 };
 

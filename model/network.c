@@ -224,7 +224,8 @@ static struct dt_pass chunk_of(const struct dt_network *net, const struct dt_pas
     *chunk = (struct dt_batch){.n = dt_min(batch->n - first, net->plan.chunk),
                                .rows = batch->rows + first,
                                .ids = batch->ids + first,
-                               .epoch = batch->epoch};
+                               .epoch = batch->epoch,
+                               .class_weights = batch->class_weights};
     part.batch = chunk;
     part.first = first;
     part.accumulate = pass->accumulate || first > 0;

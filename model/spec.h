@@ -52,7 +52,8 @@
 
 #define DT_LOSS_LIST(X)                                       \
     X(DT_LOSS_SOFTMAX_CROSS_ENTROPY, "softmax_cross_entropy") \
-    X(DT_LOSS_MEAN_SQUARED_ERROR, "mean_squared_error")
+    X(DT_LOSS_MEAN_SQUARED_ERROR, "mean_squared_error")       \
+    X(DT_LOSS_MEAN_ABSOLUTE_ERROR, "mean_absolute_error")
 
 enum dt_layer_type { DT_LAYER_LIST(DT_NAMED_ENUM) };
 enum dt_activation { DT_ACTIVATION_LIST(DT_NAMED_ENUM) };

@@ -189,6 +189,43 @@ def write_nets(n_train=16, n_test=8, n_classes=10):
             out.write("%s: %.9g %.9g\n" % (net.__name__, trained, loss(net, norm, slice(n_train, None))))
 
 
+def write_tables(n_train=40, n_test=16, batch=8):
+    """An MLP on a table (tests/data/test_tables.py): losses of ten steps, then of the test set its loss and R2 or accuracy."""
+    def columns(stream, *scales):
+        return torch.stack([numbers(stream + k, n_train + n_test) * s + m for k, (s, m) in enumerate(scales)], 1)
+
+    def normalize(x):
+        return (x - x[:n_train].mean(0)) / x[:n_train].std(0, unbiased=False)
+
+    features, targets = columns(300, (1024, 50000), (1, 0), (0.015625, -3)), columns(310, (256, 0), (0.5, 0))
+    targets[:, 0] += features[:, 0]
+    x, targets = normalize(features), normalize(targets)
+    labels = (columns(320, (15, 15)).long() % 7 // 3)[:, 0]
+    balanced = n_train / (3 * torch.bincount(labels[:n_train]).double())
+    losses = {"mean_squared_error": (2, targets, F.mse_loss), "mean_absolute_error": (2, targets, F.l1_loss)}
+    for name, weights, smoothing in ("weights", torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64), 0), ("balanced", balanced, 0), ("smooth", balanced, 0.1):
+        losses[name] = (3, labels, lambda z, y, w=weights, s=smoothing: F.cross_entropy(z, y, w, label_smoothing=s))
+    with open(os.path.join(OUT, "tables.txt"), "w") as out:
+        out.write("# Tables in float64, by scripts/make-fixtures.py: losses of ten SGD steps, loss and R2 or accuracy of the test set.\n")
+        for name, (n_outputs, y, loss) in losses.items():
+            params = [(numbers(330 + k, *shape) / 2).requires_grad_() for k, shape in enumerate(((5, 3), (5,), (n_outputs, 5), (n_outputs,)))]
+            sgd, values = torch.optim.SGD(params, lr=0.1, momentum=0.9), []
+
+            def net(rows):
+                return F.linear(torch.tanh(F.linear(x[rows], *params[:2])), *params[2:])
+
+            for step in range(10):
+                rows = slice(step * batch % n_train, step * batch % n_train + batch)
+                values.append(loss(net(rows), y[rows]))
+                sgd.zero_grad()
+                values[-1].backward()
+                sgd.step()
+            z, wanted = net(slice(n_train, None)), y[n_train:]
+            plain = loss if n_outputs == 2 else F.cross_entropy
+            score = 1 - F.mse_loss(z, wanted) / wanted.var(0, unbiased=False).mean() if n_outputs == 2 else (z.argmax(1) == wanted).double().mean()
+            out.write(line(name, torch.stack([*values, plain(z, wanted), score])))
+
+
 if __name__ == "__main__":
     os.makedirs(OUT, exist_ok=True)
     write_optimizers()
@@ -197,3 +234,4 @@ if __name__ == "__main__":
     write_network("global-pool.txt", GlobalPool(4, 5), 8, 6)
     write_network("smoothing.txt", Net(4 * 3 * 3, 5), label_smoothing=0.1)
     write_nets()
+    write_tables()

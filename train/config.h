@@ -62,6 +62,12 @@ struct dt_monitor_spec {
 
 #define DT_AUTO (-1) /* of a number that the program may choose */
 
+#define DT_MOST_WEIGHTS 1024
+struct dt_class_weights {
+    int n; /* 0: none; DT_AUTO: balanced, samples / (classes * samples of the class) */
+    double of[DT_MOST_WEIGHTS];
+};
+
 struct dt_config {
     char name[64]; /* the file's name without folder and ".json"; default run folder */
 
@@ -76,6 +82,7 @@ struct dt_config {
     int64_t seed;
     int64_t batch_per_rank, batch_global; /* exactly one is > 0 */
     int64_t accumulate;                   /* micro-batches per step: the batch is the sum of all */
+    struct dt_class_weights class_weights;
     struct dt_optimizer_spec optimizer;
     enum dt_lr_scaling lr_scaling;
     double warmup_epochs, ema; /* ema: decay of the weights' average, or 0 */

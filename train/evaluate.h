@@ -61,7 +61,8 @@ enum dt_status dt_evaluator_open_all(struct dt_world *world, const struct dt_dat
                                      struct dt_network *network, struct dt_evaluator *out);
 void dt_evaluator_close(struct dt_evaluator *evaluator);
 
-/* Sums over the whole set, the same on every rank. Every rank calls it. */
+/* Sums over the whole set, the same on every rank; with targets n_correct / n_samples is R2, by
+ * their own variance. Every rank calls it. */
 enum dt_status dt_evaluator_run(struct dt_evaluator *evaluator, struct dt_metrics *out);
 
 #endif

@@ -14,7 +14,7 @@ static const char *not_on_gpus(const struct dt_config *config)
             return "data.augment: rotate and cutout";
         }
     }
-    return NULL;
+    return config->class_weights.n != 0 ? "train.class_weights" : NULL;
 }
 
 static enum dt_status choose_device(struct dt_world *world, const struct dt_config *config,

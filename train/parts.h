@@ -16,7 +16,8 @@ enum dt_status dt_fit_advise(struct dt_trainer *trainer, bool search);
 /* A normalize: where the configuration wants it, finds mean and standard deviation of each channel
  * over the training images of all ranks, whole numbers that are added exactly and so the same at
  * any number of ranks; they take the place of "dataset" in the configuration, also as it is
- * written, and the training set is seen by them. Every rank calls it; agreed. */
+ * written, and the training set is seen by them. So do the scales of numbers, and what a table's
+ * columns and classes are. Every rank calls it; agreed. */
 enum dt_status dt_trainer_normalize(struct dt_trainer *trainer);
 
 /* An open_images, and its close_images: sets `bad` and `settle` of a spec of images. A spec that is

@@ -19,7 +19,8 @@ static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
     return (struct dt_batch){.n = end - begin,
                              .rows = batch->rows + begin,
                              .ids = batch->ids + begin,
-                             .epoch = batch->epoch};
+                             .epoch = batch->epoch,
+                             .class_weights = batch->class_weights};
 }
 
 void dt_trainer_trace(struct dt_trainer *t, struct dt_trace *trace)
@@ -169,9 +170,14 @@ enum dt_status dt_step_compute(struct dt_trainer *t, uint64_t step_in_epoch,
     struct dt_loader *loader = &t->set.loader;
     struct dt_batch batch = dt_loader_batch(loader, (uint32_t)t->state.epoch, step_in_epoch);
     batch.n = t->roles.works ? batch.n : 0;
+    const size_t n_global = dt_shard_step_samples(&loader->shard, step_in_epoch);
     const struct dt_update update = dt_strategy_next_update(
-        t->strategy, dt_step_lr(t, step_in_epoch),
-        dt_shard_step_samples(&loader->shard, step_in_epoch), (size_t)batch.n);
+        t->strategy, dt_step_lr(t, step_in_epoch), n_global, (size_t)batch.n);
+    if (t->class_weights != NULL) {
+        dt_step_clock_lap(&t->clock, DT_PHASE_DATA);
+        DT_TRY(dt_class_weights_of(t, n_global, &batch));
+        dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
+    }
     if (t->hooks != NULL) {
         const uint64_t number = t->state.step + 1 + step_in_epoch - t->state.step_in_epoch;
         dt_step_clock_lap(&t->clock, DT_PHASE_DATA);

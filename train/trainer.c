@@ -240,6 +240,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(open_data_all(t));
     DT_TRY(t->parts->normalize != NULL ? t->parts->normalize(t) : DT_OK);
+    DT_TRY(t->config.class_weights.n != 0 ? dt_class_weights_open(t) : DT_OK);
     if (t->device.module != NULL) {
         dt_comm_phase(t->world->comm, DT_PHASE_OPENING);
     }
@@ -321,6 +322,7 @@ void dt_trainer_close(struct dt_trainer *t)
     }
     dt_sample_set_close(&t->set, NULL);
     free(t->written.text);
+    free(t->class_weights);
     if (t->parts != NULL && t->parts->close_images != NULL) {
         t->parts->close_images(&t->config.data);
     }

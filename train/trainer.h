@@ -116,6 +116,7 @@ struct dt_trainer {
     struct dt_checkpoint_state state; /* where the run stands */
     struct dt_step_clock clock;
     struct dt_ema ema;
+    double *class_weights; /* train/class_weights.c; NULL: all classes count alike */
     struct dt_replicas *replicas;
     size_t n_test;         /* with validation samples: those of the test set */
     struct dt_hook *hooks; /* the first, or NULL */
@@ -195,6 +196,14 @@ enum dt_status dt_trainer_steps(struct dt_trainer *trainer, int n, struct dt_ste
 void dt_trainer_trace(struct dt_trainer *trainer, struct dt_trace *trace);
 
 /* ---- beside the steps: the calls of train.c, on every rank */
+
+/* The weights of the configuration, or balanced ones of the training set. Agreed. DT_CONFIG: as
+ * many as the model has classes are needed. */
+enum dt_status dt_class_weights_open(struct dt_trainer *trainer);
+/* A batch's factors of losses: weights, divided by their mean over the samples that all ranks use
+ * in this step (n_global), or without averaging this one. */
+enum dt_status dt_class_weights_of(struct dt_trainer *trainer, size_t n_global,
+                                   struct dt_batch *batch);
 
 /* After hooks, before a checkpoint is read: the average, the replicas, and whether batch_norm has
  * enough samples and the test set's files are good. Agreed. */

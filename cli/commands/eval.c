@@ -205,14 +205,16 @@ static enum dt_status check_loss(const char *file, double loss)
 }
 
 static enum dt_status show(const struct dt_args *args, const struct dt_metrics *test,
-                           const struct dt_learned *learned, bool classifies)
+                           const struct dt_learned *learned, const struct dt_config *config)
 {
     char text[160];
     struct dt_doc *doc = dt_doc_open("eval", "Test result");
     struct dt_part *figures = dt_doc_figures(doc, "Result");
     dt_doc_figure(figures, "test loss::4", dt_n(dt_metrics_loss(test)));
-    if (classifies) {
+    if (config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
         dt_doc_figure(figures, "test accuracy::%", dt_n(dt_metrics_accuracy(test)));
+    } else if (dt_config_has_r2(config)) {
+        dt_doc_figure(figures, "test R2::4", dt_n(dt_metrics_accuracy(test)));
     }
     if (dt_learned_has_top5(learned)) {
         dt_doc_figure(figures, "test top-5 accuracy::%",
@@ -222,7 +224,7 @@ static enum dt_status show(const struct dt_args *args, const struct dt_metrics *
     if (learned->confusion != NULL && learned->n_classes <= MOST_CONFUSED) {
         dt_confusion_add(doc, learned);
     }
-    dt_result_text("test", test, classifies, "", text, sizeof text);
+    dt_result_text("test", test, config, "", text, sizeof text);
     dt_doc_verdict(doc, DT_NO_VERDICT, "%s", text);
     const enum dt_status s = dt_result_show(args, doc);
     dt_doc_close(doc);
@@ -241,7 +243,8 @@ static enum dt_status measure(struct dt_world *world, const struct dt_trained *f
     }
     DT_TRY(dt_evaluator_run(evaluator, &test));
     DT_TRY(check_loss(from->file, dt_metrics_loss(&test)));
-    return dt_world_agree(world, world->rank == 0 ? show(args, &test, learned, classifies) : DT_OK);
+    return dt_world_agree(world, world->rank == 0 ? show(args, &test, learned, &inference->config)
+                                                  : DT_OK);
 }
 
 enum dt_status dt_trained_check(const struct dt_args *args, int n_least, const char *more)

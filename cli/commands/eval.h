@@ -4,9 +4,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cli/args.h"
-#include "data/border.h"
 #include "model/network.h"
 #include "train/device.h"
+#include "train/save/border.h"
 
 /* Where a network comes from. */
 struct dt_trained {

@@ -12,6 +12,7 @@
 #include "cli/result.h"
 #include "cuda/block_plan.h"
 #include "data/bad_images.h"
+#include "data/formats/labelled.h"
 #include "data/validation_split.h"
 #include "dist/allreduce/formula.h"
 #include "dist/strategy/micro_batches.h"
@@ -36,6 +37,7 @@ struct plan {
     struct dt_roles roles;
     struct dt_stages stages; /* of a pipeline */
     size_t n_test, n_validation, n_passed;
+    char left_out[128];
     char *class_names; /* of the training data, or NULL */
     bool has_data;
     struct dt_planned_traffic traffic;
@@ -44,8 +46,9 @@ struct plan {
 static size_t data_bytes(const struct plan *p, size_t n)
 {
     const struct dt_data_spec *data = &p->config.data;
-    const size_t input = dt_shape_elems(data->shape) *
-                         (data->format == DT_DATA_LINEAR ? sizeof(float) : sizeof(uint8_t));
+    const size_t input =
+        dt_shape_elems(data->shape) *
+        (data->format == DT_DATA_LINEAR || data->scale[0].n > 0 ? sizeof(float) : sizeof(uint8_t));
     return n * (input +
                 (data->n_classes > 0 ? sizeof(uint16_t) : (size_t)data->n_targets * sizeof(float)));
 }
@@ -132,6 +135,9 @@ static void add_samples(struct dt_doc *doc, const struct plan *p)
     dt_doc_figure(figures, "test::0", dt_n((double)p->n_test));
     if (p->n_passed > 0) {
         dt_doc_figure(figures, "other files, passed over::0", dt_n((double)p->n_passed));
+    }
+    if (p->left_out[0] != '\0') {
+        dt_doc_text(doc, "Columns of text, left out: %s.", p->left_out);
     }
     if (p->class_names != NULL) {
         add_classes(doc, p);
@@ -319,6 +325,10 @@ static enum dt_status check_files(struct plan *p, enum dt_split split, size_t n_
     DT_TRY(dt_dataset_open(&spec, split, rows, &some));
     const enum dt_status s = dt_bad_decide(&bad, (size_t)spec.skip_bad);
     p->n_passed += some.n_passed;
+    if (split == DT_SPLIT_TRAIN && some.found != NULL) {
+        dt_found_take(some.found, &p->config.data);
+        memcpy(p->left_out, some.left_out, sizeof p->left_out);
+    }
     free(p->class_names);
     p->class_names = some.class_names;
     some.class_names = NULL;
@@ -344,11 +354,11 @@ static enum dt_status count_test(struct plan *p)
 static enum dt_status count_samples(struct plan *p)
 {
     DT_TRY(dt_trainer_shard(&p->config, 0, p->roles.n_workers, &p->shard));
-    DT_TRY(count_test(p));
     DT_TRY(p->config.data.validation > 0
                ? dt_dataset_count(&p->config.data, DT_SPLIT_VALIDATION, &p->n_validation)
                : DT_OK);
-    return check_files(p, DT_SPLIT_TRAIN, p->shard.n_total + p->n_validation);
+    DT_TRY(check_files(p, DT_SPLIT_TRAIN, p->shard.n_total + p->n_validation));
+    return count_test(p);
 }
 
 static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct plan *p)

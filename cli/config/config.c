@@ -125,6 +125,12 @@ static enum dt_status check_training(const struct dt_config_source *source,
                                "workers that do not wait for each other have no weights in common "
                                "after a step (set distributed.parameter_server.mode to sync)");
     }
+    if (c->class_weights.n != 0 && c->dist.mode == DT_SERVER_MODE_ASYNC) {
+        return dt_config_error(source, "train.class_weights",
+                               "are divided by their sum over all workers' samples, and these "
+                               "workers do not wait for each other (set "
+                               "distributed.parameter_server.mode to sync)");
+    }
     if (c->schedule == DT_SCHEDULE_ONE_CYCLE && c->warmup_epochs > 0) {
         return dt_config_error(source, "train.warmup_epochs",
                                "one_cycle has a warm-up of its own, of train.schedule.peak of the "
@@ -168,7 +174,8 @@ static enum dt_status check_monitor(const struct dt_config_source *source,
     }
     if (!dt_metric_is_loss(metric) && c->model.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
         return dt_config_error(source, key,
-                               "mean squared error knows no classes, and so no accuracy (take %s)",
+                               "mean %s error knows no classes, and so no accuracy (take %s)",
+                               c->model.loss == DT_LOSS_MEAN_SQUARED_ERROR ? "squared" : "absolute",
                                validates ? "validation_loss" : "test_loss");
     }
     if (!c->dist.average) {

@@ -290,7 +290,6 @@ static const struct {
     {"format", "imagefolder", "images"},
     {"format", "png", "images"},
     {"format", "npz", "npy"},
-    {"format", "csv", " (CSV is not read: write an .npz file with numpy.savez)"},
     {"metric", "val_loss", "validation_loss"},
     {"metric", "val_accuracy", "validation_accuracy"},
     {"metric", "val_acc", "validation_accuracy"},
@@ -404,24 +403,26 @@ static enum dt_status read_names(const struct object *o, const struct dt_key *ke
     return DT_OK;
 }
 
-/* A number for each channel; *n: how many that are, or 0. */
+/* A number for each channel, or feature; *n: how many that are, or 0. */
 static enum dt_status read_numbers(const struct object *o, const struct dt_key *key,
                                    const cJSON *object, const char *name, double least, int *n,
                                    double *out)
 {
     char expected[96];
+    const double most = dt_range_parse(key->values).high;
+    const int n_most = dt_key_most(key);
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name);
     const int n_there = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
-    if (n_there < 1 || n_there > DT_MOST_CHANNELS || (*n > 0 && n_there != *n)) {
-        snprintf(expected, sizeof expected, "a list of %d%s numbers, one for each channel",
-                 *n > 0 ? *n : 1, *n > 0 ? "" : "..16");
+    if (n_there < 1 || n_there > n_most || (*n > 0 && n_there != *n)) {
+        snprintf(expected, sizeof expected, "a list of %d..%d numbers, one for each channel",
+                 *n > 0 ? *n : 1, *n > 0 ? *n : n_most);
         return unexpected(o, list, expected, "", "%s.%s", key->path, name);
     }
     for (int i = 0; i < n_there; i++) {
         const cJSON *item = cJSON_GetArrayItem(list, i);
-        if (!cJSON_IsNumber(item) || !(item->valuedouble >= least && item->valuedouble <= 1)) {
-            snprintf(expected, sizeof expected, "a number %g..1, where 1 is the brightest pixel",
-                     least);
+        if (!cJSON_IsNumber(item) || !(item->valuedouble >= least && item->valuedouble <= most)) {
+            snprintf(expected, sizeof expected, "a number %g..%g%s", least, most,
+                     most == 1 ? ", where 1 is the brightest pixel" : "");
             return unexpected(o, item, expected, "", "%s.%s[%d]", key->path, name, i);
         }
         out[i] = item->valuedouble;
@@ -448,8 +449,25 @@ static enum dt_status read_normalize(const struct object *o, const struct dt_key
                                    member->string);
         }
     }
-    DT_TRY(read_numbers(o, key, item, "mean", 0, &out->n, out->mean));
-    return read_numbers(o, key, item, "std", 1e-6, &out->n, out->std);
+    const struct dt_range range = dt_range_parse(key->values);
+    DT_TRY(read_numbers(o, key, item, "mean", range.low, &out->n, out->mean));
+    return read_numbers(o, key, item, "std", range.high == 1 ? 1e-6 : 1e-300, &out->n, out->std);
+}
+
+/* "balanced", or a number for each class. */
+static enum dt_status read_weights(const struct object *o, const struct dt_key *key,
+                                   const cJSON *item, struct dt_class_weights *out)
+{
+    const struct dt_range range = dt_range_parse(key->values);
+    const bool balanced = cJSON_IsString(item) && strcmp(item->valuestring, "balanced") == 0;
+    const cJSON *of = cJSON_IsArray(item) ? item->child : NULL;
+    for (; of != NULL && out->n < DT_MOST_WEIGHTS && cJSON_IsNumber(of) &&
+           dt_range_holds(&range, of->valuedouble);
+         of = of->next) {
+        out->of[out->n++] = of->valuedouble;
+    }
+    out->n = balanced ? DT_AUTO : out->n;
+    return of == NULL && out->n != 0 ? DT_OK : wrong_value(o, key, item);
 }
 
 /* {"shift": 2}, {"flip": "horizontal"} or {"crop": {"padding": 4}} as change i. */
@@ -555,6 +573,8 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
         return read_normalize(o, key, item, field);
     case DT_KEY_AUGMENT:
         return read_augment(o, key, item, field);
+    case DT_KEY_WEIGHTS:
+        return read_weights(o, key, item, field);
     }
     return DT_OK;
 }

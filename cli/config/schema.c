@@ -156,6 +156,24 @@ static size_t expected_names(const char *lead, const char *names, char out[DT_EX
     return used;
 }
 
+static void expected_items(const struct dt_key *key, const struct dt_range *range,
+                           char out[DT_EXPECTED_SIZE])
+{
+    if (key->kind == DT_KEY_NORMALIZE) {
+        snprintf(out, DT_EXPECTED_SIZE,
+                 "\"dataset\" or {\"mean\": [...], \"std\": [...]}, a number%s per channel",
+                 range->high == 1 ? " 0..1" : "");
+    } else if (key->kind == DT_KEY_AUGMENT) {
+        snprintf(out, DT_EXPECTED_SIZE,
+                 "a list of up to %d of {\"shift\": n}, {\"flip\": \"horizontal\"}, {\"crop\": "
+                 "{\"padding\": n}}, {\"rotate\": n}, {\"cutout\": n}, with n %.0f..%.0f",
+                 DT_MOST_AUGMENTS, range->low, range->high);
+    } else {
+        snprintf(out, DT_EXPECTED_SIZE, "\"balanced\" or a list of 2..%d numbers %g..%g",
+                 DT_MOST_WEIGHTS, range->low, range->high);
+    }
+}
+
 void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
 {
     const struct dt_range range = dt_range_parse(key->values[0] == '\0' ? "[0, 0]" : key->values);
@@ -203,14 +221,9 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
                  range.high);
         break;
     case DT_KEY_NORMALIZE:
-        snprintf(out, DT_EXPECTED_SIZE,
-                 "\"dataset\" or {\"mean\": [...], \"std\": [...]}, a number 0..1 per channel");
-        break;
     case DT_KEY_AUGMENT:
-        snprintf(out, DT_EXPECTED_SIZE,
-                 "a list of up to %d of {\"shift\": n}, {\"flip\": \"horizontal\"}, {\"crop\": "
-                 "{\"padding\": n}}, {\"rotate\": n}, {\"cutout\": n}, with n %.0f..%.0f",
-                 DT_MOST_AUGMENTS, range.low, range.high);
+    case DT_KEY_WEIGHTS:
+        expected_items(key, &range, out);
         break;
     }
 }
@@ -228,6 +241,14 @@ void dt_key_values(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
         }
     }
     snprintf(out, DT_EXPECTED_SIZE, "%s", start);
+}
+
+int dt_key_most(const struct dt_key *key)
+{
+    return key->kind == DT_KEY_AUGMENT             ? DT_MOST_AUGMENTS
+           : key->kind == DT_KEY_WEIGHTS           ? DT_MOST_WEIGHTS
+           : dt_range_parse(key->values).high == 1 ? DT_MOST_CHANNELS
+                                                   : DT_MOST_SCALED;
 }
 
 void dt_number_text(double x, char out[DT_NUMBER_SIZE])

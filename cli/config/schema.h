@@ -5,7 +5,8 @@
  *
  *   kind: BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input),
  *   LAYERS (model.layers), NAMES (of blocks or layers), EPOCHS (ascending numbers), AUTO (an
- * integer or a word; the field has -1 for the first word, -2 for the next), NORMALIZE and AUGMENT
+ * integer or a word; the field has -1 for the first word, -2 for the next), NORMALIZE, AUGMENT and
+ * WEIGHTS
  *
  *   values: of INT, REAL, AUTO the interval, as mathematicians write it: "[0, 1)" holds 0 and not
  *   1; of ENUM the names, each behind a bar; of AUTO the interval and then its words
@@ -29,14 +30,15 @@
     "[0, 9007199254740991]"      /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
 #define DT_BETA "[0, 0.9999999]" /* the float next to 1 is 0.99999994 */
 
-#define DT_IMAGES "data.format=idx|synthetic|cifar|npy|images"
+#define DT_IMAGES "data.format=idx|synthetic|cifar|npy|images|csv"
 #define DT_FOLDERS "data.format=images"
 #define DT_STOPS_EARLY "train.early_stopping.metric!=none"
 
 #define DT_CONFIG_KEYS(X)                                                                          \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
       "idx: MNIST's four files; cifar: binary files of CIFAR-10 or CIFAR-100; npy: NumPy arrays; " \
-      "images: PNG, JPEG or PPM files, one folder per class; synthetic: generated images; "        \
+      "images: PNG, JPEG or PPM files, one folder per class; csv: tables; "                        \
+      "synthetic: generated images; "                                                              \
       "linear: y = slope * x + intercept")                                                         \
     X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                            \
       "folder of the data files, raw or .gz, relative to the working directory; generated data "   \
@@ -44,6 +46,11 @@
     X("data.normalize", NORMALIZE, data.normalize, "[0, 1]", "", DT_IMAGES,                        \
       "pixels become (pixel / 255 - mean) / std, per channel; dataset: mean and std of the "       \
       "training images, which are stored in the run's config.json and in checkpoints")             \
+    X("data.scale", NORMALIZE, data.scale[0], "[-1e300, 1e300]", "", "data.format=npy|csv",        \
+      "numbers that are no pixels become (x - mean) / std, per channel or feature; default: of "   \
+      "the training set, stored in config.json and in checkpoints")                                \
+    X("data.target_scale", NORMALIZE, data.scale[1], "[-1e300, 1e300]", "", "data.format=npy|csv", \
+      "the same of targets")                                                                       \
     X("data.augment", AUGMENT, data.augment, "[1, 180]", "", DT_IMAGES,                            \
       "random changes of training images, applied in this order and redrawn every epoch: shift "   \
       "by up to this many pixels, flip left to right, crop after padding with this much black, "   \
@@ -58,8 +65,14 @@
     X("data.skip_bad", INT, data.skip_bad, "[0, 2147483647]", "0", DT_FOLDERS,                     \
       "images that cannot be read and are left out, at most; they are listed")                     \
     X("data.classes", NAMES, data.classes, "[0, 4096]", "[]",                                      \
-      "data.format=idx|synthetic|cifar|npy",                                                       \
+      "data.format=idx|synthetic|cifar|npy|csv",                                                   \
       "names of the classes in the order of their numbers, such as [\"cat\", \"dog\"]")            \
+    X("data.label", TEXT, data.label, "", "", "data.format=csv",                                   \
+      "column of the classes, by name or number")                                                  \
+    X("data.target", NAMES, data.target, "[0, 256]", "[]", "data.format=csv",                      \
+      "columns of the targets, such as [\"price\"], one for each output of the model")             \
+    X("data.features", NAMES, data.features, "[0, 4096]", "[]", "data.format=csv",                 \
+      "columns of the inputs, in this order; []: all columns of numbers but label and targets")    \
     X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
       "shard: each rank keeps its own share; global: the same batches at any number of ranks; "    \
       "replicate: every rank uses all samples")                                                    \
@@ -84,7 +97,7 @@
     X("model.layers", LAYERS, model.layers, "[1, 64]", NULL, "",                                   \
       "the layers in order; the last layer gives the outputs")                                     \
     X("model.loss", ENUM, model.loss, DT_LOSS_LIST(DT_BAR_NAME), "softmax_cross_entropy", "",      \
-      "softmax_cross_entropy for classes; mean_squared_error for format linear")                   \
+      "softmax_cross_entropy for classes; the others for targets, of a table or format linear")    \
     X("train.epochs", INT, epochs, "[1, 1000000]", "12", "", "passes over the training samples")   \
     X("train.max_steps", INT, max_steps, DT_ANY_INT, "0", "",                                      \
       "stop after this many steps in total; 0: no limit")                                          \
@@ -127,6 +140,10 @@
       "model.loss=softmax_cross_entropy",                                                          \
       "fraction of each label that is spread over all classes, as in PyTorch; in the training "    \
       "loss only: the test loss is plain cross-entropy")                                           \
+    X("train.class_weights", WEIGHTS, class_weights, "[0, 1e6]", "",                               \
+      "model.loss=softmax_cross_entropy",                                                          \
+      "weight of each class in the training loss, as in PyTorch: a list, or balanced: inversely "  \
+      "to its training samples; the test loss is plain cross-entropy")                             \
     X("train.ema", REAL, ema, "[0, 1)", "0", "",                                                   \
       "decay of an exponential moving average of the weights, such as 0.999, which is evaluated "  \
       "and saved beside the weights; 0: off. Metrics that begin with ema_ are of the average")     \
@@ -345,7 +362,8 @@ enum dt_key_kind {
     DT_KEY_EPOCHS,
     DT_KEY_AUTO,
     DT_KEY_NORMALIZE,
-    DT_KEY_AUGMENT
+    DT_KEY_AUGMENT,
+    DT_KEY_WEIGHTS
 };
 
 struct dt_key {
@@ -393,6 +411,8 @@ bool dt_range_holds(const struct dt_range *range, double x); /* false for NaN */
  * expected. */
 #define DT_EXPECTED_SIZE 160
 void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE]);
+/* How many items a list of the kinds NORMALIZE, AUGMENT and WEIGHTS may have. */
+int dt_key_most(const struct dt_key *key);
 /* The same in a table: "integer 1..64", "> 0 and <= 1", "idx, linear". */
 void dt_key_values(const struct dt_key *key, char out[DT_EXPECTED_SIZE]);
 

@@ -100,6 +100,15 @@ static void write_augment(FILE *out, const struct dt_augment *augment)
     fputc(']', out);
 }
 
+static void write_weights(FILE *out, const struct dt_class_weights *weights)
+{
+    if (weights->n == DT_AUTO) {
+        fputs("\"balanced\"", out);
+    } else {
+        write_numbers(out, weights->n, weights->of);
+    }
+}
+
 static void write_layers(FILE *out, const struct dt_model_spec *model);
 
 void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
@@ -153,6 +162,9 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
     case DT_KEY_AUGMENT:
         write_augment(out, dt_key_field(key, base));
         break;
+    case DT_KEY_WEIGHTS:
+        write_weights(out, dt_key_field(key, base));
+        break;
     }
 }
 
@@ -167,6 +179,7 @@ static bool is_unset(const struct dt_key *key, const void *base)
     return key->kind == DT_KEY_TEXT        ? *(const char *)field == '\0'
            : key->kind == DT_KEY_NORMALIZE ? normalize->n == 0 && !normalize->of_dataset
            : key->kind == DT_KEY_AUGMENT   ? augment->n == 0
+           : key->kind == DT_KEY_WEIGHTS   ? ((const struct dt_class_weights *)field)->n == 0
            : key->kind == DT_KEY_NAMES     ? names->n == 0
            : key->kind == DT_KEY_INPUTS    ? inputs->n == 0
            : key->kind == DT_KEY_REAL      ? *(const double *)field < 0

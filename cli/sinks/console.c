@@ -35,6 +35,22 @@ static void open_progress(const struct dt_config *config, uint64_t steps_per_epo
                                 .steps_per_epoch = steps_per_epoch};
 }
 
+/* "  test accuracy 98.31 %", or R2, or neither: ""; without words " 98.31 %". */
+static int put_score(const struct dt_config *c, const char *set, bool words,
+                     const struct dt_metrics *m, char *text, size_t size)
+{
+    const bool classifies = c->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+    text[0] = '\0';
+    return !classifies && !dt_config_has_r2(c)
+               ? 0
+               : snprintf(text, size, classifies ? "%s%s%s %5.2f %%" : "%s%s%s %.4f",
+                          words ? "  " : "", words ? set : "",
+                          !words       ? ""
+                          : classifies ? " accuracy"
+                                       : " R2",
+                          (classifies ? 100.0 : 1.0) * dt_metrics_accuracy(m));
+}
+
 /* How much a line says: each level leaves out more than the next. */
 enum detail { DETAIL_BARE, DETAIL_TIME, DETAIL_ACCURACY, DETAIL_RATE, DETAIL_PLACES, DETAIL_WORDS };
 
@@ -43,10 +59,9 @@ static int compose_progress(const struct dt_progress *p, const struct dt_step_ev
 {
     char loss[32], number[32], rate[64] = "", accuracy[32] = "", left[40] = "";
     const unsigned long long n_epochs = (unsigned long long)p->config->epochs;
-    if (p->config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && detail >= DETAIL_ACCURACY) {
-        snprintf(accuracy, sizeof accuracy, "%s %5.2f %%",
-                 detail == DETAIL_WORDS ? "  train accuracy" : "",
-                 100.0 * dt_metrics_accuracy(&st->epoch_train));
+    if (detail >= DETAIL_ACCURACY) {
+        put_score(p->config, "train", detail == DETAIL_WORDS, &st->epoch_train, accuracy,
+                  sizeof accuracy);
     }
     if (detail >= DETAIL_RATE) {
         snprintf(rate, sizeof rate, "  %s %s/s",
@@ -110,10 +125,8 @@ static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_eve
         snprintf(test, sizeof test, "  %s %s%s", set, words ? "loss " : "",
                  dt_loss_text(dt_metrics_loss(m), loss, sizeof loss));
     }
-    if (m->n_samples > 0 && dt_sinks_classify(sinks)) {
-        const int n =
-            snprintf(accuracy, sizeof accuracy, "%s%s%s %5.2f %%", words ? "  " : "",
-                     words ? set : "", words ? " accuracy" : "", 100.0 * dt_metrics_accuracy(m));
+    if (m->n_samples > 0) {
+        const int n = put_score(c, set, words, m, accuracy, sizeof accuracy);
         if (words && dt_learned_has_top5(r->learned)) {
             snprintf(accuracy + n, sizeof accuracy - (size_t)n, ", top 5 %5.2f %%",
                      100.0 * r->learned->answers.n_top5 / m->n_samples);
@@ -139,10 +152,7 @@ static void print_average(const struct dt_sinks *sinks, const char *set, const s
     if (m->n_samples == 0) {
         return;
     }
-    if (dt_sinks_classify(sinks)) {
-        snprintf(accuracy, sizeof accuracy, "  %s accuracy %5.2f %%", set,
-                 100.0 * dt_metrics_accuracy(m));
-    }
+    put_score(sinks->folder.config, set, true, m, accuracy, sizeof accuracy);
     fprintf(stderr, "  average of the weights: %s loss %s%s\n", set,
             dt_loss_text(dt_metrics_loss(m), loss, sizeof loss), accuracy);
 }
@@ -328,10 +338,13 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
     }
 }
 
-void dt_result_text(const char *set, const struct dt_metrics *m, bool classifies, const char *after,
-                    char *text, size_t size)
+void dt_result_text(const char *set, const struct dt_metrics *m, const struct dt_config *config,
+                    const char *after, char *text, size_t size)
 {
-    if (classifies) {
+    if (dt_config_has_r2(config)) {
+        snprintf(text, size, "%s R2 %.4f, loss %.6g (%.0f samples)%s", set, dt_metrics_accuracy(m),
+                 dt_metrics_loss(m), m->n_samples, after);
+    } else if (config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
         snprintf(text, size, "%s accuracy %.2f %% (%.0f/%.0f)%s", set,
                  100.0 * dt_metrics_accuracy(m), m->n_correct, m->n_samples, after);
     } else {
@@ -366,7 +379,7 @@ static void print_result(const struct dt_sinks *sinks, const struct dt_end_event
         snprintf(after, sizeof after, " of the best epoch, %llu of %llu",
                  (unsigned long long)r->tested_epoch, (unsigned long long)r->epochs);
     }
-    dt_result_text(m == &r->test ? "test" : "validation", m, dt_sinks_classify(sinks), after, line,
+    dt_result_text(m == &r->test ? "test" : "validation", m, sinks->folder.config, after, line,
                    sizeof line);
     puts(line);
     fflush(stdout);

@@ -181,12 +181,15 @@ static struct dt_field_value seconds(const struct dt_sinks *sinks)
         .is_number = true, .digits = -3, .number = dt_clock_s() - sinks->clock_s};
 }
 
-/* The loss of some samples, and in the next field their accuracy. */
+/* The loss of some samples, and in the next fields their accuracy, and R2. */
 static void read_metrics(const struct dt_sinks *sinks, const struct dt_metrics *m,
                          struct dt_field_value *v)
 {
     v[0] = real(dt_metrics_loss(m));
     v[1] = real(accuracy_of(sinks, m));
+    if (dt_config_has_r2(sinks->folder.config)) {
+        v[2] = real(dt_metrics_accuracy(m));
+    }
 }
 
 static void read_step(const struct dt_sinks *sinks, const struct dt_event *event,
@@ -286,6 +289,7 @@ static void read_epoch(const struct dt_sinks *sinks, const struct dt_event *even
 #define YES DT_CSV_YES
 #define TESTED DT_CSV_TESTED
 #define VALIDATED DT_CSV_VALIDATED
+#define R2 DT_CSV_R2
 #define ROW(constant, name, unit, csv, tag, meaning) {name, unit, tag, meaning, csv},
 static const struct dt_field step_rows[] = {DT_STEP_FIELD_LIST(ROW)};
 static const struct dt_field epoch_rows[] = {DT_EPOCH_FIELD_LIST(ROW)};
@@ -339,15 +343,19 @@ static const char *status_meaning(enum dt_status status)
     return "unknown status";
 }
 
-/* Without samples there is neither loss nor accuracy, and without classes no accuracy. */
-static void put_metrics(struct dt_json *j, const struct dt_sinks *sinks, const char *const names[2],
+/* "SET_loss", and "SET_accuracy" or "SET_r2". Without samples there is neither. */
+static void put_metrics(struct dt_json *j, const struct dt_sinks *sinks, const char *set,
                         const struct dt_metrics *m)
 {
+    char name[32];
+    const bool classifies = dt_sinks_classify(sinks);
     if (m->n_samples > 0) {
-        dt_json_number(j, names[0], 0, dt_metrics_loss(m));
-        if (dt_sinks_classify(sinks)) {
-            dt_json_number(j, names[1], 0, dt_metrics_accuracy(m));
-        }
+        snprintf(name, sizeof name, "%s_loss", set);
+        dt_json_number(j, name, 0, dt_metrics_loss(m));
+    }
+    if (m->n_samples > 0 && (classifies || dt_config_has_r2(sinks->folder.config))) {
+        snprintf(name, sizeof name, classifies ? "%s_accuracy" : "%s_r2", set);
+        dt_json_number(j, name, 0, dt_metrics_accuracy(m));
     }
 }
 
@@ -370,12 +378,11 @@ static void put_results(struct dt_json *j, const struct dt_sinks *sinks,
     static const struct dt_metrics none;
     const struct dt_metrics *test = r->signal == 0 ? &r->test : &none,
                             *validation = r->signal == 0 ? &r->validation : &none;
-    put_metrics(j, sinks, (const char *const[]){"test_loss", "test_accuracy"}, test);
+    put_metrics(j, sinks, "test", test);
     if (r->tested_epoch > 0) {
         put_integer(j, "tested_epoch", r->tested_epoch);
     }
-    put_metrics(j, sinks, (const char *const[]){"validation_loss", "validation_accuracy"},
-                validation);
+    put_metrics(j, sinks, "validation", validation);
     if (dt_learned_has_top5(r->learned) && validation->n_samples > 0) {
         dt_json_number(j, "validation_top5_accuracy", 0,
                        r->validation_top5 / validation->n_samples);
@@ -383,10 +390,8 @@ static void put_results(struct dt_json *j, const struct dt_sinks *sinks,
     if (dt_learned_has_top5(r->learned) && test->n_samples > 0) {
         dt_json_number(j, "test_top5_accuracy", 0, r->learned->answers.n_top5 / test->n_samples);
     }
-    put_metrics(j, sinks, (const char *const[]){"ema_validation_loss", "ema_validation_accuracy"},
-                &r->averaged_validation);
-    put_metrics(j, sinks, (const char *const[]){"ema_test_loss", "ema_test_accuracy"},
-                &r->averaged);
+    put_metrics(j, sinks, "ema_validation", &r->averaged_validation);
+    put_metrics(j, sinks, "ema_test", &r->averaged);
 }
 
 static void put_monitored(struct dt_json *j, const struct dt_end_event *r)

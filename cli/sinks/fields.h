@@ -24,6 +24,7 @@
       "mean over the step's samples of all ranks, before the update")                              \
     X(DT_STEP_ACCURACY, "accuracy", "share of 1", NO, "accuracy/step",                             \
       "of the same samples; null without classes")                                                 \
+    X(DT_STEP_R2, "r2", "", NO, "r2/step", "R2 of the same samples; only of normalized targets")   \
     X(DT_STEP_LR, "lr", "", NO, "learning_rate/step", "learning rate of the step")                 \
     X(DT_STEP_GRAD_NORM, "grad_norm", "", NO, "gradient_norm/step",                                \
       "L2 norm of the averaged gradient, before clipping; null if no rank knows it; with "         \
@@ -40,14 +41,19 @@
       "mean over the epoch's samples, each before its step's update")                              \
     X(DT_EPOCH_TRAIN_ACCURACY, "train_accuracy", "share of 1", YES, "accuracy/train",              \
       "of the same samples; null without classes")                                                 \
+    X(DT_EPOCH_TRAIN_R2, "train_r2", "", R2, "r2/train",                                           \
+      "share of the variance of the targets that is predicted: R2; only of normalized targets")    \
     X(DT_EPOCH_VALIDATION_LOSS, "validation_loss", "", VALIDATED, "loss/validation",               \
       "mean over the validation samples, at the epoch's end; only with data.validation")           \
     X(DT_EPOCH_VALIDATION_ACCURACY, "validation_accuracy", "share of 1", VALIDATED,                \
       "accuracy/validation", "of the validation samples; null without classes")                    \
+    X(DT_EPOCH_VALIDATION_R2, "validation_r2", "", R2, "r2/validation",                            \
+      "of the validation samples")                                                                 \
     X(DT_EPOCH_TEST_LOSS, "test_loss", "", TESTED, "loss/test",                                    \
       "mean over the test samples, at the epoch's end; without data.validation")                   \
     X(DT_EPOCH_TEST_ACCURACY, "test_accuracy", "share of 1", TESTED, "accuracy/test",              \
       "of the test samples; null without classes")                                                 \
+    X(DT_EPOCH_TEST_R2, "test_r2", "", R2, "r2/test", "of the test samples")                       \
     X(DT_EPOCH_VALIDATION_TOP5, "validation_top5_accuracy", "share of 1", NO,                      \
       "accuracy/top5_validation", "as test_top5_accuracy, of the validation samples")              \
     X(DT_EPOCH_TEST_TOP5, "test_top5_accuracy", "share of 1", NO, "accuracy/top5",                 \
@@ -56,10 +62,12 @@
       "as validation_loss, of the average of the weights; only with `train.ema`")                  \
     X(DT_EPOCH_EMA_VALIDATION_ACCURACY, "ema_validation_accuracy", "share of 1", NO,               \
       "accuracy/ema_validation", "likewise")                                                       \
+    X(DT_EPOCH_EMA_VALIDATION_R2, "ema_validation_r2", "", NO, "r2/ema_validation", "likewise")    \
     X(DT_EPOCH_EMA_TEST_LOSS, "ema_test_loss", "", NO, "loss/ema",                                 \
       "as test_loss, of the average of the weights; only with `train.ema`")                        \
     X(DT_EPOCH_EMA_TEST_ACCURACY, "ema_test_accuracy", "share of 1", NO, "accuracy/ema",           \
       "likewise")                                                                                  \
+    X(DT_EPOCH_EMA_TEST_R2, "ema_test_r2", "", NO, "r2/ema", "likewise")                           \
     X(DT_EPOCH_IMAGES, "images_per_s", "samples/s", YES, "images_per_s/epoch",                     \
       "of all ranks; null if this start took no step of the epoch")                                \
     X(DT_EPOCH_LR, "lr", "", YES, "learning_rate/epoch", "at the epoch's end")                     \
@@ -99,8 +107,9 @@ double dt_staleness_mean(const struct dt_staleness *staleness);
 /* "staleness of gradients, in steps: mean 1.9, most 5" and a row for each, with a bar. */
 void dt_staleness_print(FILE *out, const struct dt_staleness *staleness);
 
-/* Whether it is a column of metrics.csv; tested, validated: only without, with data.validation. */
-enum dt_csv { DT_CSV_NO, DT_CSV_YES, DT_CSV_TESTED, DT_CSV_VALIDATED };
+/* Whether it is a column of metrics.csv; tested, validated: only without, with data.validation; R2:
+ * only with normalized targets. */
+enum dt_csv { DT_CSV_NO, DT_CSV_YES, DT_CSV_TESTED, DT_CSV_VALIDATED, DT_CSV_R2 };
 
 struct dt_field {
     const char *name, *unit, *tag, *meaning;

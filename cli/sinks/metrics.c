@@ -216,7 +216,8 @@ static bool is_column(const struct dt_sinks *sinks, int field)
 {
     const enum dt_csv csv = dt_epoch_fields.rows[field].csv;
     const bool validates = sinks->folder.config->data.validation > 0;
-    return csv == DT_CSV_YES || csv == (validates ? DT_CSV_VALIDATED : DT_CSV_TESTED);
+    return csv == DT_CSV_YES || csv == (validates ? DT_CSV_VALIDATED : DT_CSV_TESTED) ||
+           (csv == DT_CSV_R2 && dt_config_has_r2(sinks->folder.config));
 }
 
 static void put_header(const struct dt_sinks *sinks, FILE *csv)

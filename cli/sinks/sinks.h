@@ -83,13 +83,20 @@ void dt_sinks_close(struct dt_sinks *sinks);
 
 /* The line that stdout ends with: "test accuracy 98.31 % (9831/10000) after 1 epoch". `set`:
  * "test", say; `after` may be "". */
-void dt_result_text(const char *set, const struct dt_metrics *metrics, bool classifies,
-                    const char *after, char *text, size_t size);
+void dt_result_text(const char *set, const struct dt_metrics *metrics,
+                    const struct dt_config *config, const char *after, char *text, size_t size);
 
 static inline bool
 dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean something */
 {
     return sinks->folder.config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+}
+
+/* Whether there is R2 in place of accuracies: of targets that are normalized. */
+static inline bool dt_config_has_r2(const struct dt_config *config)
+{
+    return config->model.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY &&
+           config->data.format != DT_DATA_LINEAR;
 }
 
 /* The first lines of a run, with a table of its ranks. */

@@ -520,9 +520,10 @@ static enum dt_status ref_gather(struct dt_backend *backend, struct dt_bound_sam
 }
 
 /* loss = log(sum exp(z)) - target z, with the largest logit taken out first; its gradient is
- * softmax(z) - target, which is onehot(label), or with s of it spread over all classes. */
-static void cross_entropy(int label, int n, double s, const float *z, float *dz,
-                          struct dt_metrics *metrics)
+ * softmax(z) - target, which is onehot(label), or with s of it spread over all classes. With
+ * weights of classes, targets count as much. */
+static void cross_entropy(int label, int n, double s, const float *weights, const float *z,
+                          float *dz, struct dt_metrics *metrics)
 {
     int best = 0;
     for (int k = 1; k < n; k++) {
@@ -532,8 +533,21 @@ static void cross_entropy(int label, int n, double s, const float *z, float *dz,
     for (int k = 0; k < n; k++) {
         sum += exp((double)z[k] - (double)z[best]);
     }
-    metrics->loss_sum += log(sum) + (double)z[best] - (double)z[label];
     metrics->n_correct += best == label;
+    if (dz != NULL && weights != NULL) {
+        double total = 0;
+        for (int k = 0; k < n; k++) {
+            const double t = ((1 - s) * (k == label) + s / n) * (double)weights[k];
+            total += t;
+            metrics->loss_sum += t * (log(sum) + (double)z[best] - (double)z[k]);
+        }
+        for (int k = 0; k < n; k++) {
+            dz[k] = (float)(total * exp((double)z[k] - (double)z[best]) / sum -
+                            ((1 - s) * (k == label) + s / n) * (double)weights[k]);
+        }
+        return;
+    }
+    metrics->loss_sum += log(sum) + (double)z[best] - (double)z[label];
     for (int k = 0; dz != NULL && k < n; k++) {
         const double target = (1 - s) * (k == label) + s / n;
         dz[k] = (float)(exp((double)z[k] - (double)z[best]) / sum - target);
@@ -541,14 +555,16 @@ static void cross_entropy(int label, int n, double s, const float *z, float *dz,
     }
 }
 
-static void squared_error(const float *target, int n, const float *z, float *dz,
-                          struct dt_metrics *metrics)
+static void value_error(bool squared, const float *target, int n, const float *z, float *dz,
+                        struct dt_metrics *metrics)
 {
+    metrics->n_correct += 1;
     for (int k = 0; k < n; k++) {
         const double error = (double)z[k] - (double)target[k];
-        metrics->loss_sum += error * error / n;
+        metrics->loss_sum += (squared ? error * error : fabs(error)) / n;
+        metrics->n_correct -= error * error / n;
         if (dz != NULL) {
-            dz[k] = (float)(2.0 * error / n);
+            dz[k] = (float)(squared ? 2.0 * error / n : ((error > 0) - (error < 0)) / (double)n);
         }
     }
 }
@@ -564,9 +580,11 @@ static enum dt_status ref_loss(struct dt_backend *backend, const struct dt_model
         const float *z = logits + (size_t)i * (size_t)n_outputs;
         float *dz = dlogits != NULL ? dlogits + (size_t)i * (size_t)n_outputs : NULL;
         if (spec->loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
-            cross_entropy(samples->labels[row], n_outputs, spec->label_smoothing, z, dz, metrics);
+            cross_entropy(samples->labels[row], n_outputs, spec->label_smoothing,
+                          batch->class_weights, z, dz, metrics);
         } else {
-            squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, z, dz, metrics);
+            value_error(spec->loss == DT_LOSS_MEAN_SQUARED_ERROR,
+                        samples->targets + row * (size_t)n_outputs, n_outputs, z, dz, metrics);
         }
     }
     metrics->n_samples += batch->n;

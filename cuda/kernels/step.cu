@@ -105,25 +105,28 @@ static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32
     }
 }
 
-static __global__ void squared_error_kernel(const float *targets, const uint32_t *rows, int n,
-                                            int n_outputs, const float *logits, float *dlogits,
-                                            double *scratch)
+static __global__ void value_error_kernel(bool squared, const float *targets, const uint32_t *rows,
+                                          int n, int n_outputs, const float *logits, float *dlogits,
+                                          double *scratch)
 {
     const size_t sample = blockIdx.x;
     const float *z = logits + sample * (size_t)n_outputs,
                 *target = targets + rows[sample] * (size_t)n_outputs;
-    double sum = 0;
+    double sum = 0, squares = 0;
     for (int k = (int)threadIdx.x; k < n_outputs; k += (int)blockDim.x) {
-        const double error = (double)z[k] - (double)target[k];
-        sum += error * error;
+        const double error = (double)z[k] - (double)target[k],
+                     slope = squared ? 2.0 * error : (error > 0) - (error < 0);
+        sum += squared ? error * error : fabs(error);
+        squares += error * error;
         if (dlogits != NULL) {
-            dlogits[sample * (size_t)n_outputs + (size_t)k] = (float)(2.0 * error / n_outputs);
+            dlogits[sample * (size_t)n_outputs + (size_t)k] = (float)(slope / n_outputs);
         }
     }
     sum = block_sum(sum);
+    squares = block_sum(squares);
     if (threadIdx.x == 0) {
         scratch[sample] = sum / n_outputs;
-        scratch[(size_t)n + sample] = 0;
+        scratch[(size_t)n + sample] = 1 - squares / n_outputs;
     }
 }
 
@@ -149,8 +152,10 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
                              rows, n, n_outputs, spec->label_smoothing, logits, dlogits, scratch);
         break;
     case DT_LOSS_MEAN_SQUARED_ERROR:
-        launched = DT_LAUNCH(squared_error_kernel, blocks, threads, 0, stream, samples->targets,
-                             rows, n, n_outputs, logits, dlogits, scratch);
+    case DT_LOSS_MEAN_ABSOLUTE_ERROR:
+        launched = DT_LAUNCH(value_error_kernel, blocks, threads, 0, stream,
+                             spec->loss == DT_LOSS_MEAN_SQUARED_ERROR, samples->targets, rows, n,
+                             n_outputs, logits, dlogits, scratch);
         break;
     }
     return launched != cudaSuccess

@@ -233,8 +233,8 @@ static enum dt_status cifar_load(const struct dt_data_spec *spec, enum dt_split 
     DT_ASSERT(split == DT_SPLIT_TRAIN || split == DT_SPLIT_TEST);
     struct files f;
     DT_TRY(find_files(spec, split, &f));
-    DT_TRY(
-        dt_labelled_alloc(spec, f.paths[0], dt_labelled_count(spec, split, f.n_total), owned, out));
+    DT_TRY(dt_labelled_alloc(spec, f.paths[0], dt_labelled_count(spec, split, f.n_total), false,
+                             owned, out));
     for (size_t k = 0, from = 0; k < (size_t)f.n && from < out->samples.n_total;
          from += f.n_records[k++]) {
         DT_TRY(read_file(spec, &f, (int)k, from, owned, out));

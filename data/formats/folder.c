@@ -31,6 +31,15 @@ enum dt_status dt_names_add(const char *path, const char *name, struct dt_names 
     return out->at[out->n++] != NULL ? DT_OK : no_memory(path);
 }
 
+int dt_names_index(const struct dt_names *names, const char *name)
+{
+    int i = (int)names->n - 1;
+    while (i >= 0 && strcmp(names->at[i], name) != 0) {
+        i--;
+    }
+    return i;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

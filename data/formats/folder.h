@@ -10,6 +10,7 @@ struct dt_names {
     size_t n, room;
 };
 enum dt_status dt_names_add(const char *path, const char *name, struct dt_names *out);
+int dt_names_index(const struct dt_names *names, const char *name); /* -1: not there */
 void dt_names_sort(struct dt_names *names);
 void dt_names_close(struct dt_names *names);
 

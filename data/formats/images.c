@@ -334,7 +334,7 @@ static enum dt_status read_images(const struct dt_data_spec *spec, enum dt_split
 {
     struct dt_bad_images own = {.lines = NULL};
     const struct reading r = {spec, split, owned, spec->bad != NULL ? spec->bad : &own};
-    DT_TRY(dt_labelled_alloc(spec, l->folder, l->n_kept, owned, out));
+    DT_TRY(dt_labelled_alloc(spec, l->folder, l->n_kept, false, owned, out));
     out->n_passed = l->n_passed;
     enum dt_status s = DT_OK;
     for (size_t i = 0; i < l->n_kept && s == DT_OK; i++) {

@@ -1,7 +1,9 @@
 #include "data/formats/labelled.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <zlib.h>
 
 #include "base/memory.h"
@@ -47,19 +49,47 @@ static size_t row_of(struct dt_owned owned, size_t i)
                : SIZE_MAX;
 }
 
+/* Whether the numbers are of the training set's kind; and room to measure them. */
+static enum dt_status open_found(const struct dt_data_spec *spec, const char *path, bool values,
+                                 struct dt_dataset *out)
+{
+    const int n = values ? spec->shape.c : 0;
+    if (values && (spec->augment.n > 0 || spec->normalize.n > 0 || spec->normalize.of_dataset)) {
+        return dt_error(DT_CONFIG,
+                        "data.%s: is for pixels, unsigned bytes; these are numbers, normalized by "
+                        "those of the training set (leave it out)",
+                        spec->augment.n > 0 ? "augment" : "normalize");
+    }
+    if ((spec->scale[0].n > 0 && spec->scale[0].n != n) ||
+        (spec->scale[1].n > 0 && spec->scale[1].n != spec->n_targets) || n > DT_MOST_SCALED) {
+        return dt_error(DT_BAD_DATA,
+                        "%s: %d numbers to be scaled, the training set has %d, at most %d (save "
+                        "arrays of one type, unsigned bytes or others)",
+                        path, n, spec->scale[0].n, DT_MOST_SCALED);
+    }
+    out->found = out->found != NULL ? out->found : calloc(1, sizeof *out->found);
+    return out->found != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "%s: no memory to measure it", path);
+}
+
 enum dt_status dt_labelled_alloc(const struct dt_data_spec *spec, const char *path, size_t n_total,
-                                 struct dt_owned owned, struct dt_dataset *out)
+                                 bool values, struct dt_owned owned, struct dt_dataset *out)
 {
     if (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n_total) {
         return dt_error(DT_BAD_DATA, "%s: changed during the run", path);
     }
-    const size_t n_item = dt_shape_elems(spec->shape);
+    const bool targets = spec->n_classes == 0;
+    const size_t n_item = dt_shape_elems(spec->shape) * (values ? sizeof(float) : 1),
+                 n_answer = targets ? (size_t)spec->n_targets * sizeof(float) : sizeof(uint16_t);
+    DT_TRY(values || targets ? open_found(spec, path, values, out) : DT_OK);
     out->samples.n_total = n_total;
     out->items = dt_memory_alloc(owned.n * n_item + 1);
-    out->answers = malloc((owned.n + 1) * sizeof(uint16_t));
+    out->answers = calloc(owned.n + 1, n_answer);
+    out->samples.values = values ? out->items : NULL;
+    out->samples.targets = targets ? out->answers : NULL;
+    out->samples.n_targets = spec->n_targets;
     return out->items != NULL && out->answers != NULL
                ? DT_OK
-               : dt_error(DT_NO_MEMORY, "%s: no memory for %zu images of %zu bytes", path, owned.n,
+               : dt_error(DT_NO_MEMORY, "%s: no memory for %zu samples of %zu bytes", path, owned.n,
                           n_item);
 }
 
@@ -98,4 +128,137 @@ enum dt_status dt_labelled_check_count(const char *images, const size_t *dims, i
     return dims[0] == n_labels ? DT_OK
                                : dt_error(DT_BAD_DATA, "%s: %zu images but %zu labels in %s (%s)",
                                           images, dims[0], n_labels, labels, cure);
+}
+
+/* How many numbers in a row have one mean. */
+static size_t n_alike(const struct dt_data_spec *spec, bool targets)
+{
+    return targets ? 1 : (size_t)spec->shape.h * (size_t)spec->shape.w;
+}
+
+enum dt_status dt_labelled_numbers(const struct dt_data_spec *spec, const char *path,
+                                   struct dt_owned owned, size_t i, bool targets, const double *x,
+                                   struct dt_dataset *out)
+{
+    const bool pixels = !targets && out->samples.values == NULL,
+               counts = spec->held == NULL || (spec->held[i / 8] >> i % 8 & 1) == spec->counts_held;
+    struct dt_tally *tally = pixels ? NULL : &out->found->tally[targets];
+    const size_t n = targets ? (size_t)spec->n_targets : dt_shape_elems(spec->shape),
+                 row = row_of(owned, i), per = n_alike(spec, targets);
+    void *to = targets ? out->answers : out->items;
+    for (size_t j = 0; j < n; j++) {
+        const size_t k = j / per;
+        if (pixels ? !(x[j] >= 0 && x[j] <= 255 && x[j] == floor(x[j])) : !isfinite((float)x[j])) {
+            return dt_error(DT_BAD_DATA, "%s: number %zu at index %zu is %g%s", path, j, i, x[j],
+                            pixels ? ", no pixel, 0 to 255"
+                                   : " (fill it in, or leave the sample out)");
+        }
+        if (pixels) {
+            if (row != SIZE_MAX) {
+                ((uint8_t *)to)[row * n + j] = (uint8_t)x[j];
+            }
+            continue;
+        }
+        tally->first[k] = i == 0 && j % per == 0 ? x[j] : tally->first[k];
+        const double d = x[j] - tally->first[k];
+        tally->sum[k] += counts ? d : 0;
+        tally->squares[k] += counts ? d * d : 0;
+        if (row != SIZE_MAX) {
+            ((float *)to)[row * n + j] = (float)d;
+        }
+    }
+    if (!pixels) {
+        tally->n = (int)(n / per);
+        tally->count += counts ? (double)per : 0;
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_labelled_answer(const struct dt_data_spec *spec, const char *path,
+                                  struct dt_owned owned, size_t i, const double *x,
+                                  struct dt_dataset *out)
+{
+    if (spec->unanswered || spec->n_classes > 0) {
+        return spec->unanswered ? DT_OK
+                                : dt_labelled_take(spec, path, owned, i, (int64_t)x[0], out);
+    }
+    out->crc =
+        (uint32_t)crc32(out->crc, (const Bytef *)x, (uInt)((size_t)spec->n_targets * sizeof *x));
+    return dt_labelled_numbers(spec, path, owned, i, true, x, out);
+}
+
+/* A constant number has a deviation of 1, and becomes 0. */
+static void settle(const struct dt_tally *tally, struct dt_normalize *out)
+{
+    out->of_dataset = false;
+    for (out->n = 0; out->n < tally->n; out->n++) {
+        const int k = out->n;
+        const double m = tally->sum[k] / tally->count,
+                     variance = tally->squares[k] / tally->count - m * m;
+        out->mean[k] = tally->first[k] + m;
+        out->std[k] = variance > 1e-15 * m * m ? sqrt(variance) : 1;
+    }
+}
+
+void dt_found_take(const struct dt_found *found, struct dt_data_spec *spec)
+{
+    for (int targets = 0; targets < 2; targets++) {
+        if (spec->scale[targets].n == 0) {
+            settle(&found->tally[targets], &spec->scale[targets]);
+        }
+    }
+    spec->features = spec->features.n == 0 ? found->features : spec->features;
+    spec->classes = spec->classes.n == 0 ? found->classes : spec->classes;
+}
+
+enum dt_status dt_labelled_settle(const struct dt_data_spec *spec, enum dt_split split, size_t n,
+                                  struct dt_dataset *out)
+{
+    struct dt_normalize own;
+    const bool part = out->found == NULL || spec->held != NULL; /* validation_split.c does it */
+    for (int targets = 0; !part && targets < 2; targets++) {
+        const struct dt_tally *t = &out->found->tally[targets];
+        settle(t, &own);
+        const struct dt_normalize *scale =
+            spec->scale[targets].n > 0 ? &spec->scale[targets] : &own;
+        const size_t per = n_alike(spec, targets), n_all = n * (size_t)t->n * per;
+        float *x = targets ? out->answers : out->items;
+        if (n_all > 0 && scale == &own && split == DT_SPLIT_TEST) {
+            return dt_error(DT_CONFIG,
+                            "%s: numbers, but the training set's mean and deviation are not known "
+                            "(name a run in place of --weights; or save all arrays as one type)",
+                            spec->dir);
+        }
+        for (size_t j = 0; j < n_all; j++) {
+            const size_t k = j / per % (size_t)t->n;
+            x[j] = (float)(((double)x[j] + (t->first[k] - scale->mean[k])) / scale->std[k]);
+        }
+        for (int k = 0; targets && k < own.n; k++) {
+            const double ratio = own.std[k] / scale->std[k];
+            out->variance += ratio * ratio / own.n;
+        }
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_labelled_check(const struct dt_data_spec *spec)
+{
+    const bool labels = spec->n_classes > 0, table = spec->format == DT_DATA_CSV;
+    DT_TRY(labels ? dt_dataset_check_labelled(spec) : DT_OK);
+    return !table || (labels ? spec->label[0] != '\0' : spec->target.n == spec->n_targets) ? DT_OK
+           : labels ? dt_error(DT_CONFIG, "data.label: name the column of the classes")
+                    : dt_error(DT_CONFIG,
+                               "data.target: %d columns, the model has %d outputs (let the last "
+                               "layer have as many units)",
+                               spec->target.n, spec->n_targets);
+}
+
+enum dt_status dt_labelled_count_all(const struct dt_data_spec *spec, enum dt_split split,
+                                     size_t *n_total)
+{
+    struct dt_dataset none = {.n_passed = 0};
+    const enum dt_status s = spec->row->load(spec, split, (struct dt_owned){.stride = 1}, &none);
+    *n_total = none.samples.n_total;
+    dt_dataset_close(&none);
+    return s;
 }

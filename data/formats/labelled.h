@@ -4,6 +4,7 @@
 #define DT_DATA_FORMATS_LABELLED_H
 
 #include "data/dataset.h"
+#include "data/formats/folder.h"
 
 /* A path below `dir`. DT_CONFIG: it is too long. */
 enum dt_status dt_labelled_path(const char *dir, const char *name, char path[DT_PATH_SIZE]);
@@ -14,10 +15,23 @@ enum dt_status dt_labelled_find(const char *dir, const char *name, char path[DT_
 /* The first of n_total samples, as the configuration limits them. */
 size_t dt_labelled_count(const struct dt_data_spec *spec, enum dt_split split, size_t n_there);
 
-/* Memory for the rank's rows, n_total, and their labels. DT_NO_MEMORY. `path` is for messages.
- * DT_BAD_DATA: there are fewer samples than when they were counted. */
+/* What a set of numbers or a table says of itself: sums, less the first numbers, for its scales;
+ * and names. One block of memory. */
+struct dt_found {
+    struct dt_texts features, classes; /* of a table */
+    struct dt_tally {
+        int n; /* numbers with a mean of their own */
+        double count, first[DT_MOST_SCALED], sum[DT_MOST_SCALED], squares[DT_MOST_SCALED];
+    } tally[2]; /* as spec->scale */
+};
+/* For the other sets: what the configuration leaves open. */
+void dt_found_take(const struct dt_found *found, struct dt_data_spec *spec);
+
+/* Memory for the rank's rows, n_total, of pixels or of numbers (`values`), and their labels or
+ * targets. DT_NO_MEMORY. `path` is for messages. DT_BAD_DATA: there are fewer samples than when
+ * they were counted, or other numbers than the training set has. */
 enum dt_status dt_labelled_alloc(const struct dt_data_spec *spec, const char *path, size_t n_total,
-                                 struct dt_owned owned, struct dt_dataset *out);
+                                 bool values, struct dt_owned owned, struct dt_dataset *out);
 
 /* Where sample i of the data set goes, C H W; NULL: another rank has it. */
 uint8_t *dt_labelled_row(const struct dt_data_spec *spec, struct dt_owned owned, size_t i,
@@ -33,5 +47,22 @@ enum dt_status dt_labelled_take(const struct dt_data_spec *spec, const char *pat
 /* A check: images of these sizes, the first of which is their number, and so many labels. */
 enum dt_status dt_labelled_check_count(const char *images, const size_t *dims, int n_dims,
                                        const char *labels, size_t n_labels);
+
+/* The numbers of sample i, C H W, scaled or as pixels, or its targets; and its class's number or
+ * its targets. Kept if this rank has the sample; measured. DT_BAD_DATA: not finite, or no pixel. */
+enum dt_status dt_labelled_numbers(const struct dt_data_spec *spec, const char *path,
+                                   struct dt_owned owned, size_t i, bool targets, const double *x,
+                                   struct dt_dataset *out);
+enum dt_status dt_labelled_answer(const struct dt_data_spec *spec, const char *path,
+                                  struct dt_owned owned, size_t i, const double *x,
+                                  struct dt_dataset *out);
+/* After the last: out->variance; a training set, of which n are here, is scaled by what it is. */
+enum dt_status dt_labelled_settle(const struct dt_data_spec *spec, enum dt_split split, size_t n,
+                                  struct dt_dataset *out);
+
+/* A check: classes, or targets, which a table names. And a count, by a load without rows. */
+enum dt_status dt_labelled_check(const struct dt_data_spec *spec);
+enum dt_status dt_labelled_count_all(const struct dt_data_spec *spec, enum dt_split split,
+                                     size_t *n_total);
 
 #endif

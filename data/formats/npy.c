@@ -1,5 +1,6 @@
 #include "data/formats/npy.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,187 +35,122 @@ enum dt_status dt_npy_prefix(const char *name, const uint8_t bytes[DT_NPY_PREFIX
 /* ---- the dictionary, a literal of Python: {'descr': '|u1', 'fortran_order': False, 'shape': (6,
  * 4, 3), } */
 
-struct text {
-    const char *name, *begin, *at, *end;
-};
-
-static enum dt_status malformed(const struct text *t, const char *expected)
+static enum dt_status malformed(const char *name, const char *what)
 {
     return dt_error(DT_BAD_DATA,
-                    "%s: malformed header of a NumPy array at its byte %zu: expected %s (write it "
-                    "with numpy.save)",
-                    t->name, (size_t)(t->at - t->begin), expected);
+                    "%s: malformed header of a NumPy array: %s (write it with numpy.save)", name,
+                    what);
 }
 
-static void skip_blanks(struct text *t)
+/* Behind the colon of a key, which is there once; NULL: it is not. */
+static const char *find(const char *text, const char *key)
 {
-    while (t->at < t->end && (*t->at == ' ' || *t->at == '\n' || *t->at == '\t')) {
-        t->at++;
+    const char *at = strstr(text, key);
+    if (at == NULL || strstr(at + 1, key) != NULL) {
+        return NULL;
     }
+    at += strlen(key);
+    at += strspn(at, "'\"");
+    at += strspn(at, " ");
+    return *at == ':' ? at + 1 + strspn(at + 1, " ") : NULL;
 }
 
-/* Whether the next is this character, which is then passed. */
-static bool take(struct text *t, char c)
+static enum dt_status take_dims(const char *name, const char *at, struct dt_npy *out)
 {
-    skip_blanks(t);
-    const bool is_there = t->at < t->end && *t->at == c;
-    t->at += is_there;
-    DT_ASSERT(t->at >= t->begin && t->at <= t->end);
-    return is_there;
-}
-
-static bool take_word(struct text *t, const char *word)
-{
-    const size_t n = strlen(word);
-    skip_blanks(t);
-    const bool is_there = (size_t)(t->end - t->at) >= n && memcmp(t->at, word, n) == 0;
-    t->at += is_there ? n : 0;
-    return is_there;
-}
-
-/* A string in quotes of either kind, without escapes. */
-static enum dt_status take_string(struct text *t, char *out, size_t size)
-{
-    DT_ASSERT(size > 1);
-    const char quote = take(t, '\'') ? '\'' : take(t, '"') ? '"' : '\0';
-    size_t n = 0;
-    while (quote != '\0' && t->at < t->end && *t->at != quote && n + 1 < size) {
-        out[n++] = *t->at++;
-    }
-    out[n] = '\0';
-    return quote != '\0' && take(t, quote) ? DT_OK : malformed(t, "a short string");
-}
-
-static enum dt_status take_size(struct text *t, size_t *out)
-{
-    const char *first = t->at;
-    bool fits = true;
-    *out = 0;
-    for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++) {
-        fits = fits && !__builtin_mul_overflow(*out, 10, out) &&
-               !__builtin_add_overflow(*out, (size_t)(*t->at - '0'), out);
-    }
-    return t->at == first ? malformed(t, "a number")
-           : fits         ? DT_OK
-                          : malformed(t, "a smaller number");
-}
-
-static enum dt_status take_dims(struct text *t, struct dt_npy *out)
-{
-    if (!take(t, '(')) {
-        return malformed(t, "(");
-    }
     out->n_elems = 1;
-    for (out->n_dims = 0; !take(t, ')'); out->n_dims++) {
+    for (out->n_dims = 0; *at != ')'; out->n_dims++) {
+        char *end;
+        at += 1 + strspn(at + 1, " "); /* behind ( or , */
+        if (*at == ')') {
+            return DT_OK;
+        }
         if (out->n_dims == DT_NPY_MAX_DIMS) {
-            return dt_error(DT_BAD_DATA, "%s: more than %d dimensions", t->name, DT_NPY_MAX_DIMS);
+            return dt_error(DT_BAD_DATA, "%s: more than %d dimensions", name, DT_NPY_MAX_DIMS);
         }
-        size_t *dim = &out->dims[out->n_dims];
-        DT_ASSERT(out->n_dims < DT_NPY_MAX_DIMS);
-        DT_TRY(take_size(t, dim));
-        if (__builtin_mul_overflow(out->n_elems, *dim, &out->n_elems)) {
-            return malformed(t, "smaller dimensions");
+        errno = 0;
+        out->dims[out->n_dims] = strtoull(at, &end, 10);
+        if (*at < '0' || *at > '9' || errno != 0 ||
+            __builtin_mul_overflow(out->n_elems, out->dims[out->n_dims], &out->n_elems)) {
+            return malformed(name, "a dimension is no number, or too large");
         }
-        if (!take(t, ',')) {
-            out->n_dims++;
-            return take(t, ')') ? DT_OK : malformed(t, ")");
+        at = end + (*end == 'L'); /* of Python 2 */
+        if (*at != ',' && *at != ')') {
+            return malformed(name, "its shape does not end");
         }
     }
     return DT_OK;
 }
 
-/* "<i8": its byte order, its kind and its bytes. */
-static enum dt_status take_type(struct text *t, struct dt_npy *out)
+/* '<i8': its byte order, its kind and its bytes. */
+static enum dt_status take_type(const char *name, const char *at, struct dt_npy *out)
 {
-    char type[16];
-    if (take(t, '[')) {
+    char type[16] = "";
+    if (*at == '[') {
         return dt_error(DT_BAD_DATA, "%s: an array of structures (save one of plain numbers)",
-                        t->name);
+                        name);
     }
-    DT_TRY(take_string(t, type, sizeof type));
-    const bool has_order = type[0] != '\0' && strchr("<>|=", type[0]) != NULL;
-    const char *kind = type + has_order;
-    if (kind[0] != '\0' && strchr("OSU", kind[0]) != NULL) { /* texts: the caller refuses them */
-        out->kind = kind[0];
-        out->n_bytes = (int)(strtoul(kind + 1, NULL, 10) % 100000);
-        return DT_OK;
+    if (sscanf(at, "%*1['\"]%15[^'\"]", type) != 1) {
+        return malformed(name, "no type");
     }
-    if (kind[0] == '\0' || kind[1] < '0' || kind[1] > '9' || kind[2] != '\0') {
-        const bool wide = kind[0] != '\0' && kind[1] >= '0' && kind[1] <= '9';
-        return dt_error(DT_BAD_DATA, "%s: elements of type %s%s", t->name, type,
-                        wide ? " are too wide (save plain numbers)" : " (save plain numbers)");
+    const char *kind = type + (strchr("<>|=", type[0]) != NULL);
+    const unsigned long n_bytes = kind[0] != '\0' ? strtoul(kind + 1, NULL, 10) : 0;
+    if (n_bytes > 8 && strchr("OSU", kind[0]) == NULL) {
+        return dt_error(DT_BAD_DATA, "%s: elements of type %s are too wide (save plain numbers)",
+                        name, type);
     }
     out->kind = kind[0];
-    out->n_bytes = kind[1] - '0';
+    out->n_bytes = (int)(n_bytes % 100000);
     out->big_endian = type[0] == '>';
     return DT_OK;
 }
 
-static enum dt_status take_order(struct text *t)
-{
-    if (take_word(t, "True")) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: in Fortran order (save numpy.ascontiguousarray of the array)",
-                        t->name);
-    }
-    return take_word(t, "False") ? DT_OK : malformed(t, "True or False");
-}
-
-/* One entry; `seen` has a bit for each of the three. */
-static enum dt_status take_entry(struct text *t, unsigned *seen, struct dt_npy *out)
-{
-    DT_ASSERT(*seen <= 7);
-    static const char *const keys[] = {"descr", "fortran_order", "shape"};
-    char key[24];
-    unsigned i = 0;
-    DT_TRY(take_string(t, key, sizeof key));
-    while (i < 3 && strcmp(key, keys[i]) != 0) {
-        i++;
-    }
-    if (i == 3 || (*seen & 1u << i) != 0) {
-        return malformed(t, "descr, fortran_order and shape, each once");
-    }
-    *seen |= 1u << i;
-    if (!take(t, ':')) {
-        return malformed(t, ":");
-    }
-    return i == 0 ? take_type(t, out) : i == 1 ? take_order(t) : take_dims(t, out);
-}
-
 enum dt_status dt_npy_parse(const char *name, const char *text, size_t n_text, struct dt_npy *out)
 {
-    struct text t = {.name = name, .begin = text, .at = text, .end = text + n_text};
-    unsigned seen = 0;
+    char copy[DT_NPY_MAX_HEADER + 1];
+    memcpy(copy, text, n_text);
+    copy[n_text] = '\0';
+    const char *type = find(copy, "descr"), *order = find(copy, "fortran_order"),
+               *shape = find(copy, "shape"), *last = strrchr(copy, '}');
     *out = (struct dt_npy){0};
-    if (!take(&t, '{')) {
-        return malformed(&t, "{");
+    if (type == NULL || order == NULL || shape == NULL || *shape != '(' || last == NULL ||
+        copy[0] != '{' || strspn(last + 1, " \n") != n_text - (size_t)(last + 1 - copy)) {
+        return malformed(name, "expected descr, fortran_order and shape, each once");
     }
-    bool more = true;
-    while (more && !take(&t, '}')) {
-        DT_TRY(take_entry(&t, &seen, out));
-        more = take(&t, ',');
-        if (!more && !take(&t, '}')) {
-            return malformed(&t, "}");
-        }
-    }
-    skip_blanks(&t);
-    return seen == 7 && t.at == t.end ? DT_OK : malformed(&t, "descr, fortran_order and shape");
+    DT_TRY(take_type(name, type, out));
+    DT_TRY(take_dims(name, shape, out));
+    return strncmp(order, "False", 5) == 0 || out->n_dims < 2
+               ? DT_OK
+               : dt_error(DT_BAD_DATA,
+                          "%s: in Fortran order (save numpy.ascontiguousarray of the array)", name);
 }
 
-int64_t dt_npy_integer(const struct dt_npy *npy, const uint8_t *bytes, size_t i)
+bool dt_npy_is_number(const struct dt_npy *npy)
 {
-    DT_ASSERT(npy->n_bytes >= 1 && npy->n_bytes <= 8 && i < npy->n_elems);
-    const unsigned n = (unsigned)npy->n_bytes;
-    uint64_t value = 0;
+    const int n = npy->n_bytes;
+    return npy->kind == 'f' ? n == 4 || n == 8
+                            : strchr("iub", npy->kind) != NULL && n >= 1 && n <= 8;
+}
+
+double dt_npy_number(const struct dt_npy *npy, const uint8_t *bytes, size_t i)
+{
+    DT_ASSERT(dt_npy_is_number(npy) && i < npy->n_elems);
+    const unsigned n = (unsigned)npy->n_bytes, n_left = 64 - 8 * n;
+    uint64_t bits = 0;
     bytes += i * n;
     for (unsigned b = 0; b < n; b++) {
-        value = value << 8 | bytes[npy->big_endian ? b : n - 1 - b];
+        bits = bits << 8 | bytes[npy->big_endian ? b : n - 1 - b];
     }
-    const unsigned n_left = 64 - 8 * n;
-    if (npy->kind == 'i') { /* the sign goes up to the top */
-        return (int64_t)(value << n_left) >> n_left;
-    }
-    return value <= INT64_MAX ? (int64_t)value : INT64_MIN;
+    const union {
+        uint32_t bits;
+        float value;
+    } single = {(uint32_t)bits};
+    const union {
+        uint64_t bits;
+        double value;
+    } twice = {bits};
+    return npy->kind == 'f'   ? n == 4 ? (double)single.value : twice.value
+           : npy->kind == 'i' ? (double)((int64_t)(bits << n_left) >> n_left) /* with its sign */
+                              : (double)bits;
 }
 
 const char *dt_npy_dims(const struct dt_npy *npy, char text[DT_NPY_DIMS_SIZE])

@@ -30,8 +30,10 @@ enum dt_status dt_npy_prefix(const char *name, const uint8_t bytes[DT_NPY_PREFIX
  * DT_NPY_MAX_DIMS dimensions, or more elements than a size_t counts. */
 enum dt_status dt_npy_parse(const char *name, const char *text, size_t n_text, struct dt_npy *out);
 
-/* Element i of an array of integers of at most 8 bytes; INT64_MIN for what no int64_t holds. */
-int64_t dt_npy_integer(const struct dt_npy *npy, const uint8_t *bytes, size_t i);
+/* Whether elements are numbers that are read: integers, booleans, and floats of 4 or 8 bytes. */
+bool dt_npy_is_number(const struct dt_npy *npy);
+/* Element i of an array of such. */
+double dt_npy_number(const struct dt_npy *npy, const uint8_t *bytes, size_t i);
 
 /* "(60000, 28, 28)" */
 #define DT_NPY_DIMS_SIZE 96

@@ -8,6 +8,7 @@
 #include "base/arithmetic.h"
 #include "base/file.h"
 #include "base/file_open.h"
+#include "data/formats/folder.h"
 #include "data/idx.h"
 
 #define CALL_LIST(X)            \
@@ -20,6 +21,8 @@
     X(zip_fopen_index)          \
     X(zip_fread)                \
     X(zip_get_error)            \
+    X(zip_get_name)             \
+    X(zip_get_num_entries)      \
     X(zip_name_locate)          \
     X(zip_stat_index)
 
@@ -89,15 +92,36 @@ static enum dt_status open_archive(struct dt_zip_member *m)
     return failed(m, &error);
 }
 
-static enum dt_status open_member(struct dt_zip_member *m)
+static enum dt_status refuse_members(const struct dt_zip_member *m)
+{
+    struct dt_names there = {0};
+    char some[DT_SOME_NAMES_SIZE];
+    enum dt_status s = DT_OK;
+    for (zip_int64_t i = 0; s == DT_OK && i < lib.zip_get_num_entries(m->archive, 0); i++) {
+        const char *name = lib.zip_get_name(m->archive, (zip_uint64_t)i, ZIP_FL_ENC_RAW);
+        s = dt_names_add(m->path, name != NULL ? name : "?", &there);
+    }
+    dt_names_some(&there, some);
+    dt_names_close(&there);
+    return s != DT_OK ? s
+                      : dt_error(DT_NO_INPUT,
+                                 "%s: no array %.*s in it, nor of another name for that, but %s "
+                                 "(numpy.savez(file, x_train=..., y_train=..., x_test=..., "
+                                 "y_test=...) names all four)",
+                                 m->path, (int)strlen(m->name) - 4, m->name, some);
+}
+
+static enum dt_status open_member(struct dt_zip_member *m, const char (*names)[DT_ZIP_NAME_SIZE],
+                                  int n)
 {
     zip_stat_t member = {.valid = 0};
-    const zip_int64_t i = lib.zip_name_locate(m->archive, m->name, ZIP_FL_ENC_RAW);
+    zip_int64_t i = -1;
+    while (n > 0 && i < 0) {
+        m->name = names[--n];
+        i = lib.zip_name_locate(m->archive, m->name, ZIP_FL_ENC_RAW);
+    }
     if (i < 0) {
-        return dt_error(DT_BAD_DATA,
-                        "%s: no array %.*s in it (write it with numpy.savez(file, images=..., "
-                        "labels=...))",
-                        m->path, (int)strlen(m->name) - 4, m->name);
+        return refuse_members(m);
     }
     if (lib.zip_stat_index(m->archive, (zip_uint64_t)i, 0, &member) != 0) {
         return failed(m, lib.zip_get_error(m->archive));
@@ -122,12 +146,13 @@ static enum dt_status open_member(struct dt_zip_member *m)
     return m->file != NULL ? DT_OK : failed(m, lib.zip_get_error(m->archive));
 }
 
-enum dt_status dt_zip_open(const char *path, const char *name, struct dt_zip_member *out)
+enum dt_status dt_zip_open(const char *path, const char (*names)[DT_ZIP_NAME_SIZE], int n,
+                           struct dt_zip_member *out)
 {
-    *out = (struct dt_zip_member){.path = path, .name = name, .fd = -1};
+    *out = (struct dt_zip_member){.path = path, .fd = -1};
     enum dt_status s = lib.zip_stat_index != NULL ? DT_OK : load_library(path);
     s = s == DT_OK ? open_archive(out) : s;
-    s = s == DT_OK ? open_member(out) : s;
+    s = s == DT_OK ? open_member(out, names, n) : s;
     if (s != DT_OK) {
         dt_zip_close(out);
     }

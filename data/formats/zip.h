@@ -20,10 +20,12 @@ struct dt_zip_member {
     size_t n_bytes; /* that are left, expanded */
 };
 
-/* Opens the member of this name, to be read once from its begin. DT_NO_INPUT, DT_NO_PERMISSION: the
- * file; DT_BAD_DATA: no zip archive, damaged, of a kind that is not read, or no such member.
- * DT_UNAVAILABLE: no libzip. */
-enum dt_status dt_zip_open(const char *path, const char *name, struct dt_zip_member *out);
+/* Opens the member that has the last of n names that is there, to be read once from its begin.
+ * DT_NO_INPUT, DT_NO_PERMISSION: the file, or there is no such member; DT_BAD_DATA: no zip archive,
+ * damaged, or of a kind that is not read. DT_UNAVAILABLE: no libzip. */
+#define DT_ZIP_NAME_SIZE 32
+enum dt_status dt_zip_open(const char *path, const char (*names)[DT_ZIP_NAME_SIZE], int n,
+                           struct dt_zip_member *out);
 void dt_zip_close(struct dt_zip_member *member);
 
 /* Up to n_wanted bytes; fewer only where the member ends, whose CRC is then right. DT_BAD_DATA:

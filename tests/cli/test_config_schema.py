@@ -22,7 +22,7 @@ REFUSED = [  # (path, value)
     (["train", "optimizer", "type"], "Adam"),
     (["train", "batch"], 128),
     (["distributed", "average"], 1),
-    (["data", "format"], "csv"),
+    (["data", "format"], "parquet"),
     (["data", "dir"], ""),
     (["model", "input"], [28, 28]),
     (["model", "input"], [1, 28, 0]),

@@ -75,6 +75,8 @@ for changes in '[{"flip": "horizontal"}, {"rotate": 5}]' '[{"cutout": 5}]'; do
   gpus 69 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set "data.augment=$changes"
   refused "$changes" 'data.augment: rotate and cutout: not on GPUs \(use "device": "cpu"\)'
 done
+gpus 69 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set 'train.class_weights=balanced'
+refused 'class weights' 'train.class_weights: not on GPUs \(use "device": "cpu"\)'
 gpus 0 '- -' 2 "${config[@]}" --run cut --set "data.augment=$changes"
 FAKE_GPUS=aaaaaaaa DTRAIN_CUDA_MODULE=$module "$DTRAIN" eval cut >out 2>err
 is 'eval on a GPU, trained with cutout' 0 $?

@@ -90,12 +90,7 @@ def configure(shape):
 
 def test_images():
     bytes_, small = make_sets((H, W)), make_sets((H, W), high=128)
-    black = {split: {**parts, "images": parts["images"] // 128 * 255} for split, parts in bytes_.items()}
-    for sets, spoil, condition in ((bytes_, scaled("f4"), "0 to 1"), (bytes_, scaled("f8"), "0 to 1"), (bytes_, scaled("f2"), "0 to 1"),
-                                   (bytes_, scaled(">f4"), "0 to 1"), (bytes_, lambda a: a + 0.25, "0 to 255"), (bytes_, lambda a: a * numpy.uint16(257), "0 to 65535"),
-                                   (bytes_, lambda a: a.astype("u2"), "0 to 255"), (bytes_, lambda a: a.astype("i8"), "0 to 255"),
-                                   (bytes_, lambda a: a.astype(">u4"), "0 to 255"), (small, lambda a: a.astype("i1"), "0 to 255"),
-                                   (black, lambda a: a > 0, None), (bytes_, objects, None)):
+    for sets, spoil, condition in ((bytes_, objects, None), (bytes_, lambda a: a.astype("f2"), None), (bytes_, lambda a: a.astype("c8"), None)):
         follow("npy", sets, "images", spoil, condition, f"npy {spoil(sets['test']['images']).dtype}")
     for sets, dtype, condition in ((bytes_, "float32", "0 to 1"), (bytes_, "float64", "0 to 1"), (small, "int8", "0 to 255"), (bytes_, "int16", "0 to 255"),
                                    (bytes_, "int32", "0 to 255")):
@@ -105,16 +100,12 @@ def test_images():
 
 def test_labels():
     sets = make_sets((H, W))
-    for spoil, condition in ((lambda a: a.astype("f4"), "whole numbers"), (lambda a: a.astype(float)[:, None], "whole numbers"),
-                             (lambda a: numpy.eye(10, dtype="f4")[a], "one-hot"), (lambda a: numpy.eye(10, dtype=int)[a], "one-hot"),
-                             (lambda a: numpy.eye(10, dtype=bool)[a], "one-hot")):
-        follow("npy", sets, "labels", spoil, condition, f"npy {spoil(sets['test']['labels']).dtype}")
+    for spoil in (lambda a: a.astype("f2"), lambda a: a.astype("c8")[:, None]):
+        follow("npy", sets, "labels", spoil, None, f"npy {spoil(sets['test']['labels']).dtype}")
     texts = numpy.sort(ANIMALS)
     named = {split: {**parts, "labels": numpy.searchsorted(numpy.unique(sets["train"]["labels"]), numpy.minimum(parts["labels"], 8))} for split, parts in sets.items()}
     for spoil in (lambda a: texts[a], lambda a: texts[a].astype("S"), lambda a: objects(texts[a]), lambda a: texts.astype("U40")[a]):
         follow("npy", named, "labels", spoil, None, f"npy {spoil(named['test']['labels']).dtype}")
-    two = {split: {**parts, "labels": parts["labels"] % 2} for split, parts in sets.items()}
-    follow("npy", two, "labels", lambda a: a > 0, "whole numbers", "npy bool")
     for spoil, condition in ((lambda a: a.astype("int32"), "whole numbers up to 255"), (lambda a: a.astype("float32"), "whole numbers up to 255"),
                              (lambda a: numpy.eye(10, dtype="int32")[a], "one-hot"), (lambda a: numpy.eye(10, dtype="uint8")[a], "one-hot"),
                              (lambda a: a[:, None].astype("uint8"), "QMNIST's or one column"), (lambda a: a[:, None].astype("int16"), "QMNIST's or one column"),

@@ -17,6 +17,14 @@ static const struct dt_data_spec formats[] = {
     {.row = &dt_cifar_data, .shape = {3, 32, 32}, .n_classes = 100},
     {.row = &dt_npy_data, .shape = {3, 2, 4}, .n_classes = 300},
     {.row = &dt_images_data, .shape = {1, 3, 2}, .n_classes = 2},
+    {.row = &dt_csv_data, .format = DT_DATA_CSV, .shape = {2, 1, 1}, .n_classes = 2, .label = "l"},
+    {.row = &dt_csv_data,
+     .format = DT_DATA_CSV,
+     .shape = {2, 1, 1},
+     .n_targets = 1,
+     .target = {1, "t"}},
+    {.row = &dt_csv_data, .format = DT_DATA_CSV, .shape = {1, 2, 2}, .n_classes = 2, .label = "l"},
+    {.row = &dt_npy_data, .shape = {3, 1, 1}, .n_targets = 2},
 };
 
 static const char *const names[] = {"train-images-idx3-ubyte",
@@ -36,7 +44,8 @@ static const char *const names[] = {"train-images-idx3-ubyte",
                                     "train/a/1",
                                     "train/a/2",
                                     "train/b/1",
-                                    "train/b/2"};
+                                    "train/b/2",
+                                    "train.csv"};
 #define N_NAMES (sizeof names / sizeof names[0])
 
 static char folder[] = "/tmp/dtrain-fuzz-XXXXXX";
@@ -92,13 +101,17 @@ static int open_share(const struct dt_data_spec *spec, enum dt_split split, size
 /* That two ranks have between them what one has. */
 static void compare(const struct dt_dataset *whole, const struct dt_dataset *share)
 {
-    const size_t n_item = dt_shape_elems(whole->samples.shape);
+    const bool numbers = whole->samples.values != NULL, targets = whole->samples.targets != NULL;
+    const size_t n_item = dt_shape_elems(whole->samples.shape) * (numbers ? sizeof(float) : 1),
+                 n_answer = targets ? (size_t)whole->samples.n_targets * sizeof(float)
+                                    : sizeof *whole->samples.labels;
     require(share->crc == whole->crc);
     for (size_t i = 0; i < share->samples.n; i++) {
         const size_t at = share->samples.first_id + i * share->samples.id_stride;
-        require(share->samples.labels[i] == whole->samples.labels[at]);
-        require(share->samples.labels[i] < whole->samples.n_classes);
-        require(memcmp(share->samples.pixels + i * n_item, whole->samples.pixels + at * n_item,
+        require(memcmp((char *)share->answers + i * n_answer, (char *)whole->answers + at * n_answer,
+                       n_answer) == 0);
+        require(targets || share->samples.labels[i] < whole->samples.n_classes);
+        require(memcmp((char *)share->items + i * n_item, (char *)whole->items + at * n_item,
                        n_item) == 0);
     }
 }
@@ -132,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     if (!entered++) {
         enter();
     }
-    struct dt_data_spec spec = formats[bytes[0] % 4];
+    struct dt_data_spec spec = formats[bytes[0] % 4 + (bytes[0] & 32 ? 4 : 0)];
     const bool validates = (bytes[0] & 16) != 0;
     spec.dir[0] = '.';
     spec.n_train = bytes[0] / 4 % 4;

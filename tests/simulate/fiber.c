@@ -18,7 +18,7 @@
     ((void)(save), (void)(bottom), (void)(size))
 #endif
 
-#define STACK_SIZE ((size_t)1 << 18)
+#define STACK_SIZE ((size_t)1 << 21)
 #define FIRST_PAUSE_NS 2000
 #define LAST_PAUSE_NS (20 * SIM_MS)
 #define KILL_DELAY_NS (300 * SIM_MS) /* the launcher takes so long at most */

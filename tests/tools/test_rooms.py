@@ -16,25 +16,25 @@ DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 60, 6317
+MOST_FILES, MOST_LINES = 60, 6365
 # The files that a training step passes, and the calls into one that it has passed already.
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2275,
-    "model": 2595,
+    "base": 2288,
+    "model": 2599,
     "checkpoint": 1805,
-    "data": 4584,
+    "data": 4967,
     "dist/ranks": 1592,
     "dist/liveness": 1337,
     "dist/launch": 1473,
     "dist/allreduce": 2285,
     "dist/compression": 1009,
     "dist/strategy": 4306,
-    "cpu": 9997,
-    "cuda": 7161,
-    "train": 7046,
-    "cli": 10173,
+    "cpu": 10047,
+    "cuda": 7166,
+    "train": 7204,
+    "cli": 10304,
     "view": 3355,
     "lab": 4630,
     "ops": 6754,

@@ -101,7 +101,8 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
          epoch * n_train +
              (resized ? n_samples : step_in_epoch)}, /* an epoch: 1 to n_train steps */
         {"optimizer_steps", s->optimizer_steps, n_steps, n_steps},
-        {"n_correct", s->n_correct, 0, n_samples},
+        {"n_correct", s->n_correct,
+         c->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY ? 0 : -n_samples * FLT_MAX, n_samples},
         {"loss_sum", s->loss_sum, -n_samples,
          n_samples * FLT_MAX}, /* rounding may take a loss a hair below 0 */
         {"stop_epoch", s->stop_epoch, 0, epoch},

@@ -5,8 +5,8 @@
 
 #include "base/text.h"
 #include "data/bad_images.h"
-#include "data/border.h"
 #include "dist/strategy/replica_check.h"
+#include "train/save/border.h"
 #include "train/save/state.h"
 
 /* This rank's part of the images that break a rule. Ranks read shares of the samples, or each of
@@ -41,6 +41,10 @@ static enum dt_status warn_of_files(const struct dt_trainer *t, const struct dt_
     if (file != NULL && n_passed > 0) {
         fprintf(file, "%s%zu file%s beside the images, such as Thumbs.db, passed over",
                 ftell(file) > 0 ? "; " : "", n_passed, n_passed == 1 ? "" : "s");
+    }
+    if (file != NULL && t->set.data.left_out[0] != '\0') {
+        fprintf(file, "%scolumns of text left out: %s", ftell(file) > 0 ? "; " : "",
+                t->set.data.left_out);
     }
     if (file != NULL && bad != NULL && bad->told != NULL) {
         fprintf(file, "%s%zu bad images left out (data.skip_bad is %lld): %s",

@@ -5,9 +5,9 @@
 #include <png.h>
 
 #include "base/rng.h"
-#include "data/border.h"
 #include "data/formats/picture.h"
 #include "tests/lib/temporary.h"
+#include "train/save/border.h"
 
 #define MAX_FILE 65536
 

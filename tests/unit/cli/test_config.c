@@ -90,7 +90,7 @@ static const struct {
     {"`data`", "expected an object in braces, got string `data`"},
     {"null", "expected an object in braces, got null"},
     {"{}",
-     "data.format: the key is missing (give it one of idx, synthetic, linear, cifar, npy, images)"},
+     "data.format: the key is missing (give it one of idx, synthetic, linear, cifar, npy, images, csv)"},
     {"{" DATA "}", "model.input: the key is missing"},
     {"{" DATA ", `model`: {`input`: [1]}}",
      "model.layers: the key is missing (give it a list of 1..64 layers)"},

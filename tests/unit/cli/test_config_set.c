@@ -72,7 +72,6 @@ static const struct {
     {{"train.=1"}, "is no key path"},
     {{"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a=1"}, "is no key path"},
     {{"data.format=mnist"}, "(did you mean `idx`?)"},
-    {{"data.format=csv"}, "(CSV is not read: write an .npz file with numpy.savez)"},
     {{"device=GPU"}, "(did you mean `cuda`?)"},
     {{"early_stopping=true"}, "(did you mean 'train.early_stopping.metric'?)"},
     {{"schedule=cosine"}, "(did you mean 'train.schedule.type'?)"},

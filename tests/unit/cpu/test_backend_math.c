@@ -48,7 +48,7 @@ static void check_gather_and_loss(struct dt_model_spec spec, struct dt_shape sha
     compare(kernels->isa, "gathered x", &x[1], &hwc);
     compare(kernels->isa, "dlogits", &dlogits[1], &dlogits[0]);
     CHECK_NEAR(metrics[1].loss_sum, metrics[0].loss_sum, 1e-9 * fabs(metrics[0].loss_sum));
-    CHECK_NEAR(metrics[1].n_correct, metrics[0].n_correct, 0);
+    CHECK_NEAR(metrics[1].n_correct, metrics[0].n_correct, 1e-9 * fabs(metrics[0].n_correct));
     CHECK_NEAR(metrics[1].n_samples, 8, 0);
     BUFFERS_CLOSE(&x[0], &x[1], &dlogits[0], &dlogits[1], &hwc, &targets, &logits);
 }
@@ -175,7 +175,8 @@ static void check_all(void)
 {
     static const struct dt_model_spec classes = {.loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY},
                                       smooth = {.label_smoothing = 0.125},
-                                      errors = {.loss = DT_LOSS_MEAN_SQUARED_ERROR};
+                                      errors = {.loss = DT_LOSS_MEAN_SQUARED_ERROR},
+                                      absolute = {.loss = DT_LOSS_MEAN_ABSOLUTE_ERROR};
     check_refused(&dt_cpu_backend, DT_PRECISION_TF32);
     if (strcmp(kernels->isa, "x86-64-v4") != 0) { /* bf16 goes with AMX: test_bf16.c */
         check_refused(&dt_cpu_backend, DT_PRECISION_BF16);
@@ -184,6 +185,7 @@ static void check_all(void)
     check_gather_and_loss(smooth, (struct dt_shape){3, 4, 5});
     check_gather_and_loss(errors, (struct dt_shape){1, 5, 11});
     check_gather_and_loss(errors, (struct dt_shape){37, 1, 1});
+    check_gather_and_loss(absolute, (struct dt_shape){37, 1, 1});
     for (int k = 0; k < N_UPDATE_CASES; k++) {
         check_update(&update_cases[k].update, update_cases[k].n_states > 0);
     }

@@ -1,9 +1,9 @@
 /* Data sets: finding, checking and sharing out the four IDX files; and generated data. */
 #include "base/file.h"
-#include "data/border.h"
 #include "data/dataset.h"
 #include "data/idx.h"
 #include "tests/lib/folder.h"
+#include "train/save/border.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "data/border.h"
+#include "train/save/border.h"
 
 #include "base/assert.h"
 

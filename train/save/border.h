@@ -1,6 +1,6 @@
 /* Whether images are light on dark, as MNIST's, or dark on light: their borders tell. */
-#ifndef DT_DATA_BORDER_H
-#define DT_DATA_BORDER_H
+#ifndef DT_TRAIN_SAVE_BORDER_H
+#define DT_TRAIN_SAVE_BORDER_H
 
 #include <stdbool.h>
 
