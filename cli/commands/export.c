@@ -15,7 +15,9 @@
 /* The range of inputs in training: data/dataset.h. */
 static const char *input_text(const struct dt_config *config)
 {
-    return config->data.format == DT_DATA_LINEAR ? "values as they are" : "pixel values / 255";
+    return config->data.format == DT_DATA_LINEAR || config->data.scale[0].n > 0
+               ? "values as they are"
+               : "pixel values / 255";
 }
 
 /* The model to write; the arena is in the file's order (dt_model_reorder). */
@@ -32,7 +34,9 @@ static enum dt_status write_onnx(const struct trained_model *m, const char *path
     char kind[48];
     struct dt_file_part part = {0};
     uint8_t *bytes = NULL;
-    DT_TRY(dt_onnx_make(&m->model, m->arena, m->buffers, &m->config.data.normalize,
+    const struct dt_data_spec *data = &m->config.data;
+    DT_TRY(dt_onnx_make(&m->model, m->arena, m->buffers,
+                        data->scale[0].n > 0 ? &data->scale[0] : &data->normalize, &data->scale[1],
                         input_text(&m->config), m->class_names, &bytes, &part.n_bytes));
     part.bytes = bytes;
     const enum dt_status s = dt_file_write(path, &part, 1);
@@ -69,9 +73,11 @@ static enum dt_status write_safetensors(const struct trained_model *m, const cha
     free(header);
     if (s == DT_OK) {
         snprintf(kind, sizeof kind, "%d tensors for PyTorch's load_state_dict", n);
-        dt_doc_row(
-            m->files, dt_t(path), dt_n((double)m->model.n_parameters * sizeof(float)), dt_t(kind),
-            dt_t(m->config.data.normalize.n > 0 ? "normalized pixels" : input_text(&m->config)));
+        const char *input = m->config.data.normalize.n > 0  ? "normalized pixels"
+                            : m->config.data.scale[0].n > 0 ? "normalized values"
+                                                            : input_text(&m->config);
+        dt_doc_row(m->files, dt_t(path), dt_n((double)m->model.n_parameters * sizeof(float)),
+                   dt_t(kind), dt_t(input));
     }
     return s;
 }
@@ -180,13 +186,15 @@ const struct dt_command dt_command_export = {
                 "  dtrain export runs/night:last model.safetensors\n",
     .more = DT_RUN_WORD
     " The suffix of FILE says the format: `.onnx` or `.safetensors`. The input is floats N C H W "
-    "with any N, pixels from 0 to 1; the output is logits, "
-    "whose softmax is the probabilities. ONNX is of the oldest opset, from 13 on, that has "
+    "with any N, pixels from 0 to 1, or the numbers of a table as they are; the output is logits, "
+    "whose softmax is the probabilities, or targets. ONNX is of the oldest opset, from 13 on, that "
+    "has "
     "the model's operators. The safetensors file has the weights alone, with the names, "
     "shapes and order of PyTorch: "
     "`model.load_state_dict(load_file(FILE))` takes it for a module with members `conv1`, "
     "`fc1` and so on, numbered in the order of the layers. Its input is normalized "
-    "already, where `data.normalize` is set. Class names of a run are in the metadata of both, "
+    "already, where `data.normalize` or `data.scale` is set, and so are targets. Class names of a "
+    "run are in the metadata of both, "
     "as `class_names`, with / between them.",
     .options = {DT_TRAINED_OPTIONS, DT_RESULT_OPTIONS},
     .check = check,

@@ -23,10 +23,11 @@ enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event
 }
 
 enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const float *buffers,
-                            const struct dt_normalize *normalize, const char *input_text,
+                            const struct dt_normalize *of_input,
+                            const struct dt_normalize *of_output, const char *input_text,
                             const char *class_names, uint8_t **bytes, size_t *n_bytes)
 {
-    (void)model, (void)arena, (void)buffers, (void)normalize, (void)input_text, (void)class_names,
-        (void)bytes, (void)n_bytes;
+    (void)model, (void)arena, (void)buffers, (void)of_input, (void)of_output, (void)input_text,
+        (void)class_names, (void)bytes, (void)n_bytes;
     return dt_protobuf_check("export to ONNX");
 }

@@ -8,9 +8,9 @@
 #include "onnx.pb-c.h"
 
 /* Normalization; linear operation, activation, pool and flatten of each block. */
-#define MAX_NODES (2 + 4 * DT_MAX_LAYERS)
+#define MAX_NODES (4 + 4 * DT_MAX_LAYERS)
 #define MAX_ATTRIBUTES 3
-#define MAX_TENSORS (2 * DT_MAX_PARAMS + 2) /* weights, buffers, normalization */
+#define MAX_TENSORS (2 * DT_MAX_PARAMS + 4) /* weights, buffers, normalization */
 #define MAX_NUMBERS 8                       /* of all attributes of a node */
 #define NAME_SIZE 48
 
@@ -41,8 +41,8 @@ struct value {
 struct builder {
     struct dt_model model; /* a copy: the format's strings are not const */
     const float *arena, *buffers;
-    struct dt_normalize normalize; /* its numbers as those of a product and a sum */
-    float factors[DT_MOST_CHANNELS], summands[DT_MOST_CHANNELS];
+    const struct dt_normalize *of_input, *of_output;
+    float factors[2][DT_MOST_SCALED], summands[2][DT_MOST_SCALED]; /* of both */
     struct node nodes[MAX_NODES];
     Onnx__NodeProto *node_list[MAX_NODES];
     int n_nodes;
@@ -268,29 +268,42 @@ static void add_tensors(struct builder *b, int n, struct dt_param *params, const
 }
 
 /* The chain's next node, with a number for each channel. */
-static void add_per_channel(struct builder *b, char *type, char *name, const float *numbers)
+static void add_per_channel(struct builder *b, char *type, char *name, char *tensor, int n,
+                            const float *numbers)
 {
     struct node *node = add_node(b, type, name, "");
-    struct tensor *t =
-        add_tensor(b, strcmp(type, "Mul") == 0 ? "normalize.factor" : "normalize.summand", numbers,
-                   (size_t)b->normalize.n);
+    struct tensor *t = add_tensor(b, tensor, numbers, (size_t)n);
     take_input(node, t->proto.name);
     t->proto.n_dims = b->flat ? 2 : 4;
     t->dims[0] = t->dims[2] = t->dims[3] = 1;
-    t->dims[1] = b->normalize.n;
+    t->dims[1] = n;
 }
 
-/* (pixel - mean) / std, as training has it: a product and a sum. */
+/* (x - mean) / std, as training has it: a product and a sum. */
 static void add_normalization(struct builder *b)
 {
-    const struct dt_normalize *of = &b->normalize;
+    const struct dt_normalize *of = b->of_input;
     for (int c = 0; c < of->n; c++) {
-        b->factors[c] = (float)(1.0 / of->std[c]);
-        b->summands[c] = (float)(-of->mean[c] / of->std[c]);
+        b->factors[0][c] = (float)(1.0 / of->std[c]);
+        b->summands[0][c] = (float)(-of->mean[c] / of->std[c]);
     }
     if (of->n > 0) {
-        add_per_channel(b, "Mul", "normalize.scaled", b->factors);
-        add_per_channel(b, "Add", "normalized", b->summands);
+        add_per_channel(b, "Mul", "normalize.scaled", "normalize.factor", of->n, b->factors[0]);
+        add_per_channel(b, "Add", "normalized", "normalize.summand", of->n, b->summands[0]);
+    }
+}
+
+/* std * y + mean: outputs in the units of the targets. */
+static void add_units(struct builder *b)
+{
+    const struct dt_normalize *of = b->of_output;
+    for (int c = 0; c < of->n; c++) {
+        b->factors[1][c] = (float)of->std[c];
+        b->summands[1][c] = (float)of->mean[c];
+    }
+    if (of->n > 0) {
+        add_per_channel(b, "Mul", "output.scaled", "output.factor", of->n, b->factors[1]);
+        add_per_channel(b, "Add", "output.moved", "output.summand", of->n, b->summands[1]);
     }
 }
 
@@ -335,6 +348,7 @@ static void build(struct builder *b)
     b->last = b->input.proto.name;
     add_normalization(b);
     add_blocks(b);
+    add_units(b);
     b->nodes[b->n_nodes - 1].output = b->output.proto.name;
 }
 
@@ -388,7 +402,8 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, cons
 }
 
 enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const float *buffers,
-                            const struct dt_normalize *normalize, const char *input_text,
+                            const struct dt_normalize *of_input,
+                            const struct dt_normalize *of_output, const char *input_text,
                             const char *class_names, uint8_t **bytes, size_t *n_bytes)
 {
     struct builder *b = calloc(1, sizeof *b);
@@ -397,7 +412,8 @@ enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, co
     }
     b->model = *model;
     b->arena = arena;
-    b->normalize = *normalize;
+    b->of_input = of_input;
+    b->of_output = of_output;
     b->buffers = buffers;
     build(b);
     const enum dt_status s = pack_model(b, input_text, class_names, bytes, n_bytes);

@@ -28,11 +28,12 @@ static inline int dt_onnx_opset(const struct dt_model *model)
 }
 
 /* `arena`, `buffers`: in the file's order (dt_model_reorder). `input_text`: what the input is, for
- * people; it is normalized inside. `class_names`: "cat/dog", for the metadata, or NULL. The caller
- * frees `bytes`. DT_NO_MEMORY; DT_CONFIG: over 2 GiB, more than the format holds; DT_UNAVAILABLE: a
- * build without libprotobuf-c. */
+ * people; it is normalized inside, and outputs get the units of their targets. `class_names`:
+ * "cat/dog", for the metadata, or NULL. The caller frees `bytes`. DT_NO_MEMORY; DT_CONFIG: over 2
+ * GiB, more than the format holds; DT_UNAVAILABLE: a build without libprotobuf-c. */
 enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const float *buffers,
-                            const struct dt_normalize *normalize, const char *input_text,
+                            const struct dt_normalize *of_input,
+                            const struct dt_normalize *of_output, const char *input_text,
                             const char *class_names, uint8_t **bytes, size_t *n_bytes);
 
 #endif

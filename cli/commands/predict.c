@@ -1,4 +1,5 @@
-/* `dtrain predict`: the classes that a trained model gives to images. */
+/* `dtrain predict`: the classes that a trained model gives to images. Rows of tables:
+ * predict_table.c. */
 #include "cli/commands/eval.h"
 
 #include <math.h>
@@ -7,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/commands/model_table.h"
+#include "cli/commands/predict_table.h"
 #include "cli/result.h"
 #include "data/formats/picture.h"
 #include "data/transform.h"
@@ -29,13 +31,13 @@ struct prediction {
 
 static enum dt_status open_prediction(const struct dt_trained *from, struct prediction *p)
 {
-    struct dt_world alone = {.size = 1, .local_size = 1};
-    DT_TRY(dt_inference_open(&alone, from, 1, 1, &p->inference));
     p->file = from->file;
     const struct dt_model *model = &p->inference.model;
     const struct dt_shape shape = model->spec.input;
     if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY || (shape.c != 1 && shape.c != 3)) {
-        return dt_error(DT_CONFIG, "%s: not a classifier of grey or RGB images (predict needs one)",
+        return dt_error(DT_CONFIG,
+                        "%s: neither a classifier of grey or RGB images nor a model of tables "
+                        "(predict needs one)",
                         from->file);
     }
     p->pixels = calloc(dt_shape_elems(shape), 1);
@@ -236,17 +238,42 @@ static enum dt_status predict_one(const struct answers *a, struct prediction *p,
     return DT_OK;
 }
 
+static bool is_table(const struct dt_inference *inference, const char *path)
+{
+    const struct dt_shape shape = inference->model.spec.input;
+    const size_t n = strlen(path);
+    return inference->config.data.format == DT_DATA_CSV &&
+           (shape.h * shape.w == 1 || (n > 4 && strcmp(path + n - 4, ".csv") == 0));
+}
+
+static enum dt_status predict_tables(const struct dt_inference *inference,
+                                     const struct dt_args *args)
+{
+    const struct dt_values files = dt_trained_words(args);
+    struct dt_doc *doc = dt_doc_open("predict", "Predictions");
+    enum dt_status s = DT_OK;
+    for (int i = 0; i < files.n && s == DT_OK; i++) {
+        s = dt_predict_table(inference, files.texts[i], doc);
+    }
+    s = s == DT_OK ? dt_result_show(args, doc) : s;
+    dt_doc_close(doc);
+    return s;
+}
+
 /* If an image fails, the images before it are shown. */
 static enum dt_status predict_all(const struct dt_trained *from, const struct dt_args *args)
 {
     struct prediction p = {0};
+    struct dt_world alone = {.size = 1, .local_size = 1};
     enum invert invert = INVERT_AUTO;
     const struct dt_values images = dt_trained_words(args);
     size_t top = TOP;
     DT_TRY(dt_args_number(args, DT_OPTION_TOP, false, 1, 65536, &top));
     DT_TRY(read_invert(dt_args_text(args, DT_OPTION_INVERT), &invert));
-    enum dt_status s = open_prediction(from, &p);
-    if (s == DT_OK) {
+    DT_TRY(dt_inference_open(&alone, from, 1, 1, &p.inference));
+    const bool tables = is_table(&p.inference, images.texts[0]);
+    enum dt_status s = tables ? predict_tables(&p.inference, args) : open_prediction(from, &p);
+    if (s == DT_OK && !tables) {
         struct answers a = {.doc = dt_doc_open("predict", "Predictions"), .top = top};
         a.all = dt_doc_table(a.doc, "Images", "image|class|probability::%|background|inverted");
         dt_doc_main(a.all);
@@ -283,8 +310,8 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 
 const struct dt_command dt_command_predict = {
     .word = "predict",
-    .meaning = "classify images",
-    .usage = "dtrain predict (RUN | --config FILE --weights FILE) IMAGE...\n"
+    .meaning = "classify images, or the rows of a table",
+    .usage = "dtrain predict (RUN | --config FILE --weights FILE) IMAGE...|TABLE.csv...\n"
              "      [--ema] [--invert auto|yes|no] [--top K]\n"
              "      [--set KEY.PATH=VALUE]..." DT_RESULT_USAGE,
     .examples = "  dtrain predict runs/night digit.png\n"
@@ -296,7 +323,9 @@ const struct dt_command dt_command_predict = {
     "characters. An image is scaled to the model's input by data.resize, as in training, or "
     "else stretched; colours become grey by ITU-R BT.601's luma; gamma, colour profiles and "
     "EXIF orientation are ignored. Transparency is filled with data.background, as in training, "
-    "or with black if all training images have dark borders and black gives more contrast.",
+    "or with black if all training images have dark borders and black gives more contrast. "
+    "A model of tables prints the class, or the targets in their own units, of each row of a file "
+    "with the columns of data.features.",
     .options = {DT_TRAINED_OPTIONS, [DT_OPTION_INVERT] = {DT_TAKEN}, [DT_OPTION_TOP] = {DT_TAKEN},
                 DT_RESULT_OPTIONS},
     .check = check,

@@ -1,12 +1,14 @@
 """Tables and arrays of numbers: csv and npy, classes and targets, class weights; against PyTorch in float64 (tests/fixtures/tables.txt).
 
 usage: DTRAIN=... MPIEXEC=... test_tables.py"""
+import importlib.util
 import io
 import os
 import struct
 
 import pypi  # before the packages
-from checks import SOURCE, check, dtrain, finish, need, new_folder, parts, read, read_json, records, refused, summary, write, write_json
+import checkpoint
+from checks import SOURCE, check, checkpoint_of, dtrain, finish, need, new_folder, parts, read, read_json, records, refused, summary, write, write_json
 from samples import safetensors
 
 need("numpy")
@@ -167,6 +169,38 @@ def test_scales():
     check("validation_r2" in summary("held3"), "no R2 of the validation samples")
 
 
+def tensors(path):
+    header, data = checkpoint.split(checkpoint.read(path))
+    return {name: numpy.frombuffer(data[slice(*header[name]["data_offsets"])], "<f4").reshape(header[name]["shape"]).astype(float) for name in header if name[:2] == "fc"}
+
+
+def test_predictions():
+    """predict prints classes, or targets in their own units, of a table without them; an ONNX file has the scales inside."""
+    rows = [[*reversed(FEATURES[i].tolist()), f"new {i}"] for i in range(*ROWS["test"].indices(len(LABELS)))]
+    write("new.csv", table([*reversed(COLUMNS), "remark"], rows))
+    x = (FEATURES[ROWS["test"]] - FEATURES[ROWS["train"]].mean(0)) / FEATURES[ROWS["train"]].std(0)
+    for run in ("csv-mean_squared_error-cpu-1", "csv-balanced-cpu-1"):
+        w = tensors(checkpoint_of(run, 10))
+        z = numpy.tanh(x @ w["fc1.weight"].T + w["fc1.bias"]) @ w["fc2.weight"].T + w["fc2.bias"]
+        dtrain("predict", run, "new.csv", "--csv", f"{run}.csv", code=0)
+        found = [line.split(",") for line in read(f"{run}.csv").splitlines()]
+        if "balanced" in run:
+            expected = [NAMES[k] for k in z.argmax(1)]
+            check([line.split(",", 1)[1].rsplit(",", 1)[0].strip('"') for line in read(f"{run}.csv").splitlines()[1:]] == expected, f"{run}: {found}, not {expected}")
+            p = numpy.exp(z - z.max(1, keepdims=True))
+            check(numpy.allclose([float(row[-1]) for row in found[1:]], 1 / p.sum(1), rtol=1e-4), f"{run}: probabilities {found}")
+            continue
+        z = z * TARGETS[ROWS["train"]].std(0) + TARGETS[ROWS["train"]].mean(0)
+        check(found[0] == ["row", "price", "height"] and numpy.allclose([[float(v) for v in row[1:]] for row in found[1:]], z, rtol=1e-4, atol=1e-4), f"{run}: {found}, not {z}")
+        if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx"):
+            import onnxruntime
+            if dtrain("export", run, "table.onnx").returncode == 0:
+                y = onnxruntime.InferenceSession("table.onnx", providers=["CPUExecutionProvider"]).run(None, {"input": FEATURES[ROWS["test"]].astype("f4")})[0]
+                check(numpy.allclose(y, z, rtol=1e-3, atol=1e-3), f"ONNX: {y}, not {z}")
+    write("renamed.csv", read("new.csv").replace("area", "size"))
+    refused(65, 'renamed.csv: no column "area"', "predict", "csv-balanced-cpu-1", "renamed.csv")
+
+
 def test_digits():
     """A table of pixels (as Kaggle's digits) trains as the same images do, to the bit."""
     images = (numpy.abs(numbers(400, N_TRAIN + N_TEST, 4, 4)) * 272).astype(numpy.uint8)
@@ -256,6 +290,7 @@ write_table("comma")
 test_golden(golden())
 test_forms(golden())
 test_scales()
+test_predictions()
 test_digits()
 test_columns()
 test_faults()
