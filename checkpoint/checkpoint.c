@@ -335,22 +335,44 @@ static enum dt_status check_names(const struct content *content, const struct dt
     if (missing.n + unknown.n == 0) {
         return DT_OK;
     }
-    const char *prefix;
-    const bool foreign = n_optimizer_states == 0 && missing.n > 0;
-    const int n = foreign ? (int)dt_names_prefix(&content->tensors, model, &prefix) : 0;
-    if (n > 0) {
-        return dt_error(
-            DT_CONFIG,
-            "%s: each name begins with '%.*s' (in Python: import safetensors.torch as s; "
-            "s.save_file({k.removeprefix(\"%.*s\"): v for k, v in "
-            "s.load_file(\"FILE\").items()}, \"NEW\"))",
-            content->name, n, prefix, n, prefix);
-    }
     return dt_error(
         DT_CONFIG,
         "%s: tensors %s%s%s%s%s (it is of another model or optimizer, or has other names for them)",
         content->name, missing.n > 0 ? "missing: " : "", missing.text,
         missing.n > 0 && unknown.n > 0 ? "; " : "", unknown.n > 0 ? "unknown: " : "", unknown.text);
+}
+
+/* How many bytes stand before `end`; 0: the text does not end so, or is no longer. */
+static size_t bytes_before(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n > n_end && strcmp(text + n - n_end, end) == 0 ? n - n_end : 0;
+}
+
+void dt_weights_name(struct dt_checkpoint_file *file, const struct dt_model *model)
+{
+    struct dt_safetensors *tensors = &((struct content *)file->content)->tensors;
+    const struct dt_tensor *end = tensors->tensors + tensors->n_tensors;
+    const char *prefix = NULL;
+    size_t n = 0;
+    for (int p = 0; p < model->n_params; p++) {
+        const char *wanted = model->params[p].name;
+        if (file->config != NULL || dt_safetensors_find(tensors, wanted) != NULL) {
+            return;
+        }
+        for (const struct dt_tensor *t = tensors->tensors; t < end && n == 0; t++) {
+            prefix = t->name;
+            n = bytes_before(prefix, wanted);
+        }
+    }
+    DT_ASSERT(n < sizeof file->prefix);
+    snprintf(file->prefix, sizeof file->prefix, "%.*s", (int)n, n > 0 ? prefix : "");
+    for (int i = 0; i < tensors->n_tensors && n > 0; i++) {
+        char *at = tensors->tensors[i].name;
+        if (strncmp(at, file->prefix, n) == 0 && at[n] != '\0') {
+            memmove(at, at + n, strlen(at + n) + 1);
+        }
+    }
 }
 
 static enum dt_status check_shapes(const struct content *content, const struct dt_model *model,
@@ -424,6 +446,45 @@ enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file,
     return check_residuals(file, model);
 }
 
+enum dt_status dt_weights_fit(struct dt_checkpoint_file *file, const struct dt_model *model,
+                              const float *arena, const float *buffers, char text[DT_FIT_TEXT_SIZE])
+{
+    struct content *content = file->content;
+    struct dt_safetensors *tensors = &content->tensors;
+    struct dt_name_list drawn = {0}, unused = {0};
+    struct dt_tensor fitting[DT_MAX_TENSORS];
+    int n = 0;
+    dt_weights_name(file, model);
+    for (; wanted_tensor(model, -1, 0, n, &fitting[n]); n++) {
+        const struct dt_tensor *found = dt_safetensors_find(tensors, fitting[n].name);
+        const int b = n - model->n_params;
+        if (found != NULL && same_shape(found, &fitting[n])) {
+            fitting[n] = *found;
+            continue;
+        }
+        fitting[n] = b < 0 ? dt_checkpoint_tensor(&model->params[n], -1, arena)
+                           : dt_checkpoint_tensor(&model->buffers[b], -1, buffers);
+        dt_name_list_add(&drawn, fitting[n].name, strlen(fitting[n].name));
+    }
+    for (int i = 0; i < tensors->n_tensors; i++) {
+        const char *name = tensors->tensors[i].name;
+        if (file->config == NULL && !is_wanted(name, model, 0)) {
+            dt_name_list_add(&unused, name, strlen(name));
+        }
+    }
+    if (drawn.n == n) {
+        return dt_checkpoint_check(file, model, 0);
+    }
+    memcpy(tensors->tensors, fitting, (size_t)n * sizeof fitting[0]);
+    tensors->n_tensors = n;
+    const bool prefixed = file->prefix[0] != '\0', all = drawn.n + unused.n == 0 && !prefixed;
+    snprintf(text, DT_FIT_TEXT_SIZE, all ? "" : "%.200s: %d of %d tensors taken%s%s%s%s%s%s",
+             content->name, n - drawn.n, n, prefixed ? ", whose names begin with " : "",
+             file->prefix, drawn.n > 0 ? "; drawn: " : "", drawn.text,
+             unused.n > 0 ? "; not used: " : "", unused.text);
+    return DT_OK;
+}
+
 /* `arena` may be NULL. */
 static void get_tensors(const struct content *content, const struct dt_model *model, int state,
                         float *arena)
@@ -433,7 +494,7 @@ static void get_tensors(const struct content *content, const struct dt_model *mo
         const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
         DT_ASSERT(found->n_bytes == model->params[i].n_elems * sizeof *arena);
         DT_ASSERT(model->params[i].offset + model->params[i].n_elems <= model->arena_elems);
-        memcpy(arena + model->params[i].offset, found->bytes, found->n_bytes);
+        memmove(arena + model->params[i].offset, found->bytes, found->n_bytes); /* or itself */
     }
 }
 

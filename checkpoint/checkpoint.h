@@ -57,6 +57,7 @@ struct dt_checkpoint_file {
     struct dt_checkpoint_state state;
     const char *config;      /* as in struct dt_checkpoint, likewise */
     const char *class_names; /* any text: at most DT_CLASS_NAMES_MOST bytes */
+    char prefix[64];         /* of foreign weights: what dt_weights_name left out of names, or "" */
     void *content;           /* owned; private */
 };
 
@@ -73,6 +74,18 @@ enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_
 enum dt_status dt_weights_open(const char *path, struct dt_checkpoint_file *out);
 enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
                                 struct dt_checkpoint_file *out);
+
+/* Weights saved by other programs, of whose tensors none has a name of the model's: leaves out of
+ * the names what stands before these, as "module." of PyTorch's wrappers. */
+void dt_weights_name(struct dt_checkpoint_file *file, const struct dt_model *model);
+
+/* The same; then makes weights of another model fit: tensors of the model's names and shapes stay,
+ * its others are those in `arena` and `buffers` (borrowed, in the file's order), and all else is
+ * dropped. `text`: which, or "". DT_CONFIG, as dt_checkpoint_check: nothing fits. */
+#define DT_FIT_TEXT_SIZE 640
+enum dt_status dt_weights_fit(struct dt_checkpoint_file *file, const struct dt_model *model,
+                              const float *arena, const float *buffers,
+                              char text[DT_FIT_TEXT_SIZE]);
 
 /* Checks that the file has the model's tensors and n_optimizer_states of each, and nothing else but
  * their average and residuals; with 0 the file's states are ignored. DT_CONFIG names the missing or
@@ -161,11 +174,6 @@ struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, c
 #define DT_RESIDUALS_NAME "compression.residuals"
 struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers,
                                      const float *residuals);
-
-/* What stands before the name of each tensor of the model in a file, as "module." of PyTorch's
- * wrappers: its length and, in `prefix`, a name that begins with it; 0: nothing. */
-size_t dt_names_prefix(const struct dt_safetensors *file, const struct dt_model *model,
-                       const char **prefix);
 
 uint32_t dt_crc(const void *bytes, size_t n_bytes); /* zlib's crc32 */
 void dt_crc_print(uint32_t crc, char text[DT_CRC_DIGITS + 1]);

@@ -31,44 +31,6 @@ struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_wo
                               .n_bytes = n_workers * model->arena_elems * sizeof(float)};
 }
 
-static bool begins_alike(const char *name, const char *prefix, size_t n, const char *wanted)
-{
-    return strncmp(name, prefix, n) == 0 && strcmp(name + n, wanted) == 0;
-}
-
-/* Whether the file has each of these tensors, with this prefix. */
-static bool has_all(const struct dt_safetensors *file, int n_wanted, const struct dt_param *wanted,
-                    const char *prefix, size_t n)
-{
-    bool all = true;
-    for (int i = 0; all && i < n_wanted; i++) {
-        all = false;
-        for (int k = 0; !all && k < file->n_tensors; k++) {
-            all = begins_alike(file->tensors[k].name, prefix, n, wanted[i].name);
-        }
-    }
-    return all;
-}
-
-size_t dt_names_prefix(const struct dt_safetensors *file, const struct dt_model *model,
-                       const char **prefix)
-{
-    DT_ASSERT(model->n_params > 0);
-    const char *first = model->params[0].name;
-    for (int k = 0; k < file->n_tensors; k++) {
-        const char *name = file->tensors[k].name;
-        const size_t n_name = strlen(name), n_first = strlen(first);
-        const size_t n = n_name > n_first ? n_name - n_first : 0;
-        if (n > 0 && strcmp(name + n, first) == 0 &&
-            has_all(file, model->n_params, model->params, name, n) &&
-            has_all(file, model->n_buffers, model->buffers, name, n)) {
-            *prefix = name;
-            return n;
-        }
-    }
-    return 0;
-}
-
 uint32_t dt_crc(const void *bytes, size_t n_bytes)
 {
     return (uint32_t)crc32_z(0, bytes, n_bytes);

@@ -45,7 +45,7 @@ struct dt_option_entry {
       .use = DT_REPEATED)                                                                          \
     X(DT_OPTION_WEIGHTS, "weights", "FILE",                                                        \
       "load weights from this .safetensors file (e.g. saved by PyTorch with matching names and "   \
-      "shapes)",                                                                                   \
+      "shapes); a training draws those that it lacks",                                             \
       .more = "The tensors are float32 with the names and shapes of the model's checkpoints: "     \
               "`conv1.weight`, `conv1.bias`, `fc1.weight` and so on, numbered in the order of "    \
               "the layers. A checkpoint is accepted, too; its optimizer state is not used. "       \

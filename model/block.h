@@ -67,6 +67,7 @@ struct dt_block {
      * i's. */
     int row, buffer, inputs[DT_MAX_INPUTS];
     size_t grad_begin, grad_end; /* its range of the arena; empty without parameters */
+    float lr;                    /* factor of the learning rate; 0: frozen, its weights stay */
 };
 
 struct dt_model {
@@ -79,6 +80,8 @@ struct dt_model {
         buffers[DT_MAX_PARAMS];       /* in forward order; buffers: saved, and not trained */
     size_t n_parameters;              /* trainable parameters, without alignment gaps */
     size_t arena_elems, buffer_elems; /* with alignment gaps */
+    size_t frozen_elems;              /* at the arena's end, of first blocks that are frozen */
+    bool has_rates;                   /* blocks are frozen, or have factors of the learning rate */
     bool is_graph; /* a block has an operation of its own, or reads other blocks than the last */
     int n_outputs; /* logits, or regression outputs, per sample */
 };

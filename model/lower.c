@@ -239,6 +239,7 @@ static enum dt_status lower_layer(struct dt_lowering *l, const struct dt_layer_s
         return dt_error(DT_CONFIG, "more than 2^28 activations per sample (make it smaller)");
     }
     if (l->block != NULL) {
+        l->block->lr = layer->frozen ? -1.0f : layer->lr > 0 ? (float)layer->lr : l->block->lr;
         l->block->out = l->shape;
         if (!l->block->flatten) {
             l->block->pool_out = l->shape;

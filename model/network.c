@@ -113,7 +113,7 @@ static enum dt_status open_block(struct dt_network *net, int b)
 {
     const struct dt_block *block = &net->model->blocks[b];
     DT_ASSERT(block->grad_begin <= block->grad_end && block->grad_end <= net->model->arena_elems);
-    net->wanted[b] = block->grad_end > block->grad_begin;
+    net->wanted[b] = block->grad_end > block->grad_begin && block->lr > 0;
     for (int i = 0; i < DT_MAX_INPUTS; i++) {
         const int input = dt_block_input(net->model, b, i);
         DT_ASSERT(input <= b);
@@ -332,6 +332,10 @@ enum dt_status dt_network_backward_blocks(struct dt_network *net, int begin, int
         const struct dt_block *block = &net->model->blocks[b];
         DT_ASSERT(block->grad_begin == (b + 1 < net->model->n_blocks ? block[1].grad_end : 0));
         DT_TRY(net->wanted[b] ? backward_block(net, b, pass) : DT_OK);
+        if (block->lr == 0) { /* frozen; on the host alone (train/parts.c) */
+            memset(net->grads + block->grad_begin, 0,
+                   (block->grad_end - block->grad_begin) * sizeof net->grads[0]);
+        }
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
             DT_TRY(on_grad_ready(context, block->grad_begin, block->grad_end));
         }

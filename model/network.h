@@ -66,7 +66,7 @@ struct dt_network {
     struct dt_network_layout layout;
     float *arrays[DT_MAX_LAYERS]; /* of the layout */
     float *part;                  /* of a gradient that has another reader's part already */
-    bool wanted[DT_MAX_LAYERS];   /* the block or one before it on the way has parameters */
+    bool wanted[DT_MAX_LAYERS];   /* the block or one before it on the way is trained */
     struct dt_operation_memory *operations; /* of dt_block_operations */
 };
 

@@ -72,6 +72,9 @@ enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer,
     const struct dt_span span = {.kind = DT_SPAN_UPDATE};
     struct dt_backend *backend = optimizer->backend;
     float *states[2] = {NULL};
+    if (optimizer->by_rates != NULL) {
+        return optimizer->by_rates(*optimizer, *update, begin, end, params, grads);
+    }
     for (int i = 0; i < optimizer->n_states; i++) {
         states[i] = optimizer->states[i] + begin;
     }

@@ -19,6 +19,7 @@
 #include "model/spec.h"
 
 struct dt_backend;
+struct dt_model;
 
 #define DT_OPTIMIZER_LIST(X)     \
     X(DT_OPTIMIZER_SGD, "sgd")   \
@@ -72,6 +73,10 @@ struct dt_optimizer {
     bool owns_states;       /* private */
     uint64_t n_steps;       /* steps taken; part of a checkpoint */
     struct dt_trace *trace; /* observer of updates, or NULL */
+    /* A dt_optimizer_apply_rates and the model, where blocks have rates of their own; or NULL. */
+    enum dt_status (*by_rates)(struct dt_optimizer optimizer, struct dt_update update, size_t begin,
+                               size_t end, float *params, const float *grads);
+    const struct dt_model *model;
 };
 
 int dt_optimizer_n_states(const struct dt_optimizer_spec *spec); /* 0, 1 or 2 */
@@ -89,6 +94,12 @@ struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, do
 enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer,
                                         const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads);
+
+/* The same, block by block, each at its factor of the rate, without those that are frozen; a norm
+ * is that of all gradients. */
+enum dt_status dt_optimizer_apply_rates(struct dt_optimizer optimizer, struct dt_update update,
+                                        size_t begin, size_t end, float *params,
+                                        const float *grads);
 
 /* The hint of an error about a loss or weights that are not finite. */
 #define DT_DIVERGED_HINT "lower train.optimizer.lr or set clip_norm"

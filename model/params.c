@@ -57,6 +57,10 @@ void dt_model_place(struct dt_model *model)
         }
         DT_ASSERT((members[0] == DT_NO_PARAM) == (members[1] == DT_NO_PARAM));
         block->grad_end = model->arena_elems;
+        block->lr = block->lr < 0 ? 0.0f : block->lr > 0 ? block->lr : 1.0f;
+        model->has_rates = model->has_rates || block->lr != 1;
+        const size_t size = block->grad_end - block->grad_begin;
+        model->frozen_elems = size > 0 && block->lr > 0 ? 0 : model->frozen_elems + size;
         model->n_spatial = dt_max(model->n_spatial, block->flatten ? b + 1 : 0);
         model->is_graph = model->is_graph || block->row > 0 || dt_block_input(model, b, 0) != b;
     }

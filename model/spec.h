@@ -77,6 +77,8 @@ struct dt_layer_spec {
     double rate;                   /* dropout: share dropped, 0 <= rate < 1 */
     double epsilon, momentum;      /* normalizations, as in PyTorch */
     bool sync;                     /* batch_norm: statistics of all ranks' samples */
+    double lr; /* of a layer with weights: factor of the learning rate; 0 or below: 1 */
+    bool frozen;
 };
 
 struct dt_model_spec {

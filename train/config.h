@@ -83,6 +83,7 @@ struct dt_config {
     int64_t batch_per_rank, batch_global; /* exactly one is > 0 */
     int64_t accumulate;                   /* micro-batches per step: the batch is the sum of all */
     struct dt_class_weights class_weights;
+    struct dt_texts freeze; /* layers whose weights stay; the model's layers say so too */
     struct dt_optimizer_spec optimizer;
     enum dt_lr_scaling lr_scaling;
     double warmup_epochs, ema; /* ema: decay of the weights' average, or 0 */

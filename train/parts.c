@@ -9,6 +9,14 @@ static const struct dt_driver_ops *const drivers[] = {&dt_recorded_driver, &dt_f
 /* What GPUs do not do in a training, as a message shows it; NULL: nothing. */
 static const char *not_on_gpus(const struct dt_config *config)
 {
+    if (config->freeze.n > 0) {
+        return "train.freeze";
+    }
+    for (int i = 0; i < config->model.n_layers; i++) {
+        if (config->model.layers[i].lr > 0) {
+            return "a layer's lr";
+        }
+    }
     for (int i = 0; i < config->data.augment.n; i++) {
         if (config->data.augment.kind[i] >= DT_AUGMENT_ROTATE) {
             return "data.augment: rotate and cutout";

@@ -150,7 +150,12 @@ static enum dt_status open_strategy(struct dt_trainer *t)
         .shared_step =
             t->config.threads == 1, /* several threads are quicker in a step of their own */
         .recorded = choose_driver(t) != NULL};
-    return dt_strategy_open(&spec, &t->strategy);
+    const enum dt_status s = dt_strategy_open(&spec, &t->strategy);
+    if (t->strategy != NULL && t->model.has_rates) {
+        t->strategy->optimizer.model = &t->model;
+        t->strategy->optimizer.by_rates = dt_optimizer_apply_rates;
+    }
+    return s;
 }
 
 /* `opened`: what came of opening something, on a device perhaps whose memory is its own. */

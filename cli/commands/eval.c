@@ -144,6 +144,9 @@ enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained
     *out = (struct dt_inference){0};
     enum dt_status s;
     DT_TRY_GOTO(s, dt_world_agree(world, read_file(from, &file, out)), out);
+    if (file.prefix[0] != '\0' && world->rank == 0) {
+        dt_text_print(stderr, "%s: names without '%s'", from->file, file.prefix);
+    }
     DT_TRY_GOTO(s, choose_device(world, out), out);
     s = dt_world_agree(world, open_network(world, from, &file, n_threads, capacity, out));
 out:

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/config/read.h"
 #include "data/idx.h"
 #include "data/transform.h"
@@ -317,6 +318,51 @@ static enum dt_status check_validation(const struct dt_config_source *source,
                      validation);
 }
 
+/* The block with weights and this name; -1: there is none. */
+static int find_block(const struct dt_model *model, const char *name)
+{
+    int b = model->n_blocks - 1;
+    for (; b >= 0 && (model->blocks[b].grad_end == model->blocks[b].grad_begin ||
+                      strcmp(model->blocks[b].name, name) != 0);
+         b--) {
+    }
+    return b;
+}
+
+/* Marks the layers of train.freeze. What is wrong with the model itself is said later. */
+static enum dt_status freeze(const struct dt_config_source *source, struct dt_config *c)
+{
+    static struct dt_model model;
+    struct dt_name_list all = {.n = 0};
+    bool trains = false;
+    if (c->freeze.n == 0 || dt_model_lower(&c->model, &model) != DT_OK) {
+        dt_error_clear();
+        return DT_OK;
+    }
+    for (const struct dt_block *b = model.blocks; b < model.blocks + model.n_blocks; b++) {
+        if (b->grad_end > b->grad_begin) {
+            dt_name_list_add(&all, b->name, strlen(b->name));
+            trains = trains || dt_texts_find(&c->freeze, b->name) < 0;
+        }
+    }
+    for (int i = 0; i < c->freeze.n; i++) {
+        const char *name = dt_texts_at(&c->freeze, i);
+        const int b = find_block(&model, name);
+        if (b < 0) {
+            return dt_config_error(source, "train.freeze",
+                                   "no layer '%s' has weights (there are %s)", name, all.text);
+        }
+        for (int k = model.blocks[b].first_layer;
+             k < (b + 1 < model.n_blocks ? model.blocks[b + 1].first_layer : c->model.n_layers);
+             k++) {
+            c->model.layers[k].frozen = true;
+        }
+    }
+    return trains ? DT_OK
+                  : dt_config_error(source, "train.freeze",
+                                    "nothing is left to train (leave out one of %s)", all.text);
+}
+
 enum dt_status dt_config_build(const struct dt_config_source *source, cJSON *root,
                                struct dt_config *out)
 {
@@ -327,6 +373,7 @@ enum dt_status dt_config_build(const struct dt_config_source *source, cJSON *roo
     }
     DT_TRY(dt_config_read(source, root, out));
     resolve(root, out);
+    DT_TRY(freeze(source, out));
     DT_TRY(read_trace(source, out));
     DT_TRY(check_validation(source, out));
     DT_TRY(check_strategy(source, out));

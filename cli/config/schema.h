@@ -110,6 +110,8 @@
       "samples per step over all ranks; the learning rate is then not scaled")                     \
     X("train.accumulate", INT, accumulate, "[1, 65536]", "1", "",                                  \
       "gradient accumulation: micro-batches per step, to save memory")                             \
+    X("train.freeze", NAMES, freeze, "[0, 64]", "[]", "",                                          \
+      "layers whose weights stay as they are, such as [\"conv1\"], by the names in dtrain plan")   \
     X("train.optimizer.type", ENUM, optimizer.type, DT_OPTIMIZER_LIST(DT_BAR_NAME), "adam", "",    \
       "optimizer")                                                                                 \
     X("train.optimizer.lr", REAL, optimizer.lr, "(0, 1e6]", "0.001", "",                           \
@@ -305,10 +307,13 @@
 #define DT_ACTIVATION_KEY(X)                                                       \
     X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", \
       "function applied to the outputs")
-#define DT_WEIGHTS_KEYS(X)                                       \
-    DT_ACTIVATION_KEY(X)                                         \
-    X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "", \
-      "initial weights; auto: he_uniform before relu, else glorot_uniform")
+#define DT_LR_KEY(X) \
+    X("lr", REAL, lr, "(0, 1000]", "", "", "factor of the learning rate for this layer; default: 1")
+#define DT_WEIGHTS_KEYS(X)                                                  \
+    DT_ACTIVATION_KEY(X)                                                    \
+    X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "",            \
+      "initial weights; auto: he_uniform before relu, else glorot_uniform") \
+    DT_LR_KEY(X)
 #define DT_KEYS_conv2d(X)                                                                      \
     X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                            \
     X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window")          \
@@ -335,18 +340,20 @@
     X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance")           \
     X("sync", BOOL, sync, "", "false", "",                                               \
       "use the statistics of all ranks' samples in training instead of each rank's own") \
+    DT_LR_KEY(X)                                                                         \
     DT_ACTIVATION_KEY(X)
 #define DT_KEYS_add(X)                                                        \
-    X("inputs", INPUTS, inputs, "[1, 2]", "", "",                              \
+    X("inputs", INPUTS, inputs, "[1, 2]", "", "",                             \
       "names of two layers; or of one, which is added to the previous layer") \
     DT_ACTIVATION_KEY(X)
 #define DT_KEYS_concat(X)                                                                      \
-    X("inputs", INPUTS, inputs, "[1, 4]", "", "",                                               \
+    X("inputs", INPUTS, inputs, "[1, 4]", "", "",                                              \
       "names of layers whose channels or units are concatenated; with one name, the previous " \
       "layer's output comes first")                                                            \
     DT_ACTIVATION_KEY(X)
 #define DT_KEYS_layer_norm(X)                                                  \
     X("epsilon", REAL, epsilon, "(0, 1]", "1e-5", "", "added to the variance") \
+    DT_LR_KEY(X)                                                               \
     DT_ACTIVATION_KEY(X)
 
 enum dt_key_kind {

@@ -8,12 +8,13 @@ void dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *mo
                        const struct dt_dist_spec *dist, struct dt_grad_sync *out)
 {
     DT_ASSERT(model->n_blocks <= DT_MAX_BUCKETS);
+    const size_t trained = model->arena_elems - model->frozen_elems; /* no others are sent */
     size_t begin = 0;
     *out = (struct dt_grad_sync){.allreduce = allreduce, .overlap = dist->overlap};
     for (int b = model->n_blocks - 1; b >= 0; b--) { /* the arena's order: last block first */
         const size_t end = model->blocks[b].grad_end;
         const bool full = (end - begin) * sizeof(float) >= dist->bucket_bytes;
-        if (end > begin && (full || end == model->arena_elems)) {
+        if (end > begin && end <= trained && (full || end == trained)) {
             struct dt_bucket *bucket = &out->buckets[out->n_buckets];
             *bucket = (struct dt_bucket){.begin = begin, .end = end};
             DT_ASSERT(out->n_buckets == 0 || bucket[-1].end == begin);
@@ -98,7 +99,7 @@ enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync)
                         "only %zu gradients came ready before the wait for all of them",
                         sync->n_ready);
     }
-    DT_ASSERT(sync->n_ready == sync->buckets[sync->n_buckets - 1].end);
+    DT_ASSERT(sync->n_ready >= sync->buckets[sync->n_buckets - 1].end);
     return DT_OK;
 }
 

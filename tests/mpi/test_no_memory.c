@@ -80,7 +80,7 @@ static enum dt_status take_weights(void)
 {
     static struct dt_trainer t;
     DT_TRY(open_trainer(&t));
-    const enum dt_status s = dt_trainer_take_weights(&t, saved);
+    const enum dt_status s = dt_trainer_take_weights(&t, saved, (char[DT_FIT_TEXT_SIZE]){""});
     dt_trainer_close(&t);
     return s;
 }

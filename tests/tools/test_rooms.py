@@ -16,14 +16,14 @@ DIST = {"dist/compression", "dist/allreduce", "dist/strategy"} | RANKS
 ENGINE = {"train", "data", "cpu", "checkpoint"} | DIST | BELOW
 TRAINER = {"train/hooks", "train/save"} | ENGINE
 # The files that the engine reaches by includes.
-MOST_FILES, MOST_LINES = 60, 6365
+MOST_FILES, MOST_LINES = 60, 6394
 # The files that a training step passes, and the calls into one that it has passed already.
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
     "base": 2288,
-    "model": 2599,
-    "checkpoint": 1805,
+    "model": 2653,
+    "checkpoint": 1836,
     "data": 4967,
     "dist/ranks": 1592,
     "dist/liveness": 1337,
@@ -33,8 +33,8 @@ CEILINGS = {
     "dist/strategy": 4306,
     "cpu": 10047,
     "cuda": 7166,
-    "train": 7204,
-    "cli": 10500,
+    "train": 7243,
+    "cli": 10557,
     "view": 3355,
     "lab": 4630,
     "ops": 6754,

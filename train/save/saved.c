@@ -267,6 +267,7 @@ enum dt_status dt_saved_weights(const char *path, const struct dt_model *model,
                                 struct dt_checkpoint_file *out)
 {
     DT_TRY(dt_weights_open(path, out));
+    dt_weights_name(out, model);
     const enum dt_status s = as_damage(dt_checkpoint_check(out, model, 0));
     if (s != DT_OK) {
         dt_checkpoint_close(out);

@@ -160,7 +160,12 @@ static enum dt_status take_weights(struct dt_folder_saver *f, struct dt_trainer 
         DT_TRY(dt_trainer_restore(t, &f->dir, emitter, f->checkpoint, f->resumed_from, f->changes));
     }
     if (f->resumed_from[0] == '\0' && f->weights != NULL) {
-        DT_TRY(dt_trainer_take_weights(t, f->weights));
+        char text[DT_FIT_TEXT_SIZE];
+        DT_TRY(dt_trainer_take_weights(t, f->weights, text));
+        if (text[0] != '\0') {
+            emitter->emit(emitter->context,
+                          &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = text});
+        }
         f->saver.weights_from = f->weights;
     }
     const bool read = f->resumed_from[0] != '\0' || f->saver.weights_from != NULL;

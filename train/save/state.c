@@ -255,15 +255,29 @@ static void check_best(struct restore *r)
     state->best_value = 0;
 }
 
-/* The first n arenas: PARAMS alone, with AVERAGE, or with the optimizer's state. */
-static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file,
-                                  int n)
+/* Weights of another model: what they lack is as it was drawn. */
+static enum dt_status fit(struct dt_trainer *t, struct host_arenas *host, float **buffers,
+                          struct dt_checkpoint_file *file, char *text)
+{
+    DT_TRY(read_buffers(t, buffers));
+    DT_TRY(copy(t, true, host));
+    DT_TRY(reorder(t, true, host));
+    return dt_weights_fit(file, &t->model, host->of[PARAMS], *buffers, text);
+}
+
+/* The first n arenas: PARAMS alone, with AVERAGE, or with the optimizer's state. `text`: of
+ * dt_weights_fit; NULL: all tensors have to be there. */
+static enum dt_status load_arenas(struct dt_trainer *t, struct dt_checkpoint_file *file, int n,
+                                  char *text)
 {
     struct host_arenas host;
+    float *buffers = NULL;
     DT_TRY(open_arenas(t, n, &host));
-    enum dt_status s =
-        dt_checkpoint_get(file, &t->model, host.of[PARAMS],
-                          n > STATES ? t->strategy->optimizer.n_states : 0, &host.of[STATES]);
+    enum dt_status s = text != NULL ? fit(t, &host, &buffers, file, text) : DT_OK;
+    s = s == DT_OK
+            ? dt_checkpoint_get(file, &t->model, host.of[PARAMS],
+                                n > STATES ? t->strategy->optimizer.n_states : 0, &host.of[STATES])
+            : s;
     if (s == DT_OK && n > AVERAGE && host.of[AVERAGE] != NULL) {
         t->ema.begun = dt_checkpoint_has_ema(file, &t->model);
     }
@@ -273,14 +287,16 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
     s = s == DT_OK ? reorder(t, false, &host) : s;
     s = s == DT_OK ? copy(t, false, &host) : s;
     close_arenas(&host);
-    return s == DT_OK ? dt_buffers_load(t->network, file) : s;
+    s = s == DT_OK ? dt_buffers_load(t->network, file) : s;
+    free(buffers);
+    return s;
 }
 
 static enum dt_status read_best(struct dt_trainer *t, const char *path)
 {
     struct dt_checkpoint_file file;
     DT_TRY(dt_checkpoint_open(path, &file));
-    const enum dt_status s = load_arenas(t, &file, AVERAGE + 1);
+    const enum dt_status s = load_arenas(t, &file, AVERAGE + 1, NULL);
     dt_checkpoint_close(&file);
     return s;
 }
@@ -367,7 +383,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
     enum dt_status s = check_all(r, path, path_used, &file, &saved);
     s = s == DT_OK ? find_changes(r, &saved) : s;
     if (s == DT_OK) {
-        s = load_arenas(t, &file, N_ARENAS);
+        s = load_arenas(t, &file, N_ARENAS, NULL);
     }
     if (s == DT_OK) {
         const struct dt_checkpoint_state now = t->state;
@@ -431,17 +447,19 @@ done:
     return s;
 }
 
-static enum dt_status read_weights(struct dt_trainer *t, const char *path)
+static enum dt_status read_weights(struct dt_trainer *t, const char *path, char *text)
 {
     DT_ASSERT(t->world->rank == 0);
     struct dt_checkpoint_file file;
-    DT_TRY(dt_saved_weights(path, &t->model, &file));
-    const enum dt_status s = load_arenas(t, &file, PARAMS + 1);
+    DT_TRY(dt_weights_open(path, &file));
+    const enum dt_status s = load_arenas(t, &file, PARAMS + 1, text);
     dt_checkpoint_close(&file);
-    return s;
+    return s == DT_CONFIG ? DT_BAD_DATA : s;
 }
 
-enum dt_status dt_trainer_take_weights(struct dt_trainer *t, const char *path)
+enum dt_status dt_trainer_take_weights(struct dt_trainer *t, const char *path,
+                                       char text[DT_FIT_TEXT_SIZE])
 {
-    return dt_world_agree(t->world, t->world->rank == 0 ? read_weights(t, path) : DT_OK);
+    text[0] = '\0';
+    return dt_world_agree(t->world, t->world->rank == 0 ? read_weights(t, path, text) : DT_OK);
 }

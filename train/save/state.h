@@ -24,7 +24,8 @@ enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_ru
 /* Takes the initial weights from a file (train/save/saved.h) on rank 0. Every rank calls it;
  * agreed; the caller broadcasts weights.
  */
-enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path);
+enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path,
+                                       char text[DT_FIT_TEXT_SIZE]);
 
 /* The weights of the checkpoint `path`, which rank 0 reads, and their average become every rank's.
  * Every rank calls it; agreed. */

@@ -1,4 +1,4 @@
-"""Weights of PyTorch that need a hand: a file of another kind is named for what it is, a common prefix of the names is found by comparing them,
+"""Weights of PyTorch that need a hand: a file of another kind is named for what it is, a prefix of the names is left out and said,
 and `plan` and `export` say how to write a padding and a stride that PyTorch's default has not.
 
 usage: DTRAIN=... MPIEXEC=... test_foreign_weights.py"""
@@ -38,14 +38,20 @@ def test_prefixes():
     header, data = checkpoint.split(checkpoint.read(checkpoint_of("named", 1)))
     tensors = {name: ("F32", entry["shape"], data[slice(*entry["data_offsets"])]) for name, entry in header.items()
                if name != "__metadata__" and not name.startswith("optimizer.")}
+    expected = dtrain("eval", "named").stdout
     for prefix in ("module.", "_orig_mod.module.", "encoder.body.", "x"):
         for counter in ({}, {f"{prefix}bn1.num_batches_tracked": ("I64", [], bytes(8))}):
             write("w", samples.safetensors({**{prefix + name: tensor for name, tensor in tensors.items()}, **counter}))
-            refused(65, f'removeprefix("{prefix}")', "eval", "--config", "c.json", "--weights", "w")
+            done = dtrain("eval", "--config", "c.json", "--weights", "w")
+            check(done.stdout == expected and done.stderr == f"w: names without '{prefix}'\n", f"{prefix}: {done}")
     without = {f"module.{name}": tensor for name, tensor in tensors.items() if name != "fc1.bias"}
-    for others in ({**tensors, "module.fc1.bias": tensors["fc1.bias"]}, without):
+    mixed = {("module." if name == "conv1.weight" else "") + name: tensor for name, tensor in tensors.items()}
+    for others, text in (({**tensors, "module.fc1.bias": tensors["fc1.bias"]}, "unknown: 'module.fc1.bias'"), (without, "missing: 'fc1.bias' ("),
+                         (mixed, "missing: 'conv1.weight'; unknown: 'module.conv1.weight'")):
         write("w", samples.safetensors(others))
-        refused(65, "unknown: 'module.", "eval", "--config", "c.json", "--weights", "w")
+        refused(65, text, "eval", "--config", "c.json", "--weights", "w")
+    done = dtrain("--config", "c.json", "--weights", "w", "--run", "mixed")
+    check("; drawn: 'conv1.weight'; not used: 'module.conv1.weight'\n" in done.stderr and "whose names begin" not in done.stderr, done.stderr)
 
 
 def test_plan():

@@ -188,7 +188,7 @@ static const struct {
     {LAYER("{`type`: `dense`, `unit`: 1}"),
      "model.layers[0].unit: unknown key (did you mean 'model.layers[0].units'?)"},
     {LAYER("{`type`: `dense`, `filters`: 1}"),
-     "model.layers[0].filters: unknown key (dense has the keys: type, units, activation, init, "
+     "model.layers[0].filters: unknown key (dense has the keys: type, units, activation, init, lr, "
      "name, input)"},
 #define SPLIT(layer, distributed)                                                              \
     "{`data`: {`format`: `idx`, `sharding`: `global`}, `model`: {`input`: [1, 28, "            \
@@ -280,6 +280,8 @@ static const struct {
     {IN_DATA("`augment`: [{`rotate`: 181}]"),
      "data.augment[0].rotate: expected an integer 1..180, got 181"},
     {IN_DATA("`augment`: [{`cutout`: 0.5}]"), "data.augment[0].cutout: expected an integer 1..180"},
+    {TRAIN("`freeze`: [`fc9`]"), "train.freeze: no layer 'fc9' has weights (there are 'fc1')"},
+    {TRAIN("`freeze`: [`fc1`]"), "train.freeze: nothing is left to train (leave out one of 'fc1')"},
     {WITH("`thread`: 1"), "(did you mean 'threads'?)"},
     {IN_DATA("`slope`: 1"), "data.slope: has a meaning only with data.format=linear"},
 };
