@@ -343,19 +343,16 @@ static const char *status_meaning(enum dt_status status)
     return "unknown status";
 }
 
-/* "SET_loss", and "SET_accuracy" or "SET_r2". Without samples there is neither. */
-static void put_metrics(struct dt_json *j, const struct dt_sinks *sinks, const char *set,
+/* A loss, and an accuracy or R2; `names`: theirs. Without samples there is neither. */
+static void put_metrics(struct dt_json *j, const struct dt_sinks *sinks, const char *const names[3],
                         const struct dt_metrics *m)
 {
-    char name[32];
     const bool classifies = dt_sinks_classify(sinks);
     if (m->n_samples > 0) {
-        snprintf(name, sizeof name, "%s_loss", set);
-        dt_json_number(j, name, 0, dt_metrics_loss(m));
+        dt_json_number(j, names[0], 0, dt_metrics_loss(m));
     }
     if (m->n_samples > 0 && (classifies || dt_config_has_r2(sinks->folder.config))) {
-        snprintf(name, sizeof name, classifies ? "%s_accuracy" : "%s_r2", set);
-        dt_json_number(j, name, 0, dt_metrics_accuracy(m));
+        dt_json_number(j, names[classifies ? 1 : 2], 0, dt_metrics_accuracy(m));
     }
 }
 
@@ -378,11 +375,13 @@ static void put_results(struct dt_json *j, const struct dt_sinks *sinks,
     static const struct dt_metrics none;
     const struct dt_metrics *test = r->signal == 0 ? &r->test : &none,
                             *validation = r->signal == 0 ? &r->validation : &none;
-    put_metrics(j, sinks, "test", test);
+    put_metrics(j, sinks, (const char *const[]){"test_loss", "test_accuracy", "test_r2"}, test);
     if (r->tested_epoch > 0) {
         put_integer(j, "tested_epoch", r->tested_epoch);
     }
-    put_metrics(j, sinks, "validation", validation);
+    put_metrics(j, sinks,
+                (const char *const[]){"validation_loss", "validation_accuracy", "validation_r2"},
+                validation);
     if (dt_learned_has_top5(r->learned) && validation->n_samples > 0) {
         dt_json_number(j, "validation_top5_accuracy", 0,
                        r->validation_top5 / validation->n_samples);
@@ -390,8 +389,13 @@ static void put_results(struct dt_json *j, const struct dt_sinks *sinks,
     if (dt_learned_has_top5(r->learned) && test->n_samples > 0) {
         dt_json_number(j, "test_top5_accuracy", 0, r->learned->answers.n_top5 / test->n_samples);
     }
-    put_metrics(j, sinks, "ema_validation", &r->averaged_validation);
-    put_metrics(j, sinks, "ema_test", &r->averaged);
+    put_metrics(j, sinks,
+                (const char *const[]){"ema_validation_loss", "ema_validation_accuracy",
+                                      "ema_validation_r2"},
+                &r->averaged_validation);
+    put_metrics(j, sinks,
+                (const char *const[]){"ema_test_loss", "ema_test_accuracy", "ema_test_r2"},
+                &r->averaged);
 }
 
 static void put_monitored(struct dt_json *j, const struct dt_end_event *r)
