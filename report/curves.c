@@ -16,6 +16,8 @@ static const int losses[2][N_RESULTS] = {
 static const int accuracies[2][N_RESULTS] = {
     {DT_EPOCH_TEST_ACCURACY, DT_EPOCH_EMA_TEST_ACCURACY, DT_EPOCH_TEST_TOP5},
     {DT_EPOCH_VALIDATION_ACCURACY, DT_EPOCH_EMA_VALIDATION_ACCURACY, DT_EPOCH_VALIDATION_TOP5}};
+static const int r2s[2][N_RESULTS] = {{DT_EPOCH_TEST_R2, DT_EPOCH_EMA_TEST_R2, -1},
+                                      {DT_EPOCH_VALIDATION_R2, DT_EPOCH_EMA_VALIDATION_R2, -1}};
 
 /* A run's columns for a chart: of the steps, and of the epochs; -1: none. */
 struct quantity {
@@ -29,6 +31,7 @@ struct quantity {
 static const struct quantity quantities[] = {
     {"Loss", "loss", 1, DT_LOG_Y_IF_WIDE, DT_STEP_LOSS, DT_EPOCH_TRAIN_LOSS, losses},
     {"Accuracy", "accuracy, %", 100, 0, DT_STEP_ACCURACY, DT_EPOCH_TRAIN_ACCURACY, accuracies},
+    {"R2", "R2", 1, 0, DT_STEP_R2, DT_EPOCH_TRAIN_R2, r2s},
     {"Gradient norm", "L2 norm", 1, DT_LOG_Y_IF_WIDE, DT_STEP_GRAD_NORM, -1, NULL},
     {"Learning rate", "learning rate", 1, 0, DT_STEP_LR, DT_EPOCH_LR, NULL},
     {"Throughput", "samples/s", 1, DT_FROM_ZERO, DT_STEP_IMAGES, DT_EPOCH_IMAGES, NULL},

@@ -352,7 +352,7 @@ static double result_in(const struct dt_record *r, bool summary, enum dt_epoch_f
 }
 
 struct set {
-    enum dt_epoch_field loss, accuracy, top5, ema_loss, ema_accuracy;
+    enum dt_epoch_field loss, accuracy, r2, top5, ema_loss, ema_accuracy;
     const char *samples;
 };
 
@@ -361,6 +361,7 @@ static struct dt_record_result result_on(const struct dt_record *r, const struct
     const bool summary = !isnan(result_in(r, true, set->loss));
     struct dt_record_result out = {.loss = result_in(r, summary, set->loss),
                                    .accuracy = result_in(r, summary, set->accuracy),
+                                   .r2 = result_in(r, summary, set->r2),
                                    .n_samples = dt_record_number(r->start, set->samples),
                                    .top5 = result_in(r, summary, set->top5),
                                    .ema_loss = result_in(r, summary, set->ema_loss),
@@ -373,17 +374,18 @@ static struct dt_record_result result_on(const struct dt_record *r, const struct
 
 struct dt_record_result dt_record_result(const struct dt_record *r)
 {
-    static const struct set test = {DT_EPOCH_TEST_LOSS,         DT_EPOCH_TEST_ACCURACY,
-                                    DT_EPOCH_TEST_TOP5,         DT_EPOCH_EMA_TEST_LOSS,
-                                    DT_EPOCH_EMA_TEST_ACCURACY, "test_samples"};
+    static const struct set test = {
+        DT_EPOCH_TEST_LOSS,     DT_EPOCH_TEST_ACCURACY,     DT_EPOCH_TEST_R2, DT_EPOCH_TEST_TOP5,
+        DT_EPOCH_EMA_TEST_LOSS, DT_EPOCH_EMA_TEST_ACCURACY, "test_samples"};
     return result_on(r, &test);
 }
 
 struct dt_record_result dt_record_validation(const struct dt_record *r)
 {
     static const struct set validation = {
-        DT_EPOCH_VALIDATION_LOSS,     DT_EPOCH_VALIDATION_ACCURACY,     DT_EPOCH_VALIDATION_TOP5,
-        DT_EPOCH_EMA_VALIDATION_LOSS, DT_EPOCH_EMA_VALIDATION_ACCURACY, "validation_samples"};
+        DT_EPOCH_VALIDATION_LOSS, DT_EPOCH_VALIDATION_ACCURACY, DT_EPOCH_VALIDATION_R2,
+        DT_EPOCH_VALIDATION_TOP5, DT_EPOCH_EMA_VALIDATION_LOSS, DT_EPOCH_EMA_VALIDATION_ACCURACY,
+        "validation_samples"};
     return result_on(r, &validation);
 }
 

@@ -78,7 +78,7 @@ const char *dt_record_name(const struct dt_record *record); /* of the configurat
 
 /* The last result on a set of samples: of the summary, else of the last epoch. */
 struct dt_record_result {
-    double loss, accuracy;         /* NaN: unknown */
+    double loss, accuracy, r2;     /* NaN: unknown */
     double n_samples;              /* NaN: unknown */
     double margin;                 /* of the accuracy, 95 %: 1.96 sqrt(p (1 - p) / n), binomial */
     double top5;                   /* NaN but with many classes */

@@ -81,6 +81,7 @@ static void add_results(struct dt_doc *doc, struct dt_part *figures, const struc
         dt_doc_judge(figures, DT_NO_VERDICT, "± %.2f %% with 95 %% confidence, %s samples%s",
                      100 * x->margin, dt_count_text(x->n_samples, (char[32]){""}, 32), weights);
     }
+    add_known(figures, dt_doc_print(doc, "%s R2::4", set), x->r2);
     add_known(figures, dt_doc_print(doc, "%s top 5::%%", set), x->top5);
     add_known(figures, dt_doc_print(doc, "%s loss::%s", set, loss_format(r)), x->loss);
     if (isfinite(x->loss) && isnan(x->accuracy) && isfinite(epoch)) {
@@ -266,15 +267,16 @@ static void add_facts(struct dt_doc *doc, const struct dt_record *r)
 
 static void add_epoch(struct dt_part *table, const struct dt_record *r, size_t row)
 {
-    static const enum dt_epoch_field sets[2][2] = {
-        {DT_EPOCH_TEST_LOSS, DT_EPOCH_TEST_ACCURACY},
-        {DT_EPOCH_VALIDATION_LOSS, DT_EPOCH_VALIDATION_ACCURACY}};
+    static const enum dt_epoch_field sets[2][3] = {
+        {DT_EPOCH_TEST_LOSS, DT_EPOCH_TEST_ACCURACY, DT_EPOCH_TEST_R2},
+        {DT_EPOCH_VALIDATION_LOSS, DT_EPOCH_VALIDATION_ACCURACY, DT_EPOCH_VALIDATION_R2}};
     const struct dt_record_table *t = &r->epochs;
     const enum dt_epoch_field *set = sets[validates(r)];
     dt_doc_row(table, dt_n(dt_record_cell(t, row, DT_EPOCH_EPOCH)),
                dt_n(dt_record_cell(t, row, DT_EPOCH_STEP)),
                dt_n(dt_record_cell(t, row, DT_EPOCH_TRAIN_LOSS)),
-               dt_n(dt_record_cell(t, row, (int)set[0])), dt_n(dt_record_cell(t, row, (int)set[1])),
+               dt_n(dt_record_cell(t, row, (int)set[0])),
+               dt_n(dt_record_cell(t, row, (int)set[classifies(r) ? 1 : 2])),
                dt_n(dt_record_cell(t, row, DT_EPOCH_LR)),
                dt_n(dt_record_cell(t, row, DT_EPOCH_IMAGES)));
 }
@@ -286,9 +288,9 @@ static struct dt_part *add_some_epochs(struct dt_doc *doc, const struct dt_recor
     const char *set = validates(r) ? "val." : "test", *format = loss_format(r);
     struct dt_part *table = dt_doc_table(
         doc, title,
-        dt_doc_print(doc,
-                     "epoch::+|step::0|train loss::%s|%s loss::%s|%s accuracy::%%|lr::g|%s/s::0",
-                     format, set, format, set, dt_unit_name(&r->config)));
+        dt_doc_print(doc, "epoch::+|step::0|train loss::%s|%s loss::%s|%s %s|lr::g|%s/s::0", format,
+                     set, format, set, classifies(r) ? "accuracy::%" : "R2::4",
+                     dt_unit_name(&r->config)));
     for (size_t i = 0; i < n; i++) {
         add_epoch(table, r, n > 1 ? i * (r->epochs.n - 1) / (n - 1) : 0);
     }

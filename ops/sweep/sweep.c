@@ -310,7 +310,7 @@ static bool has_diverged(const struct dt_record *record)
 /* `ended`: the run has been tried, so without a folder it failed. DT_NO_MEMORY. */
 static enum dt_status read_row(const struct sweep *w, int run, bool ended, struct row *out)
 {
-    const struct dt_record_result none = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    const struct dt_record_result none = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     char path[DT_PATH_SIZE];
     struct dt_record record;
     *out = (struct row){run, false, ended ? "failed" : "not begun", none, none, NAN, NAN};

@@ -159,6 +159,8 @@ def test_scales():
     dtrain("eval", run, "--json", "eval.json", code=0)
     result = parts(read_json("eval.json"), "figures", "Result")[0]["figures"]
     check(abs(result["test R2"]["value"] - summary(run)["test_r2"]) < 1e-6, f"eval: {result}")
+    report = dtrain("report", run, code=0).stdout
+    check(f"test R2    {result['test R2']['value']:.4f}" in report and "R2 over step" in report and "accuracy" not in report, report)
     refused(78, "numbers, but the training set's mean and deviation are not known (name a run in place of --weights", "eval", "--config", f"{run}.json", "--weights", "start2.safetensors")
     settings = config({"format": "csv", "dir": "comma", "validation": 0.25, **TARGET}, 2, LOSSES[0])
     for ranks in (1, 3):
