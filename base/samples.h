@@ -48,8 +48,8 @@ struct dt_batch {
     int n; /* 0 .. capacity; 0 when this rank ran out before the others */
     const uint32_t
         *rows; /* (n) rows of dt_samples; host memory, but for steps that a GPU takes on its own */
-    const uint32_t *ids; /* (n) the samples' numbers in the whole data set */
-    uint32_t epoch;      /* from 0 */
+    const uint32_t *ids;        /* (n) the samples' numbers in the whole data set */
+    uint32_t epoch;             /* from 0 */
     const float *class_weights; /* of each class: factors of its samples' losses in training; NULL:
                                    all 1 */
 };

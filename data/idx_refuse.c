@@ -23,9 +23,9 @@ enum dt_status dt_idx_refuse(const char *path, const uint8_t *head, size_t n_hea
                   ? "save numpy.rint(255 * images).astype(numpy.uint8) if they are 0 to 1, "
                     "numpy.rint(images).astype(numpy.uint8) if they are 0 to 255"
                   : "save images.astype(numpy.uint8) if they are 0 to 255"
-        : n_dims == 2     ? "save labels.argmax(1).astype(numpy.uint8) if they are one-hot, "
-                            "labels[:, 0].astype(numpy.uint8) if they are QMNIST's or one column"
-                          : "save labels.astype(numpy.uint8) if they are whole numbers up to 255";
+        : n_dims == 2 ? "save labels.argmax(1).astype(numpy.uint8) if they are one-hot, "
+                        "labels[:, 0].astype(numpy.uint8) if they are QMNIST's or one column"
+                      : "save labels.astype(numpy.uint8) if they are whole numbers up to 255";
     if (head[0] != 0 || head[1] != 0) {
         const bool swapped = head[1] == DT_IDX_U8 && head[2] == 0 && head[3] == 0;
         const char *kind = swapped ? NULL : dt_file_kind(head, n_head);

@@ -1,5 +1,4 @@
-/* What is measured of the training set: means and deviations, and how many samples each class has.
- */
+/* Measures the training set: means and deviations, and how many samples each class has. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +8,7 @@
 
 /* ---- scales of inputs */
 
-/* Ranks have shares of the images, or each of them all. */
+/* Whether this rank's samples count: ranks have shares, or each has all samples. */
 static bool counts(const struct dt_trainer *t)
 {
     return t->world->rank == 0 ||

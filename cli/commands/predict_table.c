@@ -18,7 +18,7 @@ struct table {
     struct dt_cell *cells; /* of the same */
 };
 
-/* "row|price|height"; a name of a column must not look like a unit. */
+/* "row|price|height". | and : separate columns and units, so names lose theirs. */
 static const char *columns_of(struct dt_doc *doc, const struct dt_data_spec *data)
 {
     const char *columns = data->n_classes > 0 ? "row::+|class|probability::%" : "row::+";

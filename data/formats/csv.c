@@ -1,6 +1,6 @@
 /* The data format "csv": train.csv and test.csv, a header and a sample in each row (RFC 4180), with
- * commas, semicolons or tabs. It is gone through twice: for columns of text and names of classes,
- * then for numbers. */
+ * commas, semicolons or tabs. Two passes: the first finds columns of text and names of classes, the
+ * second reads the numbers. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define FIELD_SIZE 256
 
-/* Roles of a column; from 0 on it is a feature, and behind all features the label or a target. */
+/* The role of a column, if not its place among the row's numbers: features, then the answers. */
 enum { NONE = -1, PERHAPS = -2 };
 
 struct table {
@@ -21,7 +21,7 @@ struct table {
     struct dt_dataset *out;
     char path[DT_PATH_SIZE], *text, *at, separator, end; /* end: what ended the field */
     size_t line, n_rows;
-    bool scans; /* the first time */
+    bool scans; /* the first pass */
     int n_features, *roles;
     struct dt_names columns, classes;
     char field[FIELD_SIZE];
@@ -34,7 +34,7 @@ static enum dt_status refuse(const struct table *t, int column, const char *what
                     t->columns.at[column], t->field, what);
 }
 
-/* Within quotes a quote stands twice. Blanks before a field go. */
+/* A quote inside a quoted field is written twice. Blanks before a field are dropped. */
 static enum dt_status next_field(struct table *t)
 {
     bool inside = false, quoted = false;
@@ -57,7 +57,7 @@ static enum dt_status next_field(struct table *t)
     return inside ? dt_error(DT_BAD_DATA, "%s: a quote that does not end", t->path) : DT_OK;
 }
 
-/* A column is one of numbers if its first value is. */
+/* The first value of a column decides whether it holds numbers. */
 static enum dt_status read_value(struct table *t, int c)
 {
     const bool open = t->roles[c] == PERHAPS && t->field[0] != '\0',
@@ -79,7 +79,7 @@ static enum dt_status read_value(struct table *t, int c)
                : refuse(t, c, "no number (mend it, or leave the column out: data.features)");
 }
 
-/* A row. Without roles it is the header, whose fields are the columns' names. */
+/* Reads a row. The first one, before there are roles, is the header with the columns' names. */
 static enum dt_status read_row(struct table *t)
 {
     int c = 0;
@@ -105,7 +105,7 @@ static enum dt_status read_row(struct table *t)
                     : dt_labelled_answer(t->spec, t->path, t->owned, i, x + t->n_features, t->out);
 }
 
-/* Up to n rows, from the one below the header on. */
+/* Reads up to n rows below the header. */
 static enum dt_status read_rows(struct table *t, size_t n)
 {
     char *first = t->at;
@@ -120,7 +120,7 @@ static enum dt_status read_rows(struct table *t, size_t n)
     return DT_OK;
 }
 
-/* A role for each column that is named; `role`: of the first. */
+/* Gives the named columns their roles; `role`: that of the first name. */
 static enum dt_status find_columns(struct table *t, const char *names, int n, int role)
 {
     char some[DT_SOME_NAMES_SIZE];
@@ -137,7 +137,7 @@ static enum dt_status find_columns(struct table *t, const char *names, int n, in
     return DT_OK;
 }
 
-/* Features are those that are named, in the training set's table too, or else all numbers. */
+/* Features are the columns of data.features, or else all columns of numbers. */
 static enum dt_status find_roles(struct table *t)
 {
     const struct dt_data_spec *spec = t->spec;
@@ -176,7 +176,7 @@ static int by_size(const void *a, const void *b)
     return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* In the order of their names, but numbers by their size. */
+/* Sorts the classes by name; numbers by value. */
 static enum dt_status find_classes(struct table *t, enum dt_split split)
 {
     const int n = t->spec->n_classes;

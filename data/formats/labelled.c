@@ -49,7 +49,7 @@ static size_t row_of(struct dt_owned owned, size_t i)
                : SIZE_MAX;
 }
 
-/* Whether the numbers are of the training set's kind; and room to measure them. */
+/* Checks that the set is of the training set's kind, and allocates what measures it. */
 static enum dt_status open_found(const struct dt_data_spec *spec, const char *path, bool values,
                                  struct dt_dataset *out)
 {
@@ -130,7 +130,7 @@ enum dt_status dt_labelled_check_count(const char *images, const size_t *dims, i
                                           images, dims[0], n_labels, labels, cure);
 }
 
-/* How many numbers in a row have one mean. */
+/* How many consecutive numbers share a mean: the pixels of a channel. */
 static size_t n_alike(const struct dt_data_spec *spec, bool targets)
 {
     return targets ? 1 : (size_t)spec->shape.h * (size_t)spec->shape.w;
@@ -187,7 +187,7 @@ enum dt_status dt_labelled_answer(const struct dt_data_spec *spec, const char *p
     return dt_labelled_numbers(spec, path, owned, i, true, x, out);
 }
 
-/* A constant number has a deviation of 1, and becomes 0. */
+/* A number that is constant gets the deviation 1, and so becomes 0. */
 static void settle(const struct dt_tally *tally, struct dt_normalize *out)
 {
     out->of_dataset = false;

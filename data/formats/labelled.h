@@ -15,8 +15,8 @@ enum dt_status dt_labelled_find(const char *dir, const char *name, char path[DT_
 /* The first of n_total samples, as the configuration limits them. */
 size_t dt_labelled_count(const struct dt_data_spec *spec, enum dt_split split, size_t n_there);
 
-/* What a set of numbers or a table says of itself: sums, less the first numbers, for its scales;
- * and names. One block of memory. */
+/* What is measured while a set of numbers is read: names of columns and classes, and for means and
+ * deviations the sums of the numbers' distances from the first one. One block of memory. */
 struct dt_found {
     struct dt_texts features, classes; /* of a table */
     struct dt_tally {
@@ -24,12 +24,12 @@ struct dt_found {
         double count, first[DT_MOST_SCALED], sum[DT_MOST_SCALED], squares[DT_MOST_SCALED];
     } tally[2]; /* as spec->scale */
 };
-/* For the other sets: what the configuration leaves open. */
+/* Fills in what the configuration leaves open, for the other sets. */
 void dt_found_take(const struct dt_found *found, struct dt_data_spec *spec);
 
-/* Memory for the rank's rows, n_total, of pixels or of numbers (`values`), and their labels or
- * targets. DT_NO_MEMORY. `path` is for messages. DT_BAD_DATA: there are fewer samples than when
- * they were counted, or other numbers than the training set has. */
+/* Allocates the rank's rows, of pixels or of numbers (`values`), and their labels or targets; sets
+ * n_total. `path` is for messages. DT_NO_MEMORY. DT_BAD_DATA: fewer samples than were counted, or
+ * another kind of numbers than in the training set. */
 enum dt_status dt_labelled_alloc(const struct dt_data_spec *spec, const char *path, size_t n_total,
                                  bool values, struct dt_owned owned, struct dt_dataset *out);
 
@@ -48,19 +48,19 @@ enum dt_status dt_labelled_take(const struct dt_data_spec *spec, const char *pat
 enum dt_status dt_labelled_check_count(const char *images, const size_t *dims, int n_dims,
                                        const char *labels, size_t n_labels);
 
-/* The numbers of sample i, C H W, scaled or as pixels, or its targets; and its class's number or
- * its targets. Kept if this rank has the sample; measured. DT_BAD_DATA: not finite, or no pixel. */
+/* Takes the inputs (C, H, W) of sample i or its targets (_numbers), its class or targets (_answer).
+ * Measures them, and keeps the rank's own. DT_BAD_DATA: not finite, or no pixel. */
 enum dt_status dt_labelled_numbers(const struct dt_data_spec *spec, const char *path,
                                    struct dt_owned owned, size_t i, bool targets, const double *x,
                                    struct dt_dataset *out);
 enum dt_status dt_labelled_answer(const struct dt_data_spec *spec, const char *path,
                                   struct dt_owned owned, size_t i, const double *x,
                                   struct dt_dataset *out);
-/* After the last: out->variance; a training set, of which n are here, is scaled by what it is. */
+/* After the last sample: normalizes the n samples of this rank, and sets out->variance. */
 enum dt_status dt_labelled_settle(const struct dt_data_spec *spec, enum dt_split split, size_t n,
                                   struct dt_dataset *out);
 
-/* A check: classes, or targets, which a table names. And a count, by a load without rows. */
+/* A format's check: of classes, or of targets; and its count, which reads the files. */
 enum dt_status dt_labelled_check(const struct dt_data_spec *spec);
 enum dt_status dt_labelled_count_all(const struct dt_data_spec *spec, enum dt_split split,
                                      size_t *n_total);

@@ -78,7 +78,7 @@ static bool has_arrays(const char *dir)
     return there;
 }
 
-/* The file or the archive of a part; both are one too many. */
+/* Finds the file or the archive of a part. If both are there, that is an error. */
 static enum dt_status find_array(const char *dir, enum dt_split split, enum part part,
                                  struct array *a)
 {
@@ -170,17 +170,17 @@ struct pair {
     size_t n_total;
 };
 
-/* Texts of the test set get the numbers that those of the training set have. */
+/* The cure for labels of text gives the test set the numbers of the training set. */
 static enum dt_status check_type(enum dt_split split, enum part part, const struct array *a)
 {
     const char kind = a->npy.kind;
     const bool text = strchr("OSU", kind) != NULL;
-    const char *cure = !text                     ? part == IMAGES ? "images.astype(numpy.float32)"
-                                                                  : "labels.astype(numpy.float32)"
-                       : part == IMAGES          ? kind == 'O' ? "numpy.stack(images)" : "numbers"
-                       : split == DT_SPLIT_TRAIN ? "numpy.unique(labels, return_inverse=True)[1]"
-                                                 : "numpy.searchsorted(numpy.unique(train_labels), "
-                                                   "labels)";
+    const char *cure =
+        !text ? part == IMAGES ? "images.astype(numpy.float32)" : "labels.astype(numpy.float32)"
+        : part == IMAGES          ? kind == 'O' ? "numpy.stack(images)" : "numbers"
+        : split == DT_SPLIT_TRAIN ? "numpy.unique(labels, return_inverse=True)[1]"
+                                  : "numpy.searchsorted(numpy.unique(train_labels), "
+                                    "labels)";
     return dt_npy_is_number(&a->npy)
                ? DT_OK
                : dt_error(DT_BAD_DATA,
@@ -193,7 +193,7 @@ static bool has_shape(const size_t *dims, int c, int h, int w)
     return dims[0] == (size_t)c && dims[1] == (size_t)h && dims[2] == (size_t)w;
 }
 
-/* Of four dimensions the model's input decides which are the channels; (N, C, H, W) if both ways
+/* With four dimensions, model.input decides which one is the channels; (N, C, H, W) if both ways
  * fit. */
 static enum dt_status check_images(const struct dt_data_spec *spec, enum dt_split split,
                                    struct pair *p)
@@ -270,8 +270,8 @@ static enum dt_status npy_count(const struct dt_data_spec *spec, enum dt_split s
 
 /* ---- the data */
 
-/* The next n numbers of an array, whose n_c channels come last: these come first then. `numbers`
- * has room for twice as many. */
+/* Reads the next n numbers, and moves their n_c channels from the last dimension to the first.
+ * `numbers` has room for 2 n. */
 static enum dt_status read_numbers(struct array *a, size_t n, size_t n_c, double *numbers)
 {
     uint8_t *raw = (uint8_t *)(numbers + n);
@@ -282,7 +282,7 @@ static enum dt_status read_numbers(struct array *a, size_t n, size_t n_c, double
     return DT_OK;
 }
 
-/* A class by its number, or one-hot; or targets. */
+/* Takes a class, which is a number or one-hot, or targets. */
 static enum dt_status take_answer(const struct dt_data_spec *spec, const struct pair *p,
                                   struct dt_owned owned, size_t i, const double *x,
                                   struct dt_dataset *out)
@@ -332,7 +332,7 @@ static enum dt_status take_image(const struct dt_data_spec *spec, struct pair *p
     return DT_OK;
 }
 
-/* The array is the last thing of its file. */
+/* Checks that nothing follows the array. */
 static enum dt_status check_end(struct array *a)
 {
     uint8_t past;
@@ -346,7 +346,7 @@ static enum dt_status check_end(struct array *a)
                          : dt_file_check_unchanged(a->from.file.fd, a->path, &a->from.file.info);
 }
 
-/* All samples are read, also other ranks': the CRC of an archive's member is over all. */
+/* Reads all samples, those of other ranks too: an archive's CRC covers them all. */
 static enum dt_status read_pair(const struct dt_data_spec *spec, enum dt_split split,
                                 struct pair *p, struct dt_owned owned, double *room,
                                 struct dt_dataset *out)

@@ -89,8 +89,8 @@ static const struct {
     {"5", "expected an object in braces, got 5"},
     {"`data`", "expected an object in braces, got string `data`"},
     {"null", "expected an object in braces, got null"},
-    {"{}",
-     "data.format: the key is missing (give it one of idx, synthetic, linear, cifar, npy, images, csv)"},
+    {"{}", "data.format: the key is missing (give it one of idx, synthetic, linear, cifar, npy, "
+           "images, csv)"},
     {"{" DATA "}", "model.input: the key is missing"},
     {"{" DATA ", `model`: {`input`: [1]}}",
      "model.layers: the key is missing (give it a list of 1..64 layers)"},
