@@ -171,11 +171,16 @@ static void loss_results_close(struct loss_results *r)
     BUFFERS_CLOSE(&r->logits, &r->dlogits);
 }
 
+static bool are_near(double a, double e)
+{
+    return a == e || (isnan(a) && isnan(e)) || fabs(a - e) <= 1e-5 * fabs(e);
+}
+
+/* The number of correct answers is whole, and so exact; of targets it is a sum of squares. */
 static void check_metrics(const struct dt_metrics *a, const struct dt_metrics *e)
 {
-    CHECK_MESSAGE(a->n_correct == e->n_correct && a->n_samples == e->n_samples &&
-                      (a->loss_sum == e->loss_sum || (isnan(a->loss_sum) && isnan(e->loss_sum)) ||
-                       fabs(a->loss_sum - e->loss_sum) <= 1e-5 * fabs(e->loss_sum)),
+    CHECK_MESSAGE(a->n_samples == e->n_samples && are_near(a->n_correct, e->n_correct) &&
+                      are_near(a->loss_sum, e->loss_sum),
                   "%s: loss %g, correct %g of %g; the reference has %g, %g of %g", case_text,
                   a->loss_sum, a->n_correct, a->n_samples, e->loss_sum, e->n_correct, e->n_samples);
 }
@@ -190,7 +195,7 @@ static void check_loss(enum dt_loss loss, int n, int n_in, int n_out, int strang
         .layers = {DENSE(n_out, NONE)},
         .n_layers = 1,
         .loss = loss,
-        .label_smoothing = loss == DT_LOSS_MEAN_SQUARED_ERROR ? 0 : (double)draw(2) * 0.125};
+        .label_smoothing = loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY ? 0 : (double)draw(2) * 0.125};
     static struct loss_case k;
     static uint32_t rows[MOST];
     struct buffer values = halves(N_SET * (size_t)n_in, 0),
@@ -215,7 +220,7 @@ static void check_loss(enum dt_loss loss, int n, int n_in, int n_out, int strang
     k.samples = (struct dt_samples){.n = N_SET,
                                     .shape = {n_in, 1, 1},
                                     .values = values.data,
-                                    .labels = loss == DT_LOSS_MEAN_SQUARED_ERROR ? NULL : labels,
+                                    .labels = loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY ? NULL : labels,
                                     .n_classes = n_out,
                                     .targets = targets.data,
                                     .n_targets = n_out};
@@ -243,6 +248,7 @@ static void check_losses(void)
         const int n_in = 1 + (int)draw(40);
         check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, ns[i % 3], n_in, outputs[i / 9], i / 3 % 3);
         check_loss(DT_LOSS_MEAN_SQUARED_ERROR, ns[i % 3], n_in, outputs[i / 9], i / 3 % 3);
+        check_loss(DT_LOSS_MEAN_ABSOLUTE_ERROR, ns[i % 3], n_in, outputs[i / 9], i / 3 % 3);
     }
     check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, 600, 1, 3, 0); /* more than threads; many ties */
     check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, 4200, 5, 3, 0);
