@@ -335,7 +335,10 @@ static enum dt_status freeze(const struct dt_config_source *source, struct dt_co
     static struct dt_model model;
     struct dt_name_list all = {.n = 0};
     bool trains = false;
-    if (c->freeze.n == 0 || dt_model_lower(&c->model, &model) != DT_OK) {
+    if (c->freeze.n == 0) {
+        return DT_OK; /* an error that is on its way keeps its text */
+    }
+    if (dt_model_lower(&c->model, &model) != DT_OK) {
         dt_error_clear();
         return DT_OK;
     }
