@@ -110,7 +110,7 @@ def test_refusals():
             (["data_batch_1"], "cifar", "but data_batch_1 (the version for Python is", None),
             (["data/Training/ash/0.png"], "images", "no train/ is there, but data (say --data ", "data"),
             (["b/cifar-100-binary/train.bin"], "cifar", "but b (say --data ", "b/cifar-100-binary"), (["c/data_batch_1.bin.gz"], "cifar", "but c (say --data ", "c"),
-            (["arrays/train.npz"], "npy", "neither train-images.npy and train-labels.npy nor train.npz is there, but arrays (say --data ", "arrays"),
+            (["arrays/train.npz"], "npy", "neither train-images.npy nor train.npz is there, but arrays (say --data ", "arrays"),
             (["e/f/train-images.npy", "e/x"], "npy", "but e (say --data ", "e/f"), (["mnist.npz"], "npy", "but mnist.npz (name the folder", None),
             (["d/train-images-idx3-ubyte.gz"], "idx", "but d (say --data ", "d"), (["e/f/train-images-idx3-ubyte"], "idx", "but e (say --data ", "e/f"),
             (["a/b/train-images.idx3-ubyte"], "idx", "but a (say --data ", "a/b"), (["digits.csv"], "idx", "but digits.csv (name the folder", None))):
