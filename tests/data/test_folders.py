@@ -111,7 +111,7 @@ def test_refusals():
             (["data/Training/ash/0.png"], "images", "no train/ is there, but data (say --data ", "data"),
             (["b/cifar-100-binary/train.bin"], "cifar", "but b (say --data ", "b/cifar-100-binary"), (["c/data_batch_1.bin.gz"], "cifar", "but c (say --data ", "c"),
             (["arrays/train.npz"], "npy", "neither train-images.npy nor train.npz is there, but arrays (say --data ", "arrays"),
-            (["e/f/train-images.npy", "e/x"], "npy", "but e (say --data ", "e/f"), (["mnist.npz"], "npy", "but mnist.npz (name the folder", None),
+            (["e/f/train-images.npy", "e/x"], "npy", "but e (say --data ", "e/f"), (["mnist.npz"], "npy", "but mnist.npz (name NumPy's archive or folder", None),
             (["d/train-images-idx3-ubyte.gz"], "idx", "but d (say --data ", "d"), (["e/f/train-images-idx3-ubyte"], "idx", "but e (say --data ", "e/f"),
             (["a/b/train-images.idx3-ubyte"], "idx", "but a (say --data ", "a/b"), (["digits.csv"], "idx", "but digits.csv (name the folder", None))):
         for path in paths:
@@ -178,7 +178,7 @@ def test_plan():
     dtrain("plan", "--config", "c.json")
     for size, cure in (("3, 5", "data.resize=stretch"), ("5, 4", "data.resize=fit"), ("4, 4", "model.input=[1, 4, 5]")):
         done = dtrain("plan", "--config", "c.json", *sets(f"model.input=[1, {size}]"), code=65)
-        check("d/test: 12 bad images: " in done.stderr and all(word in done.stderr for word in cure.split("=")), done.stderr)
+        check("d/train: 16 bad images: " in done.stderr and all(word in done.stderr for word in cure.split("=")), done.stderr)
         dtrain("plan", "--config", "c.json", *sets(f"model.input=[1, {size}]", cure))
     for c in range(3):
         write(f"d/train/{CLASSES[c]}/0.png", b"RIFF")
