@@ -201,7 +201,13 @@ const char *dt_bytes_text(double n_bytes, char text[DT_BYTES_TEXT_SIZE])
 bool dt_text_number(const char *text, double *out)
 {
     char *end;
+    const char *at = text;
+    for (; *at == ' ' || *at == '\t'; at++) {
+    }
+    at += *at == '+' || *at == '-';
     *out = strtod(text, &end);
-    return strspn(text, " \t+-.") == strcspn(text, "0123456789") && isfinite(*out) &&
-           text[strcspn(text, "xX")] == '\0' && end > text && end[strspn(end, " \t")] == '\0';
+    for (; *end == ' ' || *end == '\t'; end++) {
+    }
+    return (*at == '.' || (*at >= '0' && *at <= '9')) && (at[1] | 32) != 'x' && end > at &&
+           *end == '\0' && isfinite(*out);
 }

@@ -15,17 +15,13 @@ if "--help" in sys.argv:
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures")
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests")
+OUT = os.path.join(TESTS, "fixtures")
+sys.path.insert(0, os.path.join(TESTS, "lib", "python"))
+from samples import number  # noqa: E402
+
 N_STEPS = 10
 N_WEIGHTS = 19
-
-
-def number(stream, i):
-    """Sixteenths from -15/16 to 15/16, from 32 bits mixed as in MurmurHash3's last step."""
-    h = (i * 2654435761 + stream * 40503 + 12345) % 2**32
-    h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
-    h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
-    return ((h >> 16) % 31 - 15) / 16
 
 
 def numbers(stream, *shape):

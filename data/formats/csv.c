@@ -21,7 +21,7 @@ struct table {
     struct dt_dataset *out;
     char path[DT_PATH_SIZE], *text, *at, separator, end; /* end: what ended the field */
     size_t line, n_rows;
-    bool scans; /* the first pass */
+    bool counts, scans; /* only the first pass; the first pass */
     int n_features, *roles;
     struct dt_names columns, classes;
     char field[FIELD_SIZE];
@@ -34,27 +34,40 @@ static enum dt_status refuse(const struct table *t, int column, const char *what
                     t->columns.at[column], t->field, what);
 }
 
-/* A quote inside a quoted field is written twice. Blanks before a field are dropped. */
+static void add(struct table *t, size_t *n, const char *text, size_t n_text)
+{
+    const size_t room = FIELD_SIZE - 1 - *n, n_taken = n_text < room ? n_text : room;
+    memcpy(t->field + *n, text, n_taken);
+    *n += n_taken;
+}
+
+/* Reads up to the separator behind a field, or the end of the line. A quote inside a quoted field
+ * is written twice. Blanks before a field are dropped. */
 static enum dt_status next_field(struct table *t)
 {
-    bool inside = false, quoted = false;
-    size_t n = 0;
+    size_t n = 0, n_plain = 0;
     t->line += t->end == '\n';
-    while (inside ? *t->at != '\0' : strchr("\n", *t->at) == NULL && *t->at != t->separator) {
-        const char c = *t->at++;
-        const bool quote = c == '"' && (quoted || n == 0), twice = quote && quoted && !inside;
-        inside = inside != quote;
-        quoted = quoted || quote;
-        t->line += c == '\n';
-        if ((!quote || twice) && c != '\r' && (n > 0 || !isblank((unsigned char)c))) {
-            t->field[n] = c;
-            n += n < FIELD_SIZE - 1;
+    for (; *t->at == ' ' || (*t->at == '\t' && t->separator != '\t'); t->at++) {
+    }
+    if (*t->at == '"') {
+        for (t->at++; *t->at != '\0' && (*t->at != '"' || t->at[1] == '"'); t->at++) {
+            t->at += *t->at == '"';
+            t->line += *t->at == '\n';
+            add(t, &n, t->at, 1);
+        }
+        if (*t->at++ == '\0') {
+            return dt_error(DT_BAD_DATA, "%s: a quote that does not end", t->path);
         }
     }
+    for (char c; (c = t->at[n_plain]) != t->separator && c != '\n' && c != '\0'; n_plain++) {
+    }
+    add(t, &n, t->at, n_plain);
+    t->at += n_plain;
+    n -= n > 0 && t->field[n - 1] == '\r';
     t->field[n] = '\0';
     t->end = *t->at;
     t->at += t->end != '\0';
-    return inside ? dt_error(DT_BAD_DATA, "%s: a quote that does not end", t->path) : DT_OK;
+    return DT_OK;
 }
 
 /* The first value of a column decides whether it holds numbers. */
@@ -162,13 +175,19 @@ static enum dt_status find_roles(struct table *t)
         }
     }
     memcpy(t->out->left_out, texts.text, sizeof texts.text);
+    if (!fits) {
+        return dt_error(DT_BAD_DATA,
+                        "%s: the names of its columns take more than %d bytes (shorten them, or "
+                        "save the numbers as an array for data.format npy)",
+                        t->path, DT_TEXTS_BYTES - 1);
+    }
     const int n = named ? spec->features.n : features->n;
-    return n == t->n_features && fits
+    return n == t->n_features
                ? DT_OK
                : dt_error(DT_BAD_DATA,
-                          "%s: %d columns of features%s, model.input has %d numbers (set it to "
-                          "[%d], or choose columns by data.features)",
-                          t->path, n, fits ? "" : ", or more", t->n_features, n);
+                          "%s: %d columns of features, model.input has %d numbers (set it to [%d], "
+                          "or choose columns by data.features)",
+                          t->path, n, t->n_features, n);
 }
 
 static int by_size(const void *a, const void *b)
@@ -224,23 +243,32 @@ static enum dt_status read_table(struct table *t, enum dt_split split)
     }
     DT_TRY(find_roles(t));
     DT_TRY(t->n_rows > 0 ? find_classes(t, split) : dt_error(DT_BAD_DATA, "%s: no rows", t->path));
-    DT_TRY(dt_labelled_alloc(spec, t->path, dt_labelled_count(spec, split, t->n_rows),
+    t->out->samples.n_total = dt_labelled_count(spec, split, t->n_rows);
+    if (t->counts) {
+        return DT_OK;
+    }
+    DT_TRY(dt_labelled_alloc(spec, t->path, t->out->samples.n_total,
                              spec->shape.h * spec->shape.w == 1, t->owned, t->out));
     t->scans = false;
     DT_TRY(read_rows(t, t->out->samples.n_total));
     return dt_labelled_settle(spec, split, t->owned.n, t->out);
 }
 
-static enum dt_status csv_load(const struct dt_data_spec *spec, enum dt_split split,
-                               struct dt_owned owned, struct dt_dataset *out)
+static enum dt_status open_table(const struct dt_data_spec *spec, enum dt_split split,
+                                 struct dt_owned owned, bool counts, struct dt_dataset *out)
 {
     const int n = (int)dt_shape_elems(spec->shape), n_all = n + spec->n_targets + 1;
     struct table *t = calloc(1, sizeof *t + (size_t)n_all * sizeof(double));
     if (t == NULL) {
         return dt_error(DT_NO_MEMORY, "%s: no memory to read it", spec->dir);
     }
-    *t = (struct table){
-        .spec = spec, .owned = owned, .out = out, .line = 1, .n_features = n, .scans = true};
+    *t = (struct table){.spec = spec,
+                        .owned = owned,
+                        .out = out,
+                        .line = 1,
+                        .n_features = n,
+                        .counts = counts,
+                        .scans = true};
     const enum dt_status s = read_table(t, split);
     dt_names_close(&t->columns);
     dt_names_close(&t->classes);
@@ -250,5 +278,21 @@ static enum dt_status csv_load(const struct dt_data_spec *spec, enum dt_split sp
     return s;
 }
 
+static enum dt_status csv_load(const struct dt_data_spec *spec, enum dt_split split,
+                               struct dt_owned owned, struct dt_dataset *out)
+{
+    return open_table(spec, split, owned, false, out);
+}
+
+static enum dt_status csv_count(const struct dt_data_spec *spec, enum dt_split split,
+                                size_t *n_total)
+{
+    struct dt_dataset none = {.n_passed = 0};
+    const enum dt_status s = open_table(spec, split, (struct dt_owned){.stride = 1}, true, &none);
+    *n_total = none.samples.n_total;
+    dt_dataset_close(&none);
+    return s;
+}
+
 const struct dt_data_reader dt_csv_data = {
-    .check = dt_labelled_check, .count = dt_labelled_count_all, .load = csv_load};
+    .check = dt_labelled_check, .count = csv_count, .load = csv_load};

@@ -56,8 +56,8 @@ static enum dt_status open_found(const struct dt_data_spec *spec, const char *pa
     const int n = values ? spec->shape.c : 0;
     if (values && (spec->augment.n > 0 || spec->normalize.n > 0 || spec->normalize.of_dataset)) {
         return dt_error(DT_CONFIG,
-                        "data.%s: is for pixels, unsigned bytes; these are numbers, normalized by "
-                        "those of the training set (leave it out)",
+                        "data.%s: is for pixels, unsigned bytes; these are numbers, which the "
+                        "training set's mean and deviation normalize (leave it out)",
                         spec->augment.n > 0 ? "augment" : "normalize");
     }
     if ((spec->scale[0].n > 0 && spec->scale[0].n != n) ||
@@ -251,14 +251,4 @@ enum dt_status dt_labelled_check(const struct dt_data_spec *spec)
                                "data.target: %d columns, the model has %d outputs (let the last "
                                "layer have as many units)",
                                spec->target.n, spec->n_targets);
-}
-
-enum dt_status dt_labelled_count_all(const struct dt_data_spec *spec, enum dt_split split,
-                                     size_t *n_total)
-{
-    struct dt_dataset none = {.n_passed = 0};
-    const enum dt_status s = spec->row->load(spec, split, (struct dt_owned){.stride = 1}, &none);
-    *n_total = none.samples.n_total;
-    dt_dataset_close(&none);
-    return s;
 }

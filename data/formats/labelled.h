@@ -60,9 +60,7 @@ enum dt_status dt_labelled_answer(const struct dt_data_spec *spec, const char *p
 enum dt_status dt_labelled_settle(const struct dt_data_spec *spec, enum dt_split split, size_t n,
                                   struct dt_dataset *out);
 
-/* A format's check: of classes, or of targets; and its count, which reads the files. */
+/* A format's check: of classes, or of targets. */
 enum dt_status dt_labelled_check(const struct dt_data_spec *spec);
-enum dt_status dt_labelled_count_all(const struct dt_data_spec *spec, enum dt_split split,
-                                     size_t *n_total);
 
 #endif

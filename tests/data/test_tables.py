@@ -9,7 +9,7 @@ import struct
 import pypi  # before the packages
 import checkpoint
 from checks import SOURCE, check, checkpoint_of, dtrain, finish, need, new_folder, parts, read, read_json, records, refused, summary, write, write_json
-from samples import safetensors
+from samples import number, safetensors
 
 need("numpy")
 import numpy
@@ -18,14 +18,6 @@ N_TRAIN, N_TEST = 40, 16
 ROWS = {"train": slice(N_TRAIN), "test": slice(N_TRAIN, None)}
 COLUMNS = ["area", "rooms, with \"bath\"", "depth"]
 LOSSES = ("mean_squared_error", "mean_absolute_error")
-
-
-def number(stream, i):
-    """As scripts/make-fixtures.py has it."""
-    h = (i * 2654435761 + stream * 40503 + 12345) % 2**32
-    h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
-    h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
-    return ((h >> 16) % 31 - 15) / 16
 
 
 def numbers(stream, *shape):
@@ -254,6 +246,8 @@ def test_faults():
             ("more", lines((2, "2,20,b,9")), target, "line 3 has 4 fields, the header has 3"),
             ("fewer", lines((2, "2,20")), label, "line 3 has 2 fields, the header has 3"),
             ("quote", lines((3, '"3,30,a')), target, "a quote that does not end"),
+            ("quote-last", lines()[:-2] + '"', target, "a quote that does not end"),
+            ("quote-twice", lines()[:-2] + '"a""', target, "a quote that does not end"),
             ("unlabelled", lines((2, "2,20,")), label, 'line 3, column kind: "" is no class'),
             ("absent", lines(), {**target, "features": ["length"]}, 'no column "length", or it is named twice; there are size, price, kind'),
             ("both", lines(), {**target, "features": ["price"]}, 'no column "price", or it is named twice'),
@@ -268,13 +262,19 @@ def test_faults():
             write(f"bad/{split}.csv", content)
         n = 1 if "target" in data else 2
         settings = config({"format": "csv", "dir": "bad", **data}, n, LOSSES[0] if n == 1 else "softmax_cross_entropy")
-        settings["model"]["input"] = [1]
+        settings["model"]["input"], settings["train"]["batch"]["global"] = [1], 2
         write_json(f"{name}.json", settings)
         refused(65, text, "plan", "--config", f"{name}.json")
     for name, data, text in (("unnamed", {}, "data.label"), ("wide", {"target": ["a", "b"]}, "data.target: 2 columns, the model has 1 outputs")):
         n = 1 if data else 2
         write_json(f"{name}.json", config({"format": "csv", "dir": "bad", **data}, n, LOSSES[0] if n == 1 else "softmax_cross_entropy"))
         refused(78, text, "plan", "--config", f"{name}.json")
+    names = [f"{'x' * 30}{i}" for i in range(300)]
+    write("bad/train.csv", table([*names, "kind"], [[*range(300), "a"], [*range(300), "b"]]))
+    settings = config({"format": "csv", "dir": "bad", "label": "kind"}, 2)
+    settings["model"]["input"] = [300]
+    write_json("names.json", settings)
+    refused(65, "bad/train.csv: the names of its columns take more than 8187 bytes (shorten them", "plan", "--config", "names.json")
     for value, about in ((numpy.nan, "is nan"), (numpy.inf, "is inf"), (1e300, "is 1e+300")):
         array = FEATURES.copy()
         array[7, 1] = value

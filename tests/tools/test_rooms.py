@@ -21,10 +21,10 @@ MOST_FILES, MOST_LINES = 60, 6394
 MOST_PASSED, MOST_CLIMBS = 9, 3
 # The lines that each folder may have, without those of assertions. A ceiling goes down freely, and up only where it is agreed.
 CEILINGS = {
-    "base": 2288,
+    "base": 2294,
     "model": 2653,
     "checkpoint": 1836,
-    "data": 4967,
+    "data": 4999,
     "dist/ranks": 1592,
     "dist/liveness": 1337,
     "dist/launch": 1473,

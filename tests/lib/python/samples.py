@@ -6,6 +6,14 @@ import zlib
 from checkpoint import write
 
 
+def number(stream, i):
+    """Sixteenths from -15/16 to 15/16, from 32 bits mixed as in MurmurHash3's last step."""
+    h = (i * 2654435761 + stream * 40503 + 12345) % 2**32
+    h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
+    h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
+    return ((h >> 16) % 31 - 15) / 16
+
+
 def idx(sizes, content):
     return struct.pack(f">4B{len(sizes)}I", 0, 0, 8, len(sizes), *sizes) + bytes(content)
 
