@@ -21,7 +21,7 @@ struct dt_block_args {
 };
 
 /* A kind of linear operation. Forward reads x, and writes z, or y where no tail follows; backward
- * reads the gradient of the same, and writes those of the parameters and of x. */
+ * reads the gradient of z or y, and writes the gradients of the parameters and of x. */
 struct dt_cuda_linear {
     enum dt_status (*open)(struct dt_block_state *state);
     enum dt_status (*forward)(struct dt_block_state *state, const struct dt_block_args *args);

@@ -88,7 +88,7 @@ struct dt_data_spec {
     /* dt_bad_images_agree (train/bad_images.h), with `bad`; NULL: nothing is ever left out. */
     enum dt_status (*settle)(struct dt_world *world, const struct dt_data_spec *spec, bool *again);
     struct dt_texts classes;          /* printable names; none: as the files say */
-    struct dt_texts features, target; /* csv: columns, as `label`; no features: those of numbers */
+    struct dt_texts features, target; /* csv: columns, as `label`; no features: all numbers */
     char label[64];
     bool unanswered; /* csv: the test set is the file `dir`, without labels and targets */
     /* Of pixels; and of other numbers, inputs and targets: (number - mean) / std, n 0: not known.

@@ -414,8 +414,8 @@ static enum dt_status read_numbers(const struct object *o, const struct dt_key *
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name);
     const int n_there = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
     if (n_there < 1 || n_there > n_most || (*n > 0 && n_there != *n)) {
-        snprintf(expected, sizeof expected, "a list of %d..%d numbers, one for each channel",
-                 *n > 0 ? *n : 1, *n > 0 ? *n : n_most);
+        snprintf(expected, sizeof expected, "a list of %s%d numbers, one for each channel",
+                 *n > 0 ? "" : "1..", *n > 0 ? *n : n_most);
         return unexpected(o, list, expected, "", "%s.%s", key->path, name);
     }
     for (int i = 0; i < n_there; i++) {

@@ -346,7 +346,7 @@ static enum dt_status check_end(struct array *a)
                          : dt_file_check_unchanged(a->from.file.fd, a->path, &a->from.file.info);
 }
 
-/* Reads all samples, those of other ranks too: an archive's CRC covers them all. */
+/* Every rank reads all samples: an archive's CRC covers them all. */
 static enum dt_status read_pair(const struct dt_data_spec *spec, enum dt_split split,
                                 struct pair *p, struct dt_owned owned, double *room,
                                 struct dt_dataset *out)

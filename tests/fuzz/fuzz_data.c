@@ -108,8 +108,8 @@ static void compare(const struct dt_dataset *whole, const struct dt_dataset *sha
     require(share->crc == whole->crc);
     for (size_t i = 0; i < share->samples.n; i++) {
         const size_t at = share->samples.first_id + i * share->samples.id_stride;
-        require(memcmp((char *)share->answers + i * n_answer, (char *)whole->answers + at * n_answer,
-                       n_answer) == 0);
+        require(memcmp((char *)share->answers + i * n_answer,
+                       (char *)whole->answers + at * n_answer, n_answer) == 0);
         require(targets || share->samples.labels[i] < whole->samples.n_classes);
         require(memcmp((char *)share->items + i * n_item, (char *)whole->items + at * n_item,
                        n_item) == 0);

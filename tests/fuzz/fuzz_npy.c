@@ -44,7 +44,8 @@ static void parse_archive(const char *path)
     uint8_t piece[1000];
     size_t n = 1, n_all = 0;
     dt_error_clear();
-    enum dt_status s = dt_zip_open(path, (const char[][DT_ZIP_NAME_SIZE]){"images.npy"}, 1, &member);
+    enum dt_status s =
+        dt_zip_open(path, (const char[][DT_ZIP_NAME_SIZE]){"images.npy"}, 1, &member);
     if (s == DT_OK) {
         const size_t n_declared = member.n_bytes;
         while (s == DT_OK && n > 0) {
