@@ -173,7 +173,7 @@ static void check_probe(void)
     if (!fake_is_linked) {
         return;
     }
-    fake_options.n_devices = 2;
+    fake_options.devices = 2;
     CHECK_OK(dt_cuda_probe(1, &gpu, &n_gpus));
     CHECK(n_gpus == 2 && gpu.index == 1);
     CHECK_FAILS(dt_cuda_probe(2, &gpu, &n_gpus), DT_UNAVAILABLE,
@@ -185,13 +185,13 @@ static void check_probe(void)
                    {-2, 0, "there is no NVIDIA GPU that this process may use"},
                    {0, CUDART_VERSION - 1000, "the NVIDIA driver serves CUDA "}};
     for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
-        fake_options.n_devices = without[i].n_devices;
+        fake_options.devices = without[i].n_devices;
         fake_options.driver_version = without[i].driver_version;
         CHECK_FAILS(dt_cuda_probe(0, &gpu, &n_gpus), DT_UNAVAILABLE, without[i].why);
         CHECK_INT(n_gpus, 0);
     }
     dt_error_clear();
-    fake_options.n_devices = fake_options.driver_version = 0;
+    fake_options.devices = fake_options.driver_version = 0;
 }
 
 int main(void)

@@ -175,7 +175,7 @@ static void tail_is_timed(void)
 /* The host's time to load an engine does not count as the GPU's. */
 static void slow_to_load(void)
 {
-    fake_options.loading_ms = 30;
+    fake_options.engine_load_ms = 30;
     open_plan(DT_CONV_FORWARD, 2);
     CHECK_OK(try_engines(0.2, true)); /* 18 times 30 ms */
     close_plan();

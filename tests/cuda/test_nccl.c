@@ -8,7 +8,6 @@
 #include "cuda/nccl_allreduce.h"
 #include "dist/launch/job.h"
 #include "tests/fakecuda/fake.h"
-#include "tests/fakecuda/fake_nccl.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"
 
@@ -17,7 +16,7 @@ enum { N_SLOTS = 64, N_BUCKETS = 40, N_ELEMS = 1003 };
 static struct dt_cuda cuda; /* only its two streams and its memory are used */
 static cudaStream_t compute;
 static double usual_timeout_s;
-static const struct fake_nccl_options healthy;
+static struct fake_options healthy;
 
 #define CHECK_CUDA(call) CHECK_INT(call, cudaSuccess)
 
@@ -187,15 +186,15 @@ static void test_init_hangs(struct dt_comm *host)
     char who[64];
     const int bad = host->size - 1;
     dt_comm_set_timeout(host, 3); /* the ranks do not wait longer for each other either */
-    fake_nccl_options.init_hangs = host->rank == bad;
-    fake_nccl_options.abort_hangs = true;
+    fake_options.nccl_init_hangs = host->rank == bad;
+    fake_options.nccl_abort_hangs = true;
     CHECK_FAILS(try_open(host, &nccl), DT_STALLED, "");
     snprintf(who, sizeof who, "NCCL did not start within 3 s on rank %d (", bad);
     CHECK_HAS(dt_error_text(), who);
     CHECK_HAS(dt_error_text(), "NCCL_DEBUG=INFO");
     dt_comm_set_timeout(host, usual_timeout_s);
     expect_kept();
-    fake_nccl_options = healthy;
+    fake_options = healthy;
 }
 
 /* With three sums in progress; the first succeeds. */
@@ -211,7 +210,7 @@ static struct dt_allreduce *start_faulty(struct dt_comm *comm, struct dt_request
 static void end_fault(struct dt_comm *comm, const char *barrier)
 {
     dt_comm_set_timeout(comm, usual_timeout_s);
-    fake_nccl_options = healthy;
+    fake_options = healthy;
     CHECK_OK(dt_comm_barrier(comm, barrier));
 }
 
@@ -219,8 +218,8 @@ static void end_fault(struct dt_comm *comm, const char *barrier)
 static void test_error(struct dt_comm *comm)
 {
     struct dt_request requests[3];
-    fake_nccl_options.error_at = 3;
-    fake_nccl_options.error_code = ncclSystemError;
+    fake_options.nccl_error_at = 3;
+    fake_options.nccl_error_code = ncclSystemError;
     struct dt_allreduce *nccl = start_faulty(comm, requests);
     enum dt_status status = DT_OK;
     dt_error_clear();
@@ -239,8 +238,8 @@ static void test_error(struct dt_comm *comm)
 static void test_hang(struct dt_comm *comm)
 {
     struct dt_request requests[3];
-    fake_nccl_options.hang_at = 2;
-    fake_nccl_options.abort_hangs = true;
+    fake_options.nccl_hang_at = 2;
+    fake_options.nccl_abort_hangs = true;
     struct dt_allreduce *nccl = start_faulty(comm, requests);
     CHECK_OK(dt_comm_wait(comm, &requests[0]));
     dt_comm_set_timeout(comm, 0.5);
@@ -252,7 +251,7 @@ static void test_hang(struct dt_comm *comm)
 
 static void test_finalize_hangs(struct dt_comm *comm)
 {
-    fake_nccl_options.finalize_hangs = comm->rank == 0;
+    fake_options.nccl_finalize_hangs = comm->rank == 0;
     struct dt_allreduce *nccl = open_nccl(comm);
     dt_comm_set_timeout(comm, 0.5);
     dt_allreduce_close(nccl);
@@ -264,7 +263,8 @@ int main(void)
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
     usual_timeout_s = dt_comm_timeout_s(world.comm);
-    fake_options.n_devices = world.size; /* NCCL needs one per rank */
+    healthy.devices = world.size; /* NCCL needs one per rank */
+    fake_options = healthy;
     CHECK_CUDA(cudaSetDevice(world.rank));
     CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
     cuda.gpu.index = world.rank;

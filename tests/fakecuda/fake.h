@@ -21,25 +21,40 @@
 
 #define FAKE_N_ENGINES 8 /* of cuDNN, numbered from 0 (fake_convolution.cpp) */
 
-/* Options, set before the test begins; all zero: one healthy GPU. */
+/* What differs from a healthy GPU; all 0: nothing. The whole program reads each from the
+ * environment, in capitals behind FAKE_ (fake_environment.cpp). */
+#define FAKE_FAULT_LIST(X)                                                                   \
+    X(driver_version)       /* reported by cudaDriverGetVersion; 0: as new as the runtime */ \
+    X(load_ms)              /* the time that the module takes to load */                     \
+    X(device_bytes)         /* memory of each GPU; 0: 1 GiB */                               \
+    X(lost_writes)          /* 1: what kernels write to pinned memory does not arrive */     \
+    X(fail_malloc_at)       /* the n-th cudaMalloc fails with out of memory */               \
+    X(fail_launch_at)       /* the n-th enqueued work item fails with a sticky error */      \
+    X(fail_code)            /* that error, of cudaError_t; 0: an illegal address */          \
+    X(hang_launch_at)       /* the n-th enqueued work item never ends */                     \
+    X(no_fusion)            /* cuDNN: no engine for more than a convolution */               \
+    X(n_refused_plans)      /* cuDNN: the first n execution plans cannot be finalized */     \
+    X(engine_load_ms)       /* cuDNN: host time for each run, before the GPU has work */     \
+    X(fused_ms)             /* cuDNN: of a run with bias and relu, beside its engine's */    \
+    X(failing_engines)      /* cuDNN: a bit for each engine that fails when run, */          \
+    X(endless_engines)      /* that never ends, */                                           \
+    X(unrecordable_engines) /* or that does what a capture forbids */                        \
+    /* NCCL, on this rank, of communicators opened while they are set: */                    \
+    X(nccl_init_fails)      /* the start fails, */                                           \
+    X(nccl_init_hangs)      /* or never ends */                                              \
+    X(nccl_abort_hangs)     /* ncclCommAbort never returns */                                \
+    X(nccl_finalize_hangs)  /* the ranks never agree on the end */                           \
+    X(nccl_error_at)        /* a peer is lost in the n-th collective, from 1 */              \
+    X(nccl_error_code)      /* the error then, of ncclResult_t; 0: ncclRemoteError */        \
+    X(nccl_hang_at)         /* the n-th collective never ends */                             \
+    X(nccl_launch_hangs_at) /* the n-th collective of a recorded graph never gets into it */
+
+#define FAKE_FIELD(name) long name;
 struct fake_options {
-    int n_devices;        /* 0 means 1; -1: no driver; -2: a driver, but no device */
-    int driver_version;   /* reported by cudaDriverGetVersion; 0: as new as the runtime */
-    int capability;       /* 80 for 8.0; 0: 9.0 */
-    size_t device_bytes;  /* memory of each; 0: 1 GiB */
-    long fail_malloc_at;  /* the n-th cudaMalloc fails with out of memory; 0: none */
-    long fail_launch_at;  /* the n-th enqueued work item fails with a sticky error; 0: none */
-    int fail_code;        /* that error, of cudaError_t; 0: an illegal address */
-    long hang_launch_at;  /* the n-th enqueued work item never ends; 0: none */
-    long no_fusion;       /* cuDNN: no engine for an operation graph of more than a convolution */
-    long n_refused_plans; /* cuDNN: the first n execution plans cannot be finalized */
-    long loading_ms;      /* cuDNN: host time for each run, before the GPU has work */
-    /* By cuDNN's engine numbers: extra duration of a run, on the clock of cudaEventElapsedTime; and
-     * one bit each for engines that fail when run, and for those that never end. */
-    long engine_ms[FAKE_N_ENGINES], failing_engines, endless_engines;
-    long unrecordable_engines; /* one bit each for those that do what a capture forbids */
-    long fused_ms;             /* cuDNN: of a run with bias and relu, beside its engine's */
-    long lost_writes;          /* 1: what kernels write to pinned memory does not arrive */
+    FAKE_FAULT_LIST(FAKE_FIELD)
+    long devices; /* 0 means 1; -1: no driver; -2: a driver, but no device */
+    /* By cuDNN's engine: extra duration of a run, on the clock of cudaEventElapsedTime. */
+    long engine_ms[FAKE_N_ENGINES];
 };
 
 #ifdef __cplusplus
@@ -86,7 +101,30 @@ void fake_moves(size_t n_bytes);
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <thread>
+
+/* The living objects of a kind, which is named as for fake_opened. */
+template <typename object> struct fake_living {
+    const char *what;
+    std::set<object *> all;
+
+    object *add(object *made)
+    {
+        fake_opened(what);
+        return *all.insert(made).first;
+    }
+    bool has(object *pointer) const
+    {
+        return all.count(pointer) != 0;
+    }
+    void remove(object *pointer)
+    {
+        all.erase(pointer);
+        delete pointer;
+        fake_closed(what);
+    }
+};
 
 /* Lets only this thread use the graph being recorded; use by another ends the test. At first it is
  * the thread that began the recording; an id of no thread reserves the graph for a thread that has

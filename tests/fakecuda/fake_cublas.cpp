@@ -3,12 +3,10 @@
 #include <cublas_v2.h>
 #include <stdint.h>
 
-#include <cstring>
-#include <set>
 #include <vector>
 
 #include "tests/fakecuda/fake.h"
-#include "tests/fakecuda/fake_number.h"
+#include "tests/fakecuda/fake_operand.h"
 
 struct cublasContext {
     cudaStream_t stream;
@@ -19,10 +17,10 @@ struct cublasContext {
 
 namespace {
 
-std::set<cublasHandle_t> handles;
+fake_living<cublasContext> handles = {"cuBLAS handle", {}};
 
 struct matrix {
-    const void *elements;
+    void *elements;
     cudaDataType type;
     bool turned;
     size_t n_rows, n_cols, stride; /* as stored in memory */
@@ -32,67 +30,63 @@ struct matrix {
         const size_t n_elems = n_rows == 0 || n_cols == 0 ? 0 : (n_cols - 1) * stride + n_rows;
         return n_elems * (type == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t));
     }
-    float at(size_t row, size_t col) const
+    float at(size_t row, size_t col, bool tf32) const
     {
         const size_t i = turned ? row * stride + col : col * stride + row;
-        return type == CUDA_R_32F ? ((const float *)elements)[i]
-                                  : from_bf16(((const uint16_t *)elements)[i]);
+        return fake_load(elements, i, type == CUDA_R_32F, tf32);
+    }
+    bool overlaps(const matrix &other) const
+    {
+        return fake_overlap(elements, n_bytes(), other.elements, other.n_bytes());
     }
 };
+
+/* Of an operand op(X) of n_rows x n_cols. */
+matrix stored(const void *elements, cudaDataType type, cublasOperation_t op, int n_rows, int n_cols,
+              int stride)
+{
+    const bool turned = op != CUBLAS_OP_N;
+    return {(void *)elements,
+            type,
+            turned,
+            (size_t)(turned ? n_cols : n_rows),
+            (size_t)(turned ? n_rows : n_cols),
+            (size_t)stride};
+}
 
 struct product {
     matrix a, b, c;
     size_t m, n, k;
     float alpha, beta;
     bool tf32;
-    void *workspace;
-    size_t workspace_bytes;
 
     void run() const
     {
-        if (workspace != nullptr) {
-            memset(workspace, 0xff, workspace_bytes); /* no caller may rely on its contents */
-        }
         std::vector<float> a_rows(m * k);
         for (size_t l = 0; l < k; l++) {
             for (size_t i = 0; i < m; i++) {
-                a_rows[l * m + i] = tf32 ? to_tf32(a.at(i, l)) : a.at(i, l);
+                a_rows[l * m + i] = a.at(i, l, tf32);
             }
         }
         std::vector<double> sums(m);
         for (size_t j = 0; j < n; j++) {
             sums.assign(m, 0);
             for (size_t l = 0; l < k; l++) {
-                const double factor = tf32 ? to_tf32(b.at(l, j)) : b.at(l, j);
+                const double factor = b.at(l, j, tf32);
                 for (size_t i = 0; i < m; i++) {
                     sums[i] += a_rows[l * m + i] * factor;
                 }
             }
-            store_column(j, sums);
-        }
-    }
-
-    void store_column(size_t j, const std::vector<double> &sums) const
-    {
-        for (size_t i = 0; i < m; i++) {
-            float value = alpha * (float)sums[i];
-            if (beta != 0) { /* else C is not read */
-                value += beta * c.at(i, j);
-            }
-            if (c.type == CUDA_R_32F) {
-                ((float *)c.elements)[j * c.stride + i] = value;
-            } else {
-                ((uint16_t *)c.elements)[j * c.stride + i] = to_bf16(value);
+            for (size_t i = 0; i < m; i++) {
+                float value = alpha * (float)sums[i];
+                if (beta != 0) { /* else C is not read */
+                    value += beta * c.at(i, j, false);
+                }
+                fake_store(c.elements, j * c.stride + i, c.type == CUDA_R_32F, value);
             }
         }
     }
 };
-
-bool overlap(const matrix &x, const matrix &y)
-{
-    const char *x_begin = (const char *)x.elements, *y_begin = (const char *)y.elements;
-    return x_begin < y_begin + y.n_bytes() && y_begin < x_begin + x.n_bytes();
-}
 
 bool is_supported(cudaDataType a, cudaDataType b, cudaDataType c, cublasComputeType_t compute)
 {
@@ -104,7 +98,7 @@ bool is_supported(cudaDataType a, cudaDataType b, cudaDataType c, cublasComputeT
            (from_bf16 && in_float);
 }
 
-cublasStatus_t enqueue(cublasHandle_t handle, product gemm)
+cublasStatus_t enqueue(cublasHandle_t handle, const product &gemm)
 {
     if (handle->workspace_lost) {
         fake_die("cublasGemmEx: cublasSetStream took the workspace away that cublasSetWorkspace "
@@ -112,24 +106,28 @@ cublasStatus_t enqueue(cublasHandle_t handle, product gemm)
     }
     if (handle->workspace != nullptr) {
         fake_need_device(handle->workspace, handle->workspace_bytes, "cublasGemmEx, workspace");
-        gemm.workspace = handle->workspace;
-        gemm.workspace_bytes = handle->workspace_bytes < 4096 ? handle->workspace_bytes : 4096;
     }
     fake_need_device(gemm.a.elements, gemm.a.n_bytes(), "cublasGemmEx, A");
     fake_need_device(gemm.b.elements, gemm.b.n_bytes(), "cublasGemmEx, B");
     fake_need_device(gemm.c.elements, gemm.c.n_bytes(), "cublasGemmEx, C");
-    if (overlap(gemm.c, gemm.a) || overlap(gemm.c, gemm.b)) {
+    if (gemm.c.overlaps(gemm.a) || gemm.c.overlaps(gemm.b)) {
         fake_die("cublasGemmEx: C overlaps A or B");
     }
     fake_moves(gemm.a.n_bytes() + gemm.b.n_bytes() + gemm.c.n_bytes());
-    const cudaError_t code = fake_enqueue(handle->stream, "cublasGemmEx", [gemm] { gemm.run(); });
+    const auto run = [gemm, workspace = handle->workspace, n_bytes = handle->workspace_bytes] {
+        if (workspace != nullptr) {
+            fake_spoil(workspace, n_bytes);
+        }
+        gemm.run();
+    };
+    const cudaError_t code = fake_enqueue(handle->stream, "cublasGemmEx", run);
     return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 } // namespace
 
 #define NEED_HANDLE(handle)                   \
-    if (handles.count(handle) == 0) {         \
+    if (!handles.has(handle)) {               \
         return CUBLAS_STATUS_NOT_INITIALIZED; \
     }
 
@@ -139,18 +137,14 @@ cublasStatus_t cublasCreate(cublasHandle_t *handle)
     if (cudaGetDevice(&device) != cudaSuccess) {
         return CUBLAS_STATUS_NOT_INITIALIZED;
     }
-    *handle = new cublasContext{};
-    handles.insert(*handle);
-    fake_opened("cuBLAS handle");
+    *handle = handles.add(new cublasContext{});
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasDestroy(cublasHandle_t handle)
 {
     NEED_HANDLE(handle);
-    handles.erase(handle);
-    delete handle;
-    fake_closed("cuBLAS handle");
+    handles.remove(handle);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -191,10 +185,13 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t turn_a,
                             cublasGemmAlgo_t)
 {
     NEED_HANDLE(handle);
-    const bool a_turned = turn_a != CUBLAS_OP_N, b_turned = turn_b != CUBLAS_OP_N;
-    const int a_rows = a_turned ? k : m, b_rows = b_turned ? n : k;
-    if (a_stride < a_rows || b_stride < b_rows || c_stride < m) {
-        return CUBLAS_STATUS_INVALID_VALUE;
+    const matrix stored_a = stored(a, a_type, turn_a, m, k, a_stride),
+                 stored_b = stored(b, b_type, turn_b, k, n, b_stride),
+                 stored_c = stored(c, c_type, CUBLAS_OP_N, m, n, c_stride);
+    for (const matrix &each : {stored_a, stored_b, stored_c}) {
+        if (each.stride < each.n_rows) {
+            return CUBLAS_STATUS_INVALID_VALUE;
+        }
     }
     if (!is_supported(a_type, b_type, c_type, compute)) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -202,17 +199,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t turn_a,
     if (m == 0 || n == 0) {
         return CUBLAS_STATUS_SUCCESS;
     }
-    product gemm = {};
-    gemm.a = {a, a_type, a_turned, (size_t)a_rows, (size_t)(a_turned ? m : k), (size_t)a_stride};
-    gemm.b = {b, b_type, b_turned, (size_t)b_rows, (size_t)(b_turned ? k : n), (size_t)b_stride};
-    gemm.c = {c, c_type, false, (size_t)m, (size_t)n, (size_t)c_stride};
-    gemm.m = (size_t)m;
-    gemm.n = (size_t)n;
-    gemm.k = (size_t)k;
-    gemm.alpha = *(const float *)alpha;
-    gemm.beta = *(const float *)beta;
-    gemm.tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    return enqueue(handle, gemm);
+    return enqueue(handle, {stored_a, stored_b, stored_c, (size_t)m, (size_t)n, (size_t)k,
+                            *(const float *)alpha, *(const float *)beta,
+                            compute == CUBLAS_COMPUTE_32F_FAST_TF32});
 }
 
 cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value)

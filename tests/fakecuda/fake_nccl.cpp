@@ -8,7 +8,6 @@
  * issued. Ranks of one host that share a GPU are refused. A single rank has nothing to add: in
  * place nothing happens, on no stream and in no graph. While a graph with one of its collectives
  * exists, a communicator's end would wait forever. */
-#include "tests/fakecuda/fake_nccl.h"
 
 #include <nccl.h>
 
@@ -27,8 +26,6 @@
 #include <unistd.h>
 
 #include "tests/fakecuda/fake_runtime.h"
-
-struct fake_nccl_options fake_nccl_options;
 
 namespace {
 
@@ -67,7 +64,7 @@ const char *last_error = "";
 
 /* Work on streams keeps it alive after it has been destroyed or aborted. */
 struct ncclComm : std::enable_shared_from_this<ncclComm> {
-    struct fake_nccl_options options = fake_nccl_options;
+    const struct fake_options options = fake_options;
     int rank, size, device;
     meeting *shared;
     uint64_t n_given = 0, n_done = 0;                         /* collectives */
@@ -149,7 +146,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
 
     ncclResult_t lose_peer()
     {
-        fail(options.error_code != 0 ? ncclResult_t(options.error_code) : ncclRemoteError,
+        fail(options.nccl_error_code != 0 ? ncclResult_t(options.nccl_error_code) : ncclRemoteError,
              "fake: the connection to a peer was closed");
         return ncclInProgress; /* only a later look reports the result */
     }
@@ -158,7 +155,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
                   bool &has_put)
     {
         has_put = has_put || put(n, what, send);
-        return has_put && int(n) != options.hang_at && take(n, what, receive);
+        return has_put && int(n) != options.nccl_hang_at && take(n, what, receive);
     }
 
     /* Runs twice per collective: it puts the rank's part into its box when all have emptied it, and
@@ -260,7 +257,7 @@ ncclResult_t record(ncclComm_t comm, const void *send, void *receive, collective
     const auto launched = [self = comm->shared_from_this(), what, send,
                            receive]() -> std::function<bool()> {
         return [self, n = ++self->n_given, what, send, receive, has_put = false]() mutable {
-            if (int(n) == self->options.error_at) {
+            if (int(n) == self->options.nccl_error_at) {
                 self->lose_peer();
             }
             return self->aborted ||
@@ -272,7 +269,7 @@ ncclResult_t record(ncclComm_t comm, const void *send, void *receive, collective
         fake_enqueue_until(stream, "ncclAllReduce", nullptr, held, launched);
     };
     fake_give_graph({});
-    return comm->begin([comm] { return comm->n_recorded != comm->options.launch_hangs_at; },
+    return comm->begin([comm] { return comm->n_recorded != comm->options.nccl_launch_hangs_at; },
                        [comm, enqueue, user = std::this_thread::get_id()] {
                            comm->launch(enqueue);
                            fake_give_graph(user);
@@ -350,7 +347,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
     const std::lock_guard<std::mutex> guard(live_lock);
     live.insert(*out);
     fake_opened("NCCL communicator");
-    if (comm->options.init_fails) {
+    if (comm->options.nccl_init_fails) {
         comm->fail(ncclInvalidUsage, "fake: Duplicate GPU detected");
         return ncclInProgress;
     }
@@ -361,7 +358,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
         }
     };
     return comm->begin(
-        [self] { return self->shared->n_started == self->size && !self->options.init_hangs; },
+        [self] { return self->shared->n_started == self->size && !self->options.nccl_init_hangs; },
         check_gpus);
 }
 
@@ -393,7 +390,7 @@ ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDa
         return record(comm, send, receive, what, stream);
     }
     const uint64_t n = ++comm->n_given;
-    if (int(n) == comm->options.error_at) {
+    if (int(n) == comm->options.nccl_error_at) {
         return comm->lose_peer();
     }
     if (n == 1) {
@@ -422,7 +419,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     comm->finalized = true;
     comm->shared->n_finalized++;
     return comm->begin(
-        [comm] { return comm->shared->n_finalized == comm->size && !comm->options.finalize_hangs; },
+        [comm] {
+            return comm->shared->n_finalized == comm->size && !comm->options.nccl_finalize_hangs;
+        },
         [] {});
 }
 
@@ -440,7 +439,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     need_live(comm, "ncclCommAbort");
     need_no_graph(comm, "ncclCommAbort");
-    while (comm->options.abort_hangs) {
+    while (comm->options.nccl_abort_hangs) {
         pause();
     }
     comm->aborted = true;

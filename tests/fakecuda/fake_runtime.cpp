@@ -88,22 +88,22 @@ void start()
 
 int n_devices()
 {
-    return fake_options.n_devices < 0 ? 0 : std::max(fake_options.n_devices, 1);
+    return fake_options.devices < 0 ? 0 : std::max((int)fake_options.devices, 1);
 }
 
 int driver_version()
 {
-    if (fake_options.n_devices == -1) {
+    if (fake_options.devices == -1) {
         return 0;
     }
-    return fake_options.driver_version != 0 ? fake_options.driver_version : CUDART_VERSION;
+    return fake_options.driver_version != 0 ? (int)fake_options.driver_version : CUDART_VERSION;
 }
 
 } // namespace
 
 size_t fake::device_bytes()
 {
-    return fake_options.device_bytes != 0 ? fake_options.device_bytes : (size_t)1 << 30;
+    return fake_options.device_bytes != 0 ? (size_t)fake_options.device_bytes : (size_t)1 << 30;
 }
 
 cudaError_t fake::enter(const char *call)
@@ -221,14 +221,12 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     if (device < 0 || device >= n_devices()) {
         return fail(cudaErrorInvalidDevice);
     }
-    const int capability = fake_options.capability != 0 ? fake_options.capability : 90;
     *properties = {};
     snprintf(properties->name, sizeof properties->name, "Fake GPU");
     for (int i = 0; i < 16; i++) {
         properties->uuid.bytes[i] = (char)(16 * device + i);
     }
-    properties->major = capability / 10;
-    properties->minor = capability % 10;
+    properties->major = 9;
     properties->totalGlobalMem = device_bytes();
     properties->multiProcessorCount = 132;
     properties->maxThreadsPerBlock = 1024;

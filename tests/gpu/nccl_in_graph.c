@@ -85,7 +85,7 @@ int main(int argc, char **argv)
     CHECK_OK(dt_world_open(&world));
     const struct dt_comm *comm = world.comm;
     CHECK(comm->size > 1);
-    fake_options.n_devices = shared ? 1 : comm->size;
+    fake_options.devices = shared ? 1 : comm->size;
     if (shared) {
         share_gpu(comm->rank);
     }

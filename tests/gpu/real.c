@@ -3,10 +3,8 @@
 #include <stdlib.h>
 
 #include "tests/fakecuda/fake.h"
-#include "tests/fakecuda/fake_nccl.h"
 
 struct fake_options fake_options;
-struct fake_nccl_options fake_nccl_options;
 const int fake_is_linked = 0;
 
 struct fake_counts fake_counts(void)

@@ -13,7 +13,8 @@
 
 namespace fake_cudnn {
 
-enum direction { FORWARD, INPUT_GRADIENT, FILTER_GRADIENT };
+enum operand { X, FILTER, Y, BIAS };
+constexpr const char *operand_names[] = {"x", "the filter", "y", "the bias"};
 
 struct tensor {
     int64_t id, dims[4], align; /* dims: N C H W or K C R S */
@@ -35,28 +36,42 @@ struct tensor {
 };
 
 struct convolution {
-    direction is;
-    tensor x, filter, y, bias;
+    operand result; /* Y, or the gradient of X or FILTER */
+    tensor of[4];
     bool with_relu, keeps_nans; /* y = relu(convolution + bias); keeps_nans: relu of NaN is NaN */
     int64_t strides[2], before[2], after[2];
+
+    int n_operands() const
+    {
+        return with_relu ? BIAS + 1 : BIAS;
+    }
 };
 
 struct operands {
-    void *x, *filter, *y, *bias, *workspace;
+    void *at[4], *workspace;
 };
 
 struct engine {
     const char *name;
     int64_t number, workspace;
-    bool tf32, allowed; /* not allowed: running it is a mistake of the caller */
     std::vector<cudnnBackendNumericalNote_t> notes;
-    bool drops_nans = false; /* whatever the attribute says */
+
+    /* Else running it is a mistake of the caller. */
+    bool allowed() const
+    {
+        return number == 0 || number > 3;
+    }
+    /* Reads floats as tf32, and takes NaN for a number, whatever the attribute says. */
+    bool on_tensor_cores() const
+    {
+        return number == 4;
+    }
 };
 
 /* What the heuristics answer. */
 std::vector<const engine *> engines_of(const convolution &c, cudnnBackendHeurMode_t mode);
 
-void run(const convolution &c, const operands &memory, bool tf32, size_t workspace_bytes);
+void run(const convolution &c, const operands &memory, const engine &by);
 
 } // namespace fake_cudnn
 

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "tests/fakecuda/cudnn/fake_descriptor.h"
-#include "tests/fakecuda/fake.h"
+#include "tests/fakecuda/fake_operand.h"
 
 struct cudnnContext {
     cudaStream_t stream;
@@ -14,6 +14,7 @@ using namespace fake_cudnn;
 
 namespace {
 
+fake_living<cudnnContext> handles = {"cuDNN handle", {}};
 long n_descriptors;
 
 bool is_among(const engine *e, long engines)
@@ -54,62 +55,46 @@ cudnnStatus_t notes_of(const descriptor *d, int64_t capacity, int64_t *count, vo
 
 /* ---- running ---- */
 
-/* The pack's pointer for this tensor. */
-cudnnStatus_t pointer_of(const descriptor *pack, const tensor &t, const char *what, void **out)
+/* The pack's pointer for this operand. */
+cudnnStatus_t pointer_of(const descriptor *pack, const tensor &t, const char *name, void **out)
 {
-    const auto ids = pack->attributes.find(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-    NEED(ids != pack->attributes.end(), BAD_PARAM);
-    for (size_t i = 0; i < (size_t)ids->second.count; i++) {
+    const std::string what = std::string("cudnnBackendExecute, ") + name;
+    NEED(pack->has(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS), BAD_PARAM);
+    for (size_t i = 0; i < pack->count(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS); i++) {
         if (pack->get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) == t.id) {
             *out = pack->get<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
             NEED(*out != nullptr, BAD_PARAM_NULL_POINTER);
             NEED((uintptr_t)*out % (uintptr_t)t.align == 0, BAD_PARAM_MISALIGNED_POINTER);
-            fake_need_device(*out, t.n_bytes(), what);
+            fake_need_device(*out, t.n_bytes(), what.c_str());
             return CUDNN_STATUS_SUCCESS;
         }
     }
-    return fail(CUDNN_STATUS_BAD_PARAM, what);
+    return fail(CUDNN_STATUS_BAD_PARAM, name);
 }
 
-cudnnStatus_t workspace_of(const descriptor *pack, int64_t n_bytes, void **out)
+cudnnStatus_t workspace_of(const descriptor *pack, size_t n_bytes, void **out)
 {
-    const bool given = pack->attributes.count(CUDNN_ATTR_VARIANT_PACK_WORKSPACE) != 0;
+    const bool given = pack->has(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     *out = given ? pack->get<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE) : nullptr;
     if (n_bytes > 0) {
         NEED(*out != nullptr, BAD_PARAM_NULL_POINTER);
-        fake_need_device(*out, (size_t)n_bytes, "cudnnBackendExecute, workspace");
+        fake_need_device(*out, n_bytes, "cudnnBackendExecute, workspace");
     }
     return CUDNN_STATUS_SUCCESS;
 }
 
-bool overlap(const void *a, size_t n_a, const void *b, size_t n_b)
-{
-    return (const char *)a < (const char *)b + n_b && (const char *)b < (const char *)a + n_a;
-}
-
 void check_overlaps(const convolution &c, const operands &m, size_t workspace_bytes)
 {
-    const struct {
-        const tensor *t;
-        const void *memory;
-        direction is_result_of;
-        const char *name;
-    } all[] = {{&c.x, m.x, INPUT_GRADIENT, "x"},
-               {&c.filter, m.filter, FILTER_GRADIENT, "the filter"},
-               {&c.y, m.y, FORWARD, "y"}};
-    if (c.with_relu && overlap(m.bias, c.bias.n_bytes(), m.y, c.y.n_bytes())) {
-        fake_die("cudnnBackendExecute: the result, y, overlaps the bias");
-    }
-    for (const auto &a : all) {
-        if (workspace_bytes > 0 &&
-            overlap(a.memory, a.t->n_bytes(), m.workspace, workspace_bytes)) {
-            fake_die("cudnnBackendExecute: %s overlaps the workspace", a.name);
+    for (int o = 0; o < c.n_operands(); o++) {
+        const auto overlaps = [&](const void *other, size_t n_bytes) {
+            return fake_overlap(m.at[o], c.of[o].n_bytes(), other, n_bytes);
+        };
+        if (workspace_bytes > 0 && overlaps(m.workspace, workspace_bytes)) {
+            fake_die("cudnnBackendExecute: %s overlaps the workspace", operand_names[o]);
         }
-        for (const auto &b : all) {
-            if (&a != &b && a.is_result_of == c.is &&
-                overlap(a.memory, a.t->n_bytes(), b.memory, b.t->n_bytes())) {
-                fake_die("cudnnBackendExecute: the result, %s, overlaps %s", a.name, b.name);
-            }
+        if (o != c.result && overlaps(m.at[c.result], c.of[c.result].n_bytes())) {
+            fake_die("cudnnBackendExecute: the result, %s, overlaps %s", operand_names[c.result],
+                     operand_names[o]);
         }
     }
 }
@@ -130,28 +115,16 @@ size_t cudnnGetVersion(void)
 
 const char *cudnnGetErrorString(cudnnStatus_t status)
 {
-    switch (status / 1000) {
-    case 0:
-        return "CUDNN_STATUS_SUCCESS";
-    case 1:
-        return "CUDNN_STATUS_NOT_INITIALIZED";
-    case 2:
-        return "CUDNN_STATUS_BAD_PARAM";
-    case 3:
-        return "CUDNN_STATUS_NOT_SUPPORTED";
-    case 4:
-        return "CUDNN_STATUS_INTERNAL_ERROR";
-    default:
-        return "CUDNN_STATUS_EXECUTION_FAILED";
-    }
+    static const char *const names[] = {
+        "CUDNN_STATUS_SUCCESS",        "CUDNN_STATUS_NOT_INITIALIZED",
+        "CUDNN_STATUS_BAD_PARAM",      "CUDNN_STATUS_NOT_SUPPORTED",
+        "CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_EXECUTION_FAILED"};
+    return names[std::min(status / 1000, 5)]; /* each has a thousand of its kind */
 }
 
 void cudnnGetLastErrorString(char *message, size_t max_size)
 {
-    if (max_size > 0) {
-        strncpy(message, last_error.c_str(), max_size - 1);
-        message[max_size - 1] = '\0';
-    }
+    snprintf(message, max_size, "%s", last_error.c_str());
     last_error.clear();
 }
 
@@ -159,23 +132,20 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
     int device;
     NEED(cudaGetDevice(&device) == cudaSuccess, NOT_INITIALIZED);
-    *handle = new cudnnContext{};
-    handles.insert(*handle);
-    fake_opened("cuDNN handle");
+    *handle = handles.add(new cudnnContext{});
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
 {
-    NEED(handles.erase(handle) == 1, NOT_INITIALIZED);
-    delete handle;
-    fake_closed("cuDNN handle");
+    NEED(handles.has(handle), NOT_INITIALIZED);
+    handles.remove(handle);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
-    NEED(handles.count(handle) == 1, NOT_INITIALIZED);
+    NEED(handles.has(handle), NOT_INITIALIZED);
     handle->stream = stream;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -183,11 +153,9 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t *out)
 {
-    descriptor *d = new descriptor{};
+    descriptor *d = descriptors.add(new descriptor{});
     d->type = type;
-    descriptors.insert(d);
     n_descriptors++;
-    fake_opened("cuDNN descriptor");
     *out = d;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -198,9 +166,7 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t pointer)
     if (d == nullptr) {
         fake_die("cudnnBackendDestroyDescriptor: not a descriptor, or destroyed before");
     }
-    descriptors.erase(d);
-    delete d;
-    fake_closed("cuDNN descriptor");
+    descriptors.remove(d);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -257,35 +223,30 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t pointer,
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_pointer,
                                   cudnnBackendDescriptor_t pack_pointer)
 {
-    NEED(handles.count(handle) == 1, NOT_INITIALIZED);
+    NEED(handles.has(handle), NOT_INITIALIZED);
     const descriptor *plan = known(plan_pointer), *pack = known(pack_pointer);
     NEED(plan != nullptr && pack != nullptr && plan->finalized && pack->finalized, BAD_PARAM);
     NEED(plan->handle == handle, BAD_PARAM);
     const engine *used = plan->chosen;
-    if (!used->allowed) {
+    const convolution problem = plan->problem;
+    operands memory;
+    if (!used->allowed()) {
         fake_die("cudnnBackendExecute: the engine '%s' was run", used->name);
     }
-    convolution problem = plan->problem;
-    problem.keeps_nans = problem.keeps_nans && !used->drops_nans;
-    operands memory;
-    PASS_ON(pointer_of(pack, problem.x, "cudnnBackendExecute, x", &memory.x));
-    PASS_ON(pointer_of(pack, problem.filter, "cudnnBackendExecute, filter", &memory.filter));
-    PASS_ON(pointer_of(pack, problem.y, "cudnnBackendExecute, y", &memory.y));
-    if (problem.with_relu) {
-        PASS_ON(pointer_of(pack, problem.bias, "cudnnBackendExecute, bias", &memory.bias));
+    for (int o = 0; o < problem.n_operands(); o++) {
+        PASS_ON(pointer_of(pack, problem.of[o], operand_names[o], &memory.at[o]));
     }
-    PASS_ON(workspace_of(pack, used->workspace, &memory.workspace));
+    PASS_ON(workspace_of(pack, (size_t)used->workspace, &memory.workspace));
     check_overlaps(problem, memory, (size_t)used->workspace);
-    const bool tf32 = used->tf32 && problem.x.type == CUDNN_DATA_FLOAT;
     NEED(!is_among(used, fake_options.failing_engines), EXECUTION_FAILED);
     if (is_among(used, fake_options.unrecordable_engines) && fake_is_capturing(handle->stream)) {
         NEED(cudaStreamSynchronize(handle->stream) == cudaSuccess, EXECUTION_FAILED);
     }
     std::this_thread::sleep_for(
-        std::chrono::milliseconds(fake_options.loading_ms)); /* on the host */
-    fake_moves(problem.x.n_bytes() + problem.filter.n_bytes() + problem.y.n_bytes());
+        std::chrono::milliseconds(fake_options.engine_load_ms)); /* on the host */
+    fake_moves(problem.of[X].n_bytes() + problem.of[FILTER].n_bytes() + problem.of[Y].n_bytes());
     const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
-        run(problem, memory, tf32, (size_t)used->workspace);
+        run(problem, memory, *used);
         fake_take_time(fake_options.engine_ms[used->number] +
                        (problem.with_relu ? fake_options.fused_ms : 0));
         return !is_among(used, fake_options.endless_engines);

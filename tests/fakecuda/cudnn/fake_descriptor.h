@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include <map>
-#include <set>
 #include <string>
 
 #include "tests/fakecuda/cudnn/fake_convolution.h"
+#include "tests/fakecuda/fake.h"
 
 namespace fake_cudnn {
 
@@ -45,17 +45,28 @@ struct descriptor {
     std::vector<const engine *> found;
     const engine *chosen;
 
+    bool has(cudnnBackendAttributeName_t name) const
+    {
+        return attributes.count(name) != 0;
+    }
+    size_t count(cudnnBackendAttributeName_t name) const
+    {
+        return (size_t)attributes.at(name).count;
+    }
     template <typename type> type get(cudnnBackendAttributeName_t name, size_t i = 0) const
     {
         type value;
         memcpy(&value, attributes.at(name).bytes.data() + i * sizeof value, sizeof value);
         return value;
     }
+    template <size_t n> void get_all(cudnnBackendAttributeName_t name, int64_t (&values)[n]) const
+    {
+        memcpy(values, attributes.at(name).bytes.data(), sizeof values);
+    }
     descriptor *operand(cudnnBackendAttributeName_t name, size_t i = 0) const;
 };
 
-extern std::set<cudnnHandle_t> handles;
-extern std::set<descriptor *> descriptors;
+extern fake_living<descriptor> descriptors;
 extern std::string last_error;
 
 size_t size_of(cudnnBackendAttributeType_t type);
