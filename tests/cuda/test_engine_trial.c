@@ -47,37 +47,18 @@ static void close_plan(void)
     CUDA_OK(cudaStreamDestroy(stream));
 }
 
-static enum dt_status try_engines(double limit_s, bool timed)
+/* Checks that the engine in use runs. */
+static void check_run(void)
 {
-    return dt_engine_trial(
-        plan, &(struct dt_engine_trial_spec){.stream = stream, .limit_s = limit_s, .timed = timed});
-}
-
-/* Checks that the trial keeps this one, and leaves no memory, no error and no work behind. */
-static void keeps(int64_t number, double us_min, double us_max)
-{
-    const long n_bytes = fake_counts().n_live_bytes;
-    CHECK_OK(try_engines(LIMIT_S, true));
-    const struct dt_engine *kept = &plan->engines[plan->used];
-    CHECK_INT(kept->number, number);
-    CHECK_MESSAGE(kept->us >= us_min && kept->us <= us_max, "engine %d took %g us",
-                  (int)kept->number, kept->us);
-    CHECK_INT(fake_counts().n_live_bytes, n_bytes);
-    CHECK_INT(dt_error_text()[0], 0);
-    CUDA_OK(cudaGetLastError());
-    CUDA_OK(cudaStreamQuery(stream));
-}
-
-/* Checks that this engine runs. */
-static void check_run(size_t n_workspace)
-{
+    static const size_t workspaces[FAKE_N_ENGINES] = {[4] = 1000, 5000, 77};
+    const struct dt_engine *used = &plan->engines[plan->used];
     void *memory[DT_CONV_N_OPERANDS], *workspace;
-    CHECK_INT(plan->engines[plan->used].workspace_bytes, n_workspace);
+    CHECK_INT(used->workspace_bytes, workspaces[used->number]);
     for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
         CUDA_OK(cudaMalloc(&memory[i], plan->n_bytes[i]));
         CUDA_OK(cudaMemsetAsync(memory[i], 0, plan->n_bytes[i], stream));
     }
-    CUDA_OK(cudaMalloc(&workspace, n_workspace));
+    CUDA_OK(cudaMalloc(&workspace, used->workspace_bytes));
     CHECK_OK(dt_conv_plan_run(plan, memory[0], memory[1], memory[3], memory[2], workspace));
     CUDA_OK(cudaStreamSynchronize(stream));
     CUDA_OK(cudaFree(workspace));
@@ -86,29 +67,163 @@ static void check_run(size_t n_workspace)
     }
 }
 
-static void set_times(long of_4, long of_5, long of_6)
+/* ---- trials */
+
+static const struct trial {
+    const char *name;
+    struct fake_options options;
+    enum dt_conv_kind kind;
+    int n_engines;  /* to choose from; 0: all */
+    double limit_s; /* 0: LIMIT_S */
+    bool untimed, f32;
+    size_t workspace_limit; /* 0: 8192 */
+    /* What comes of it: an error; or the engine that is kept, its time on the clock, to which fake
+     * CUDA adds a millisecond per work item, and whether no graph can have it. */
+    enum dt_status status;
+    const char *why;
+    int64_t number;
+    double us;
+    bool unrecorded;
+} * trial;
+
+#define FIXED .n_engines = 1, .untimed = true
+#define RELU .kind = DT_CONV_FORWARD_RELU
+#define TIMES(of_4, of_5, of_6) .engine_ms = {[4] = of_4, of_5, of_6}
+#define KEEPS(number_, us_) .number = (number_), .us = (us_)
+#define FAILS(status_, text) .status = DT_##status_, .why = (text)
+
+static const struct trial trials[] = {
+    {"the first of equals", KEEPS(4, 1000)},
+    {"a fixed choice, however slow", {TIMES(9, 1, 1)}, FIXED, KEEPS(4, 0)},
+    {"the host's time to load, 18 times 30 ms, is not the GPU's",
+     {.engine_load_ms = 30},
+     .n_engines = 2,
+     .limit_s = 0.2,
+     KEEPS(4, 1000)},
+    /* 4, the fastest and the first, turns NaN into a number. */
+    {"NaNs pass", {TIMES(1, 9, 8)}, RELU, KEEPS(6, 9000)},
+    {"NaNs pass, untimed", {TIMES(1, 9, 8)}, RELU, .untimed = true, KEEPS(5, 0)},
+    {"no NaN passes",
+     {TIMES(1, 9, 8)},
+     RELU,
+     FIXED,
+     FAILS(UNAVAILABLE, "engine 4 takes a NaN for a number")},
+    /* It is last in the list, and here the only one that cuDNN does not refuse. */
+    {"the plain product",
+     {.n_refused_plans = 9},
+     RELU,
+     FAILS(UNAVAILABLE, "engine 0 is the plain implicit")},
+    {"the plain product, untimed",
+     {.n_refused_plans = 9},
+     RELU,
+     .untimed = true,
+     FAILS(UNAVAILABLE, "engine 0 is the plain implicit")},
+    /* What no graph can have is passed over, and kept only where it is the only choice. */
+    {"unrecordable", {.unrecordable_engines = 1L << 4, TIMES(1, 9, 8)}, KEEPS(6, 9000)},
+    {"unrecordable, fixed",
+     {.unrecordable_engines = 1L << 4},
+     FIXED,
+     KEEPS(4, 0),
+     .unrecorded = true},
+    {"all are unrecordable",
+     {.unrecordable_engines = ALL_ENGINES},
+     KEEPS(4, 0),
+     .unrecorded = true},
+    {"4 fails", {.failing_engines = 1L << 4, TIMES(1, 4, 5)}, KEEPS(5, 5000)},
+    {"5 fails", {.failing_engines = 1L << 5, TIMES(3, 1, 5)}, KEEPS(4, 4000)},
+    {"6 fails", {.failing_engines = 1L << 6, TIMES(3, 4, 1)}, KEEPS(4, 4000)},
+    /* cuDNN offers engines and then refuses them: the next admissible one is used; the last resort
+     * needs no workspace. */
+    {"workspace above the limit", .f32 = true, .workspace_limit = 10, FIXED, KEEPS(0, 0)},
+    {"the second mode", {.n_refused_plans = 3}, .f32 = true, FIXED, KEEPS(6, 0)},
+    {"the last mode", {.n_refused_plans = 4}, .f32 = true, FIXED, KEEPS(0, 0)},
+    {"none runs", {.failing_engines = ALL_ENGINES}, FAILS(INTERNAL, "cuDNN: ")},
+    {"none runs: its call",
+     {.failing_engines = ALL_ENGINES},
+     FAILS(INTERNAL, "cudnnBackendExecute")},
+    /* It ends by itself; no waiting call follows. The first, which stalls also on a slow machine.
+     */
+    {"endless",
+     {.endless_engines = 1L << 4},
+     .kind = DT_CONV_FILTER_GRADIENT,
+     .limit_s = 0.2,
+     FAILS(STALLED, "the GPU does not finish the gradient of the filter by cuDNN's engine 4")},
+    {"a fault of the GPU, and not of the engine",
+     {.fail_launch_at = 7},
+     FAILS(INTERNAL, "illegal memory access")},
+    {"no memory, first", {.fail_malloc_at = 1, TIMES(9, 1, 1)}, KEEPS(4, 0)},
+    {"no memory, second", {.fail_malloc_at = 2, TIMES(9, 1, 1)}, KEEPS(4, 0)},
+    {"no memory, third", {.fail_malloc_at = 3, TIMES(9, 1, 1)}, KEEPS(4, 0)},
+    {"no memory, fourth", {.fail_malloc_at = 4, TIMES(9, 1, 1)}, KEEPS(4, 0)},
+    {"no memory, fifth", {.fail_malloc_at = 5, TIMES(9, 1, 1)}, KEEPS(4, 0)},
+};
+
+/* A trial that works leaves no memory, no error and no work behind. */
+static void run_trial(void)
 {
-    fake_options.engine_ms[4] = of_4;
-    fake_options.engine_ms[5] = of_5;
-    fake_options.engine_ms[6] = of_6;
+    fake_options = trial->options;
+    precision = trial->f32 ? DT_PRECISION_F32 : DT_PRECISION_BF16;
+    workspace_limit = trial->workspace_limit > 0 ? trial->workspace_limit : 8192;
+    open_plan(trial->kind, trial->n_engines > 0 ? trial->n_engines : DT_MAX_ENGINES);
+    CHECK(trial->options.n_refused_plans == 0 || plan->n_engines == 1);
+    const long n_bytes = fake_counts().n_live_bytes;
+    const enum dt_status status = dt_engine_trial(
+        plan,
+        &(struct dt_engine_trial_spec){.stream = stream,
+                                       .limit_s = trial->limit_s > 0 ? trial->limit_s : LIMIT_S,
+                                       .timed = !trial->untimed});
+    CHECK_INT(status, trial->status);
+    if (status == DT_OK) {
+        const struct dt_engine *kept = &plan->engines[plan->used];
+        CHECK_INT(kept->number, trial->number);
+        CHECK_NEAR(kept->us, trial->us + (trial->us > 0 ? 250 : 0), trial->us > 0 ? 250 : 0);
+        CHECK(kept->unrecorded == trial->unrecorded);
+        CHECK_INT(fake_counts().n_live_bytes, n_bytes);
+        CHECK_INT(dt_error_text()[0], 0);
+        CUDA_OK(cudaGetLastError());
+        CUDA_OK(cudaStreamQuery(stream));
+        check_run();
+    } else {
+        CHECK_HAS(dt_error_text(), trial->why);
+    }
+    if (status == DT_STALLED || trial->options.fail_launch_at > 0) {
+        _exit(0);
+    }
+    close_plan();
 }
 
-/* Finds the fastest, whichever it is, for each kind of convolution; fake CUDA adds a millisecond
- * per work item. */
+/* Finds the fastest, whichever it is, for each kind of convolution. */
 static void fastest(void)
 {
+    static struct trial each = {.us = 8000};
+    trial = &each;
     for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
         for (int i = kind == DT_CONV_FORWARD_RELU ? 1 : 0; i < 3; i++) {
-            static const size_t workspaces[] = {1000, 5000, 77};
-            set_times(i == 0 ? 7 : 9, i == 1 ? 7 : 9, i == 2 ? 7 : 8);
-            open_plan((enum dt_conv_kind)kind, DT_MAX_ENGINES);
-            CHECK_INT(plan->n_engines, 5);
-            keeps(4 + i, 8000, 8500);
-            check_run(workspaces[i]);
-            close_plan();
+            each.options =
+                (struct fake_options){TIMES(i == 0 ? 7 : 9, i == 1 ? 7 : 9, i == 2 ? 7 : 8)};
+            each.kind = (enum dt_conv_kind)kind;
+            each.number = 4 + i;
+            run_trial();
         }
     }
 }
+
+/* The tail in place, which works on the result, costs a millisecond of the clock. */
+static void tail_is_timed(void)
+{
+    const struct dt_gpu_tail tail = {.linear = {4, 6, 6}, .pooled = {4, 6, 6}};
+    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
+    CHECK_OK(dt_engine_trial(plan, &(struct dt_engine_trial_spec){.stream = stream,
+                                                                  .limit_s = LIMIT_S,
+                                                                  .timed = true,
+                                                                  .tail = &tail,
+                                                                  .n = 2,
+                                                                  .type = DT_GPU_BF16}));
+    CHECK_NEAR(plan->engines[plan->used].us, 2000, 500);
+    close_plan();
+}
+
+/* ---- the engines of a plan */
 
 /* The first four as cuDNN lists them, of which three are one engine; then one of each other
  * number. */
@@ -127,158 +242,6 @@ static void first_engines(void)
     }
 }
 
-/* The fastest, and the first, turn NaN into a number: both are rejected. */
-static void nans_pass(void)
-{
-    set_times(1, 9, 8);
-    open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
-    keeps(6, 9000, 9500);
-    close_plan();
-    open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
-    CHECK_OK(try_engines(LIMIT_S, false));
-    CHECK_INT(plan->engines[plan->used].number, 5);
-    CHECK_NEAR(plan->engines[plan->used].us, 0, 0);
-    close_plan();
-    open_plan(DT_CONV_FORWARD_RELU, 1);
-    CHECK_FAILS(try_engines(LIMIT_S, false), DT_UNAVAILABLE, "engine 4 takes a NaN for a number");
-    close_plan();
-}
-
-/* Last in the list and the only one that cuDNN does not refuse. */
-static void product_is_refused(void)
-{
-    fake_options.n_refused_plans = 9;
-    open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
-    CHECK_INT(plan->n_engines, 1);
-    for (int timed = 0; timed < 2; timed++) {
-        CHECK_FAILS(try_engines(LIMIT_S, timed), DT_UNAVAILABLE, "engine 0 is the plain implicit");
-        dt_error_clear();
-    }
-    close_plan();
-}
-
-/* The tail in place, which works on the result, costs a millisecond of the clock. */
-static void tail_is_timed(void)
-{
-    const struct dt_gpu_tail tail = {.linear = {4, 6, 6}, .pooled = {4, 6, 6}};
-    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
-    CHECK_OK(dt_engine_trial(plan, &(struct dt_engine_trial_spec){.stream = stream,
-                                                                  .limit_s = LIMIT_S,
-                                                                  .timed = true,
-                                                                  .tail = &tail,
-                                                                  .n = 2,
-                                                                  .type = DT_GPU_BF16}));
-    CHECK_NEAR(plan->engines[plan->used].us, 2000, 500);
-    close_plan();
-}
-
-/* The host's time to load an engine does not count as the GPU's. */
-static void slow_to_load(void)
-{
-    fake_options.engine_load_ms = 30;
-    open_plan(DT_CONV_FORWARD, 2);
-    CHECK_OK(try_engines(0.2, true)); /* 18 times 30 ms */
-    close_plan();
-}
-
-static void first_of_equals(void)
-{
-    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
-    keeps(4, 1000, 1500);
-    close_plan();
-}
-
-/* With a fixed choice, however slow, the first; it is only tried in a graph. */
-static void alone(void)
-{
-    set_times(9, 1, 1);
-    open_plan(DT_CONV_FORWARD, 1);
-    CHECK_OK(try_engines(LIMIT_S, false));
-    const struct dt_engine *kept = &plan->engines[plan->used];
-    CHECK(kept->number == 4 && kept->us == 0 && !kept->unrecorded);
-    check_run(1000);
-    close_plan();
-}
-
-/* What no graph can have is passed over, and kept only where it is the only choice. */
-static void unrecordable(void)
-{
-    fake_options.unrecordable_engines = 1L << 4;
-    set_times(1, 9, 8);
-    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
-    keeps(6, 9000, 9500);
-    CHECK(!plan->engines[plan->used].unrecorded);
-    close_plan();
-    for (int timed = 0; timed < 2; timed++) {
-        fake_options.unrecordable_engines = timed ? ALL_ENGINES : 1L << 4;
-        open_plan(DT_CONV_FORWARD, timed ? DT_MAX_ENGINES : 1);
-        CHECK_OK(try_engines(LIMIT_S, timed));
-        const struct dt_engine *kept = &plan->engines[plan->used];
-        CHECK(kept->number == 4 && kept->us == 0 && kept->unrecorded);
-        check_run(1000);
-        close_plan();
-    }
-}
-
-static void failing_are_passed_over(void)
-{
-    for (int engine = 4; engine <= 6; engine++) {
-        fake_options.failing_engines = 1L << engine;
-        set_times(engine == 4 ? 1 : 3, engine == 5 ? 1 : 4, engine == 6 ? 1 : 5);
-        open_plan(DT_CONV_INPUT_GRADIENT, DT_MAX_ENGINES);
-        keeps(engine == 4 ? 5 : 4, 4000, 5500);
-        close_plan();
-    }
-}
-
-static void none_runs(void)
-{
-    fake_options.failing_engines = ALL_ENGINES;
-    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
-    CHECK_FAILS(try_engines(LIMIT_S, true), DT_INTERNAL, "cuDNN: ");
-    CHECK_HAS(dt_error_text(), "cudnnBackendExecute");
-    close_plan();
-}
-
-/* Ends by itself, and names the engine; no waiting call follows. */
-static void endless(void)
-{
-    fake_options.endless_engines =
-        1L << 4; /* the first: even on a slow machine it is the one that stalls */
-    open_plan(DT_CONV_FILTER_GRADIENT, DT_MAX_ENGINES);
-    CHECK_FAILS(try_engines(0.2, true), DT_STALLED,
-                "the GPU does not finish the gradient of the filter by cuDNN's engine 4");
-    _exit(0);
-}
-
-static void out_of_memory_at(long n)
-{
-    set_times(9, 1, 1);
-    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
-    fake_options.fail_malloc_at = fake_counts().n_mallocs + n;
-    keeps(4, 0, 0);
-    check_run(1000);
-    close_plan();
-}
-
-static void no_memory(void)
-{
-    for (int n = 1; n <= 1 + DT_CONV_N_OPERANDS; n++) {
-        out_of_memory_at(n);
-    }
-}
-
-/* A fault of the GPU is not blamed on the engine. */
-static void broken_gpu(void)
-{
-    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
-    fake_options.fail_launch_at = fake_counts().n_enqueued + 7;
-    CHECK_FAILS(try_engines(LIMIT_S, true), DT_INTERNAL, "illegal memory access");
-    _exit(0);
-}
-
-/* ---- the engines of a plan */
-
 /* Without tensor cores in f32. */
 static void by_precision(void)
 {
@@ -290,33 +253,6 @@ static void by_precision(void)
         CHECK(precision == DT_PRECISION_F32 || plan->engines[3].workspace_bytes == 5000);
         close_plan();
     }
-}
-
-/* cuDNN offers engines and then refuses them: the next admissible one is used; the last resort
- * needs no workspace. */
-static void check_refused(long n_refused, size_t limit, size_t wanted_workspace)
-{
-    precision = DT_PRECISION_F32;
-    fake_options.n_refused_plans = n_refused;
-    workspace_limit = limit;
-    open_plan(DT_CONV_FORWARD, 1);
-    check_run(wanted_workspace);
-    close_plan();
-}
-
-static void workspace_above_the_limit(void)
-{
-    check_refused(0, 10, 0);
-}
-
-static void second_mode(void)
-{
-    check_refused(3, 8192, 77);
-}
-
-static void last_mode(void)
-{
-    check_refused(4, 8192, 0);
 }
 
 static void no_engine(void)
@@ -363,24 +299,13 @@ static void pointers(void)
 int main(void)
 {
     WORKS(by_precision);
-    WORKS(workspace_above_the_limit);
-    WORKS(second_mode);
-    WORKS(last_mode);
+    WORKS(first_engines);
     WORKS(no_engine);
     WORKS(pointers);
     WORKS(fastest);
-    WORKS(first_engines);
-    WORKS(nans_pass);
-    WORKS(product_is_refused);
     WORKS(tail_is_timed);
-    WORKS(slow_to_load);
-    WORKS(first_of_equals);
-    WORKS(alone);
-    WORKS(unrecordable);
-    WORKS(failing_are_passed_over);
-    WORKS(none_runs);
-    WORKS(endless);
-    WORKS(no_memory);
-    WORKS(broken_gpu);
+    for (trial = trials; trial < trials + sizeof trials / sizeof trials[0]; trial++) {
+        run_case(trial->name, run_trial);
+    }
     return 0;
 }

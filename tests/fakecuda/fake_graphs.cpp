@@ -1,6 +1,4 @@
 /* Recording and running graphs on fake CUDA. */
-#include <set>
-
 #include "tests/fakecuda/fake_runtime.h"
 
 using namespace fake;
@@ -14,18 +12,18 @@ struct CUgraphExec_st {
 };
 
 static long n_captures;
-static std::set<cudaGraph_t> graphs;
-static std::set<cudaGraphExec_t> executables;
+static fake_living<CUgraph_st> graphs = {"graph", {}};
+static fake_living<CUgraphExec_st> executables = {"executable graph", {}};
 
 long fake_holders_in_graphs(const std::shared_ptr<void> &held)
 {
     const auto holds = [&held](const piece &piece) { return piece.held == held; };
     long n = 0;
-    for (const cudaGraph_t graph : graphs) {
+    for (const cudaGraph_t graph : graphs.all) {
         n += std::any_of(graph->nodes.begin(), graph->nodes.end(),
                          [&holds](const node &node) { return holds(node.work); });
     }
-    for (const cudaGraphExec_t exec : executables) {
+    for (const cudaGraphExec_t exec : executables.all) {
         n += std::any_of(exec->pieces->begin(), exec->pieces->end(), holds);
     }
     return n;
@@ -89,9 +87,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
                              : all_joined()     ? cudaSuccess
                                                 : cudaErrorStreamCaptureUnjoined;
     if (code == cudaSuccess) {
-        *graph = new CUgraph_st{recording->nodes};
-        graphs.insert(*graph);
-        fake_opened("graph");
+        *graph = graphs.add(new CUgraph_st{recording->nodes});
     }
     for (const auto &each : streams) {
         each->capturing = false;
@@ -152,9 +148,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
             }
         }
     }
-    *exec = new CUgraphExec_st{pieces};
-    executables.insert(*exec);
-    fake_opened("executable graph");
+    *exec = executables.add(new CUgraphExec_st{pieces});
     return cudaSuccess;
 }
 
@@ -196,17 +190,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     const cudaError_t entered = enter(__func__);
-    graphs.erase(graph);
-    delete graph;
-    fake_closed("graph");
+    graphs.remove(graph);
     return fail(entered);
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     const cudaError_t entered = enter(__func__);
-    executables.erase(exec);
-    delete exec;
-    fake_closed("executable graph");
+    executables.remove(exec);
     return fail(entered);
 }

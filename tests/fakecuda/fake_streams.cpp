@@ -5,8 +5,6 @@
 
 #include <sched.h>
 
-#include <set>
-
 struct CUevent_st {
     int device;
     bool timed;
@@ -21,7 +19,7 @@ std::optional<capture> recording;
 long n_performed; /* the clock of cudaEventElapsedTime */
 long n_moved;     /* by the next work item */
 std::vector<std::unique_ptr<CUstream_st>> streams;
-std::set<cudaEvent_t> events;
+fake_living<CUevent_st> events = {"event", {}};
 
 void need_stream(cudaStream_t stream, const char *call)
 {
@@ -45,7 +43,7 @@ void need_current(int device, const char *call)
 
 void need_event(cudaEvent_t event, const char *call)
 {
-    if (events.count(event) == 0) {
+    if (!events.has(event)) {
         fake_die("%s: %p is not an event, or is destroyed", call, (void *)event);
     }
 }
@@ -300,9 +298,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     ENTER();
-    *event = new CUevent_st{current_device, (flags & cudaEventDisableTiming) == 0, nullptr, 0, {}};
-    events.insert(*event);
-    fake_opened("event");
+    const bool timed = (flags & cudaEventDisableTiming) == 0;
+    *event = events.add(new CUevent_st{current_device, timed, nullptr, 0, {}});
     return cudaSuccess;
 }
 
@@ -315,9 +312,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     const cudaError_t entered = enter(__func__);
     need_event(event, __func__);
-    events.erase(event);
-    delete event;
-    fake_closed("event");
+    events.remove(event);
     return fail(entered);
 }
 
