@@ -7,8 +7,7 @@
 
 #include "base/clock.h"
 
-/* Pieces of the blocking calls: below the int counts of MPI, and a multiple of every element size.
- */
+/* Pieces of the blocking calls: below MPI's int counts, and a multiple of every element size. */
 #define PIECE_ELEMS ((size_t)1 << 30)
 #define SPINS_BEFORE_YIELD 50
 #define TESTS_PER_CLOCK 16
@@ -153,7 +152,7 @@ enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *requ
                     request->name, limit_s, who);
 }
 
-enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
+enum dt_status dt_comm_wait_part(struct dt_comm *comm, struct dt_request *request)
 {
     const struct dt_comm_private *self = comm->private;
     struct dt_patience patience = dt_patience_begin();
@@ -161,7 +160,6 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
         bool done;
         DT_TRY(dt_comm_test(comm, request, &done));
         if (done) {
-            dt_comm_wait_ended(comm);
             return DT_OK;
         }
         if (self->meanwhile != NULL) {
@@ -171,12 +169,18 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
             continue;
         }
         if (n_tests % TESTS_PER_CLOCK == 0) {
-            const double waited_s = dt_patience_look(&patience);
             show_alive(comm, NULL, 0);
-            DT_TRY(dt_comm_judge(comm, request, waited_s));
+            DT_TRY(dt_comm_judge(comm, request, dt_patience_look(&patience)));
         }
         sched_yield(); /* last: a request is judged by what a test just now has shown */
     }
+}
+
+enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
+{
+    DT_TRY(dt_comm_wait_part(comm, request));
+    dt_comm_wait_ended(comm);
+    return DT_OK;
 }
 
 enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_elems,

@@ -25,14 +25,12 @@ enum dt_type { DT_TYPE_LIST(DT_NAMED_ENUM) };
 size_t dt_type_bytes(enum dt_type type);
 enum dt_reduce { DT_REDUCE_SUM, DT_REDUCE_MAX, DT_REDUCE_MIN };
 
-/* A collective under way. Owned by the caller, who keeps it and the buffer in place until it is
- * done. */
+/* A collective under way. The caller owns it, and keeps the buffer in place until it is done. */
 struct dt_request {
     const char *name; /* what time-out messages call it: "allreduce of gradient bucket 0" */
     bool active;
-    uint64_t
-        sequence; /* this is the communicator's n-th collective, from 1; the same on every rank */
-    void *handle; /* the implementation's */
+    uint64_t sequence; /* its number in the communicator, from 1; the same on every rank */
+    void *handle;      /* the implementation's */
     /* Does a piece of the work and returns whether all is done, for a collective that is built on
      * top (dist/allreduce/host_sum.h); else NULL. */
     enum dt_status (*progress)(struct dt_request *request, bool *done);
@@ -84,11 +82,12 @@ void dt_comm_wrap_wires(struct dt_comm *comm, enum dt_status (*wrap)(struct dt_w
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems,
                                        enum dt_type type, enum dt_reduce op, const char *name,
                                        struct dt_request *request);
-/* For what is built on top: counts a collective that begins (n_bytes or 0); and one more, which
- * began and ended within it. */
+/* For what is built on top: counts a collective that begins (n_bytes or 0), and one more, which
+ * began and ended within it; and waits for a part of it, whose end does not count. */
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_bytes,
                            struct dt_request *request);
 void dt_comm_part_ended(struct dt_comm *comm);
+enum dt_status dt_comm_wait_part(struct dt_comm *comm, struct dt_request *request);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
 

@@ -42,8 +42,7 @@ struct dt_comm_private {
     const struct dt_comm_ops *ops; /* NULL: of one rank, a collective is done as it starts */
     MPI_Comm all;                  /* private, so that no message can meet another's */
     MPI_Comm host; /* the ranks that share memory with this one (hosts.c), or MPI_COMM_NULL */
-    const struct dt_liveness_ops
-        *liveness; /* NULL: all that is known is that a wait was too long */
+    const struct dt_liveness_ops *liveness; /* NULL: a late rank has no name */
     struct dt_liveness_table *table;
     uint64_t n_started, n_done; /* collectives that this rank has entered; waits that have ended,
                                    which come in the same order on all ranks */

@@ -13,8 +13,7 @@ struct dt_host_memory {
  * the memory and the others open it: all ranks of all hosts, or none, which is no error. */
 enum dt_status dt_host_memory_open(struct dt_comm *comm, size_t n_bytes,
                                    struct dt_host_memory *out);
-void dt_host_memory_close(
-    struct dt_host_memory *memory); /* each rank by itself; a zeroed one is fine */
+void dt_host_memory_close(struct dt_host_memory *memory); /* this rank's; zeroed is fine */
 
 /* An array of floats in it, with the 256 readable bytes past its end that kernels want. Arrays lie
  * one after the other from the beginning: small ones in whole pages, larger ones in whole huge

@@ -15,8 +15,7 @@
 
 struct dt_wire;
 
-/* A message under way. Owned by the caller, who keeps it and the bytes in place until it is done.
- */
+/* A message under way. The caller owns it, and keeps the bytes in place until it is done. */
 struct dt_wire_request {
     bool active;
     void *handle; /* the implementation's */
@@ -54,8 +53,7 @@ struct dt_wire_sent {
 struct dt_wire {
     const struct dt_wire_ops *ops;
     int rank, size;
-    const int *host_roots; /* of each rank: the first rank of its host; borrowed; NULL: each is on a
-                              host of its own */
+    const int *host_roots;   /* struct dt_comm's; borrowed; NULL: each rank has its own host */
     struct dt_traffic *sent; /* by this rank, to each of `size` peers */
 };
 

@@ -280,7 +280,7 @@ if ((ranks > 1)); then
   ends 'NCCL does not start' 69 "rank $((ranks - 1)): NCCL cannot start: .*"
   export DTRAIN_TIMEOUT=3
   faulty FAKE_NCCL_INIT_HANGS=1 hanging_start
-  ends 'NCCL hangs at the start' 76 "NCCL did not start within 3 s on rank $((ranks - 1)) .*"
+  ends 'NCCL hangs at the start' 76 "rank $((ranks - 1)): NCCL did not start within 3 s .*"
   for graph in true false; do
     faulty FAKE_NCCL_HANG_AT=4 "hanging-$graph" --set cuda.graph=$graph
     ends "NCCL hangs, $graph" 76 ".* stalled for 3 s: rank $((ranks - 1)) waits in 'training' for a collective that other ranks have .*"
