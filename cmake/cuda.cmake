@@ -68,8 +68,6 @@ set(DTRAIN_CUDA_SOURCES
   cuda_block.c
   cuda_check.c
   cuda_memory.c
-  cudnn/descriptor.c
-  cudnn/engine.c
   cudnn/engine_trial.c
   module.c
   nccl_allreduce.c

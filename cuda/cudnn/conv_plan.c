@@ -7,6 +7,7 @@
 
 #define TENSOR_ALIGN 16 /* bytes; cuDNN's fastest engines need it */
 #define BIAS_ALIGN 4
+#define MAX_CONFIGS 128 /* examined per mode of the heuristics; at most 67 were seen */
 
 /* Names of the tensors in the graph. */
 enum { ID_X = 1, ID_FILTER, ID_Y, ID_BIAS, ID_SUM, ID_BIASED, N_IDS };
@@ -43,6 +44,88 @@ static const struct operation operations[] = {
                                           DW, DY, .ids = {ID_Y, ID_X, ID_FILTER}),
 };
 
+/* ---- descriptors */
+
+/* An attribute of a descriptor. Its values are copied; NULL leaves it out. */
+struct attribute {
+    cudnnBackendAttributeName_t name;
+    cudnnBackendAttributeType_t type;
+    int64_t n; /* of values; 0 ends a list */
+    const void *values;
+};
+
+#define MAKE(d, type, ...) make(d, type, (const struct attribute[]){__VA_ARGS__, {.n = 0}})
+#define OWN(d, type, ...) own(d, MAKE(d, type, __VA_ARGS__))
+
+static void note(struct dt_descriptors *d, cudnnStatus_t status, const char *call)
+{
+    if (d->status == CUDNN_STATUS_SUCCESS && status != CUDNN_STATUS_SUCCESS) {
+        d->status = status;
+        d->call = call;
+    }
+}
+
+/* NULL after a failure. The caller destroys it. */
+static cudnnBackendDescriptor_t create(struct dt_descriptors *d, cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t descriptor = NULL;
+    if (d->status == CUDNN_STATUS_SUCCESS) {
+        note(d, cudnnBackendCreateDescriptor(type, &descriptor), "cudnnBackendCreateDescriptor");
+    }
+    return descriptor;
+}
+
+/* The same with attributes, finalized. */
+static cudnnBackendDescriptor_t make(struct dt_descriptors *d, cudnnBackendDescriptorType_t type,
+                                     const struct attribute *a)
+{
+    cudnnBackendDescriptor_t descriptor = create(d, type);
+    for (; a->n > 0 && d->status == CUDNN_STATUS_SUCCESS; a++) {
+        if (a->values != NULL) {
+            note(d, cudnnBackendSetAttribute(descriptor, a->name, a->type, a->n, a->values),
+                 "cudnnBackendSetAttribute");
+        }
+    }
+    if (d->status == CUDNN_STATUS_SUCCESS) {
+        note(d, cudnnBackendFinalize(descriptor), "cudnnBackendFinalize");
+    }
+    return descriptor;
+}
+
+/* Gives the descriptor to `d`. */
+static cudnnBackendDescriptor_t own(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor)
+{
+    if (descriptor != NULL) {
+        d->owned[d->n_owned++] = descriptor;
+    }
+    return descriptor;
+}
+
+static void get(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                int64_t capacity, int64_t *n, void *values)
+{
+    if (d->status == CUDNN_STATUS_SUCCESS) {
+        note(d, cudnnBackendGetAttribute(descriptor, name, type, capacity, n, values),
+             "cudnnBackendGetAttribute");
+    }
+}
+
+static void destroy(cudnnBackendDescriptor_t descriptor)
+{
+    if (descriptor != NULL) {
+        cudnnBackendDestroyDescriptor(descriptor);
+    }
+}
+
+/* Destroys what `d` owns, the last first. */
+static void close_descriptors(struct dt_descriptors *d)
+{
+    while (d->n_owned > 0) {
+        destroy(d->owned[--d->n_owned]);
+    }
+}
+
 /* ---- the operation graph */
 
 struct problem {
@@ -51,17 +134,12 @@ struct problem {
     const struct dt_block *block;
     int batch;
     enum dt_precision precision;
+    cudnnBackendDescriptor_t graph, device; /* device: NULL: the handle's */
 };
 
 static cudnnDataType_t data_type(const struct problem *p)
 {
     return p->precision == DT_PRECISION_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-}
-
-static void set_ints(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
-                     cudnnBackendAttributeName_t name, int64_t n, const int64_t *values)
-{
-    dt_descriptor_set(d, descriptor, name, CUDNN_TYPE_INT64, n, values);
 }
 
 /* dims are cuDNN's: N C H W, or K C R S; channels are innermost. A bias may lie anywhere in the
@@ -72,16 +150,13 @@ static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id
     const bool is_virtual = id == ID_SUM || id == ID_BIASED;
     const int64_t dims[] = {n, c, h, w}, align = id == ID_BIAS ? BIAS_ALIGN : TENSOR_ALIGN;
     const int64_t strides[] = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
-    cudnnBackendDescriptor_t tensor =
-        dt_descriptor_create_owned(d, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    set_ints(d, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
-    dt_descriptor_set_type(d, tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
-    set_ints(d, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, dims);
-    set_ints(d, tensor, CUDNN_ATTR_TENSOR_STRIDES, 4, strides);
-    set_ints(d, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &align);
-    dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    dt_descriptor_finalize(d, tensor);
-    return tensor;
+    return OWN(d, CUDNN_BACKEND_TENSOR_DESCRIPTOR,
+               {CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id},
+               {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
+               {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims},
+               {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides},
+               {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align},
+               {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual});
 }
 
 /* Zeros below or to the right, as many as the last output needs. Where it needs fewer rows than
@@ -92,28 +167,23 @@ static int pad_after(int in, int out, int kernel, int stride, int before)
     return after > 0 ? after : 0;
 }
 
-static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d,
-                                                 const struct dt_block *block)
+static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d, const struct dt_block *b)
 {
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    const int64_t n_spatial = 2, dilations[] = {1, 1}, strides[] = {block->stride, block->stride};
-    const int64_t before[] = {block->pad_before_h, block->pad_before_w};
-    const int64_t after[] = {pad_after(block->in.h, block->linear_out.h, block->kernel,
-                                       block->stride, block->pad_before_h),
-                             pad_after(block->in.w, block->linear_out.w, block->kernel,
-                                       block->stride, block->pad_before_w)};
-    cudnnBackendDescriptor_t convolution =
-        dt_descriptor_create_owned(d, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    dt_descriptor_set_type(d, convolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
-                      1, &mode);
-    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1, &n_spatial);
-    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, dilations);
-    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, strides);
-    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, before);
-    set_ints(d, convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2, after);
-    dt_descriptor_finalize(d, convolution);
-    return convolution;
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    const int64_t n_spatial = 2, dilations[] = {1, 1}, strides[] = {b->stride, b->stride};
+    const int64_t before[] = {b->pad_before_h, b->pad_before_w};
+    const int64_t after[] = {
+        pad_after(b->in.h, b->linear_out.h, b->kernel, b->stride, b->pad_before_h),
+        pad_after(b->in.w, b->linear_out.w, b->kernel, b->stride, b->pad_before_w)};
+    return OWN(d, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
+               {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
+               {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode},
+               {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n_spatial},
+               {CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilations},
+               {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, strides},
+               {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, before},
+               {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, after});
 }
 
 /* y: the operation's result. */
@@ -128,93 +198,209 @@ static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const s
     cudnnBackendDescriptor_t x = make_tensor(d, ID_X, type, p->batch, in.c, in.h, in.w);
     cudnnBackendDescriptor_t filter = make_tensor(d, ID_FILTER, type, out.c, in.c, kernel, kernel);
     cudnnBackendDescriptor_t convolution = make_convolution(d, p->block);
-    cudnnBackendDescriptor_t operation = dt_descriptor_create_owned(d, names->type);
-    dt_descriptor_set_descriptor(d, operation, names->x, x);
-    dt_descriptor_set_descriptor(d, operation, names->filter, filter);
-    dt_descriptor_set_descriptor(d, operation, names->y, y);
-    dt_descriptor_set_descriptor(d, operation, names->convolution, convolution);
-    dt_descriptor_set(d, operation, names->alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    dt_descriptor_set(d, operation, names->beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    dt_descriptor_finalize(d, operation);
-    return operation;
+    return OWN(d, names->type, {names->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x},
+               {names->filter, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &filter},
+               {names->y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y},
+               {names->convolution, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &convolution},
+               {names->alpha, CUDNN_TYPE_FLOAT, 1, &one},
+               {names->beta, CUDNN_TYPE_FLOAT, 1, &zero});
 }
 
-/* y = mode(x), or mode(x, bias). */
+/* y = mode(x), or mode(x, *bias). */
 static cudnnBackendDescriptor_t make_pointwise(struct dt_descriptors *d, cudnnPointwiseMode_t mode,
                                                cudnnBackendDescriptor_t x,
-                                               cudnnBackendDescriptor_t bias,
+                                               const cudnnBackendDescriptor_t *bias,
                                                cudnnBackendDescriptor_t y)
 {
     const cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN;
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     cudnnBackendDescriptor_t pointwise =
-        dt_descriptor_create_owned(d, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    dt_descriptor_set(d, pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    dt_descriptor_set_type(d, pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    dt_descriptor_set(d, pointwise, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION,
-                      CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
-    dt_descriptor_finalize(d, pointwise);
-    cudnnBackendDescriptor_t operation =
-        dt_descriptor_create_owned(d, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
-                                 pointwise);
-    dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (bias != NULL) {
-        dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
-    }
-    dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    dt_descriptor_finalize(d, operation);
-    return operation;
+        OWN(d, CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+            {CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode},
+            {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type},
+            {CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan});
+    return OWN(d, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+               {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                &pointwise},
+               {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x},
+               {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, bias},
+               {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y});
 }
 
-/* Returns the number of operations: the convolution alone, or convolution, bias and relu. */
-static int make_operations(struct dt_descriptors *d, const struct problem *p,
-                           cudnnBackendDescriptor_t out[3])
-{
-    const struct dt_shape s = p->block->linear_out;
-    cudnnBackendDescriptor_t y = make_tensor(d, ID_Y, data_type(p), p->batch, s.c, s.h, s.w);
-    if (!operations[p->kind].with_relu) {
-        out[0] = make_operation(d, p, y);
-        return 1;
-    }
-    cudnnBackendDescriptor_t bias = make_tensor(d, ID_BIAS, data_type(p), 1, s.c, 1, 1);
-    cudnnBackendDescriptor_t sum =
-        make_tensor(d, ID_SUM, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
-    cudnnBackendDescriptor_t biased =
-        make_tensor(d, ID_BIASED, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
-    out[0] = make_operation(d, p, sum);
-    out[1] = make_pointwise(d, CUDNN_POINTWISE_ADD, sum, bias, biased);
-    out[2] = make_pointwise(d, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
-    return 3;
-}
-
+/* Of the convolution alone, or of convolution, bias and relu. */
 static cudnnBackendDescriptor_t make_graph(struct dt_descriptors *d, const struct problem *p)
 {
+    const struct dt_shape s = p->block->linear_out;
+    const cudnnHandle_t *handle = p->target->handle != NULL ? &p->target->handle : NULL;
+    cudnnBackendDescriptor_t y = make_tensor(d, ID_Y, data_type(p), p->batch, s.c, s.h, s.w);
     cudnnBackendDescriptor_t all[3];
-    const int n = make_operations(d, p, all);
-    cudnnBackendDescriptor_t graph =
-        dt_descriptor_create_owned(d, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    if (p->target->handle != NULL) {
-        dt_descriptor_set(d, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                          &p->target->handle);
+    int n = 0;
+    if (!operations[p->kind].with_relu) {
+        all[n++] = make_operation(d, p, y);
+    } else {
+        cudnnBackendDescriptor_t bias = make_tensor(d, ID_BIAS, data_type(p), 1, s.c, 1, 1);
+        cudnnBackendDescriptor_t sum =
+            make_tensor(d, ID_SUM, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
+        cudnnBackendDescriptor_t biased =
+            make_tensor(d, ID_BIASED, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
+        all[n++] = make_operation(d, p, sum);
+        all[n++] = make_pointwise(d, CUDNN_POINTWISE_ADD, sum, &bias, biased);
+        all[n++] = make_pointwise(d, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
     }
-    dt_descriptor_set(d, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n,
-                      all);
-    dt_descriptor_finalize(d, graph);
-    return graph;
+    return OWN(d, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
+               {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, handle},
+               {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, all});
 }
 
 /* NULL for a target with a handle. */
 static cudnnBackendDescriptor_t make_device(struct dt_descriptors *d, const char *json)
 {
-    if (json == NULL) {
-        return NULL;
+    return json == NULL ? NULL
+                        : OWN(d, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
+                              {CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                               (int64_t)strlen(json) + 1, json});
+}
+
+/* ---- engines */
+
+static bool is_avoided(cudnnBackendNumericalNote_t numerical_note, enum dt_precision precision)
+{
+    switch (numerical_note) {
+    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+        return true;
+    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: /* they multiply tf32, not floats */
+    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+    case CUDNN_NUMERICAL_NOTE_FFT: /* FFT and Winograd are less exact than sums of products */
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+        return precision == DT_PRECISION_F32;
+    default:
+        return false;
     }
-    cudnnBackendDescriptor_t device =
-        dt_descriptor_create_owned(d, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    dt_descriptor_set(d, device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                      (int64_t)strlen(json) + 1, json);
-    dt_descriptor_finalize(d, device);
-    return device;
+}
+
+static bool is_allowed(const struct problem *p, cudnnBackendDescriptor_t config, int64_t *number)
+{
+    struct dt_descriptors d = {0};
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t n_engines = 0, n_numbers = 0, n_notes = 0;
+    cudnnBackendDescriptor_t engine = own(&d, create(&d, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+    get(&d, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n_engines,
+        &engine);
+    get(&d, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n_numbers, number);
+    get(&d, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n_notes, notes);
+    bool allowed = d.status == CUDNN_STATUS_SUCCESS;
+    for (int64_t i = 0; allowed && i < n_notes; i++) {
+        allowed = !is_avoided(notes[i], p->precision);
+    }
+    close_descriptors(&d);
+    return allowed;
+}
+
+static void close_engine(struct dt_engine *engine)
+{
+    destroy(engine->execution);
+    destroy(engine->config);
+    *engine = (struct dt_engine){0};
+}
+
+/* True if `out`, with its configuration, can run within the limit. */
+static bool plan_execution(const struct problem *p, struct dt_engine *out, cudnnStatus_t *why)
+{
+    struct dt_descriptors d = {0};
+    int64_t n = 0, workspace = 0;
+    out->execution = MAKE(
+        &d, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+        {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+         p->device == NULL ? &p->target->handle : NULL},
+        {CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+         p->device != NULL ? &p->device : NULL},
+        {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &out->config});
+    get(&d, out->execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
+        &workspace);
+    *why = d.status;
+    out->workspace_bytes = (size_t)workspace;
+    return d.status == CUDNN_STATUS_SUCCESS && out->workspace_bytes <= p->target->workspace_limit;
+}
+
+/* Returns the number of configurations, which the caller destroys. cuDNN at times returns fewer
+ * than it announced. */
+static int ask_heuristics(const struct problem *p, cudnnBackendHeurMode_t mode,
+                          cudnnBackendDescriptor_t configs[MAX_CONFIGS], cudnnStatus_t *why)
+{
+    struct dt_descriptors d = {0};
+    int64_t n = 0, n_filled = 0;
+    int n_made = 0;
+    cudnnBackendDescriptor_t heuristics =
+        OWN(&d, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
+            {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->graph},
+            {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode},
+            {CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+             p->device != NULL ? &p->device : NULL});
+    get(&d, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL);
+    while (d.status == CUDNN_STATUS_SUCCESS && n_made < n && n_made < MAX_CONFIGS) {
+        configs[n_made] = create(&d, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        n_made += configs[n_made] != NULL;
+    }
+    get(&d, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n_made,
+        &n_filled, configs);
+    *why = d.status;
+    close_descriptors(&d);
+    while (n_made > n_filled) {
+        destroy(configs[--n_made]);
+    }
+    return n_made;
+}
+
+static bool has_number(const struct dt_conv_plan *plan, int64_t number)
+{
+    int i = 0;
+    while (i < plan->n_engines && plan->engines[i].number != number) {
+        i++;
+    }
+    return i < plan->n_engines;
+}
+
+/* Adds the first DT_FIRST_ENGINES admissible ones of the list, then the first of each number that
+ * is not among them. */
+static void find_by_mode(struct dt_conv_plan *plan, const struct problem *p,
+                         cudnnBackendHeurMode_t mode, cudnnStatus_t *why)
+{
+    cudnnBackendDescriptor_t configs[MAX_CONFIGS];
+    struct dt_engine all[MAX_CONFIGS];
+    const int n = ask_heuristics(p, mode, configs, why);
+    for (int i = 0; i < n; i++) {
+        all[i] = (struct dt_engine){.config = configs[i], .place = i + 1};
+        if (!is_allowed(p, configs[i], &all[i].number)) {
+            close_engine(&all[i]);
+        }
+    }
+    for (int i = 0; i < 2 * n && plan->n_engines < p->target->n_engines; i++) {
+        struct dt_engine *engine = &all[i % n];
+        const bool wanted =
+            i < n ? plan->n_engines < DT_FIRST_ENGINES : !has_number(plan, engine->number);
+        if (engine->config != NULL && wanted && plan_execution(p, engine, why)) {
+            plan->engines[plan->n_engines++] = *engine;
+            *engine = (struct dt_engine){0};
+        } else if (wanted) {
+            close_engine(engine);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        close_engine(&all[i]);
+    }
+}
+
+/* Each mode is queried only if the one before finds no engine. *why: of the last refusal, which may
+ * be CUDNN_STATUS_SUCCESS. */
+static void find_engines(struct dt_conv_plan *plan, const struct problem *p, cudnnStatus_t *why)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B,
+                                                   CUDNN_HEUR_MODE_FALLBACK};
+    for (int i = 0; i < 3 && plan->n_engines == 0; i++) {
+        find_by_mode(plan, p, modes[i], why);
+    }
 }
 
 static enum dt_status no_engine(const struct problem *p, cudnnStatus_t reason)
@@ -233,21 +419,16 @@ static enum dt_status no_engine(const struct problem *p, cudnnStatus_t reason)
                     reason == CUDNN_STATUS_SUCCESS ? "" : cudnnGetErrorString(reason));
 }
 
-static enum dt_status build(struct dt_conv_plan *plan, const struct problem *p)
+static enum dt_status build(struct dt_conv_plan *plan, struct problem *p)
 {
     struct dt_descriptors *d = &plan->graph;
-    const struct dt_engine_search search = {.handle = plan->handle,
-                                            .graph = make_graph(d, p),
-                                            .device = make_device(d, p->target->device_json),
-                                            .precision = p->precision,
-                                            .workspace_limit = p->target->workspace_limit};
+    p->graph = make_graph(d, p);
+    p->device = make_device(d, p->target->device_json);
     cudnnStatus_t why = d->status;
-    if (d->status != CUDNN_STATUS_SUCCESS &&
-        (d->status < CUDNN_STATUS_NOT_SUPPORTED || d->status >= CUDNN_STATUS_INTERNAL_ERROR)) {
-        return dt_cudnn_failed(d->status, d->call, __FILE__, __LINE__);
-    }
-    if (d->status == CUDNN_STATUS_SUCCESS) {
-        plan->n_engines = dt_engines_find(&search, p->target->n_engines, plan->engines, &why);
+    if (why == CUDNN_STATUS_SUCCESS) {
+        find_engines(plan, p, &why);
+    } else if (why < CUDNN_STATUS_NOT_SUPPORTED || why >= CUDNN_STATUS_INTERNAL_ERROR) {
+        return dt_cudnn_failed(why, d->call, __FILE__, __LINE__);
     }
     return plan->n_engines > 0 ? DT_OK : no_engine(p, why);
 }
@@ -274,7 +455,7 @@ enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_co
                                  const struct dt_block *block, int batch,
                                  enum dt_precision precision, struct dt_conv_plan **out)
 {
-    const struct problem problem = {
+    struct problem problem = {
         .target = target, .kind = kind, .block = block, .batch = batch, .precision = precision};
     struct dt_conv_plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL) {
@@ -302,11 +483,11 @@ void dt_conv_plan_close(struct dt_conv_plan *plan)
     if (plan == NULL) {
         return;
     }
-    dt_descriptor_destroy(plan->pack);
+    destroy(plan->pack);
     for (int i = 0; i < plan->n_engines; i++) {
-        dt_engine_close(&plan->engines[i]);
+        close_engine(&plan->engines[i]);
     }
-    dt_descriptors_close(&plan->graph);
+    close_descriptors(&plan->graph);
     free(plan);
 }
 
@@ -314,7 +495,7 @@ void dt_conv_plan_keep(struct dt_conv_plan *plan)
 {
     for (int i = 0; i < plan->n_engines; i++) {
         if (i != plan->used) {
-            dt_engine_close(&plan->engines[i]);
+            close_engine(&plan->engines[i]);
         }
     }
 }
@@ -324,14 +505,12 @@ static enum dt_status take_pointers(struct dt_conv_plan *plan,
 {
     const int n_operands = plan->has_relu ? DT_CONV_N_OPERANDS : DT_CONV_N_OPERANDS - 1;
     struct dt_descriptors d = {0};
-    dt_descriptor_destroy(plan->pack);
-    plan->pack = dt_descriptor_create(&d, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    set_ints(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, n_operands, plan->ids);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                      n_operands, pointers);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
-                      &workspace);
-    dt_descriptor_finalize(&d, plan->pack);
+    destroy(plan->pack);
+    plan->pack =
+        MAKE(&d, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
+             {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n_operands, plan->ids},
+             {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n_operands, pointers},
+             {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace});
     if (d.status != CUDNN_STATUS_SUCCESS) {
         return dt_cudnn_failed(d.status, d.call, __FILE__, __LINE__);
     }

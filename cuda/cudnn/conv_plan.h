@@ -1,17 +1,25 @@
 /* One convolution on cuDNN as an operation graph: forward (optionally with the bias and relu after
- * it), gradient of the input, or gradient of the filter. One of a few engines runs it
- * (cuda/cudnn/engine.h): the first, until another is chosen. cuDNN 9, "backend" C API. Activations
- * are N H W C, filters K R S C. Everything has the precision's type, the filter gradient too: cuDNN
- * has no compiled engine that makes a float one from bfloat16. Sums are in float, in an order that
- * depends on the plan alone. */
+ * it), gradient of the input, or gradient of the filter. One of a few engines runs it:
+ * the first, until another is chosen. Engines are cuDNN's alternative implementations of a graph;
+ * its heuristics list them by expected speed, and dtrain admits them by precision and workspace. It
+ * never uses one that adds with atomics, so that the same engine gives the same bits each time, nor
+ * one that sums in less than float. cuDNN 9, "backend" C API. Activations are N H W C, filters K R
+ * S C. Everything has the precision's type, the filter gradient too: cuDNN has no compiled engine
+ * that makes a float one from bfloat16. Sums are in float, in an order that depends on the plan
+ * alone. */
 #ifndef DT_CUDA_CUDNN_CONV_PLAN_H
 #define DT_CUDA_CUDNN_CONV_PLAN_H
 
 #include <cudnn.h>
 
-#include "cuda/cudnn/descriptor.h"
-#include "cuda/cudnn/engine.h"
 #include "model/backend.h"
+
+#if CUDNN_VERSION < 90800 /* cuDNN 9.8 added described devices; an older library refuses them */
+#define CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR ((cudnnBackendDescriptorType_t)38)
+#define CUDNN_ATTR_ENGINEHEUR_DEVICEPROP ((cudnnBackendAttributeName_t)204)
+#define CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP ((cudnnBackendAttributeName_t)407)
+#define CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION ((cudnnBackendAttributeName_t)2702)
+#endif
 
 enum dt_conv_kind {
     DT_CONV_FORWARD,
@@ -22,6 +30,25 @@ enum dt_conv_kind {
 #define DT_CONV_N_KINDS (DT_CONV_FILTER_GRADIENT + 1)
 
 #define DT_CONV_N_OPERANDS 4 /* in, other, out, bias */
+#define DT_FIRST_ENGINES 4   /* tried whatever their numbers: often one with several tiles */
+#define DT_MAX_ENGINES 16    /* tried in all: then the first of each other number */
+#define DT_MAX_DESCRIPTORS 32
+
+struct dt_engine {
+    cudnnBackendDescriptor_t config, execution;
+    int64_t number;         /* cuDNN's, in this kind of graph; variants with other tiles share it */
+    int place;              /* in the heuristics' list, from 1 */
+    size_t workspace_bytes; /* that a run needs */
+    double us;              /* of a run (cuda/cudnn/engine_trial.h); 0: not timed */
+    bool unrecorded;        /* a CUDA graph cannot have it, as the trial has found */
+};
+
+struct dt_descriptors {
+    cudnnBackendDescriptor_t owned[DT_MAX_DESCRIPTORS];
+    int n_owned;
+    cudnnStatus_t status; /* of the first failure; all further calls then do nothing */
+    const char *call;     /* that failed */
+};
 
 /* Owns its descriptors and engines. Others read it; they set `used`. */
 struct dt_conv_plan {
