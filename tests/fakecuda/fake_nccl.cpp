@@ -45,14 +45,16 @@ struct collective {
     }
 };
 
+struct member {
+    std::atomic<uint64_t> n_put, n_taken; /* collectives */
+    struct collective what;               /* the last one put */
+    char host[64];                        /* another rank with the same host and GPU is refused */
+    int device;
+};
+
 struct meeting {
     std::atomic<int> n_started, n_connected, n_finalized; /* ranks */
-    struct {
-        std::atomic<uint64_t> n_put, n_taken; /* collectives */
-        struct collective what;               /* the last one put */
-        char host[64]; /* another rank with the same host and GPU is refused */
-        int device;
-    } ranks[max_ranks];
+    member ranks[max_ranks];
 };
 
 constexpr size_t header_bytes = (sizeof(meeting) + 4095) / 4096 * 4096;
@@ -88,14 +90,11 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
         return reinterpret_cast<char *>(shared) + header_bytes + size_t(of_rank) * box_bytes;
     }
 
-    bool all(bool (*has)(const ncclComm *, int rank, uint64_t n), uint64_t n) const
+    /* True if each rank has put or taken n collectives. */
+    bool all_have(std::atomic<uint64_t> member::*count, uint64_t n) const
     {
-        for (int r = 0; r < size; r++) {
-            if (!has(this, r, n)) {
-                return false;
-            }
-        }
-        return true;
+        return std::all_of(shared->ranks, shared->ranks + size,
+                           [=](const member &each) { return each.*count >= n; });
     }
 
     ncclResult_t begin(std::function<bool()> is_ready, std::function<void()> then)
@@ -128,14 +127,11 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
 
     bool shares_its_gpu() const
     {
-        const auto &mine = shared->ranks[rank];
-        for (int r = 0; r < size; r++) {
-            const auto &other = shared->ranks[r];
-            if (r != rank && other.device == mine.device && strcmp(other.host, mine.host) == 0) {
-                return true;
-            }
-        }
-        return false;
+        const member &mine = shared->ranks[rank];
+        return std::any_of(shared->ranks, shared->ranks + size, [&mine](const member &other) {
+            return &other != &mine && other.device == mine.device &&
+                   strcmp(other.host, mine.host) == 0;
+        });
     }
 
     ncclResult_t fail(ncclResult_t code, const char *text)
@@ -144,27 +140,27 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
         return state = code;
     }
 
-    ncclResult_t lose_peer()
+    /* The work of collective n on a stream. Only a later look finds that a peer is lost. */
+    std::function<bool()> work_of(uint64_t n, const collective &what, const void *send,
+                                  void *receive)
     {
-        fail(options.nccl_error_code != 0 ? ncclResult_t(options.nccl_error_code) : ncclRemoteError,
-             "fake: the connection to a peer was closed");
-        return ncclInProgress; /* only a later look reports the result */
+        return [self = shared_from_this(), n, what, send, receive, has_put = false]() mutable {
+            if (int(n) == self->options.nccl_error_at) {
+                const long code = self->options.nccl_error_code;
+                self->fail(code != 0 ? ncclResult_t(code) : ncclRemoteError,
+                           "fake: the connection to a peer was closed");
+            }
+            const bool works = self->state == ncclSuccess || self->state == ncclInProgress;
+            has_put = has_put || (works && self->put(n, what, send));
+            return self->aborted || (works && has_put && int(n) != self->options.nccl_hang_at &&
+                                     self->take(n, what, receive));
+        };
     }
 
-    bool progress(uint64_t n, const collective &what, const void *send, void *receive,
-                  bool &has_put)
-    {
-        has_put = has_put || put(n, what, send);
-        return has_put && int(n) != options.nccl_hang_at && take(n, what, receive);
-    }
-
-    /* Runs twice per collective: it puts the rank's part into its box when all have emptied it, and
-     * takes the result when all parts are there. */
+    /* Puts the rank's part into its box when all have emptied it. */
     bool put(uint64_t n, const collective &what, const void *send)
     {
-        if (!all([](const ncclComm *c, int r,
-                    uint64_t k) { return c->shared->ranks[r].n_taken >= k; },
-                 n - 1)) {
+        if (!all_have(&member::n_taken, n - 1)) {
             return false;
         }
         memcpy(box(rank), send, what.n_bytes());
@@ -173,11 +169,10 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
         return true;
     }
 
+    /* Takes the result when all parts are there. */
     bool take(uint64_t n, const collective &what, void *receive)
     {
-        if (!all(
-                [](const ncclComm *c, int r, uint64_t k) { return c->shared->ranks[r].n_put >= k; },
-                n)) {
+        if (!all_have(&member::n_put, n)) {
             return false;
         }
         for (int r = 0; r < size; r++) {
@@ -254,15 +249,8 @@ ncclResult_t record(ncclComm_t comm, const void *send, void *receive, collective
                  "not belong into a graph");
     }
     comm->n_recorded++;
-    const auto launched = [self = comm->shared_from_this(), what, send,
-                           receive]() -> std::function<bool()> {
-        return [self, n = ++self->n_given, what, send, receive, has_put = false]() mutable {
-            if (int(n) == self->options.nccl_error_at) {
-                self->lose_peer();
-            }
-            return self->aborted ||
-                   (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
-        };
+    const auto launched = [self = comm->shared_from_this(), what, send, receive] {
+        return self->work_of(++self->n_given, what, send, receive);
     };
     const auto enqueue = [stream, launched, held = comm->in_graphs] {
         fake_give_graph(std::this_thread::get_id());
@@ -389,17 +377,10 @@ ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDa
     if (fake_is_capturing(stream)) {
         return record(comm, send, receive, what, stream);
     }
-    const uint64_t n = ++comm->n_given;
-    if (int(n) == comm->options.nccl_error_at) {
-        return comm->lose_peer();
-    }
-    if (n == 1) {
+    if (++comm->n_given == 1) {
         comm->shared->n_connected++;
     }
-    auto work = [self = comm->shared_from_this(), n, what, send, receive,
-                 has_put = false]() mutable {
-        return self->aborted || self->progress(n, what, send, receive, has_put);
-    };
+    const auto work = comm->work_of(comm->n_given, what, send, receive);
     return comm->begin([comm] { return comm->shared->n_connected == comm->size; },
                        [comm, stream, work] {
                            comm->launch([&] { fake_enqueue_until(stream, "ncclAllReduce", work); });
