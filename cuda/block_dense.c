@@ -32,12 +32,6 @@ static enum dt_status multiply(const struct dt_cuda *cuda, const struct dt_cuda_
     return DT_OK;
 }
 
-static enum dt_status dense_open(struct dt_block_state *state)
-{
-    (void)state;
-    return DT_OK;
-}
-
 static enum dt_status dense_forward(struct dt_block_state *state, const struct dt_block_args *a)
 {
     const struct product z = {.m = a->pass->batch->n,
@@ -76,7 +70,7 @@ static enum dt_status dense_backward(struct dt_block_state *state, const struct 
     return a->dx != NULL ? multiply(state->cuda, &state->cuda->main, &to_input) : DT_OK;
 }
 
-const struct dt_cuda_linear dt_cuda_dense = {dense_open, dense_forward, dense_backward};
+const struct dt_cuda_linear dt_cuda_dense = {NULL, dense_forward, dense_backward};
 
 /* ---- a head, by our own kernels */
 

@@ -6,9 +6,8 @@
 
 #include "model/backend.h"
 
-#define DT_CUDA_WORKSPACE_BYTES \
-    ((size_t)32                 \
-     << 20) /* cuBLAS's advice for sm_90; dtrain allocates it, so that results are repeatable */
+/* cuBLAS's advice for sm_90; dtrain allocates it, so that results are repeatable. */
+#define DT_CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
 #define DT_CUDA_N_WORKSPACES 2 /* concurrent calls cannot share one */
 #define DT_CUDA_BIAS_COPIES 32 /* blocks with a copy: an optimizer step has no room for more */
 /* The limits of the kernels for a first convolution and for a head. */

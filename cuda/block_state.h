@@ -23,7 +23,7 @@ struct dt_block_args {
 /* A kind of linear operation. Forward reads x, and writes z, or y where no tail follows; backward
  * reads the gradient of z or y, and writes the gradients of the parameters and of x. */
 struct dt_cuda_linear {
-    enum dt_status (*open)(struct dt_block_state *state);
+    enum dt_status (*open)(struct dt_block_state *state); /* NULL: nothing to do */
     enum dt_status (*forward)(struct dt_block_state *state, const struct dt_block_args *args);
     enum dt_status (*backward)(struct dt_block_state *state, const struct dt_block_args *args);
 };
@@ -43,10 +43,9 @@ struct dt_block_state {
     const struct dt_cuda_linear *linear; /* NULL: none */
     size_t n_in, n_linear;               /* elements of a sample */
     size_t weight_offset, bias_offset, n_weights;
-    struct dt_gpu_tail tail; /* without the fields that come with a pass */
-    enum dt_gpu_type y_type; /* of y and dy: the last block's are float */
-    struct dt_conv_plan
-        *plans[DT_CONV_N_KINDS]; /* conv; each for `capacity` samples; NULL: not wanted */
+    struct dt_gpu_tail tail;                     /* without the fields that come with a pass */
+    enum dt_gpu_type y_type;                     /* of y and dy: the last block's are float */
+    struct dt_conv_plan *plans[DT_CONV_N_KINDS]; /* conv; for `capacity` samples; NULL: unwanted */
     void *z;  /* (capacity, linear_out), the linear operation's output; NULL without one */
     void *dz; /* its gradient; may be z */
     void *winners, *signs;             /* of the plan; NULL where it says 0 */

@@ -17,12 +17,10 @@ static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lan
     DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_CUDA_WORKSPACE_BYTES,
                          &lane->cublas_workspace));
     DT_CUBLAS(cublasCreate(&lane->cublas));
-    DT_CUBLAS(cublasSetStream(
-        lane->cublas, lane->stream)); /* resets the workspace: call it before the next line */
+    DT_CUBLAS(cublasSetStream(lane->cublas, lane->stream)); /* resets the workspace */
     DT_CUBLAS(cublasSetWorkspace(lane->cublas, lane->cublas_workspace, DT_CUDA_WORKSPACE_BYTES));
-    DT_CUBLAS(cublasSetMathMode(
-        lane->cublas,
-        CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also for bf16 */
+    /* Sums in float, also for bf16. */
+    DT_CUBLAS(cublasSetMathMode(lane->cublas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
     return DT_OK;
 }
 

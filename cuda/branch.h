@@ -32,18 +32,15 @@ enum dt_cuda_branch {
 struct dt_cuda_branches {
     struct dt_cuda_lane lanes[DT_CUDA_N_BRANCHES];
     cudaEvent_t events[DT_CUDA_N_BRANCHES];
-    bool open[DT_CUDA_N_BRANCHES]; /* it has work that the main stream does not wait for yet
-                                    */
+    bool open[DT_CUDA_N_BRANCHES]; /* has work that the main stream does not wait for yet */
 };
 
 /* The highest priority: for work that the rest of a step waits for. */
 enum dt_status dt_cuda_urgent_stream(cudaStream_t *out);
 
-/* lane->stream must exist already. */
+/* lane->stream must exist already. The second also closes a zeroed or half-open lane. */
 enum dt_status dt_cuda_lane_open(struct dt_cuda *cuda, struct dt_cuda_lane *lane);
-void dt_cuda_lane_close(struct dt_cuda *cuda,
-                        struct dt_cuda_lane *lane); /* zeroed or half-open is fine */
-
+void dt_cuda_lane_close(struct dt_cuda *cuda, struct dt_cuda_lane *lane);
 enum dt_status dt_cuda_branches_open(struct dt_cuda *cuda);
 void dt_cuda_branches_close(struct dt_cuda *cuda);
 

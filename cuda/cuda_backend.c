@@ -34,8 +34,7 @@ static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, voi
 
 static void cuda_free(struct dt_backend *backend, void *memory)
 {
-    dt_cuda_drop(
-        cuda_of(backend)); /* `backend` may own it: nothing has read it, and nothing can any more */
+    dt_cuda_drop(cuda_of(backend)); /* deferred work may read `memory`: nobody wants it now */
     dt_cuda_packed_forget(cuda_of(backend));
     dt_cuda_free(cuda_of(backend), memory);
 }
@@ -235,8 +234,7 @@ static enum dt_status cuda_samples_open(struct dt_backend *backend,
 static enum dt_status send_batch(struct dt_cuda *cuda, const struct dt_batch *batch)
 {
     struct dt_cuda_batches *batches = &cuda->batches;
-    DT_TRY(dt_cuda_reserve_batch(
-        cuda, batch->n)); /* the block's capacity suffices, unless no block was opened */
+    DT_TRY(dt_cuda_reserve_batch(cuda, batch->n)); /* no block may be open, which had done so */
     const size_t n = (size_t)batch->n, capacity = (size_t)batches->capacity;
     const int slot = batches->next;
     uint32_t *host = batches->host + (size_t)slot * (1 + 2 * capacity), *rows = host + 1,

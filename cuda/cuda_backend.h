@@ -18,8 +18,7 @@ enum dt_status dt_cuda_probe(int local_rank, struct dt_device_info *out, int *n_
 /* Implements `versions` there: of CUDA's libraries. */
 const char *dt_cuda_versions(void);
 
-cudaStream_t dt_cuda_backend_stream(
-    const struct dt_backend
-        *backend); /* the stream it enqueues on; its device must be the thread's current one */
+/* The stream it enqueues on; its device must be the thread's current one. */
+cudaStream_t dt_cuda_backend_stream(const struct dt_backend *backend);
 
 #endif

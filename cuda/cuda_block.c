@@ -87,7 +87,7 @@ static enum dt_status open_linear(struct dt_block_state *state)
     if (state->packed.weight != NULL) {
         dt_cuda_packed_open(state->cuda, &state->packed);
     }
-    return state->linear->open(state);
+    return state->linear->open != NULL ? state->linear->open(state) : DT_OK;
 }
 
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model,

@@ -8,26 +8,14 @@
 
 #define LOOKS_PER_YIELD 64
 
-/* __FILE__ has the build machine's path: the file name is enough. */
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-static enum dt_status failed_with_cure(enum dt_status status, const char *library,
-                                       const char *words, const char *call, const char *file,
-                                       int line, const char *cure)
-{
-    return dt_error(status, "%s: %s%s, %s:%d: %s%s", library,
-                    status == DT_NO_MEMORY ? "out of memory: " : "", words, base_name(file), line,
-                    call, cure);
-}
-
+/* cure: "" or " (..." */
 static enum dt_status failed(enum dt_status status, const char *library, const char *words,
-                             const char *call, const char *file, int line)
+                             const char *call, const char *file, int line, const char *cure)
 {
-    return failed_with_cure(status, library, words, call, file, line, "");
+    const char *slash = strrchr(file, '/'); /* __FILE__ has the build machine's path */
+    return dt_error(status, "%s: %s%s, %s:%d: %s%s", library,
+                    status == DT_NO_MEMORY ? "out of memory: " : "", words,
+                    slash != NULL ? slash + 1 : file, line, call, cure);
 }
 
 #define LOOK_FOR_XID \
@@ -133,13 +121,12 @@ enum dt_status dt_cuda_failed(cudaError_t code, const char *call, const char *fi
     if (fault->cure != NULL) {
         snprintf(cure, sizeof cure, "%s%s%s)", gpu, gpu[0] != '\0' ? ": " : " (", fault->cure);
     }
-    return failed_with_cure(fault->status, "CUDA", cudaGetErrorString(code), call, file, line,
-                            cure);
+    return failed(fault->status, "CUDA", cudaGetErrorString(code), call, file, line, cure);
 }
 
 enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const char *file, int line)
 {
-    return failed(cublas_status(code), "cuBLAS", cublasGetStatusString(code), call, file, line);
+    return failed(cublas_status(code), "cuBLAS", cublasGetStatusString(code), call, file, line, "");
 }
 
 enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line)
@@ -147,7 +134,7 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
     char words[256] = "";
     cudnnGetLastErrorString(words, sizeof words);
     return failed(cudnn_status(code), "cuDNN", words[0] != '\0' ? words : cudnnGetErrorString(code),
-                  call, file, line);
+                  call, file, line, "");
 }
 
 enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *file, int line)
@@ -155,7 +142,7 @@ enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *f
     const char *last = ncclGetLastError(NULL);
     return failed(DT_INTERNAL, "NCCL",
                   last != NULL && last[0] != '\0' ? last : ncclGetErrorString(code), call, file,
-                  line);
+                  line, "");
 }
 
 cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s)

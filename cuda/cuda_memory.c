@@ -86,9 +86,7 @@ enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratc
         return DT_OK;
     }
     void *memory;
-    DT_TRY(dt_cuda_alloc(
-        cuda, what, n_bytes,
-        &memory)); /* before freeing: if it fails, open blocks keep their batch memory */
+    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, &memory)); /* if it fails, open blocks keep theirs */
     dt_cuda_free(cuda, scratch->memory);
     *scratch = (struct dt_cuda_scratch){memory, n_bytes};
     return DT_OK;
@@ -112,8 +110,7 @@ enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity)
     }
     void *device;
     DT_TRY(dt_cuda_alloc(cuda, "a batch's sample numbers", n_slot_bytes, &device));
-    dt_cuda_free(cuda,
-                 batches->device); /* waits until the device's and the host's slots are unused */
+    dt_cuda_free(cuda, batches->device); /* waits until all slots, the host's too, are unused */
     batches->device = device;
     cudaFreeHost(batches->host);
     batches->host = NULL;

@@ -18,8 +18,8 @@ struct dt_cuda_memory {
 /* Allocates zeroed device memory, with 256 readable bytes after it. `what` names it in messages:
  * "conv1", "the data set". DT_NO_MEMORY reports bytes wanted and bytes free. */
 enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out);
-void dt_cuda_free(struct dt_cuda *cuda,
-                  void *memory); /* NULL is fine; waits for the GPU, unless that is lost */
+/* NULL is fine. Waits for the GPU, unless that is lost. */
+void dt_cuda_free(struct dt_cuda *cuda, void *memory);
 
 enum dt_cuda_scratch_use {
     DT_CUDA_SCRATCH_SUMS,               /* struct dt_gpu_gradients */
@@ -46,13 +46,13 @@ struct dt_cuda_batches {
     uint32_t *device; /* one slot: the last batch sent */
 };
 
-/* Grow shared memory that is too small. Call them only while opening blocks: they wait for the
- * GPU. */
+/* The first two grow shared memory that is too small; they wait for the GPU: call them only while
+ * opening blocks. The third frees it when no block is open any more: the next ones may need less.
+ */
 enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use,
                                        const char *what, size_t n_bytes);
 enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity);
-void dt_cuda_release_scratch(
-    struct dt_cuda *cuda); /* call it when no block is open any more: the next ones may need less */
+void dt_cuda_release_scratch(struct dt_cuda *cuda);
 
 /* struct dt_device_module's `memory`. */
 void dt_cuda_memory(struct dt_backend *backend, struct dt_device_memory *out);

@@ -5,18 +5,10 @@
 #include "cuda/cuda_check.h"
 #include "cuda/range.h"
 
-#define CAPABILITY_MIN_MAJOR \
-    8 /* bf16 and tf32 need it, and the kernels are compiled for it at least */
-
-static int version_major(int version)
-{
-    return version / 1000;
-}
-
-static int version_minor(int version)
-{
-    return version % 1000 / 10;
-}
+#define CAPABILITY_MIN_MAJOR                                            \
+    8 /* for bf16 and tf32, and the least that kernels are compiled for \
+       */
+#define MAJOR_MINOR(version) (version) / 1000, (version) % 1000 / 10
 
 /* Explains why no GPU can be counted. */
 static enum dt_status no_gpu(cudaError_t code)
@@ -33,8 +25,7 @@ static enum dt_status no_gpu(cudaError_t code)
                         "the NVIDIA driver serves CUDA %d.%d, but dtrain is built with CUDA %d.%d "
                         "(install a newer driver, build "
                         "with an older toolkit, or use \"device\": \"cpu\")",
-                        version_major(driver), version_minor(driver), version_major(runtime),
-                        version_minor(runtime));
+                        MAJOR_MINOR(driver), MAJOR_MINOR(runtime));
     }
     if (code == cudaErrorNoDevice || code == cudaSuccess) {
         return dt_error(DT_UNAVAILABLE, "there is no NVIDIA GPU that this process may use (see "
@@ -113,8 +104,7 @@ const char *dt_cuda_versions(void)
     snprintf(
         text, sizeof text,
         "CUDA %d.%d, driver %d.%d, cuDNN %d.%d.%d, cuBLAS %d.%d.%d, NCCL %d.%d.%d" DT_NVTX_TEXT,
-        version_major(runtime), version_minor(runtime), version_major(driver),
-        version_minor(driver), cudnn / 10000, cudnn / 100 % 100, cudnn % 100, cublas[0], cublas[1],
-        cublas[2], nccl / 10000, nccl / 100 % 100, nccl % 100);
+        MAJOR_MINOR(runtime), MAJOR_MINOR(driver), cudnn / 10000, cudnn / 100 % 100, cudnn % 100,
+        cublas[0], cublas[1], cublas[2], nccl / 10000, nccl / 100 % 100, nccl % 100);
     return text;
 }

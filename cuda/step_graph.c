@@ -22,9 +22,9 @@
 #define ARRIVAL_LIMIT_S 2.0
 
 struct recording {
-    uint32_t
-        like_step; /* dt_draw's: equal for steps with the same number of samples on every rank */
-    cudaGraphExec_t graph; /* NULL: taken once, not recorded yet */
+    uint32_t like_step;    /* dt_draw's: equal where every rank has the same number of samples */
+    bool taken;            /* once, call by call */
+    cudaGraphExec_t graph; /* NULL: not recorded yet */
 };
 
 struct dt_step_graph {
@@ -41,7 +41,6 @@ struct dt_step_graph {
     int n_steps, n_enqueued; /* of the last start: in all; enqueued so far */
     int most_ahead;          /* at most MAX_AHEAD */
     struct recording recordings[MAX_RECORDINGS];
-    int n_recordings;
 };
 
 /* Once NCCL is closed, work that waited for a dead rank ends; without NCCL the GPU itself hangs. */
@@ -58,7 +57,7 @@ static void graph_close(struct dt_step_graph *g)
     if (g == NULL) {
         return;
     }
-    for (int i = 0; i < g->n_recordings; i++) {
+    for (int i = 0; i < MAX_RECORDINGS; i++) {
         if (g->recordings[i].graph != NULL) {
             cudaGraphExecDestroy(g->recordings[i].graph);
         }
@@ -213,26 +212,28 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
 
 /* Depends only on data that all ranks share, so that all record, replay or go call by call. NULL:
  * too many kinds of steps to keep a graph for each. */
-static struct recording *recording_of(struct dt_step_graph *g, uint32_t like_step, bool *first)
+static struct recording *recording_of(struct dt_step_graph *g, uint32_t like_step)
 {
-    *first = false;
-    for (int i = 0; i < g->n_recordings; i++) {
-        if (g->recordings[i].like_step == like_step) {
-            return &g->recordings[i];
+    for (int i = 0; i < MAX_RECORDINGS; i++) {
+        struct recording *recording = &g->recordings[i];
+        if (!recording->taken || recording->like_step == like_step) {
+            recording->like_step = like_step;
+            return recording;
         }
     }
-    *first = true;
-    if (g->n_recordings == MAX_RECORDINGS) {
-        return NULL;
-    }
-    struct recording *recording = &g->recordings[g->n_recordings++];
-    *recording = (struct recording){.like_step = like_step};
-    return recording;
+    return NULL;
 }
 
-static enum dt_status launch(struct dt_step_graph *g, const struct dt_step_input *input,
-                             struct recording *recording)
+static enum dt_status take_step(struct dt_step_graph *g, const struct dt_step_input *input)
 {
+    struct recording *recording = recording_of(g, input->draw.like_step);
+    if (recording == NULL) {
+        return enqueue_step(g, input, "step");
+    }
+    if (!recording->taken) {
+        recording->taken = true;
+        return enqueue_step(g, input, "step");
+    }
     if (recording->graph == NULL) {
         DT_TRY(record(g, input, recording));
     }
@@ -241,16 +242,6 @@ static enum dt_status launch(struct dt_step_graph *g, const struct dt_step_input
     dt_range_end();
     DT_CUDA(code);
     return DT_OK;
-}
-
-static enum dt_status take_step(struct dt_step_graph *g, const struct dt_step_input *input)
-{
-    bool first;
-    struct recording *recording = recording_of(g, input->draw.like_step, &first);
-    if (first) {
-        return enqueue_step(g, input, "step");
-    }
-    return launch(g, input, recording);
 }
 
 static enum dt_status enqueue_results(struct dt_step_graph *g)
@@ -282,8 +273,8 @@ static enum dt_status enqueue_inputs(struct dt_step_graph *g)
     DT_CUDA(cudaMemcpyAsync(g->steps->inputs, g->inputs, n * sizeof *g->inputs,
                             cudaMemcpyHostToDevice, stream));
     DT_CUDA(dt_gpu_steps_begin(stream, g->steps, g->n_steps, &g->rows, g->cuda->step));
-    DT_CUDA(cudaMemsetAsync(&g->cuda->sums->metrics, 0, sizeof *g->metrics,
-                            stream)); /* earlier results in it are not ours */
+    /* It may hold earlier results. */
+    DT_CUDA(cudaMemsetAsync(&g->cuda->sums->metrics, 0, sizeof *g->metrics, stream));
     return DT_OK;
 }
 
@@ -295,8 +286,8 @@ static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_
     g->n_steps = n_steps;
     g->n_enqueued = 0;
     *g->n_done = 0;
-    memcpy(g->inputs, inputs,
-           (size_t)n_steps * sizeof *inputs); /* the last copy is done: its results were taken */
+    /* The last copy of them is done: its results were taken. */
+    memcpy(g->inputs, inputs, (size_t)n_steps * sizeof *inputs);
     DT_TRY(enqueue_inputs(g));
     return enqueue_steps(g, g->most_ahead);
 }
