@@ -30,6 +30,9 @@ struct outcome {
         .global_batch = (n_ranks)*CAPACITY, .size = (n_ranks), ##__VA_ARGS__  \
     }
 
+static const struct dt_optimizer_spec adam = {
+    .type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+
 /* half: the rows of two ranks' halves, so that ids differ from rows. */
 static const struct dt_shard whole = SHARD(1, .shuffle = true),
                              half = SHARD(2, .rank = 1, .shuffle = true), in_order = SHARD(1);
@@ -168,13 +171,7 @@ static void check_plan(const struct plan *plan)
 
 static void check_against_reference(void)
 {
-    const struct plan plan = {.optimizer = {.type = DT_OPTIMIZER_ADAM,
-                                            .beta1 = 0.9,
-                                            .beta2 = 0.999,
-                                            .epsilon = 1e-8,
-                                            .lr = 0.01},
-                              .shard = whole,
-                              .n_at_once = 4};
+    const struct plan plan = {.optimizer = adam, .shard = whole, .n_at_once = 4};
     struct outcome expected = call_by_call(&plan, &dt_ref_backend, true),
                    actual = on_its_own(&plan, true);
     snprintf(case_text, sizeof case_text, "against the reference");
@@ -232,6 +229,23 @@ static enum dt_status idle_step(void *context, const struct dt_batch *batch,
     return DT_OK;
 }
 
+static struct dt_step_graph *open_idle(struct dt_backend *gpu)
+{
+    struct dt_step_graph *graph;
+    CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
+    return graph;
+}
+
+/* As many steps as a table may have, all alike. */
+static void start_all(struct dt_step_graph *graph)
+{
+    static struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
+    for (int i = 0; i < DT_MAX_RECORDED_STEPS; i++) {
+        inputs[i].draw = dt_shard_device_draw(&whole, 0, 0);
+    }
+    CHECK_OK(dt_step_graph.start(graph, inputs, DT_MAX_RECORDED_STEPS));
+}
+
 /* A graph that would not work is not opened: the run goes on call by call. */
 static void check_no_graph(void)
 {
@@ -243,25 +257,19 @@ static void check_no_graph(void)
                 "computing off)");
     fake_options.lost_writes = 0;
     dt_error_clear();
-    CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
-    dt_step_graph.close(graph);
+    dt_step_graph.close(open_idle(gpu));
     gpu->ops->close(gpu);
 }
 
 /* Steps are enqueued before the first has ended, unless that is left out. */
 static void check_ahead(const char *without, int expected)
 {
-    struct dt_step_graph *graph;
     struct dt_backend *gpu = open_gpu(&modes[0]);
-    struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
-    for (int i = 0; i < DT_MAX_RECORDED_STEPS; i++) {
-        inputs[i] = (struct dt_step_input){.draw = dt_shard_device_draw(&whole, 0, 0)};
-    }
     setenv("DTRAIN_CUDA_WITHOUT", without, 1);
-    CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
+    struct dt_step_graph *graph = open_idle(gpu);
     unsetenv("DTRAIN_CUDA_WITHOUT");
     const long before = fake_counts().n_enqueued;
-    CHECK_OK(dt_step_graph.start(graph, inputs, DT_MAX_RECORDED_STEPS));
+    start_all(graph);
     /* the inputs' copy, a kernel and a memset; the first step call by call; the second's recording
      */
     CHECK_INT(fake_counts().n_enqueued - before, 3 + 1 + (expected > 1) + expected - 1);
@@ -284,19 +292,14 @@ static enum dt_status look_at_steps(struct dt_request *request, bool *done)
 static void check_stalled(void)
 {
     struct dt_backend *gpu = open_gpu(&modes[0]);
-    struct dt_step_graph *graph;
+    struct dt_step_graph *graph = open_idle(gpu);
     struct dt_comm *comm;
-    struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
     struct dt_request request;
     snprintf(case_text, sizeof case_text, "a GPU that hangs");
-    for (int i = 0; i < DT_MAX_RECORDED_STEPS; i++) {
-        inputs[i] = (struct dt_step_input){.draw = dt_shard_device_draw(&whole, 0, 0)};
-    }
     CHECK_OK(dt_comm_open_self(&comm));
-    CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
     fake_options.hang_launch_at = fake_counts().n_enqueued + 6;
     alarm(60); /* ends a launch or a close that blocks forever */
-    CHECK_OK(dt_step_graph.start(graph, inputs, DT_MAX_RECORDED_STEPS));
+    start_all(graph);
     dt_comm_request_begin(comm, "steps on the GPU", 0, &request);
     request.handle = graph;
     request.progress = look_at_steps;
@@ -310,20 +313,14 @@ static void check_stalled(void)
 
 int main(void)
 {
-    const struct dt_optimizer_spec sgd = {.momentum = 0.9},
-                                   clipped = {.momentum = 0.9, .clip_norm = 0.5},
-                                   adam = {.type = DT_OPTIMIZER_ADAM,
-                                           .beta1 = 0.9,
-                                           .beta2 = 0.999,
-                                           .epsilon = 1e-8};
-    for (size_t m = 0; m < N_MODES; m++) {
-        const enum dt_precision p = modes[m].precision;
-        check_plan(
-            &(struct plan){.precision = p, .optimizer = sgd, .shard = whole, .n_at_once = 3});
-        check_plan(&(struct plan){
-            .precision = p, .optimizer = adam, .shard = half, .n_at_once = DT_MAX_RECORDED_STEPS});
-        check_plan(&(struct plan){
-            .precision = p, .optimizer = clipped, .shard = in_order, .n_at_once = 1});
+    const struct plan plans[] = {
+        {.optimizer = {.momentum = 0.9}, .shard = whole, .n_at_once = 3},
+        {.optimizer = adam, .shard = half, .n_at_once = DT_MAX_RECORDED_STEPS},
+        {.optimizer = {.momentum = 0.9, .clip_norm = 0.5}, .shard = in_order, .n_at_once = 1}};
+    for (size_t i = 0; i < N_MODES * 3; i++) {
+        struct plan plan = plans[i % 3];
+        plan.precision = modes[i / 3].precision;
+        check_plan(&plan);
     }
     check_against_reference();
     if (fake_is_linked) {
