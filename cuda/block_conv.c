@@ -186,7 +186,6 @@ static enum dt_status filter_gradient(struct dt_block_state *state, float *dweig
                                       bool accumulate)
 {
     struct dt_cuda *cuda = state->cuda;
-    const struct dt_gpu_filter *f = &state->packed.filter;
     if (accumulate) {
         DT_TRY(dt_cuda_unpack(cuda));
         DT_TRY(dt_cuda_join(cuda));
@@ -194,7 +193,7 @@ static enum dt_status filter_gradient(struct dt_block_state *state, float *dweig
     }
     DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, x, NULL, state->packed.dw));
     if (accumulate) {
-        DT_CUDA(dt_gpu_unpack_gradient(dt_block_weight_lane(state)->stream, f->k, f->c, f->kernel,
+        DT_CUDA(dt_gpu_unpack_gradient(dt_block_weight_lane(state)->stream, &state->packed.filter,
                                        cuda->type, state->packed.dw, true, dweight));
     }
     state->packed.dw_of = accumulate ? NULL : dweight;

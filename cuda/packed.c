@@ -27,10 +27,9 @@ enum dt_status dt_cuda_packed_close(struct dt_cuda *cuda, struct dt_cuda_packed 
 enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed,
                             const float *weight)
 {
-    const struct dt_gpu_filter *f = &packed->filter;
     if (packed->weight != NULL && (packed->weight_of != weight || cuda->unpacked)) {
-        DT_CUDA(dt_gpu_pack_weight(cuda->stream, f->k, f->c, f->kernel, weight, cuda->type,
-                                   packed->weight));
+        DT_CUDA(
+            dt_gpu_pack_weight(cuda->stream, &packed->filter, weight, cuda->type, packed->weight));
         packed->weight_of = weight;
     }
     return DT_OK;
@@ -42,8 +41,7 @@ enum dt_status dt_cuda_unpack(struct dt_cuda *cuda)
         if (p->dw_of != NULL) {
             DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
             DT_CUDA(dt_gpu_unpack_gradient(cuda->branches.lanes[DT_CUDA_GRADIENTS].stream,
-                                           p->filter.k, p->filter.c, p->filter.kernel, cuda->type,
-                                           p->dw, false, p->dw_of));
+                                           &p->filter, cuda->type, p->dw, false, p->dw_of));
             p->dw_of = NULL;
             p->dw_recorded = cuda->inputs_on_device ? NULL : p->dw_recorded;
         }

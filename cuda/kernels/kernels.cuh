@@ -89,6 +89,14 @@ static inline dim3 blocks_for_samples(unsigned n_parts, int n)
     return dim3(blocks_for(n_parts, threads_for_samples(n_parts)), n < 65535 ? (unsigned)n : 65535);
 }
 
+/* Where element j of a weight lies when it is packed; j < 2^31 (dt_model_lower). */
+static inline __device__ size_t packed_index(const struct dt_gpu_filter &filter, uint32_t j)
+{
+    const uint32_t n_c = (uint32_t)filter.c, n_taps = (uint32_t)(filter.kernel * filter.kernel);
+    const uint32_t tap = j % n_taps, c = j / n_taps % n_c, k = j / n_taps / n_c;
+    return n_taps == 1 ? j : ((size_t)k * n_taps + tap) * n_c + c;
+}
+
 /* ---- bias and activation */
 
 template <int V> static inline __device__ void load_bias(const float *bias, int c, float *b)
@@ -239,9 +247,8 @@ static inline __device__ int block_best(const float *z, int candidate)
 /* ---- over all blocks: each block writes its sums as a row in scratch memory, and the block that
  * ends last adds the rows. Any block may be last: the order of the rows does not change. */
 
-#define N_COUNTS                                                                                  \
-    64 /* counters at the beginning of the scratch memory: finished blocks; 0 before a kernel and \
-          after it */
+/* Counters at the beginning of the scratch memory: finished blocks; 0 before a kernel and after. */
+#define N_COUNTS 64
 
 /* Floats of a row: rounded up for moves of four. */
 static inline __host__ __device__ unsigned row_width(unsigned n)
@@ -324,11 +331,12 @@ static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[
     }
 }
 
+/* Rows that a thread reads before it adds the first: one by one, each would cost a full memory
+ * latency. */
+#define ROWS_AT_ONCE 8
+
 /* Calls keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over
  * the lanes. */
-#define ROWS_AT_ONCE                                                                           \
-    8 /* rows that a thread reads before it adds the first: one by one, each would cost a full \
-         memory latency */
 template <typename Keep>
 static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width,
                                        Keep keep)

@@ -124,12 +124,19 @@ cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_
                                        int n, enum dt_gpu_type type, const void *y, const void *dy,
                                        const struct dt_gpu_gradients *to);
 
-/* packed (K, R, S, C) of `type` = weight (K, C, R, S) float; kernel 1 and C = in features for a
- * dense layer: a conversion. */
-cudaError_t dt_gpu_pack_weight(cudaStream_t stream, int k, int c, int kernel, const float *weight,
-                               enum dt_gpu_type type, void *packed);
-/* dw (K, C, R, S) float, overwritten or added to, = packed (K, R, S, C) of `type`. */
-cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, int k, int c, int kernel,
+/* A weight, (K, C, R, S) float in the arena, packed: (K, R, S, C) of `type`. */
+struct dt_gpu_filter {
+    int k, c, kernel; /* kernel 1 and c = in features for a dense layer */
+};
+static inline size_t dt_gpu_filter_elems(const struct dt_gpu_filter *f)
+{
+    return (size_t)f->k * (size_t)f->c * (size_t)(f->kernel * f->kernel);
+}
+/* packed = weight. */
+cudaError_t dt_gpu_pack_weight(cudaStream_t stream, const struct dt_gpu_filter *filter,
+                               const float *weight, enum dt_gpu_type type, void *packed);
+/* dw, overwritten or added to, = packed. */
+cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filter *filter,
                                    enum dt_gpu_type type, const void *packed, bool accumulate,
                                    float *dw);
 
@@ -188,15 +195,7 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
 /* Clips `update` (device); sum_squares is that of its gradients. */
 cudaError_t dt_gpu_clip(cudaStream_t stream, const double *sum_squares, struct dt_update *update);
 
-/* A weight (K, C, R, S) among the elements of an optimizer step, and its packed companions (K, R,
- * S, C). */
-struct dt_gpu_filter {
-    int k, c, kernel; /* kernel 1 and c = in features for a dense layer */
-};
-static inline size_t dt_gpu_filter_elems(const struct dt_gpu_filter *f)
-{
-    return (size_t)f->k * (size_t)f->c * (size_t)(f->kernel * f->kernel);
-}
+/* A weight among the elements of an optimizer step, and what is packed of it. */
 struct dt_gpu_pack {
     struct dt_gpu_filter filter;
     size_t begin;         /* its first element */

@@ -1,54 +1,44 @@
-/* Kernels around the libraries' convolutions and products: weights in another order and type. */
+/* Kernels around the libraries' convolutions and products: weights in another order and type. A
+ * thread per element, in the order of the arena. */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- weights: a thread per element of the result; it writes in order and reads with a stride */
-
 template <typename T>
-static __global__ void pack_weight_kernel(uint32_t n, uint32_t n_c, uint32_t n_taps,
-                                          const float *weight, T *packed)
+static __global__ void pack_weight_kernel(size_t n, struct dt_gpu_filter filter,
+                                          const float *weight, void *packed)
 {
     const size_t i = thread_index();
     if (i < n) {
-        const uint32_t c = (uint32_t)i % n_c, tap = (uint32_t)i / n_c % n_taps,
-                       k = (uint32_t)i / n_c / n_taps;
-        packed[i] = (T)weight[((size_t)k * n_c + c) * n_taps + tap];
+        ((T *)packed)[packed_index(filter, (uint32_t)i)] = (T)weight[i];
     }
 }
 
 template <typename T>
-static __global__ void unpack_gradient_kernel(uint32_t n, uint32_t n_c, uint32_t n_taps,
-                                              const T *packed, bool accumulate, float *dw)
+static __global__ void unpack_gradient_kernel(size_t n, struct dt_gpu_filter filter,
+                                              const void *packed, bool accumulate, float *dw)
 {
     const size_t i = thread_index();
     if (i < n) {
-        const uint32_t tap = (uint32_t)i % n_taps, c = (uint32_t)i / n_taps % n_c,
-                       k = (uint32_t)i / n_taps / n_c;
-        const float value = (float)packed[((size_t)k * n_taps + tap) * n_c + c];
+        const float value = (float)((const T *)packed)[packed_index(filter, (uint32_t)i)];
         dw[i] = accumulate ? dw[i] + value : value;
     }
 }
 
-cudaError_t dt_gpu_pack_weight(cudaStream_t stream, int k, int c, int kernel, const float *weight,
-                               enum dt_gpu_type type, void *packed)
+cudaError_t dt_gpu_pack_weight(cudaStream_t stream, const struct dt_gpu_filter *filter,
+                               const float *weight, enum dt_gpu_type type, void *packed)
 {
-    const uint32_t n_c = (uint32_t)c, n_taps = (uint32_t)(kernel * kernel),
-                   n = (uint32_t)k * n_c * n_taps; /* dt_model_lower: <= 2^31 */
-    const unsigned blocks = blocks_for(n, THREADS);
-    return type == DT_GPU_F32 ? DT_LAUNCH(pack_weight_kernel, blocks, THREADS, 0, stream, n, n_c,
-                                          n_taps, weight, (float *)packed)
-                              : DT_LAUNCH(pack_weight_kernel, blocks, THREADS, 0, stream, n, n_c,
-                                          n_taps, weight, (bf16 *)packed);
+    const size_t n = dt_gpu_filter_elems(filter);
+    const auto kernel = type == DT_GPU_F32 ? pack_weight_kernel<float> : pack_weight_kernel<bf16>;
+    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, 0, stream, n, *filter, weight,
+                     packed);
 }
 
-cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, int k, int c, int kernel,
+cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filter *filter,
                                    enum dt_gpu_type type, const void *packed, bool accumulate,
                                    float *dw)
 {
-    const uint32_t n_c = (uint32_t)c, n_taps = (uint32_t)(kernel * kernel),
-                   n = (uint32_t)k * n_c * n_taps;
-    const unsigned blocks = blocks_for(n, THREADS);
-    return type == DT_GPU_F32 ? DT_LAUNCH(unpack_gradient_kernel, blocks, THREADS, 0, stream, n,
-                                          n_c, n_taps, (const float *)packed, accumulate, dw)
-                              : DT_LAUNCH(unpack_gradient_kernel, blocks, THREADS, 0, stream, n,
-                                          n_c, n_taps, (const bf16 *)packed, accumulate, dw);
+    const size_t n = dt_gpu_filter_elems(filter);
+    const auto kernel =
+        type == DT_GPU_F32 ? unpack_gradient_kernel<float> : unpack_gradient_kernel<bf16>;
+    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, 0, stream, n, *filter, packed,
+                     accumulate, dw);
 }

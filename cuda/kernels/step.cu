@@ -21,17 +21,17 @@ static __device__ float transformed(const struct dt_gpu_samples &samples,
 
 template <typename T>
 static __global__ void transform_kernel(struct dt_gpu_samples samples, struct dt_gpu_batch batch,
-                                        int n, unsigned n_elems, T *x)
+                                        int n, unsigned n_elems, void *x)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     for (size_t sample = blockIdx.y; i < n_elems && sample < (size_t)n; sample += gridDim.y) {
-        x[sample * n_elems + i] = (T)transformed(samples, batch, sample, n_elems, i);
+        ((T *)x)[sample * n_elems + i] = (T)transformed(samples, batch, sample, n_elems, i);
     }
 }
 
 template <typename T>
-static __global__ void gather_kernel(struct dt_gpu_samples samples, const uint32_t *rows, int n,
-                                     unsigned n_elems, T *x)
+static __global__ void gather_kernel(struct dt_gpu_samples samples, struct dt_gpu_batch batch,
+                                     int n, unsigned n_elems, void *x)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n_elems) {
@@ -39,8 +39,8 @@ static __global__ void gather_kernel(struct dt_gpu_samples samples, const uint32
     }
     const unsigned n_c = (unsigned)samples.shape.c, from = i % n_c * (n_elems / n_c) + i / n_c;
     for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
-        const size_t j = rows[sample] * (size_t)n_elems + from;
-        x[sample * n_elems + i] =
+        const size_t j = batch.rows[sample] * (size_t)n_elems + from;
+        ((T *)x)[sample * n_elems + i] =
             (T)(samples.pixels != NULL ? (float)samples.pixels[j] * samples.scale
                                        : samples.values[j]);
     }
@@ -53,19 +53,12 @@ cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samp
     if (n == 0) {
         return cudaSuccess;
     }
-    const dim3 blocks = blocks_for_samples(n_elems, n);
-    const unsigned threads = threads_for_samples(n_elems);
-    const uint32_t *rows = batch->rows;
-    if (samples->transform != NULL) {
-        return type == DT_GPU_F32 ? DT_LAUNCH(transform_kernel, blocks, threads, 0, stream,
-                                              *samples, *batch, n, n_elems, (float *)x)
-                                  : DT_LAUNCH(transform_kernel, blocks, threads, 0, stream,
-                                              *samples, *batch, n, n_elems, (bf16 *)x);
-    }
-    return type == DT_GPU_F32 ? DT_LAUNCH(gather_kernel, blocks, threads, 0, stream, *samples, rows,
-                                          n, n_elems, (float *)x)
-                              : DT_LAUNCH(gather_kernel, blocks, threads, 0, stream, *samples, rows,
-                                          n, n_elems, (bf16 *)x);
+    const bool is_float = type == DT_GPU_F32;
+    const auto kernel = samples->transform == NULL
+                            ? (is_float ? gather_kernel<float> : gather_kernel<bf16>)
+                            : (is_float ? transform_kernel<float> : transform_kernel<bf16>);
+    return DT_LAUNCH(kernel, blocks_for_samples(n_elems, n), threads_for_samples(n_elems), 0,
+                     stream, *samples, *batch, n, n_elems, x);
 }
 
 /* ---- loss: a block per sample, in double; then one block adds the samples' losses, scratch[0, n),
@@ -210,15 +203,12 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
  * weight. */
 static __device__ bool packed_at(const struct dt_gpu_pack &pack, size_t i, size_t *at)
 {
-    const uint32_t n_c = (uint32_t)pack.filter.c,
-                   n_taps = (uint32_t)(pack.filter.kernel * pack.filter.kernel);
+    const struct dt_gpu_filter &f = pack.filter;
     const size_t j = i - pack.begin;
-    if (i < pack.begin || j >= (size_t)pack.filter.k * n_c * n_taps) {
+    if (i < pack.begin || j >= (size_t)f.k * (uint32_t)f.c * (uint32_t)(f.kernel * f.kernel)) {
         return false;
     }
-    const uint32_t tap = (uint32_t)j % n_taps, c = (uint32_t)j / n_taps % n_c,
-                   k = (uint32_t)j / n_taps / n_c;
-    *at = n_taps == 1 ? j : ((size_t)k * n_taps + tap) * n_c + c;
+    *at = packed_index(f, (uint32_t)j);
     return true;
 }
 
@@ -259,39 +249,25 @@ static __device__ void store_weight(const struct dt_gpu_packs &packs, size_t i, 
     }
 }
 
+/* g: gradients; `moving` is all zeros without a velocity. */
 template <int V>
-static __device__ void sgd(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i,
-                           float *params, const float *grads, float *velocity)
+static __device__ void sgd(const struct dt_update &u, bool has_velocity, float *w, float *g,
+                           float *moving)
 {
-    float w[V], g[V], moving[V] = {};
-    load<V>(params + i, w);
-    load_gradient<V>(packs, i, grads, g);
-    if (velocity != NULL) {
-        load<V>(velocity + i, moving);
-    }
     for (int v = 0; v < V; v++) {
         g[v] = g[v] * u.grad_scale + u.weight_decay * w[v];
         moving[v] = u.momentum * moving[v] + g[v];
-        w[v] -= u.lr * (velocity == NULL ? g[v]
-                        : u.nesterov     ? g[v] + u.momentum * moving[v]
-                                         : moving[v]);
-    }
-    store_weight<V>(packs, i, w, params);
-    if (velocity != NULL) {
-        store<V>(moving, velocity + i);
+        w[v] -= u.lr * (!has_velocity ? g[v]
+                        : u.nesterov  ? g[v] + u.momentum * moving[v]
+                                      : moving[v]);
     }
 }
 
+/* m, s: mean and mean square of gradients. */
 template <int V>
-static __device__ void adam(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i,
-                            float *params, const float *grads, float *mean, float *square)
+static __device__ void adam(const struct dt_update &u, float *w, float *g, float *m, float *s)
 {
     const float step = u.lr / u.bias_correction1, root = 1.0f / sqrtf(u.bias_correction2);
-    float w[V], g[V], m[V], s[V];
-    load<V>(params + i, w);
-    load_gradient<V>(packs, i, grads, g);
-    load<V>(mean + i, m);
-    load<V>(square + i, s);
     for (int v = 0; v < V; v++) {
         const float decay = u.weight_decay * w[v];
         g[v] = g[v] * u.grad_scale + (u.type == DT_OPTIMIZER_ADAM ? decay : 0.0f);
@@ -300,23 +276,32 @@ static __device__ void adam(const struct dt_update &u, const struct dt_gpu_packs
         s[v] = s[v] - u.one_minus_beta2 * s[v] + u.one_minus_beta2 * g[v] * g[v];
         w[v] -= step * m[v] / (sqrtf(s[v]) * root + u.epsilon);
     }
-    store_weight<V>(packs, i, w, params);
-    store<V>(m, mean + i);
-    store<V>(s, square + i);
 }
 
 template <int V>
 static __device__ void update(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i,
                               float *params, const float *grads, float *state1, float *state2)
 {
-    switch (u.type) {
-    case DT_OPTIMIZER_SGD:
-        sgd<V>(u, packs, i, params, grads, state1);
-        break;
-    case DT_OPTIMIZER_ADAM:
-    case DT_OPTIMIZER_ADAMW:
-        adam<V>(u, packs, i, params, grads, state1, state2);
-        break;
+    float w[V], g[V], s1[V] = {}, s2[V] = {};
+    load<V>(params + i, w);
+    load_gradient<V>(packs, i, grads, g);
+    if (state1 != NULL) {
+        load<V>(state1 + i, s1);
+    }
+    if (state2 != NULL) {
+        load<V>(state2 + i, s2);
+    }
+    if (u.type == DT_OPTIMIZER_SGD) {
+        sgd<V>(u, state1 != NULL, w, g, s1);
+    } else {
+        adam<V>(u, w, g, s1, s2);
+    }
+    store_weight<V>(packs, i, w, params);
+    if (state1 != NULL) {
+        store<V>(s1, state1 + i);
+    }
+    if (state2 != NULL) {
+        store<V>(s2, state2 + i);
     }
 }
 
