@@ -19,7 +19,7 @@ static __global__ void put_kernel(struct piece p, const T *x, const T *b, bool r
     const size_t i = thread_index();
     if (i < p.n_elems) {
         const float v = b != NULL ? (float)x[i] + (float)b[i] : (float)x[i];
-        y[place_in(p, i)] = (Y)(relu && v < 0 ? 0.0f : v); /* written so that NaN stays NaN */
+        y[place_in(p, i)] = (Y)activated(relu, v);
     }
 }
 
@@ -31,62 +31,22 @@ static __global__ void take_kernel(struct piece p, const Y *y, const Y *dy, bool
     if (i < p.n_elems) {
         const size_t j = place_in(p, i);
         const float d = y != NULL && !((float)y[j] > 0) ? 0.0f : (float)dy[j];
-        dx[i] = (T)(adds ? (float)dx[i] + d : d);
+        add_or_put(adds, d, dx + i);
     }
 }
 
-template <typename T, typename Y>
-static cudaError_t put(const struct dt_cuda *cuda, const struct dt_layer_call *call,
-                       const struct piece &p, int k, const T *b)
-{
-    return p.n_elems == 0
-               ? cudaSuccess
-               : DT_LAUNCH(put_kernel, blocks_for(p.n_elems, THREADS), THREADS, 0, cuda->stream, p,
-                           (const T *)call->x[k], b, call->relu, (Y *)call->y);
-}
+/* ---- launches */
 
-template <typename T, typename Y>
-static cudaError_t take(const struct dt_cuda *cuda, const struct dt_layer_call *call,
-                        const struct piece &p, int k)
-{
-    return p.n_elems == 0 || call->dx[k] == NULL
-               ? cudaSuccess
-               : DT_LAUNCH(take_kernel, blocks_for(p.n_elems, THREADS), THREADS, 0, cuda->stream, p,
-                           (const Y *)(call->relu ? call->y : NULL), (const Y *)call->dy,
-                           call->adds_dx[k], (T *)call->dx[k]);
-}
-
-/* ---- a sum */
-
-static struct piece whole(const struct dt_layer_call *call)
-{
-    const struct piece p = {(size_t)call->pass->batch->n * call->n_elems, 1, 1, 0};
-    return p;
-}
-
-template <typename T, typename Y>
-static cudaError_t add_launch(const struct dt_cuda *cuda, const struct dt_layer_call *call)
-{
-    return put<T, Y>(cuda, call, whole(call), 0, (const T *)call->x[1]);
-}
-
-template <typename T, typename Y>
-static cudaError_t add_launch_backward(const struct dt_cuda *cuda, const struct dt_layer_call *call)
-{
-    const cudaError_t e = take<T, Y>(cuda, call, whole(call), 0);
-    return e != cudaSuccess ? e : take<T, Y>(cuda, call, whole(call), 1);
-}
-
-DT_CUDA_LAYER(add, NULL);
-
-/* ---- side by side */
-
+/* Input k; as large as the output, as of a sum, it is all of it. */
 static struct piece piece_of(const struct dt_layer_call *call, int k)
 {
+    const size_t n = (size_t)call->pass->batch->n;
+    if (call->block == NULL || call->n_x[k] == call->n_elems) {
+        return {n * call->n_elems, 1, 1, 0};
+    }
     const struct dt_shape out = call->block->linear_out;
     const size_t n_places = (size_t)out.h * (size_t)out.w;
-    struct piece p = {(size_t)call->pass->batch->n * call->n_x[k], call->n_x[k] / n_places,
-                      (size_t)out.c, 0};
+    struct piece p = {n * call->n_x[k], call->n_x[k] / n_places, (size_t)out.c, 0};
     for (int i = 0; i < k; i++) {
         p.begin += call->n_x[i] / n_places;
     }
@@ -94,24 +54,42 @@ static struct piece piece_of(const struct dt_layer_call *call, int k)
 }
 
 template <typename T, typename Y>
-static cudaError_t concat_launch(const struct dt_cuda *cuda, const struct dt_layer_call *call)
+static enum dt_status put(struct dt_cuda *cuda, const struct dt_layer_call *call, int k, const T *b)
 {
-    cudaError_t e = cudaSuccess;
-    for (int k = 0; k < DT_MAX_INPUTS && call->x[k] != NULL && e == cudaSuccess; k++) {
-        e = put<T, Y>(cuda, call, piece_of(call, k), k, NULL);
-    }
-    return e;
+    const struct piece p = piece_of(call, k);
+    DT_LAYER_LAUNCH(put_kernel, blocks_for(p.n_elems, THREADS), p, (const T *)call->x[k], b,
+                    call->relu, (Y *)call->y);
+    return DT_OK;
 }
 
 template <typename T, typename Y>
-static cudaError_t concat_launch_backward(const struct dt_cuda *cuda,
-                                          const struct dt_layer_call *call)
+static enum dt_status add_launch(struct dt_cuda *cuda, const struct dt_layer_call *call)
 {
-    cudaError_t e = cudaSuccess;
-    for (int k = 0; k < DT_MAX_INPUTS && call->x[k] != NULL && e == cudaSuccess; k++) {
-        e = take<T, Y>(cuda, call, piece_of(call, k), k);
-    }
-    return e;
+    return put<T, Y>(cuda, call, 0, (const T *)call->x[1]);
 }
 
-DT_CUDA_LAYER(concat, NULL);
+template <typename T, typename Y>
+static enum dt_status concat_launch(struct dt_cuda *cuda, const struct dt_layer_call *call)
+{
+    for (int k = 0; k < DT_MAX_INPUTS && call->x[k] != NULL; k++) {
+        DT_TRY((put<T, Y>)(cuda, call, k, NULL));
+    }
+    return DT_OK;
+}
+
+/* Backward of both. */
+template <typename T, typename Y>
+static enum dt_status take(struct dt_cuda *cuda, const struct dt_layer_call *call)
+{
+    const Y *y = (const Y *)(call->relu ? call->y : NULL);
+    for (int k = 0; k < DT_MAX_INPUTS && call->x[k] != NULL; k++) {
+        const struct piece p = piece_of(call, k);
+        const size_t n = call->dx[k] != NULL ? p.n_elems : 0;
+        DT_LAYER_LAUNCH(take_kernel, blocks_for(n, THREADS), p, y, (const Y *)call->dy,
+                        call->adds_dx[k], (T *)call->dx[k]);
+    }
+    return DT_OK;
+}
+
+DT_CUDA_LAYER(add, NULL, add_launch, take);
+DT_CUDA_LAYER(concat, NULL, concat_launch, take);

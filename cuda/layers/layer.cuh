@@ -19,6 +19,30 @@ extern "C" {
 DT_OPERATION_LIST(DT_OPERATION_DECLARATION)
 }
 
+/* Written so that NaN stays NaN. */
+static inline __device__ float activated(bool relu, float v)
+{
+    return relu && v < 0 ? 0.0f : v;
+}
+
+template <typename T> static inline __device__ void add_or_put(bool adds, float v, T *to)
+{
+    *to = (T)(adds ? (float)*to + v : v);
+}
+
+/* Launches blocks of THREADS on the main stream, unless there are none; a failure returns from the
+ * caller. */
+#define DT_LAYER_LAUNCH(kernel, n_blocks, ...)                                                    \
+    do {                                                                                          \
+        const dim3 blocks = (n_blocks);                                                           \
+        const cudaError_t code = blocks.x * blocks.y == 0 ? cudaSuccess                           \
+                                                          : DT_LAUNCH(kernel, blocks, THREADS, 0, \
+                                                                      cuda->stream, __VA_ARGS__); \
+        if (code != cudaSuccess) {                                                                \
+            return dt_cuda_failed(code, #kernel, __FILE__, __LINE__);                             \
+        }                                                                                         \
+    } while (0)
+
 /* Calls launch<T, Y>(cuda, call): T is the type of inputs, Y that of the output, which is float
  * where it is the network's. */
 #define DT_BY_TYPE(launch, cuda, call)                               \
@@ -26,25 +50,22 @@ DT_OPERATION_LIST(DT_OPERATION_DECLARATION)
      : (call)->last             ? (launch<bf16, float>)(cuda, call)  \
                                 : (launch<bf16, bf16>)(cuda, call))
 
-/* Defines dt_cuda_SYMBOL, whose passes are by launch and launch_backward of this kind, which return
- * cudaError_t. Without a block the forward pass is of gradients, which are on the main stream
- * already. */
-#define DT_CUDA_LAYER(symbol, n_bytes)                                        \
+/* Defines dt_cuda_SYMBOL, whose passes are by these functions, `launch` of DT_BY_TYPE. Without a
+ * block the forward pass is of gradients, which are on the main stream already. */
+#define DT_CUDA_LAYER(symbol, n_bytes, launch, launch_backward)               \
     static enum dt_status symbol##_forward(struct dt_backend *backend,        \
                                            const struct dt_layer_call *call)  \
     {                                                                         \
         struct dt_cuda *cuda = (struct dt_cuda *)backend;                     \
         DT_TRY(call->block != NULL ? dt_cuda_settle(cuda) : DT_OK);           \
-        DT_CUDA(DT_BY_TYPE(symbol##_launch, cuda, call));                     \
-        return DT_OK;                                                         \
+        return DT_BY_TYPE(launch, cuda, call);                                \
     }                                                                         \
     static enum dt_status symbol##_backward(struct dt_backend *backend,       \
                                             const struct dt_layer_call *call) \
     {                                                                         \
         struct dt_cuda *cuda = (struct dt_cuda *)backend;                     \
         DT_TRY(dt_cuda_enqueue_waiting(cuda));                                \
-        DT_CUDA(DT_BY_TYPE(symbol##_launch_backward, cuda, call));            \
-        return DT_OK;                                                         \
+        return DT_BY_TYPE(launch_backward, cuda, call);                       \
     }                                                                         \
     const struct dt_layer_ops dt_cuda_##symbol = {n_bytes, symbol##_forward, symbol##_backward}
 

@@ -88,11 +88,16 @@ struct piece {
     bool tells;                   /* one of the column's threads */
 };
 
+static inline __device__ size_t rows_in(const struct norm &norm, unsigned part)
+{
+    const size_t left = norm.n_rows - part * norm.n_per_part;
+    return left < norm.n_per_part ? left : norm.n_per_part;
+}
+
 static inline __device__ struct piece piece_of(const struct norm &norm)
 {
-    const size_t first = (size_t)blockIdx.y * norm.n_per_part, left = norm.n_rows - first,
+    const size_t first = blockIdx.y * norm.n_per_part, n = rows_in(norm, blockIdx.y),
                  c = (size_t)blockIdx.x * LANES + threadIdx.x % LANES;
-    const size_t n = left < norm.n_per_part ? left : norm.n_per_part;
     const struct piece p = {c, first + threadIdx.x / LANES, c < norm.n_c ? first + n : 0, n,
                             c < norm.n_c && threadIdx.x < LANES};
     return p;
@@ -126,17 +131,6 @@ static inline __device__ void add_gradients(const struct norm &norm, size_t c, f
     norm.dweight[c] = (norm.accumulate ? norm.dweight[c] : 0.0f) + dw;
 }
 
-/* Written so that NaN stays NaN. */
-static inline __device__ float activated(const struct norm &norm, float v)
-{
-    return norm.relu && v < 0 ? 0.0f : v;
-}
-
-template <typename T> static inline __device__ void put_dx(const struct norm &norm, float d, T *dx)
-{
-    *dx = (T)(norm.adds ? (float)*dx + d : d);
-}
-
 /* ---- batch_norm: statistics of each channel */
 
 template <typename T> static __global__ void measure_kernel(struct norm norm, const T *x)
@@ -151,12 +145,6 @@ template <typename T> static __global__ void measure_kernel(struct norm norm, co
     keep_part(norm, p, mean, squares);
 }
 
-static inline __device__ double rows_in(const struct norm &norm, unsigned part)
-{
-    const size_t left = norm.n_rows - part * norm.n_per_part;
-    return (double)(left < norm.n_per_part ? left : norm.n_per_part);
-}
-
 static inline __device__ float followed(float running, double momentum, double value)
 {
     return (float)((1.0 - momentum) * (double)running + momentum * value);
@@ -168,13 +156,14 @@ static inline __device__ double add_parts(const struct norm &norm, size_t c, dou
 {
     double sum = 0;
     for (unsigned p = 0; p < norm.n_parts; p++) {
-        sum += rows_in(norm, p) * (double)norm.sums[(size_t)p * norm.n_c + c];
+        sum += (double)rows_in(norm, p) * (double)norm.sums[(size_t)p * norm.n_c + c];
     }
     const double mean = sum / (double)norm.n_rows;
     *squares = 0;
     for (unsigned p = 0; p < norm.n_parts; p++) {
         const double d = (double)norm.sums[(size_t)p * norm.n_c + c] - mean;
-        *squares += (double)norm.products[(size_t)p * norm.n_c + c] + rows_in(norm, p) * d * d;
+        *squares +=
+            (double)norm.products[(size_t)p * norm.n_c + c] + (double)rows_in(norm, p) * d * d;
     }
     return mean;
 }
@@ -226,7 +215,7 @@ static __global__ void batch_kernel(struct norm norm, const T *x, Y *y)
 {
     const size_t i = thread_index();
     if (i < norm.n_rows * norm.n_c) {
-        y[i] = (Y)activated(norm, normalized(norm, i % norm.n_c, (float)x[i]));
+        y[i] = (Y)activated(norm.relu, normalized(norm, i % norm.n_c, (float)x[i]));
     }
 }
 
@@ -295,71 +284,22 @@ static __global__ void batch_backward_kernel(struct norm norm, const T *x, const
         const size_t c = i % norm.n_c;
         const float d = batch_gradient(norm, c, x[i], dy[i]) * (norm.inverse[c] * norm.weight[c]) +
                         (((float)x[i] - norm.mean[c]) * norm.per_x[c] + norm.fixed[c]);
-        put_dx(norm, d, dx + i);
+        add_or_put(norm.adds, d, dx + i);
     }
 }
 
-static dim3 pieces_of(const struct norm &norm)
-{
-    return dim3(blocks_for(norm.n_c, LANES), norm.n_parts);
-}
-
-/* A thread per channel, and one per element. */
-#define CHANNELS(kernel) \
-    DT_LAUNCH(kernel, blocks_for(norm.n_c, THREADS), THREADS, 0, cuda->stream, norm)
-#define ELEMENTS(kernel, ...)                                                                     \
-    DT_LAUNCH(kernel, blocks_for(norm.n_rows *norm.n_c, THREADS), THREADS, 0, cuda->stream, norm, \
-              __VA_ARGS__)
-
-template <typename T, typename Y>
-static cudaError_t batch_measure(const struct dt_cuda *cuda, const struct dt_layer_call *call)
-{
-    const struct norm norm = batch_norm_of(call);
-    const cudaError_t e = norm.n_rows == 0 ? cudaSuccess
-                                           : DT_LAUNCH(measure_kernel, pieces_of(norm), THREADS, 0,
-                                                       cuda->stream, norm, (const T *)call->x[0]);
-    return e != cudaSuccess || norm.shared == NULL ? e : CHANNELS(moments_kernel);
-}
-
-template <typename T, typename Y>
-static cudaError_t batch_forward(const struct dt_cuda *cuda, const struct dt_layer_call *call)
-{
-    const struct norm norm = batch_norm_of(call);
-    cudaError_t e =
-        norm.training && norm.shared == NULL ? batch_measure<T, Y>(cuda, call) : cudaSuccess;
-    e = e != cudaSuccess ? e : CHANNELS(statistics_kernel);
-    return e != cudaSuccess || norm.n_rows == 0
-               ? e
-               : ELEMENTS(batch_kernel, (const T *)call->x[0], (Y *)call->y);
-}
-
-template <typename T, typename Y>
-static cudaError_t batch_sum(const struct dt_cuda *cuda, const struct dt_layer_call *call)
-{
-    const struct norm norm = batch_norm_of(call);
-    const cudaError_t e =
-        norm.n_rows == 0 ? cudaSuccess
-                         : DT_LAUNCH(batch_sum_kernel, pieces_of(norm), THREADS, 0, cuda->stream,
-                                     norm, (const T *)call->x[0], (const Y *)call->dy);
-    return e != cudaSuccess ? e : CHANNELS(gradients_kernel);
-}
-
-template <typename T, typename Y>
-static cudaError_t batch_backward(const struct dt_cuda *cuda, const struct dt_layer_call *call)
-{
-    const struct norm norm = batch_norm_of(call);
-    const cudaError_t e =
-        norm.shared == NULL ? batch_sum<T, Y>(cuda, call) : CHANNELS(shared_dx_kernel);
-    return e != cudaSuccess || call->dx[0] == NULL || norm.n_rows == 0
-               ? e
-               : ELEMENTS(batch_backward_kernel, (const T *)call->x[0], (const Y *)call->dy,
-                          (T *)call->dx[0]);
-}
+/* Launches by columns of parts, with a thread per channel, and with a thread per element. */
+#define PIECES(kernel, ...) \
+    DT_LAYER_LAUNCH(kernel, dim3(blocks_for(norm.n_c, LANES), norm.n_parts), norm, ##__VA_ARGS__)
+#define CHANNELS(kernel) DT_LAYER_LAUNCH(kernel, blocks_for(norm.n_c, THREADS), norm)
+#define ELEMENTS(kernel, ...) \
+    DT_LAYER_LAUNCH(kernel, blocks_for(norm.n_rows *norm.n_c, THREADS), norm, __VA_ARGS__)
 
 /* By way of host memory. Sums of gradients by NCCL go on meanwhile, in a stream of their own. */
-static enum dt_status join(struct dt_backend *backend, const struct dt_layer_call *call,
+static enum dt_status join(struct dt_cuda *cuda, const struct dt_layer_call *call,
                            enum dt_status (*add)(const struct dt_layer_call *call, double *values))
 {
+    struct dt_backend *backend = &cuda->base;
     double *values = call->ranks->values;
     const size_t n_bytes = (2 * (size_t)call->block->in.c + 1) * sizeof *values;
     DT_TRY(backend->ops->copy_out(backend, values, call->memory, n_bytes));
@@ -367,34 +307,41 @@ static enum dt_status join(struct dt_backend *backend, const struct dt_layer_cal
     return backend->ops->copy_in(backend, call->memory, values, n_bytes);
 }
 
-static enum dt_status batch_norm_forward(struct dt_backend *backend,
-                                         const struct dt_layer_call *call)
+template <typename T, typename Y>
+static enum dt_status batch_launch(struct dt_cuda *cuda, const struct dt_layer_call *call)
 {
-    struct dt_cuda *cuda = (struct dt_cuda *)backend;
-    DT_TRY(dt_cuda_settle(cuda));
-    if (call->ranks != NULL) {
-        DT_CUDA(DT_BY_TYPE(batch_measure, cuda, call));
-        DT_TRY(join(backend, call, dt_moments_join));
+    const struct norm norm = batch_norm_of(call);
+    if (norm.training) {
+        PIECES(measure_kernel, (const T *)call->x[0]);
     }
-    DT_CUDA(DT_BY_TYPE(batch_forward, cuda, call));
+    if (norm.shared != NULL) {
+        CHANNELS(moments_kernel);
+        DT_TRY(join(cuda, call, dt_moments_join));
+    }
+    CHANNELS(statistics_kernel);
+    ELEMENTS(batch_kernel, (const T *)call->x[0], (Y *)call->y);
     return DT_OK;
 }
 
-static enum dt_status batch_norm_backward(struct dt_backend *backend,
-                                          const struct dt_layer_call *call)
+template <typename T, typename Y>
+static enum dt_status batch_launch_backward(struct dt_cuda *cuda, const struct dt_layer_call *call)
 {
-    struct dt_cuda *cuda = (struct dt_cuda *)backend;
-    DT_TRY(dt_cuda_enqueue_waiting(cuda));
-    if (call->ranks != NULL) {
-        DT_CUDA(DT_BY_TYPE(batch_sum, cuda, call));
-        DT_TRY(join(backend, call, dt_sums_join));
+    const struct norm norm = batch_norm_of(call);
+    const T *x = (const T *)call->x[0];
+    const Y *dy = (const Y *)call->dy;
+    PIECES(batch_sum_kernel, x, dy);
+    CHANNELS(gradients_kernel);
+    if (norm.shared != NULL) {
+        DT_TRY(join(cuda, call, dt_sums_join));
+        CHANNELS(shared_dx_kernel);
     }
-    DT_CUDA(DT_BY_TYPE(batch_backward, cuda, call));
+    if (call->dx[0] != NULL) {
+        ELEMENTS(batch_backward_kernel, x, dy, (T *)call->dx[0]);
+    }
     return DT_OK;
 }
 
-const struct dt_layer_ops dt_cuda_batch_norm = {batch_bytes, batch_norm_forward,
-                                                batch_norm_backward};
+DT_CUDA_LAYER(batch_norm, batch_bytes, batch_launch, batch_launch_backward);
 
 /* ---- layer_norm: a block per sample */
 
@@ -425,7 +372,7 @@ static __global__ void layer_kernel(struct norm norm, const T *x_, Y *y_)
     const float inverse = (float)(1.0 / sqrt(squares / (double)norm.n_c + norm.epsilon));
     for (size_t i = threadIdx.x; i < norm.n_c; i += THREADS) {
         const float v = ((float)x[i] - mean) * inverse * norm.weight[i] + norm.bias[i];
-        y[i] = (Y)activated(norm, v);
+        y[i] = (Y)activated(norm.relu, v);
     }
     if (threadIdx.x == 0) {
         norm.mean[blockIdx.x] = mean;
@@ -460,7 +407,7 @@ static __global__ void layer_backward_kernel(struct norm norm, const T *x_, cons
     const float mean_g = (float)(sums[0] / (double)norm.n_c),
                 mean_gx = (float)(sums[1] / (double)norm.n_c);
     for (size_t i = threadIdx.x; i < norm.n_c; i += THREADS) {
-        put_dx(norm, (g(i) - mean_g - v(i) * mean_gx) * inverse, dx + i);
+        add_or_put(norm.adds, (g(i) - mean_g - v(i) * mean_gx) * inverse, dx + i);
     }
 }
 
@@ -480,27 +427,25 @@ static __global__ void layer_sum_kernel(struct norm norm, const T *x, const Y *y
 }
 
 template <typename T, typename Y>
-static cudaError_t layer_norm_launch(const struct dt_cuda *cuda, const struct dt_layer_call *call)
+static enum dt_status layer_launch(struct dt_cuda *cuda, const struct dt_layer_call *call)
 {
     const struct norm norm = norm_of(call);
-    return norm.n_rows == 0 ? cudaSuccess
-                            : DT_LAUNCH(layer_kernel, (unsigned)norm.n_rows, THREADS, 0,
-                                        cuda->stream, norm, (const T *)call->x[0], (Y *)call->y);
+    DT_LAYER_LAUNCH(layer_kernel, (unsigned)norm.n_rows, norm, (const T *)call->x[0], (Y *)call->y);
+    return DT_OK;
 }
 
 template <typename T, typename Y>
-static cudaError_t layer_norm_launch_backward(const struct dt_cuda *cuda,
-                                              const struct dt_layer_call *call)
+static enum dt_status layer_launch_backward(struct dt_cuda *cuda, const struct dt_layer_call *call)
 {
     const struct norm norm = norm_of(call);
     const T *x = (const T *)call->x[0];
     const Y *y = (const Y *)call->y, *dy = (const Y *)call->dy;
-    const cudaError_t e =
-        DT_LAUNCH(layer_sum_kernel, pieces_of(norm), THREADS, 0, cuda->stream, norm, x, y, dy);
-    return e != cudaSuccess || call->dx[0] == NULL || norm.n_rows == 0
-               ? e
-               : DT_LAUNCH(layer_backward_kernel, (unsigned)norm.n_rows, THREADS, 0, cuda->stream,
-                           norm, x, y, dy, (T *)call->dx[0]);
+    PIECES(layer_sum_kernel, x, y, dy);
+    if (call->dx[0] != NULL) {
+        DT_LAYER_LAUNCH(layer_backward_kernel, (unsigned)norm.n_rows, norm, x, y, dy,
+                        (T *)call->dx[0]);
+    }
+    return DT_OK;
 }
 
-DT_CUDA_LAYER(layer_norm, layer_bytes);
+DT_CUDA_LAYER(layer_norm, layer_bytes, layer_launch, layer_launch_backward);
