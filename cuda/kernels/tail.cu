@@ -148,7 +148,7 @@ static __device__ void load_pooled(const struct dt_gpu_tail &t, struct place at,
 }
 
 /* One thread per window. */
-template <typename T, typename Y, int V>
+template <int V, typename T, typename Y>
 static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n,
                                            unsigned n_parts, const void *z, const float *bias,
                                            void *y)
@@ -194,7 +194,7 @@ template <typename T, typename Y> struct tail_sample {
 };
 
 /* The gradient of V windows, and the winner of each if its pool has one. */
-template <typename T, typename Y, int V>
+template <int V, typename T, typename Y>
 static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *ids,
                                    const struct tail_sample<T, Y> &sample, struct place at,
                                    const float *b, float *delta, int *winner)
@@ -212,7 +212,7 @@ static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *
 
 /* Takes the gradient of V elements through the activation, unless the winners have done so, adds it
  * to `sum` and stores it. */
-template <typename T, typename Y, int V>
+template <int V, typename T, typename Y>
 static __device__ void store_gradient(const struct dt_gpu_tail &t,
                                       const struct tail_sample<T, Y> &sample, struct place to,
                                       const float *b, float *gradient, float *sum)
@@ -234,7 +234,7 @@ static __device__ void store_gradient(const struct dt_gpu_tail &t,
 /* For windows that do not overlap: a cell of stride x stride elements is a window and the gap after
  * it, or only a remainder at the lower and right edge. So each element and each window is visited
  * once. Adds dz to `sum`. */
-template <typename T, typename Y, int V>
+template <int V, typename T, typename Y>
 static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t *ids,
                                      const struct tail_sample<T, Y> &sample, struct place at,
                                      const float *b, float *sum)
@@ -244,7 +244,7 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
     float delta[V] = {};
     int winner[V] = {};
     if (has_window) {
-        load_window<T, Y, V>(t, ids, sample, at, b, delta, winner);
+        load_window<V>(t, ids, sample, at, b, delta, winner);
     }
     for (struct place to = begin; to.p < begin.p + t.pool_stride && to.p < t.linear.h; to.p++) {
         for (to.q = begin.q; to.q < begin.q + t.pool_stride && to.q < t.linear.w; to.q++) {
@@ -255,14 +255,14 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
                 gradient[v] =
                     inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_w + s) : 0.0f;
             }
-            store_gradient<T, Y, V>(t, sample, to, b, gradient, sum);
+            store_gradient<V>(t, sample, to, b, gradient, sum);
         }
     }
 }
 
 /* For windows that overlap: one element; it looks for the winner of every window that contains
  * it. */
-template <typename T, typename Y, int V>
+template <int V, typename T, typename Y>
 static __device__ void element_backward(const struct dt_gpu_tail &t, const uint32_t *ids,
                                         const struct tail_sample<T, Y> &sample, struct place to,
                                         const float *b, float *sum)
@@ -277,13 +277,13 @@ static __device__ void element_backward(const struct dt_gpu_tail &t, const uint3
             const int i = (to.p - begin.p) * t.pool_w + to.q - begin.q;
             float delta[V];
             int winner[V] = {};
-            load_window<T, Y, V>(t, ids, sample, at, b, delta, winner);
+            load_window<V>(t, ids, sample, at, b, delta, winner);
             for (int v = 0; v < V; v++) {
                 gradient[v] += pool_gradient(t, delta[v], winner[v], i);
             }
         }
     }
-    store_gradient<T, Y, V>(t, sample, to, b, gradient, sum);
+    store_gradient<V>(t, sample, to, b, gradient, sum);
 }
 
 /* A thread's walk: it keeps its channels, so that it can sum their gradients, and takes every
@@ -321,7 +321,7 @@ static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct l
     }
 }
 
-template <typename T, typename Y, int V, bool OVERLAP>
+template <int V, typename T, typename Y, bool OVERLAP>
 static __global__ void __launch_bounds__(THREADS,
                                          2) /* blocks per multiprocessor: all slices run at once */
     tail_backward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, const void *z,
@@ -353,9 +353,9 @@ static __global__ void __launch_bounds__(THREADS,
                 t.winners != NULL ? t.winners + at.sample *n_pooled : NULL
         };
         if (OVERLAP) {
-            element_backward<T, Y, V>(t, ids, sample, place, b, sum[0]);
+            element_backward<V>(t, ids, sample, place, b, sum[0]);
         } else {
-            cell_backward<T, Y, V>(t, ids, sample, place, b, sum[0]);
+            cell_backward<V>(t, ids, sample, place, b, sum[0]);
         }
     }
     if (to.bias != NULL) {
@@ -375,26 +375,12 @@ static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
     return t;
 }
 
-typedef void forward_kernel(struct dt_gpu_tail, const uint32_t *, int, unsigned, const void *,
-                            const float *, void *);
-typedef void backward_kernel(struct dt_gpu_tail, const uint32_t *, int, const void *, const float *,
-                             const void *, void *, struct dt_gpu_gradients);
-
-/* A kernel's versions: [type][y_type][wide]. */
-#define WIDTHS(kernel, T, Y, ...)                                         \
-    {                                                                     \
-        kernel<T, Y, 1, ##__VA_ARGS__>, kernel<T, Y, WIDE, ##__VA_ARGS__> \
-    }
-#define VERSIONS(kernel, ...)                                                                      \
-    {                                                                                              \
-        {WIDTHS(kernel, float, float, ##__VA_ARGS__), WIDTHS(kernel, float, bf16, ##__VA_ARGS__)}, \
-            {WIDTHS(kernel, bf16, float, ##__VA_ARGS__),                                           \
-             WIDTHS(kernel, bf16, bf16, ##__VA_ARGS__)},                                           \
-    }
-
-static forward_kernel *const forward_versions[2][2][2] = VERSIONS(tail_forward_kernel);
-static backward_kernel *const backward_versions[2][2][2][2] = {
-    VERSIONS(tail_backward_kernel, false), VERSIONS(tail_backward_kernel, true)};
+/* A kernel's version for `type` of z, that of y, and `wide`. y is float where z is. */
+#define OF_WIDTH(kernel, ...) (wide ? kernel<WIDE, ##__VA_ARGS__> : kernel<1, ##__VA_ARGS__>)
+#define VERSION(kernel, of_y, ...)                                        \
+    (type == DT_GPU_F32   ? OF_WIDTH(kernel, float, float, ##__VA_ARGS__) \
+     : of_y == DT_GPU_F32 ? OF_WIDTH(kernel, bf16, float, ##__VA_ARGS__)  \
+                          : OF_WIDTH(kernel, bf16, bf16, ##__VA_ARGS__))
 
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail,
                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
@@ -407,7 +393,7 @@ cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *t
     const bool wide =
         t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y) && aligned(t.winners);
     const unsigned n_parts = (unsigned)dt_shape_elems(t.pooled) / (wide ? WIDE : 1);
-    return DT_LAUNCH(forward_versions[type][y_type][wide], blocks_for_samples(n_parts, n),
+    return DT_LAUNCH(VERSION(tail_forward_kernel, y_type), blocks_for_samples(n_parts, n),
                      threads_for_samples(n_parts), 0, stream, t, ids, n, n_parts, z, bias, y);
 }
 
@@ -439,14 +425,15 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
     const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) &&
                       aligned(dz) && aligned(t.winners);
     const bool overlap = t.pool_stride < t.pool_h || t.pool_stride < t.pool_w;
-    const size_t cell = overlap ? 1 : (size_t)t.pool_stride;
-    const size_t n_cells = ((size_t)t.linear.h + cell - 1) / cell *
-                           (((size_t)t.linear.w + cell - 1) / cell) * (size_t)n;
+    const unsigned cell = overlap ? 1 : (unsigned)t.pool_stride;
+    const size_t n_cells = (size_t)blocks_for((size_t)t.linear.h, cell) *
+                           blocks_for((size_t)t.linear.w, cell) * (size_t)n;
     const unsigned n_groups = (unsigned)t.linear.c / (wide ? WIDE : 1),
                    across = n_groups < THREADS ? n_groups : THREADS;
-    const size_t wanted = (n_cells + 2 * (THREADS / across) - 1) / (2 * (THREADS / across));
-    const unsigned most = most_slices(t.linear.c), slices = wanted < most ? (unsigned)wanted : most;
-    return DT_LAUNCH(backward_versions[overlap][type][dy_type][wide],
-                     dim3(blocks_for(n_groups, across), slices), THREADS, 0, stream, t, ids, n, z,
-                     bias, dy, dz, *to);
+    const unsigned wanted = blocks_for(n_cells, 2 * (THREADS / across)),
+                   most = most_slices(t.linear.c), slices = wanted < most ? wanted : most;
+    const auto kernel = overlap ? VERSION(tail_backward_kernel, dy_type, true)
+                                : VERSION(tail_backward_kernel, dy_type, false);
+    return DT_LAUNCH(kernel, dim3(blocks_for(n_groups, across), slices), THREADS, 0, stream, t, ids,
+                     n, z, bias, dy, dz, *to);
 }
