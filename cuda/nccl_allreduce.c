@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,27 +115,23 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     return DT_OK;
 }
 
-/* A dt_request.progress: looks whether NCCL has put the sum on its stream. */
-static enum dt_status issue(struct dt_request *request, bool *done)
-{
-    const struct operation *operation = request->handle;
-    bool busy = true;
-    DT_TRY(poll_state(operation->owner, request->name, &busy));
-    *done = !busy;
-    return DT_OK;
-}
-
 /* Until a non-blocking communicator has put a sum on its stream, it takes neither another sum nor
  * an event behind the sum. One of its threads does so; two threads must not access a graph at once,
  * and if NCCL never ends, the recording cannot be ended either. */
-static enum dt_status wait_until_issued(struct nccl *self, struct dt_request *request)
+static enum dt_status wait_until_issued(struct nccl *self, const struct dt_request *request)
 {
-    request->progress = issue;
-    const enum dt_status status = dt_comm_wait_part(self->base.comm, request);
-    self->cuda->lost = self->cuda->lost || (status != DT_OK && is_recording(self));
-    request->progress = progress;
-    request->active = true;
-    return status;
+    struct dt_comm *comm = self->base.comm;
+    struct dt_patience patience = dt_patience_begin();
+    bool busy = true;
+    enum dt_status s = poll_state(self, request->name, &busy);
+    while (s == DT_OK && busy) {
+        dt_comm_alive(comm);
+        sched_yield();
+        s = dt_comm_judge(comm, request, dt_patience_look(&patience));
+        s = s == DT_OK ? poll_state(self, request->name, &busy) : s;
+    }
+    self->cuda->lost = self->cuda->lost || (s != DT_OK && is_recording(self));
+    return s;
 }
 
 static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
@@ -153,6 +150,7 @@ static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin,
     }
     dt_comm_request_begin(a->comm, name, (end - begin) * sizeof *a->part, request);
     request->handle = operation;
+    request->progress = progress;
     operation->under_way = true;
     DT_TRY(wait_until_issued(self, request));
     DT_CUDA(cudaEventRecord(operation->done, self->stream));

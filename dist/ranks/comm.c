@@ -152,7 +152,7 @@ enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *requ
                     request->name, limit_s, who);
 }
 
-enum dt_status dt_comm_wait_part(struct dt_comm *comm, struct dt_request *request)
+enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
 {
     const struct dt_comm_private *self = comm->private;
     struct dt_patience patience = dt_patience_begin();
@@ -160,6 +160,7 @@ enum dt_status dt_comm_wait_part(struct dt_comm *comm, struct dt_request *reques
         bool done;
         DT_TRY(dt_comm_test(comm, request, &done));
         if (done) {
+            dt_comm_wait_ended(comm);
             return DT_OK;
         }
         if (self->meanwhile != NULL) {
@@ -174,13 +175,6 @@ enum dt_status dt_comm_wait_part(struct dt_comm *comm, struct dt_request *reques
         }
         sched_yield(); /* last: a request is judged by what a test just now has shown */
     }
-}
-
-enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
-{
-    DT_TRY(dt_comm_wait_part(comm, request));
-    dt_comm_wait_ended(comm);
-    return DT_OK;
 }
 
 enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_elems,

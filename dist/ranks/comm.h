@@ -83,13 +83,15 @@ enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_
                                        enum dt_type type, enum dt_reduce op, const char *name,
                                        struct dt_request *request);
 /* For what is built on top: counts a collective that begins (n_bytes or 0), and one more, which
- * began and ended within it; and waits for a part of it, whose end does not count. */
+ * began and ended within it. */
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, size_t n_bytes,
                            struct dt_request *request);
 void dt_comm_part_ended(struct dt_comm *comm);
-enum dt_status dt_comm_wait_part(struct dt_comm *comm, struct dt_request *request);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
+/* DT_STALLED after the limit of a wait, as soon as no other rank may know more. */
+enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *request,
+                             double waited_s);
 
 /* A sign of life between the pieces of long work of this rank's own. A dt_alive.show: `comm` is a
  * struct dt_comm. */

@@ -61,8 +61,5 @@ struct dt_comm_private *dt_comm_new(int rank, int size);
 enum dt_status dt_comm_open_over(MPI_Comm all, struct dt_comm **out);
 enum dt_status dt_comm_mpi_error(int code, const char *name);
 void dt_comm_wait_ended(struct dt_comm *comm);
-/* DT_STALLED after the limit of a wait, as soon as no other rank may know more. */
-enum dt_status dt_comm_judge(struct dt_comm *comm, const struct dt_request *request,
-                             double waited_s);
 
 #endif
