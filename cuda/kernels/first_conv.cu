@@ -256,18 +256,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-/* ---- launches: versions [type][wide] */
-
-typedef void forward_kernel(struct dt_gpu_first_conv, int, const float *, const float *, void *);
-typedef void gradient_kernel(struct dt_gpu_first_conv, int, unsigned, const void *, const void *,
-                             struct dt_gpu_gradients);
-
-static forward_kernel *const forward_versions[2][2] = {
-    {first_conv_forward_kernel<float, 1>, first_conv_forward_kernel<float, WIDE>},
-    {first_conv_forward_kernel<bf16, 1>, first_conv_forward_kernel<bf16, WIDE>}};
-static gradient_kernel *const gradient_versions[2][2] = {
-    {first_conv_gradient_kernel<float, 1>, first_conv_gradient_kernel<float, WIDE>},
-    {first_conv_gradient_kernel<bf16, 1>, first_conv_gradient_kernel<bf16, WIDE>}};
+/* ---- launches */
 
 static bool is_wide(const struct dt_gpu_first_conv *conv)
 {
@@ -287,7 +276,7 @@ cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_f
     if (n == 0) {
         return cudaSuccess;
     }
-    const auto kernel = forward_versions[type][is_wide(conv)];
+    const auto kernel = DT_VERSION(first_conv_forward_kernel, type, is_wide(conv), WIDE, 1);
     const unsigned n_groups = (unsigned)conv->out.c / (is_wide(conv) ? WIDE : 1),
                    n_places = (unsigned)(conv->out.h * conv->out.w);
     const unsigned chunks = blocks_for(n_places, THREADS / n_groups * PLACES),
@@ -310,6 +299,6 @@ cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_
     const unsigned n_parts = most < wanted ? most : wanted;
     const size_t n_items = (size_t)n * n_parts;
     const unsigned blocks = n_items < MAX_BLOCKS ? (unsigned)n_items : MAX_BLOCKS;
-    return DT_LAUNCH(gradient_versions[type][wide], blocks, THREADS, 0, stream, *conv, n, n_parts,
-                     y, dy, *to);
+    const auto kernel = DT_VERSION(first_conv_gradient_kernel, type, wide, WIDE, 1);
+    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, *conv, n, n_parts, y, dy, *to);
 }

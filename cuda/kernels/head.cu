@@ -204,20 +204,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
     add_gradients<K>(head, to, dw, db);
 }
 
-/* ---- launches: versions [type][n_out > 16] */
+/* ---- launches: sums of 16 outputs, or of all that a head may have */
 
-typedef void forward_kernel(struct dt_gpu_head, int, const void *, float *,
-                            struct dt_gpu_head_loss);
-typedef void backward_kernel(struct dt_gpu_head, int, const void *, const float *, void *,
-                             struct dt_gpu_gradients);
-
-static forward_kernel *const forward_versions[2][2] = {
-    {head_forward_kernel<float, 16>, head_forward_kernel<float, 32>},
-    {head_forward_kernel<bf16, 16>, head_forward_kernel<bf16, 32>}};
-static backward_kernel *const backward_versions[2][2] = {
-    {head_backward_kernel<float, 16>, head_backward_kernel<float, 32>},
-    {head_backward_kernel<bf16, 16>, head_backward_kernel<bf16, 32>}};
-static_assert(DT_CUDA_HEAD_OUTPUTS == 32, "the versions");
+#define VERSION(kernel) DT_VERSION(kernel, type, head->n_out > 16, DT_CUDA_HEAD_OUTPUTS, 16)
 
 static unsigned slices_of(int n)
 {
@@ -241,7 +230,7 @@ cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *h
     if (n == 0) {
         return cudaSuccess;
     }
-    const auto kernel = forward_versions[type][head->n_out > 16];
+    const auto kernel = VERSION(head_forward_kernel);
     return DT_LAUNCH(kernel, blocks_for((size_t)n, ROWS), THREADS, 0, stream, *head, n, x, logits,
                      to);
 }
@@ -254,6 +243,6 @@ cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *
         return cudaSuccess;
     }
     const dim3 blocks(blocks_for((size_t)head->n_in, LANES), slices_of(n));
-    const auto kernel = backward_versions[type][head->n_out > 16];
+    const auto kernel = VERSION(head_backward_kernel);
     return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, *head, n, x, dlogits, dx, *to);
 }

@@ -28,6 +28,11 @@ typedef __nv_bfloat16 bf16;
     (kernel<<<(blocks), (threads), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
 #endif
 
+/* A kernel's version for a type, and for the first of two numbers if `is_first`. */
+#define DT_VERSION(kernel, type, is_first, first, second)                               \
+    ((type) == DT_GPU_F32 ? ((is_first) ? kernel<float, first> : kernel<float, second>) \
+                          : ((is_first) ? kernel<bf16, first> : kernel<bf16, second>))
+
 #define THREADS 256 /* per block by default; a power of two */
 #define WIDE 8      /* channels per thread, if they divide the number of channels */
 static_assert(WIDE == 8, "a thread's channels are one group of dropout units, or half of one");
