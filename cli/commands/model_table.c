@@ -1,6 +1,5 @@
 #include "cli/commands/model_table.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +14,7 @@ static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
     }
 }
 
-/* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
+/* "conv2d 64 3x3, relu", "max_pool2d 2". */
 static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
 {
     char numbers[64] = "", stride[24] = "", padding[24] = "";
@@ -33,26 +32,27 @@ static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
     } else if (l->rate > 0) {
         snprintf(numbers, sizeof numbers, " %g", l->rate);
     }
-    snprintf(text, size, "%s%s", dt_layer_names[l->type], numbers);
+    const bool activates = l->activation != DT_ACTIVATION_NONE;
+    snprintf(text, size, "%s%s%s%s", dt_layer_names[l->type], numbers, activates ? ", " : "",
+             activates ? dt_activation_names[l->activation] : "");
 }
 
-/* "conv2d 64, 3x3, relu": the layers that a block was made of. */
+/* The layers that a block was made of, and how it learns: "conv2d 64 3x3, relu; frozen". */
 static void layers_text(const struct dt_model *model, int index, char *text, size_t size)
 {
-    const int begin = model->blocks[index].first_layer;
-    const int end =
-        index + 1 < model->n_blocks ? model->blocks[index + 1].first_layer : model->spec.n_layers;
+    const struct dt_block *b = &model->blocks[index];
+    const int end = index + 1 < model->n_blocks ? b[1].first_layer : model->spec.n_layers;
     size_t used = 0;
     text[0] = '\0';
-    for (int i = begin; i < end && used < size; i++) {
-        const struct dt_layer_spec *l = &model->spec.layers[i];
+    for (int i = b->first_layer; i < end && used < size; i++) {
         char one[96];
-        layer_text(l, one, sizeof one);
-        const char *activation =
-            l->activation != DT_ACTIVATION_NONE ? dt_activation_names[l->activation] : "";
-        const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one,
-                               activation[0] != '\0' ? ", " : "", activation);
-        used += n > 0 ? (size_t)n : 0;
+        layer_text(&model->spec.layers[i], one, sizeof one);
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", one);
+    }
+    if (b->lr == 0 && used < size) {
+        snprintf(text + used, size - used, "; frozen");
+    } else if (b->lr != 1 && used < size) {
+        snprintf(text + used, size - used, "; learning rate x %g", (double)b->lr);
     }
 }
 

@@ -192,6 +192,16 @@ def test_exchange():
     check(whole - sent() == 4 * (48 + 3 * 16), f"{sent()} bytes are sent, {whole} where nothing is frozen")
 
 
+def test_plan():
+    """The table of blocks says how each learns."""
+    for case, expected in (("front", {"conv1": "; frozen", "bn1": "; frozen", "conv2": "", "fc1": "; learning rate x 0.1", "fc2": ""}),
+                           ("middle", {"conv1": "; learning rate x 0.3", "conv2": "; frozen", "fc2": "; learning rate x 2"})):
+        write_json("c.json", config(case))
+        layers = {row["block"]: row["layers"] for row in Document("plan", "--config", "c.json").rows("Blocks")}
+        for block, text in expected.items():
+            check("".join(layers[block].partition(";")[1:]) == text, f"{case}: {block}: {layers[block]}")
+
+
 def test_files():
     plain = train("front", "named")
     for prefix in ("module.", "_orig_mod.", "_orig_mod.module."):
@@ -234,6 +244,7 @@ test_steps()
 test_resume()
 test_strategies()
 test_exchange()
+test_plan()
 test_files()
 test_refusals(sys.argv[1])
 finish()
