@@ -283,7 +283,7 @@ cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_f
                    wanted = blocks_for(4 * MAX_BLOCKS, (unsigned)n);
     const dim3 blocks(chunks < wanted ? chunks : wanted,
                       n < 4 * MAX_BLOCKS ? (unsigned)n : 4 * MAX_BLOCKS);
-    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, *conv, n, weight, bias, y);
+    return DT_LAUNCH(kernel, blocks, THREADS, stream, *conv, n, weight, bias, y);
 }
 
 cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
@@ -300,5 +300,5 @@ cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_
     const size_t n_items = (size_t)n * n_parts;
     const unsigned blocks = n_items < MAX_BLOCKS ? (unsigned)n_items : MAX_BLOCKS;
     const auto kernel = DT_VERSION(first_conv_gradient_kernel, type, wide, WIDE, 1);
-    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, *conv, n, n_parts, y, dy, *to);
+    return DT_LAUNCH(kernel, blocks, THREADS, stream, *conv, n, n_parts, y, dy, *to);
 }

@@ -227,22 +227,15 @@ cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *h
                                 const struct dt_gpu_head_loss *loss)
 {
     const struct dt_gpu_head_loss to = loss != NULL ? *loss : dt_gpu_head_loss{};
-    if (n == 0) {
-        return cudaSuccess;
-    }
     const auto kernel = VERSION(head_forward_kernel);
-    return DT_LAUNCH(kernel, blocks_for((size_t)n, ROWS), THREADS, 0, stream, *head, n, x, logits,
-                     to);
+    return DT_LAUNCH(kernel, blocks_for((size_t)n, ROWS), THREADS, stream, *head, n, x, logits, to);
 }
 
 cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
                                  enum dt_gpu_type type, const void *x, const float *dlogits,
                                  void *dx, const struct dt_gpu_gradients *to)
 {
-    if (n == 0) {
-        return cudaSuccess;
-    }
     const dim3 blocks(blocks_for((size_t)head->n_in, LANES), slices_of(n));
     const auto kernel = VERSION(head_backward_kernel);
-    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, *head, n, x, dlogits, dx, *to);
+    return DT_LAUNCH(kernel, blocks, THREADS, stream, *head, n, x, dlogits, dx, *to);
 }

@@ -21,12 +21,19 @@ typedef __nv_bfloat16 bf16;
 #define DT_UNROLL
 #endif
 
-/* A launch, as an expression of type cudaError_t. A test build compiles the same files as C++ for
- * the CPU and defines its own. */
+/* A launch, as an expression of type cudaError_t; nothing is launched where there is no block. A
+ * test build compiles the same files as C++ for the CPU and defines its own. */
 #ifndef DT_LAUNCH
-#define DT_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...) \
-    (kernel<<<(blocks), (threads), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
+#define DT_LAUNCH(kernel, blocks, threads, stream, ...) \
+    (is_empty(blocks)                                   \
+         ? cudaSuccess                                  \
+         : (kernel<<<(blocks), (threads), 0, (stream)>>>(__VA_ARGS__), cudaGetLastError()))
 #endif
+
+static inline bool is_empty(dim3 blocks)
+{
+    return blocks.x == 0 || blocks.y == 0;
+}
 
 /* A kernel's version for a type, and for the first of two numbers if `is_first`. */
 #define DT_VERSION(kernel, type, is_first, first, second)                               \

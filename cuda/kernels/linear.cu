@@ -28,8 +28,7 @@ cudaError_t dt_gpu_pack_weight(cudaStream_t stream, const struct dt_gpu_filter *
 {
     const size_t n = dt_gpu_filter_elems(filter);
     const auto kernel = type == DT_GPU_F32 ? pack_weight_kernel<float> : pack_weight_kernel<bf16>;
-    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, 0, stream, n, *filter, weight,
-                     packed);
+    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, stream, n, *filter, weight, packed);
 }
 
 cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filter *filter,
@@ -39,6 +38,6 @@ cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filt
     const size_t n = dt_gpu_filter_elems(filter);
     const auto kernel =
         type == DT_GPU_F32 ? unpack_gradient_kernel<float> : unpack_gradient_kernel<bf16>;
-    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, 0, stream, n, *filter, packed,
+    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, stream, n, *filter, packed,
                      accumulate, dw);
 }

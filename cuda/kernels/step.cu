@@ -50,23 +50,19 @@ cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samp
                           const struct dt_gpu_batch *batch, int n, enum dt_gpu_type type, void *x)
 {
     const unsigned n_elems = (unsigned)dt_shape_elems(samples->shape);
-    if (n == 0) {
-        return cudaSuccess;
-    }
     const bool is_float = type == DT_GPU_F32;
     const auto kernel = samples->transform == NULL
                             ? (is_float ? gather_kernel<float> : gather_kernel<bf16>)
                             : (is_float ? transform_kernel<float> : transform_kernel<bf16>);
-    return DT_LAUNCH(kernel, blocks_for_samples(n_elems, n), threads_for_samples(n_elems), 0,
-                     stream, *samples, *batch, n, n_elems, x);
+    return DT_LAUNCH(kernel, blocks_for_samples(n_elems, n), threads_for_samples(n_elems), stream,
+                     *samples, *batch, n, n_elems, x);
 }
 
 /* ---- loss: a block per sample, in double; then one block adds the samples' losses, scratch[0, n),
  * and hits, scratch[n, 2n) */
 
-/* loss = log(sum exp(z)) - target z, after subtracting the largest logit; its gradient is
- * softmax(z)
- * - target, which is onehot(label), or with a share of it spread over all classes. */
+/* loss = log(sum exp(z)) - target z, after subtracting the largest logit. Its gradient is
+ * softmax(z) less target: onehot(label), or with a share of it spread over all classes. */
 static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32_t *rows, int n,
                                             int n_outputs, double smoothing, const float *logits,
                                             float *dlogits, double *scratch)
@@ -141,19 +137,19 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
     cudaError_t launched = cudaErrorInvalidValue;
     switch (spec->loss) {
     case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
-        launched = DT_LAUNCH(cross_entropy_kernel, blocks, threads, 0, stream, samples->labels,
-                             rows, n, n_outputs, spec->label_smoothing, logits, dlogits, scratch);
+        launched = DT_LAUNCH(cross_entropy_kernel, blocks, threads, stream, samples->labels, rows,
+                             n, n_outputs, spec->label_smoothing, logits, dlogits, scratch);
         break;
     case DT_LOSS_MEAN_SQUARED_ERROR:
     case DT_LOSS_MEAN_ABSOLUTE_ERROR:
-        launched = DT_LAUNCH(value_error_kernel, blocks, threads, 0, stream,
+        launched = DT_LAUNCH(value_error_kernel, blocks, threads, stream,
                              spec->loss == DT_LOSS_MEAN_SQUARED_ERROR, samples->targets, rows, n,
                              n_outputs, logits, dlogits, scratch);
         break;
     }
     return launched != cudaSuccess
                ? launched
-               : DT_LAUNCH(add_metrics_kernel, 1, THREADS, 0, stream, n, scratch, metrics);
+               : DT_LAUNCH(add_metrics_kernel, 1, THREADS, stream, n, scratch, metrics);
 }
 
 /* ---- sum of squares: one sum per block, as many blocks as the scratch has room for, then one
@@ -190,11 +186,10 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
         blocks_for(n_elems, 16 * THREADS); /* fewer elements do not pay for a thread */
     const unsigned blocks = wanted < DT_GPU_SUM_SCRATCH ? wanted : DT_GPU_SUM_SCRATCH;
     const cudaError_t launched =
-        blocks == 0 ? cudaSuccess
-                    : DT_LAUNCH(squares_kernel, blocks, THREADS, 0, stream, n_elems, x, scratch);
+        DT_LAUNCH(squares_kernel, blocks, THREADS, stream, n_elems, x, scratch);
     return launched != cudaSuccess
                ? launched
-               : DT_LAUNCH(add_sums_kernel, 1, THREADS, 0, stream, blocks, scratch, out);
+               : DT_LAUNCH(add_sums_kernel, 1, THREADS, stream, blocks, scratch, out);
 }
 
 /* ---- optimizers: one pass over the arena, V elements per thread, the rest one by one */
@@ -324,13 +319,10 @@ cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *u
                                   size_t n_elems, float *params, const float *grads, float *state1,
                                   float *state2, const struct dt_gpu_packs *packs)
 {
-    if (n_elems == 0) {
-        return cudaSuccess;
-    }
     const bool wide = aligned(params) && aligned(grads) && aligned(state1) && aligned(state2);
     const unsigned blocks = blocks_for(n_elems, (wide ? 4 : 1) * THREADS);
     const auto kernel = wide ? optimizer_kernel<4> : optimizer_kernel<1>;
-    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, update, *packs, n_elems, params, grads,
+    return DT_LAUNCH(kernel, blocks, THREADS, stream, update, *packs, n_elems, params, grads,
                      state1, state2);
 }
 
@@ -343,7 +335,7 @@ static __global__ void clip_kernel(const double *sum_squares, struct dt_update *
 
 cudaError_t dt_gpu_clip(cudaStream_t stream, const double *sum_squares, struct dt_update *update)
 {
-    return DT_LAUNCH(clip_kernel, 1, 1, 0, stream, sum_squares, update);
+    return DT_LAUNCH(clip_kernel, 1, 1, stream, sum_squares, update);
 }
 
 /* ---- steps */
@@ -381,7 +373,7 @@ cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, 
 {
     const dim3 blocks(blocks_for((size_t)rows->capacity, 32),
                       (unsigned)n_steps); /* small blocks, so that more of the GPU draws */
-    return DT_LAUNCH(draw_kernel, blocks, 32, 0, stream, steps, n_steps, *rows, step);
+    return DT_LAUNCH(draw_kernel, blocks, 32, stream, steps, n_steps, *rows, step);
 }
 
 static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu_rows rows,
@@ -413,5 +405,5 @@ cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps,
                             const struct dt_gpu_rows *rows, struct dt_gpu_step *step,
                             struct dt_gpu_metrics *running, volatile int *n_done)
 {
-    return DT_LAUNCH(step_end_kernel, 1, THREADS, 0, stream, steps, *rows, step, running, n_done);
+    return DT_LAUNCH(step_end_kernel, 1, THREADS, stream, steps, *rows, step, running, n_done);
 }

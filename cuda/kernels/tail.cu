@@ -386,15 +386,12 @@ cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *t
                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
                                 const float *bias, enum dt_gpu_type y_type, void *y)
 {
-    if (n == 0) {
-        return cudaSuccess;
-    }
     const struct dt_gpu_tail t = normal_tail(tail);
     const bool wide =
         t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y) && aligned(t.winners);
     const unsigned n_parts = (unsigned)dt_shape_elems(t.pooled) / (wide ? WIDE : 1);
     return DT_LAUNCH(VERSION(tail_forward_kernel, y_type), blocks_for_samples(n_parts, n),
-                     threads_for_samples(n_parts), 0, stream, t, ids, n, n_parts, z, bias, y);
+                     threads_for_samples(n_parts), stream, t, ids, n, n_parts, z, bias, y);
 }
 
 /* Enough to keep a GPU busy, with two or more cells per thread; fewer with many channels, to limit
@@ -418,9 +415,6 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
                                  const float *bias, enum dt_gpu_type dy_type, const void *dy,
                                  void *dz, const struct dt_gpu_gradients *to)
 {
-    if (n == 0) {
-        return cudaSuccess;
-    }
     const struct dt_gpu_tail t = normal_tail(tail);
     const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) &&
                       aligned(dz) && aligned(t.winners);
@@ -434,6 +428,6 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
                    most = most_slices(t.linear.c), slices = wanted < most ? wanted : most;
     const auto kernel = overlap ? VERSION(tail_backward_kernel, dy_type, true)
                                 : VERSION(tail_backward_kernel, dy_type, false);
-    return DT_LAUNCH(kernel, dim3(blocks_for(n_groups, across), slices), THREADS, 0, stream, t, ids,
-                     n, z, bias, dy, dz, *to);
+    return DT_LAUNCH(kernel, dim3(blocks_for(n_groups, across), slices), THREADS, stream, t, ids, n,
+                     z, bias, dy, dz, *to);
 }

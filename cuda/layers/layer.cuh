@@ -30,17 +30,13 @@ template <typename T> static inline __device__ void add_or_put(bool adds, float 
     *to = (T)(adds ? (float)*to + v : v);
 }
 
-/* Launches blocks of THREADS on the main stream, unless there are none; a failure returns from the
- * caller. */
-#define DT_LAYER_LAUNCH(kernel, n_blocks, ...)                                                    \
-    do {                                                                                          \
-        const dim3 blocks = (n_blocks);                                                           \
-        const cudaError_t code = blocks.x * blocks.y == 0 ? cudaSuccess                           \
-                                                          : DT_LAUNCH(kernel, blocks, THREADS, 0, \
-                                                                      cuda->stream, __VA_ARGS__); \
-        if (code != cudaSuccess) {                                                                \
-            return dt_cuda_failed(code, #kernel, __FILE__, __LINE__);                             \
-        }                                                                                         \
+/* Launches blocks of THREADS on the main stream; a failure returns from the caller. */
+#define DT_LAYER_LAUNCH(kernel, blocks, ...)                                                    \
+    do {                                                                                        \
+        const cudaError_t code = DT_LAUNCH(kernel, blocks, THREADS, cuda->stream, __VA_ARGS__); \
+        if (code != cudaSuccess) {                                                              \
+            return dt_cuda_failed(code, #kernel, __FILE__, __LINE__);                           \
+        }                                                                                       \
     } while (0)
 
 /* Calls launch<T, Y>(cuda, call): T is the type of inputs, Y that of the output, which is float

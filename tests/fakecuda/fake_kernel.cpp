@@ -197,12 +197,12 @@ void run_grid(const char *name, dim3 blocks, dim3 threads, const std::function<v
     }
 }
 
-bool can_run(dim3 blocks, dim3 threads, size_t shared_bytes)
+bool can_run(dim3 blocks, dim3 threads)
 {
     const size_t in_block = (size_t)threads.x * threads.y * threads.z;
     return blocks.x >= 1 && blocks.x <= 0x7fffffff && blocks.y >= 1 && blocks.y <= 65535 &&
            blocks.z >= 1 && blocks.z <= 65535 && in_block >= 1 && in_block <= 1024 &&
-           threads.z <= 64 && shared_bytes <= 48 * 1024;
+           threads.z <= 64;
 }
 
 } // namespace
@@ -242,11 +242,10 @@ void fake_check_argument(const void *argument, size_t n_bytes)
     }
 }
 
-cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes,
-                        cudaStream_t stream, std::function<void()> thread)
+cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, cudaStream_t stream,
+                        std::function<void()> thread)
 {
-    if (!can_run(blocks, threads, shared_bytes)) {
-        return cudaErrorInvalidConfiguration;
-    }
-    return fake_enqueue(stream, name, [=] { run_grid(name, blocks, threads, thread); });
+    return can_run(blocks, threads)
+               ? fake_enqueue(stream, name, [=] { run_grid(name, blocks, threads, thread); })
+               : cudaErrorInvalidConfiguration;
 }
