@@ -47,8 +47,7 @@ struct dt_cuda_batches {
 };
 
 /* The first two grow shared memory that is too small; they wait for the GPU: call them only while
- * opening blocks. The third frees it when no block is open any more: the next ones may need less.
- */
+ * opening blocks. The third frees it: call it when no block is open, as the next may need less. */
 enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use,
                                        const char *what, size_t n_bytes);
 enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity);

@@ -87,11 +87,11 @@ enum dt_status dt_nccl_check(struct dt_allreduce *allreduce, const char *name)
     return poll_state(nccl_of(allreduce), name, &busy);
 }
 
-/* Whether the backend's stream records a graph (step_graph.h); also true where CUDA fails. */
+/* Whether the backend's stream records a graph (step_graph.h). */
 static bool is_recording(const struct nccl *self)
 {
     enum cudaStreamCaptureStatus capture;
-    return cudaStreamIsCapturing(self->compute, &capture) != cudaSuccess ||
+    return cudaStreamIsCapturing(self->compute, &capture) == cudaSuccess &&
            capture != cudaStreamCaptureStatusNone;
 }
 

@@ -183,8 +183,9 @@ static enum dt_status write_dot(cudaGraph_t graph)
     return DT_OK;
 }
 
-/* Ends the recording even if the step failed, unless NCCL still writes to it. Other threads, NCCL's
- * and cuDNN's, may call CUDA meanwhile. */
+/* Ends the recording even if the step failed, unless NCCL still writes to it. A step that failed
+ * for another reason than the recording, such as a lost peer, keeps its status. Other threads,
+ * NCCL's and cuDNN's, may call CUDA meanwhile. */
 static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input *input,
                              struct recording *recording)
 {
@@ -197,7 +198,7 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
     const cudaError_t ended = cudaStreamEndCapture(g->cuda->stream, &graph);
     if (ended != cudaSuccess) {
         cudaGetLastError(); /* else a later check finds it */
-        return invalidated(ended, s);
+        return s == DT_OK || s == DT_INTERNAL ? invalidated(ended, s) : s;
     }
     s = s == DT_OK ? write_dot(graph) : s;
     if (s == DT_OK) {

@@ -206,6 +206,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 
 /* ---- launches: sums of 16 outputs, or of all that a head may have */
 
+static_assert(DT_CUDA_HEAD_OUTPUTS <= LANES, "a thread per output");
 #define VERSION(kernel) DT_VERSION(kernel, type, head->n_out > 16, DT_CUDA_HEAD_OUTPUTS, 16)
 
 static unsigned slices_of(int n)

@@ -65,9 +65,9 @@ struct dt_gpu_tail {
 
 /* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is the linear operation's
  * output and stays for the backward pass; bias NULL: none. z may be y, which overwrites it, when
- * there is no pool and no flatten that changes the order. y_type may differ from type: logits are
- * float. Dropout as in base/rng.h, by `ids`. Of equal values in a max pool the first in
- * row-major order wins; NaN wins over all. Writes tail->winners, unless NULL. */
+ * there is no pool and no flatten that changes the order. y_type may be float where type is not
+ * (logits); float stays float. Dropout as in base/rng.h, by `ids`. Of equal values in a max pool
+ * the first in row-major order wins; NaN wins over all. Writes tail->winners, unless NULL. */
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail,
                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
                                 const float *bias, enum dt_gpu_type y_type, void *y);

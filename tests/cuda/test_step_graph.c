@@ -199,14 +199,37 @@ static enum dt_status waiting_step(void *context, const struct dt_batch *batch,
     return DT_OK;
 }
 
+/* As a rank that loses a peer while it records: work on another stream is left open. */
+static enum dt_status lost_step(void *context, const struct dt_batch *batch,
+                                const struct dt_update *update)
+{
+    (void)batch, (void)update;
+    static cudaStream_t other;
+    static cudaEvent_t event;
+    static int *work;
+    enum cudaStreamCaptureStatus capture;
+    const cudaStream_t stream = dt_cuda_backend_stream(context);
+    CHECK_INT(cudaStreamIsCapturing(stream, &capture), cudaSuccess);
+    if (capture == cudaStreamCaptureStatusNone) {
+        CHECK_INT(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+        CHECK_INT(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+        CHECK_INT(cudaMalloc((void **)&work, sizeof *work), cudaSuccess);
+        return DT_OK;
+    }
+    CHECK_INT(cudaEventRecord(event, stream), cudaSuccess);
+    CHECK_INT(cudaStreamWaitEvent(other, event, 0), cudaSuccess);
+    CHECK_INT(cudaMemsetAsync(work, 0, sizeof *work, other), cudaSuccess);
+    return dt_error(DT_STALLED, "a peer is lost");
+}
+
 static void check_failed_recording(dt_step_fn step, void *context, struct dt_backend *gpu,
-                                   const char *text)
+                                   enum dt_status status, const char *text)
 {
     struct dt_step_graph *graph;
     const struct dt_step_input inputs[2] = {{.draw = dt_shard_device_draw(&whole, 0, 0)},
                                             {.draw = dt_shard_device_draw(&whole, 0, 1)}};
     CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, step, context, &graph));
-    CHECK_FAILS(dt_step_graph.start(graph, inputs, 2), DT_INTERNAL, text);
+    CHECK_FAILS(dt_step_graph.start(graph, inputs, 2), status, text);
     dt_step_graph.close(graph);
     CHECK_OK(gpu->ops->sync(gpu));
     CHECK_INT(cudaGetLastError(), cudaSuccess);
@@ -216,9 +239,10 @@ static void check_failed_recordings(void)
 {
     struct dt_backend *gpu = open_gpu(&modes[0]);
     int n_calls = 0;
-    check_failed_recording(failing_step, &n_calls, gpu, "the second call fails");
-    check_failed_recording(waiting_step, gpu, gpu, "the step cannot be recorded");
-    check_failed_recording(waiting_step, gpu, gpu, "\"graph\": false");
+    check_failed_recording(failing_step, &n_calls, gpu, DT_INTERNAL, "the second call fails");
+    check_failed_recording(waiting_step, gpu, gpu, DT_INTERNAL, "the step cannot be recorded");
+    check_failed_recording(waiting_step, gpu, gpu, DT_INTERNAL, "\"graph\": false");
+    check_failed_recording(lost_step, gpu, gpu, DT_STALLED, "a peer is lost");
     gpu->ops->close(gpu);
 }
 
