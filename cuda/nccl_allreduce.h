@@ -1,10 +1,9 @@
 /* Allreduce over GPUs by NCCL, in the order of the backend's stream. A sum starts when the work
  * enqueued before it is done, on its own stream, so that later work overlaps with it; work enqueued
  * after the test or wait that found it done sees its result. Every wait on the GPU has a limit: the
- * NCCL communicator is non-blocking, and is polled within the limits of dist/ranks/comm.h. The
- * start waits until NCCL has enqueued the sum. While the backend's stream records a graph
- * (cuda/step_graph.h), the wait adds the sum's end to it instead of polling; if one rank records,
- * all must. */
+ * NCCL communicator is non-blocking, and is polled within the limits of dist/ranks/comm.h. While
+ * the backend's stream records a graph (cuda/step_graph.h), the wait adds the sum's end to it
+ * instead of polling; if one rank records, all must. */
 #ifndef DT_CUDA_NCCL_ALLREDUCE_H
 #define DT_CUDA_NCCL_ALLREDUCE_H
 
