@@ -59,8 +59,6 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(DTRAIN_CUDA TRUE)
 file(GLOB DTRAIN_CUDA_KERNELS CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}/cuda" cuda/kernels/*.cu cuda/layers/*.cu)
 set(DTRAIN_CUDA_SOURCES
-  block_conv.c
-  block_dense.c
   block_plan.c
   branch.c
   cudnn/conv_plan.c

@@ -11,8 +11,8 @@
 #include "model/layers/layers.h"
 
 struct dt_bound_samples {
-    struct dt_gpu_samples gpu;
-    void *inputs, *answers, *transform; /* owned: gpu's members point to them */
+    struct dt_samples gpu; /* the same with device pointers, to these: */
+    void *inputs, *answers, *transform;
 };
 
 static struct dt_cuda *cuda_of(struct dt_backend *backend)
@@ -185,11 +185,8 @@ static enum dt_status copy_samples(struct dt_cuda *cuda, const struct dt_samples
                                    struct dt_bound_samples *to)
 {
     const size_t n_elems = from->n * dt_shape_elems(from->shape);
-    struct dt_gpu_samples *gpu = &to->gpu;
-    *gpu = (struct dt_gpu_samples){.shape = from->shape,
-                                   .scale = from->scale,
-                                   .n_classes = from->n_classes,
-                                   .n_targets = from->n_targets};
+    struct dt_samples *gpu = &to->gpu;
+    *gpu = *from;
     const bool has_pixels = from->pixels != NULL, has_labels = from->labels != NULL;
     const size_t n_targets = from->n * (size_t)from->n_targets;
     DT_TRY(to_device(cuda, "the data set", has_pixels ? (const void *)from->pixels : from->values,
@@ -321,13 +318,13 @@ static enum dt_status cuda_loss(struct dt_backend *backend, const struct dt_mode
 static enum dt_status cuda_metrics_take(struct dt_backend *backend, struct dt_metrics *out)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    const struct dt_gpu_metrics *taken = cuda->host_metrics;
+    const struct dt_metrics *taken = cuda->host_metrics;
     DT_TRY(dt_cuda_settle(cuda));
     DT_CUDA(cudaMemcpyAsync(cuda->host_metrics, &cuda->sums->metrics, sizeof *taken,
                             cudaMemcpyDeviceToHost, cuda->stream));
     DT_CUDA(cudaMemsetAsync(&cuda->sums->metrics, 0, sizeof *taken, cuda->stream));
     DT_TRY(cuda_sync(backend));
-    *out = (struct dt_metrics){taken->loss_sum, taken->n_correct, taken->n_samples};
+    *out = *taken;
     return DT_OK;
 }
 

@@ -16,7 +16,7 @@
 /* The last gathered batch. If a block that reads the samples themselves is its first reader, x is
  * never written. */
 struct dt_cuda_gathered {
-    struct dt_gpu_samples samples;
+    struct dt_samples samples;
     int n;
     void *x;
     bool pending;  /* x is not written yet, and the samples not read in place yet */
@@ -34,7 +34,7 @@ struct dt_cuda_waiting {
 
 /* Results to copy to the host, and the scratch memory that computes them. */
 struct dt_cuda_sums {
-    struct dt_gpu_metrics metrics;
+    struct dt_metrics metrics;
     double squares;
     double scratch[DT_GPU_SUM_SCRATCH];
 };
@@ -64,8 +64,8 @@ struct dt_cuda {
     bool lost;             /* unfinished work may hang: no call that waits for the GPU is allowed */
     bool inputs_on_device; /* enqueued work belongs to a step whose inputs are on the device already
                         (cuda/step_graph.h) */
-    struct dt_cuda_sums *sums;           /* device */
-    struct dt_gpu_metrics *host_metrics; /* pinned */
+    struct dt_cuda_sums *sums;       /* device */
+    struct dt_metrics *host_metrics; /* pinned */
     char description[96];
 };
 

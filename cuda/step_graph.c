@@ -35,7 +35,7 @@ struct dt_step_graph {
     struct dt_gpu_steps *steps;   /* device */
     struct dt_gpu_rows rows;      /* one allocation, which starts at `all` */
     struct dt_step_input *inputs; /* pinned; (DT_MAX_RECORDED_STEPS); the next is pinned too */
-    struct dt_gpu_metrics *metrics;
+    struct dt_metrics *metrics;
     volatile int *n_done; /* pinned; finished steps of the last start, counted by the GPU */
     cudaEvent_t done;
     int n_steps, n_enqueued; /* of the last start: in all; enqueued so far */
@@ -317,11 +317,7 @@ static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
 
 static void graph_take(struct dt_step_graph *g, struct dt_metrics *out)
 {
-    for (int i = 0; i < g->n_steps; i++) {
-        const struct dt_gpu_metrics *m = &g->metrics[i];
-        out[i] = (struct dt_metrics){
-            .loss_sum = m->loss_sum, .n_correct = m->n_correct, .n_samples = m->n_samples};
-    }
+    memcpy(out, g->metrics, (size_t)g->n_steps * sizeof *out);
 }
 
 const struct dt_step_graph_ops dt_step_graph = {.open = graph_open,

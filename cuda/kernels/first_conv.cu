@@ -12,8 +12,8 @@ struct image_shape {
 
 static inline __host__ __device__ struct image_shape padded(const struct dt_gpu_first_conv &conv)
 {
-    const struct image_shape s = {(conv.out.h - 1) * conv.stride + conv.kernel,
-                                  (conv.out.w - 1) * conv.stride + conv.kernel};
+    const struct image_shape s = {(conv.b.linear_out.h - 1) * conv.b.stride + conv.b.kernel,
+                                  (conv.b.linear_out.w - 1) * conv.b.stride + conv.b.kernel};
     return s;
 }
 
@@ -22,7 +22,7 @@ template <typename T>
 static __device__ float pixel(const struct dt_gpu_first_conv &conv, size_t sample, int c, int h,
                               int w)
 {
-    const struct dt_shape s = conv.in;
+    const struct dt_shape s = conv.b.in;
     const size_t n_elems = (size_t)s.c * s.h * s.w;
     if (conv.x != NULL) {
         return (float)((const T *)conv.x)[sample * n_elems + (size_t)((h * s.w + w) * s.c + c)];
@@ -38,9 +38,10 @@ static __device__ void load_image(const struct dt_gpu_first_conv &conv, size_t s
 {
     const struct image_shape s = padded(conv);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < conv.in.c * s.h * s.w; i += THREADS) {
-        const int c = i / (s.h * s.w), h = i / s.w % s.h - conv.pad_h, w = i % s.w - conv.pad_w;
-        const bool inside = h >= 0 && h < conv.in.h && w >= 0 && w < conv.in.w;
+    for (int i = (int)threadIdx.x; i < conv.b.in.c * s.h * s.w; i += THREADS) {
+        const int c = i / (s.h * s.w), h = i / s.w % s.h - conv.b.pad_before_h,
+                  w = i % s.w - conv.b.pad_before_w;
+        const bool inside = h >= 0 && h < conv.b.in.h && w >= 0 && w < conv.b.in.w;
         image[i] = inside ? pixel<T>(conv, sample, c, h, w) : 0.0f;
     }
     __syncthreads();
@@ -50,15 +51,16 @@ static __device__ void load_image(const struct dt_gpu_first_conv &conv, size_t s
 static __device__ int tap_offset(const struct dt_gpu_first_conv &conv, struct image_shape s,
                                  int tap)
 {
-    const int n = conv.kernel;
+    const int n = conv.b.kernel;
     return (tap / (n * n) * s.h + tap / n % n) * s.w + tap % n;
 }
 
 static __device__ int place_offset(const struct dt_gpu_first_conv &conv, struct image_shape s,
                                    unsigned place)
 {
-    const int p = (int)(place / (unsigned)conv.out.w), q = (int)(place % (unsigned)conv.out.w);
-    return (p * s.w + q) * conv.stride;
+    const int p = (int)(place / (unsigned)conv.b.linear_out.w),
+              q = (int)(place % (unsigned)conv.b.linear_out.w);
+    return (p * s.w + q) * conv.b.stride;
 }
 
 /* ---- one bit per channel of a place: relu lets it pass */
@@ -85,11 +87,11 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ float image[DT_CUDA_FIRST_CONV_IMAGE];
     alignas(16) __shared__ float filters[DT_CUDA_FIRST_CONV_WEIGHTS]; /* taps by channels */
     const struct image_shape s = padded(conv);
-    const unsigned n_channels = (unsigned)conv.out.c,
-                   n_places = (unsigned)(conv.out.h * conv.out.w);
+    const unsigned n_channels = (unsigned)conv.b.linear_out.c,
+                   n_places = (unsigned)(conv.b.linear_out.h * conv.b.linear_out.w);
     const struct lanes lanes = lanes_of(n_channels / V);
     const unsigned c = threadIdx.x % lanes.across * V, step = lanes.n * PLACES;
-    const int n_taps = conv.in.c * conv.kernel * conv.kernel;
+    const int n_taps = conv.b.in.c * conv.b.kernel * conv.b.kernel;
     for (unsigned i = threadIdx.x; i < n_channels * (unsigned)n_taps; i += THREADS) {
         filters[i % (unsigned)n_taps * n_channels + i / (unsigned)n_taps] = weight[i];
     }
@@ -116,7 +118,7 @@ static __global__ void __launch_bounds__(THREADS)
             }
             for (unsigned j = 0; j < PLACES; j++) {
                 const unsigned place = first + j * lanes.n;
-                activate<V>(conv.activation, sums[j]);
+                activate<V>(conv.b.activation, sums[j]);
                 const size_t at = (sample * n_places + place) * n_channels + c;
                 if (place < n_places) {
                     store<V>(sums[j], (T *)y + at);
@@ -144,13 +146,12 @@ struct sums_shape {
     unsigned across, n_tiles, n_columns;
 };
 
-static inline __host__ __device__ struct sums_shape sums_of(const struct dt_gpu_first_conv &conv,
-                                                            unsigned v)
+static inline __host__ __device__ struct sums_shape sums_of(const struct dt_block &b, unsigned v)
 {
-    const unsigned n_taps = (unsigned)(conv.in.c * conv.kernel * conv.kernel),
+    const unsigned n_taps = (unsigned)(b.in.c * b.kernel * b.kernel),
                    n_tiles = (n_taps + TAPS - 1) / TAPS;
-    const unsigned across = (unsigned)conv.out.c / v * n_tiles;
-    const struct sums_shape s = {across, n_tiles, across * v * TAPS + (unsigned)conv.out.c};
+    const unsigned across = (unsigned)b.linear_out.c / v * n_tiles;
+    const struct sums_shape s = {across, n_tiles, across * v * TAPS + (unsigned)b.linear_out.c};
     return s;
 }
 
@@ -159,9 +160,9 @@ template <int V>
 static __device__ void add_gradients(const struct dt_gpu_first_conv &conv,
                                      const struct dt_gpu_gradients &to, const float *rows)
 {
-    const struct sums_shape s = sums_of(conv, V);
-    const unsigned n_channels = (unsigned)conv.out.c,
-                   n_taps = (unsigned)(conv.in.c * conv.kernel * conv.kernel);
+    const struct sums_shape s = sums_of(conv.b, V);
+    const unsigned n_channels = (unsigned)conv.b.linear_out.c,
+                   n_taps = (unsigned)(conv.b.in.c * conv.b.kernel * conv.b.kernel);
     add_rows(rows, gridDim.x, row_width(s.n_columns), [&](unsigned column, float total) {
         const unsigned each = s.across * V, i = column % each,
                        tap = i / n_channels * TAPS + column / each;
@@ -191,7 +192,7 @@ static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void 
     } else if (y != NULL) {
         load<V>((const T *)y + at, a);
         for (int v = 0; v < V; v++) {
-            dz[v] *= slope(conv.activation, 0, a[v]); /* not gelu */
+            dz[v] *= slope(conv.b.activation, 0, a[v]); /* not gelu */
         }
     }
 }
@@ -206,17 +207,18 @@ static __global__ void __launch_bounds__(THREADS, 2)
                                             : DT_CUDA_FIRST_CONV_IMAGE];
     float *image = memory; /* later its sums */
     const struct image_shape s = padded(conv);
-    const struct sums_shape shape = sums_of(conv, V);
+    const struct sums_shape shape = sums_of(conv.b, V);
     const struct lanes lanes = lanes_of(shape.across);
-    const unsigned n_channels = (unsigned)conv.out.c,
-                   n_places = (unsigned)(conv.out.h * conv.out.w);
+    const unsigned n_channels = (unsigned)conv.b.linear_out.c,
+                   n_places = (unsigned)(conv.b.linear_out.h * conv.b.linear_out.w);
     const unsigned mine = threadIdx.x % lanes.across * V, c = mine % n_channels,
                    tile = mine / n_channels;
     float sums[TAPS + 1][V] = {}; /* the last is the bias's */
     int offsets[TAPS];
     for (int j = 0; j < TAPS; j++) {
         const int tap = (int)tile * TAPS + j;
-        offsets[j] = tap < conv.in.c * conv.kernel * conv.kernel ? tap_offset(conv, s, tap) : 0;
+        offsets[j] =
+            tap < conv.b.in.c * conv.b.kernel * conv.b.kernel ? tap_offset(conv, s, tap) : 0;
     }
     for (size_t item = blockIdx.x; item < (size_t)n * n_parts; item += gridDim.x) {
         const size_t sample = item / n_parts;
@@ -258,15 +260,14 @@ static __global__ void __launch_bounds__(THREADS, 2)
 
 /* ---- launches */
 
-static bool is_wide(const struct dt_gpu_first_conv *conv)
+static bool is_wide(const struct dt_block &b)
 {
-    return conv->out.c % WIDE == 0;
+    return b.linear_out.c % WIDE == 0;
 }
 
-size_t dt_gpu_first_conv_scratch(const struct dt_gpu_first_conv *conv)
+size_t dt_gpu_first_conv_scratch(const struct dt_block *b)
 {
-    return N_COUNTS +
-           (size_t)MAX_BLOCKS * row_width(sums_of(*conv, is_wide(conv) ? WIDE : 1).n_columns);
+    return N_COUNTS + (size_t)MAX_BLOCKS * row_width(sums_of(*b, is_wide(*b) ? WIDE : 1).n_columns);
 }
 
 cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
@@ -276,9 +277,9 @@ cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_f
     if (n == 0) {
         return cudaSuccess;
     }
-    const auto kernel = DT_VERSION(first_conv_forward_kernel, type, is_wide(conv), WIDE, 1);
-    const unsigned n_groups = (unsigned)conv->out.c / (is_wide(conv) ? WIDE : 1),
-                   n_places = (unsigned)(conv->out.h * conv->out.w);
+    const auto kernel = DT_VERSION(first_conv_forward_kernel, type, is_wide(conv->b), WIDE, 1);
+    const unsigned n_groups = (unsigned)conv->b.linear_out.c / (is_wide(conv->b) ? WIDE : 1),
+                   n_places = (unsigned)(conv->b.linear_out.h * conv->b.linear_out.w);
     const unsigned chunks = blocks_for(n_places, THREADS / n_groups * PLACES),
                    wanted = blocks_for(4 * MAX_BLOCKS, (unsigned)n);
     const dim3 blocks(chunks < wanted ? chunks : wanted,
@@ -293,8 +294,10 @@ cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_
     if (n == 0) {
         return cudaSuccess;
     }
-    const unsigned wide = is_wide(conv), lanes = THREADS / sums_of(*conv, wide ? WIDE : 1).across;
-    const unsigned most = blocks_for((size_t)conv->out.h * (size_t)conv->out.w, lanes),
+    const unsigned wide = is_wide(conv->b),
+                   lanes = THREADS / sums_of(conv->b, wide ? WIDE : 1).across;
+    const unsigned most = blocks_for((size_t)conv->b.linear_out.h * (size_t)conv->b.linear_out.w,
+                                     lanes),
                    wanted = blocks_for(MAX_BLOCKS, (unsigned)n);
     const unsigned n_parts = most < wanted ? most : wanted;
     const size_t n_items = (size_t)n * n_parts;

@@ -223,7 +223,7 @@ static inline __device__ float team_sum(float value, unsigned stride)
 
 /* Adds n_sums losses, and as many hits after them, of n samples; the block has THREADS threads. */
 static inline __device__ void add_metrics(size_t n_sums, const double *sums, int n,
-                                          struct dt_gpu_metrics *metrics)
+                                          struct dt_metrics *metrics)
 {
     double loss = 0, correct = 0;
     for (size_t i = threadIdx.x; i < n_sums; i += THREADS) {

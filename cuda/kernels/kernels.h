@@ -22,40 +22,21 @@ extern "C" {
 
 enum dt_gpu_type { DT_GPU_F32, DT_GPU_BF16 };
 
-/* A bound data set on the device; members as in base/samples.h. */
-struct dt_gpu_samples {
-    struct dt_shape shape;
-    const uint8_t *pixels;
-    const float *values;
-    float scale;
-    const uint16_t *labels;
-    int n_classes;
-    const float *targets;
-    int n_targets;
-    const struct dt_pixel_transform *transform; /* device memory; NULL: none */
-};
-
 /* A batch on the device; members as in base/samples.h. */
 struct dt_gpu_batch {
     const uint32_t *rows, *ids, *epoch;
 };
 
-/* x (n, H, W, C) = samples `rows`, scaled or transformed: only that asks for ids and epoch. */
-cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples,
+/* x (n, H, W, C) = samples `rows`, scaled or transformed: only that asks for ids and epoch. All
+ * pointers of `samples`, here and below, are device memory. */
+cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_samples *samples,
                           const struct dt_gpu_batch *batch, int n, enum dt_gpu_type type, void *x);
 
-/* The part of a block after its linear operation, from struct dt_block, in a form that kernels take
- * by value. */
+/* The part of a block after its linear operation, in a form that kernels take by value. */
 struct dt_gpu_tail {
-    struct dt_shape linear, pooled; /* before and after the pool */
-    enum dt_activation activation;
-    enum dt_pool pool;
-    int pool_h, pool_w, pool_stride;
-    float dropout_rate; /* 0 outside training */
-    uint32_t dropout_stream;
+    struct dt_block b; /* dropout_rate: 0 outside training */
     uint64_t seed;
     const uint32_t *epoch; /* device; read where dropout is on */
-    bool flatten;          /* y and dy are in canonical order */
     uint8_t *winners; /* (n, pooled) N H W C, or NULL; of a max pool with activation none or relu:
                          replaces z in backward */
 };
@@ -87,7 +68,7 @@ struct dt_gpu_gradients {
  * `bias`. dz and dy do not overlap; dz may be z, unless z is read and windows overlap; n = 0 does
  * nothing. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels (or 1) and visits every
  * (about) thousandth window. Bytes: reads z or the winners, and dy, writes dz, once each. */
-size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail);
+size_t dt_gpu_tail_scratch(const struct dt_block *block);
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail,
                                  const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
                                  const float *bias, enum dt_gpu_type dy_type, const void *dy,
@@ -97,10 +78,8 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
  * enough. Its input is `rows` of the samples, as dt_gpu_gather would read them, or x (n, in) of
  * `type` if x is not NULL. Weights are the arena's, K C R S. */
 struct dt_gpu_first_conv {
-    struct dt_shape in, out;
-    int kernel, stride, pad_h, pad_w; /* pad: zeros before */
-    enum dt_activation activation;
-    struct dt_gpu_samples samples;
+    struct dt_block b; /* activation: none where the tail does it */
+    struct dt_samples samples;
     const uint32_t *rows;
     const void *x;
     uint8_t *signs; /* (n, out), one bit each, 8 channels a byte, or NULL; of relu, if channels fill
@@ -119,7 +98,7 @@ cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_f
  * through the activation, whose result is y; conv->signs, if there, replace y. n = 0 does nothing.
  * Grid: up to 264 blocks of 256 threads, each for some images or parts of them; a thread keeps 8
  * channels (or 1) of 9 taps. Bytes: the images, the signs or y, and dy once. */
-size_t dt_gpu_first_conv_scratch(const struct dt_gpu_first_conv *conv);
+size_t dt_gpu_first_conv_scratch(const struct dt_block *block);
 cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
                                        int n, enum dt_gpu_type type, const void *y, const void *dy,
                                        const struct dt_gpu_gradients *to);
@@ -140,18 +119,13 @@ cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filt
                                    enum dt_gpu_type type, const void *packed, bool accumulate,
                                    float *dw);
 
-/* Running sums of a pass; zeroed by the caller. */
-struct dt_gpu_metrics {
-    double loss_sum, n_correct, n_samples;
-};
-
-/* Adds the batch's sums to `metrics`, and writes the gradient of the sum of the samples' losses
- * unless dlogits is NULL: then labels are not smoothed. logits, dlogits: (n, n_outputs) float.
- * scratch: 2 * n doubles. */
+/* Adds the batch's sums to `metrics`, which its caller zeroes, and writes the gradient of the sum
+ * of the samples' losses unless dlogits is NULL: then labels are not smoothed. logits, dlogits: (n,
+ * n_outputs) float. scratch: 2 * n doubles. */
 cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
-                        const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
+                        const struct dt_samples *samples, const uint32_t *rows, int n,
                         int n_outputs, const float *logits, float *dlogits, double *scratch,
-                        struct dt_gpu_metrics *metrics);
+                        struct dt_metrics *metrics);
 
 /* The last dense layer, if it has few outputs and only a loss after it. weight (n_out, n_in) and
  * bias lie in the arena, without a packed copy. */
@@ -167,7 +141,7 @@ struct dt_gpu_head_loss {
     const uint32_t *rows;
     double smoothing; /* of the labels, with dlogits */
     float *dlogits;   /* or NULL */
-    struct dt_gpu_metrics *metrics;
+    struct dt_metrics *metrics;
     float *scratch;
 };
 
@@ -219,7 +193,7 @@ cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *u
 struct dt_gpu_steps {
     int n, now; /* number of steps; the current one */
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
-    struct dt_gpu_metrics metrics[DT_MAX_RECORDED_STEPS];
+    struct dt_metrics metrics[DT_MAX_RECORDED_STEPS];
 };
 
 /* Inputs for the other kernels of a step. */
@@ -243,7 +217,7 @@ cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, 
  * current. Then *n_done, in pinned host memory, counts the finished steps. One block. */
 cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps,
                             const struct dt_gpu_rows *rows, struct dt_gpu_step *step,
-                            struct dt_gpu_metrics *running, volatile int *n_done);
+                            struct dt_metrics *running, volatile int *n_done);
 
 #ifdef __cplusplus
 }

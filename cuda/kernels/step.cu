@@ -8,11 +8,11 @@
  * sample fits into a cache */
 
 /* Element i, H W C, of a sample as the network sees it. */
-static __device__ float transformed(const struct dt_gpu_samples &samples,
+static __device__ float transformed(const struct dt_samples &samples,
                                     const struct dt_gpu_batch &batch, size_t sample, size_t n_elems,
                                     unsigned i)
 {
-    const struct dt_pixel_transform *t = samples.transform;
+    const struct dt_pixel_transform *t = (const struct dt_pixel_transform *)samples.transform;
     const unsigned n_c = (unsigned)samples.shape.c, n_w = (unsigned)samples.shape.w;
     const struct dt_pose pose = dt_transform_pose(t, *batch.epoch, batch.ids[sample]);
     return dt_transform_at(t, &pose, samples.pixels + batch.rows[sample] * n_elems, (int)(i % n_c),
@@ -20,8 +20,8 @@ static __device__ float transformed(const struct dt_gpu_samples &samples,
 }
 
 template <typename T>
-static __global__ void transform_kernel(struct dt_gpu_samples samples, struct dt_gpu_batch batch,
-                                        int n, unsigned n_elems, void *x)
+static __global__ void transform_kernel(struct dt_samples samples, struct dt_gpu_batch batch, int n,
+                                        unsigned n_elems, void *x)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     for (size_t sample = blockIdx.y; i < n_elems && sample < (size_t)n; sample += gridDim.y) {
@@ -30,8 +30,8 @@ static __global__ void transform_kernel(struct dt_gpu_samples samples, struct dt
 }
 
 template <typename T>
-static __global__ void gather_kernel(struct dt_gpu_samples samples, struct dt_gpu_batch batch,
-                                     int n, unsigned n_elems, void *x)
+static __global__ void gather_kernel(struct dt_samples samples, struct dt_gpu_batch batch, int n,
+                                     unsigned n_elems, void *x)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n_elems) {
@@ -46,7 +46,7 @@ static __global__ void gather_kernel(struct dt_gpu_samples samples, struct dt_gp
     }
 }
 
-cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples,
+cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_samples *samples,
                           const struct dt_gpu_batch *batch, int n, enum dt_gpu_type type, void *x)
 {
     const unsigned n_elems = (unsigned)dt_shape_elems(samples->shape);
@@ -119,16 +119,15 @@ static __global__ void value_error_kernel(bool squared, const float *targets, co
     }
 }
 
-static __global__ void add_metrics_kernel(int n, const double *scratch,
-                                          struct dt_gpu_metrics *metrics)
+static __global__ void add_metrics_kernel(int n, const double *scratch, struct dt_metrics *metrics)
 {
     add_metrics((size_t)n, scratch, n, metrics);
 }
 
 cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
-                        const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
+                        const struct dt_samples *samples, const uint32_t *rows, int n,
                         int n_outputs, const float *logits, float *dlogits, double *scratch,
-                        struct dt_gpu_metrics *metrics)
+                        struct dt_metrics *metrics)
 {
     if (n == 0) {
         return cudaSuccess;
@@ -377,7 +376,7 @@ cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, 
 }
 
 static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu_rows rows,
-                                       struct dt_gpu_step *step, struct dt_gpu_metrics *running,
+                                       struct dt_gpu_step *step, struct dt_metrics *running,
                                        volatile int *n_done)
 {
     const int next = steps->now + 1;
@@ -403,7 +402,7 @@ static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu
 
 cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps,
                             const struct dt_gpu_rows *rows, struct dt_gpu_step *step,
-                            struct dt_gpu_metrics *running, volatile int *n_done)
+                            struct dt_metrics *running, volatile int *n_done)
 {
     return DT_LAUNCH(step_end_kernel, 1, THREADS, stream, steps, *rows, step, running, n_done);
 }

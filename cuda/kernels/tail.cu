@@ -14,12 +14,12 @@ struct place {
  * neighbouring columns instead of channels: they then write the canonical order in one piece and
  * read the other in pieces of V. */
 template <int V>
-static __device__ struct place place_of(const struct dt_gpu_tail &t, unsigned i, unsigned n_rows,
+static __device__ struct place place_of(const struct dt_block &block, unsigned i, unsigned n_rows,
                                         unsigned n_columns)
 {
-    const unsigned n_groups = (unsigned)t.linear.c / V, n_places = n_rows * n_columns;
-    const unsigned group = t.flatten ? i / n_places : i % n_groups,
-                   at = t.flatten ? i % n_places : i / n_groups;
+    const unsigned n_groups = (unsigned)block.linear_out.c / V, n_places = n_rows * n_columns;
+    const unsigned group = block.canonical ? i / n_places : i % n_groups,
+                   at = block.canonical ? i % n_places : i / n_groups;
     const struct place place = {(int)(at / n_columns), (int)(at % n_columns), (int)group * V};
     return place;
 }
@@ -39,32 +39,36 @@ static __device__ void load_biased(const T *z, const float *bias, float *b)
 }
 
 template <int V, typename T>
-static __device__ void load_activated(const struct dt_gpu_tail &t, const T *z, const float *bias,
+static __device__ void load_activated(const struct dt_block &block, const T *z, const float *bias,
                                       float *a)
 {
     load_biased<V>(z, bias, a);
-    activate<V>(t.activation, a);
+    activate<V>(block.activation, a);
 }
 
 /* Pools the window that begins at z; winner: the element that a max pool took. */
 template <int V, typename T>
-static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, const float *bias,
+static __device__ void pool_window(const struct dt_block &block, const T *z, const float *bias,
                                    float *pooled, int *winner)
 {
-    load_activated<V>(t, z, bias, pooled);
+    load_activated<V>(block, z, bias, pooled);
     for (int v = 0; v < V; v++) {
         winner[v] = 0;
     }
-    for (int i = 1; i < t.pool_h * t.pool_w; i++) {
+    for (int i = 1; i < block.pool_h * block.pool_w; i++) {
         float a[V];
-        load_activated<V>(t, z + (i / t.pool_w * t.linear.w + i % t.pool_w) * t.linear.c, bias, a);
+        load_activated<V>(block,
+                          z + (i / block.pool_w * block.linear_out.w + i % block.pool_w) *
+                                  block.linear_out.c,
+                          bias, a);
         for (int v = 0; v < V; v++) {
             const bool better = a[v] > pooled[v] || (isnan(a[v]) && !isnan(pooled[v]));
-            pooled[v] = t.pool == DT_POOL_AVG ? pooled[v] + a[v] : better ? a[v] : pooled[v];
+            pooled[v] = block.pool == DT_POOL_AVG ? pooled[v] + a[v] : better ? a[v] : pooled[v];
             winner[v] = better ? i : winner[v];
         }
     }
-    const float share = t.pool == DT_POOL_AVG ? 1.0f / (float)(t.pool_h * t.pool_w) : 1.0f;
+    const float share =
+        block.pool == DT_POOL_AVG ? 1.0f / (float)(block.pool_h * block.pool_w) : 1.0f;
     for (int v = 0; v < V; v++) {
         pooled[v] *= share;
     }
@@ -75,19 +79,19 @@ template <int V>
 static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids, size_t sample,
                                struct place at, float *x)
 {
-    if (!(t.dropout_rate > 0)) {
+    if (!(t.b.dropout_rate > 0)) {
         return;
     }
-    const uint32_t unit = (uint32_t)element(t.pooled, at),
-                   threshold = dt_dropout_threshold(t.dropout_rate);
+    const uint32_t unit = (uint32_t)element(t.b.pool_out, at),
+                   threshold = dt_dropout_threshold(t.b.dropout_rate);
     struct dt_rng4 words =
-        dt_dropout_words(t.seed, t.dropout_stream, *t.epoch, ids[sample], unit, threshold);
+        dt_dropout_words(t.seed, t.b.dropout_stream, *t.epoch, ids[sample], unit, threshold);
     if (V == WIDE &&
         unit % dt_dropout_group_units(threshold) != 0) { /* the upper half of 16 units */
         words.v[0] = words.v[2];
         words.v[1] = words.v[3];
     }
-    const float scale = 1.0f / (1.0f - t.dropout_rate);
+    const float scale = 1.0f / (1.0f - t.b.dropout_rate);
     for (uint32_t v = 0; v < V; v++) {
         const uint32_t place_in_group =
             V == WIDE ? v : unit + v; /* a constant where it can be one */
@@ -97,28 +101,28 @@ static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids,
 
 /* V channels of y or dy, in canonical order after a flatten. */
 template <int V, typename T>
-static __device__ void store_pooled(const struct dt_gpu_tail &t, struct place at, const float *from,
-                                    T *y)
+static __device__ void store_pooled(const struct dt_block &block, struct place at,
+                                    const float *from, T *y)
 {
-    if (!t.flatten) {
-        store<V>(from, y + element(t.pooled, at));
+    if (!block.canonical) {
+        store<V>(from, y + element(block.pool_out, at));
         return;
     }
-    const int n_places = t.pooled.h * t.pooled.w;
+    const int n_places = block.pool_out.h * block.pool_out.w;
     for (int v = 0; v < V; v++) {
-        y[(at.c + v) * n_places + at.p * t.pooled.w + at.q] = (T)from[v];
+        y[(at.c + v) * n_places + at.p * block.pool_out.w + at.q] = (T)from[v];
     }
 }
 
 /* Stores for V windows the data that backward needs. */
 template <int V>
-static __device__ void store_winners(const struct dt_gpu_tail &t, const float *pooled,
+static __device__ void store_winners(const struct dt_block &block, const float *pooled,
                                      const int *winner, uint8_t *to)
 {
     pack<uint8_t, V> packed;
     for (int v = 0; v < V; v++) {
         packed.v[v] =
-            (uint8_t)(winner[v] + (slope(t.activation, 0, pooled[v]) > 0 ? 0 : DT_GPU_CLOSED));
+            (uint8_t)(winner[v] + (slope(block.activation, 0, pooled[v]) > 0 ? 0 : DT_GPU_CLOSED));
     }
     *(pack<uint8_t, V> *)to = packed;
 }
@@ -134,16 +138,16 @@ template <int V> static __device__ void load_winners(const uint8_t *from, float 
 }
 
 template <int V, typename T>
-static __device__ void load_pooled(const struct dt_gpu_tail &t, struct place at, const T *dy,
+static __device__ void load_pooled(const struct dt_block &block, struct place at, const T *dy,
                                    float *to)
 {
-    if (!t.flatten) {
-        load<V>(dy + element(t.pooled, at), to);
+    if (!block.canonical) {
+        load<V>(dy + element(block.pool_out, at), to);
         return;
     }
-    const int n_places = t.pooled.h * t.pooled.w;
+    const int n_places = block.pool_out.h * block.pool_out.w;
     for (int v = 0; v < V; v++) {
-        to[v] = (float)dy[(at.c + v) * n_places + at.p * t.pooled.w + at.q];
+        to[v] = (float)dy[(at.c + v) * n_places + at.p * block.pool_out.w + at.q];
     }
 }
 
@@ -157,31 +161,32 @@ static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t 
     if (part >= n_parts) {
         return;
     }
-    const struct place at = place_of<V>(t, part, (unsigned)t.pooled.h, (unsigned)t.pooled.w);
-    const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
-    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c,
-                 n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
+    const struct place at =
+        place_of<V>(t.b, part, (unsigned)t.b.pool_out.h, (unsigned)t.b.pool_out.w);
+    const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
+    const size_t n_linear = (size_t)t.b.linear_out.h * t.b.linear_out.w * t.b.linear_out.c,
+                 n_pooled = (size_t)t.b.pool_out.h * t.b.pool_out.w * t.b.pool_out.c;
     float b[V];
     load_bias<V>(bias, at.c, b);
     for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
         float pooled[V];
         int winner[V];
-        pool_window<V>(t, (const T *)z + sample * n_linear + element(t.linear, begin), b, pooled,
-                       winner);
+        pool_window<V>(t.b, (const T *)z + sample * n_linear + element(t.b.linear_out, begin), b,
+                       pooled, winner);
         if (t.winners != NULL) {
-            store_winners<V>(t, pooled, winner,
-                             t.winners + sample * n_pooled + element(t.pooled, at));
+            store_winners<V>(t.b, pooled, winner,
+                             t.winners + sample * n_pooled + element(t.b.pool_out, at));
         }
         dropout<V>(t, ids, sample, at, pooled);
-        store_pooled<V>(t, at, pooled, (Y *)y + sample * n_pooled);
+        store_pooled<V>(t.b, at, pooled, (Y *)y + sample * n_pooled);
     }
 }
 
 /* Element `i`'s share of its window's gradient. */
-static __device__ float pool_gradient(const struct dt_gpu_tail &t, float delta, int winner, int i)
+static __device__ float pool_gradient(const struct dt_block &block, float delta, int winner, int i)
 {
-    return t.pool == DT_POOL_MAX ? (winner == i ? delta : 0.0f)
-                                 : delta * (1.0f / (float)(t.pool_h * t.pool_w));
+    return block.pool == DT_POOL_MAX ? (winner == i ? delta : 0.0f)
+                                     : delta * (1.0f / (float)(block.pool_h * block.pool_w));
 }
 
 /* One sample in backward. */
@@ -199,36 +204,36 @@ static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *
                                    const struct tail_sample<T, Y> &sample, struct place at,
                                    const float *b, float *delta, int *winner)
 {
-    const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
-    load_pooled<V>(t, at, sample.dy, delta);
+    const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
+    load_pooled<V>(t.b, at, sample.dy, delta);
     dropout<V>(t, ids, sample.number, at, delta);
     if (sample.winners != NULL) {
-        load_winners<V>(sample.winners + element(t.pooled, at), delta, winner);
-    } else if (t.pool == DT_POOL_MAX) {
+        load_winners<V>(sample.winners + element(t.b.pool_out, at), delta, winner);
+    } else if (t.b.pool == DT_POOL_MAX) {
         float pooled[V];
-        pool_window<V>(t, sample.z + element(t.linear, begin), b, pooled, winner);
+        pool_window<V>(t.b, sample.z + element(t.b.linear_out, begin), b, pooled, winner);
     }
 }
 
 /* Takes the gradient of V elements through the activation, unless the winners have done so, adds it
  * to `sum` and stores it. */
 template <int V, typename T, typename Y>
-static __device__ void store_gradient(const struct dt_gpu_tail &t,
+static __device__ void store_gradient(const struct dt_block &block,
                                       const struct tail_sample<T, Y> &sample, struct place to,
                                       const float *b, float *gradient, float *sum)
 {
     if (sample.winners == NULL) {
         float z[V], a[V];
-        load_biased<V>(sample.z + element(t.linear, to), b, z);
-        load_activated<V>(t, sample.z + element(t.linear, to), b, a);
+        load_biased<V>(sample.z + element(block.linear_out, to), b, z);
+        load_activated<V>(block, sample.z + element(block.linear_out, to), b, a);
         for (int v = 0; v < V; v++) {
-            gradient[v] *= slope(t.activation, z[v], a[v]);
+            gradient[v] *= slope(block.activation, z[v], a[v]);
         }
     }
     for (int v = 0; v < V; v++) {
         sum[v] += gradient[v];
     }
-    store<V>(gradient, sample.dz + element(t.linear, to));
+    store<V>(gradient, sample.dz + element(block.linear_out, to));
 }
 
 /* For windows that do not overlap: a cell of stride x stride elements is a window and the gap after
@@ -239,23 +244,24 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
                                      const struct tail_sample<T, Y> &sample, struct place at,
                                      const float *b, float *sum)
 {
-    const bool has_window = at.p < t.pooled.h && at.q < t.pooled.w;
-    const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
+    const bool has_window = at.p < t.b.pool_out.h && at.q < t.b.pool_out.w;
+    const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
     float delta[V] = {};
     int winner[V] = {};
     if (has_window) {
         load_window<V>(t, ids, sample, at, b, delta, winner);
     }
-    for (struct place to = begin; to.p < begin.p + t.pool_stride && to.p < t.linear.h; to.p++) {
-        for (to.q = begin.q; to.q < begin.q + t.pool_stride && to.q < t.linear.w; to.q++) {
+    for (struct place to = begin; to.p < begin.p + t.b.pool_stride && to.p < t.b.linear_out.h;
+         to.p++) {
+        for (to.q = begin.q; to.q < begin.q + t.b.pool_stride && to.q < t.b.linear_out.w; to.q++) {
             const int r = to.p - begin.p, s = to.q - begin.q;
-            const bool inside = r < t.pool_h && s < t.pool_w;
+            const bool inside = r < t.b.pool_h && s < t.b.pool_w;
             float gradient[V];
             for (int v = 0; v < V; v++) {
                 gradient[v] =
-                    inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_w + s) : 0.0f;
+                    inside ? pool_gradient(t.b, delta[v], winner[v], r * t.b.pool_w + s) : 0.0f;
             }
-            store_gradient<V>(t, sample, to, b, gradient, sum);
+            store_gradient<V>(t.b, sample, to, b, gradient, sum);
         }
     }
 }
@@ -267,23 +273,23 @@ static __device__ void element_backward(const struct dt_gpu_tail &t, const uint3
                                         const struct tail_sample<T, Y> &sample, struct place to,
                                         const float *b, float *sum)
 {
-    const int first_p = to.p < t.pool_h ? 0 : (to.p - t.pool_h) / t.pool_stride + 1;
-    const int first_q = to.q < t.pool_w ? 0 : (to.q - t.pool_w) / t.pool_stride + 1;
+    const int first_p = to.p < t.b.pool_h ? 0 : (to.p - t.b.pool_h) / t.b.pool_stride + 1;
+    const int first_q = to.q < t.b.pool_w ? 0 : (to.q - t.b.pool_w) / t.b.pool_stride + 1;
     float gradient[V] = {};
-    for (struct place at = {first_p, 0, to.c}; at.p < t.pooled.h && at.p * t.pool_stride <= to.p;
-         at.p++) {
-        for (at.q = first_q; at.q < t.pooled.w && at.q * t.pool_stride <= to.q; at.q++) {
-            const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
-            const int i = (to.p - begin.p) * t.pool_w + to.q - begin.q;
+    for (struct place at = {first_p, 0, to.c};
+         at.p < t.b.pool_out.h && at.p * t.b.pool_stride <= to.p; at.p++) {
+        for (at.q = first_q; at.q < t.b.pool_out.w && at.q * t.b.pool_stride <= to.q; at.q++) {
+            const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
+            const int i = (to.p - begin.p) * t.b.pool_w + to.q - begin.q;
             float delta[V];
             int winner[V] = {};
             load_window<V>(t, ids, sample, at, b, delta, winner);
             for (int v = 0; v < V; v++) {
-                gradient[v] += pool_gradient(t, delta[v], winner[v], i);
+                gradient[v] += pool_gradient(t.b, delta[v], winner[v], i);
             }
         }
     }
-    store_gradient<V>(t, sample, to, b, gradient, sum);
+    store_gradient<V>(t.b, sample, to, b, gradient, sum);
 }
 
 /* A thread's walk: it keeps its channels, so that it can sum their gradients, and takes every
@@ -327,15 +333,15 @@ static __global__ void __launch_bounds__(THREADS,
     tail_backward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, const void *z,
                          const float *bias, const void *dy, void *dz, struct dt_gpu_gradients to)
 {
-    const unsigned n_groups = (unsigned)t.linear.c / V,
-                   cell = OVERLAP ? 1 : (unsigned)t.pool_stride;
-    const unsigned n_columns = ((unsigned)t.linear.w + cell - 1) / cell;
+    const unsigned n_groups = (unsigned)t.b.linear_out.c / V,
+                   cell = OVERLAP ? 1 : (unsigned)t.b.pool_stride;
+    const unsigned n_columns = ((unsigned)t.b.linear_out.w + cell - 1) / cell;
     const struct lanes lanes = lanes_of(n_groups);
     const unsigned group = blockIdx.x * lanes.across + threadIdx.x % lanes.across,
                    first = blockIdx.y * lanes.n + lanes.mine;
-    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c,
-                 n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
-    struct walk at = {0, first, ((unsigned)t.linear.h + cell - 1) / cell * n_columns,
+    const size_t n_linear = (size_t)t.b.linear_out.h * t.b.linear_out.w * t.b.linear_out.c,
+                 n_pooled = (size_t)t.b.pool_out.h * t.b.pool_out.w * t.b.pool_out.c;
+    struct walk at = {0, first, ((unsigned)t.b.linear_out.h + cell - 1) / cell * n_columns,
                       gridDim.y * lanes.n};
     at.sample = at.cell / at.n_cells;
     at.cell %= at.n_cells;
@@ -359,7 +365,7 @@ static __global__ void __launch_bounds__(THREADS,
         }
     }
     if (to.bias != NULL) {
-        add_bias_sums<V>(to, lanes, (unsigned)t.linear.c, sum);
+        add_bias_sums<V>(to, lanes, (unsigned)t.b.linear_out.c, sum);
     }
 }
 
@@ -368,10 +374,11 @@ static __global__ void __launch_bounds__(THREADS,
 static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
 {
     struct dt_gpu_tail t = *tail;
-    if (t.pool == DT_POOL_NONE) {
-        t.pool_h = t.pool_w = t.pool_stride = 1;
+    if (t.b.pool == DT_POOL_NONE) {
+        t.b.pool_h = t.b.pool_w = t.b.pool_stride = 1;
     }
-    t.flatten = t.flatten && t.pooled.c > 1 && (t.pooled.h > 1 || t.pooled.w > 1);
+    t.b.canonical =
+        t.b.canonical && t.b.pool_out.c > 1 && (t.b.pool_out.h > 1 || t.b.pool_out.w > 1);
     return t;
 }
 
@@ -387,9 +394,9 @@ cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *t
                                 const float *bias, enum dt_gpu_type y_type, void *y)
 {
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide =
-        t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y) && aligned(t.winners);
-    const unsigned n_parts = (unsigned)dt_shape_elems(t.pooled) / (wide ? WIDE : 1);
+    const bool wide = t.b.linear_out.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y) &&
+                      aligned(t.winners);
+    const unsigned n_parts = (unsigned)dt_shape_elems(t.b.pool_out) / (wide ? WIDE : 1);
     return DT_LAUNCH(VERSION(tail_forward_kernel, y_type), blocks_for_samples(n_parts, n),
                      threads_for_samples(n_parts), stream, t, ids, n, n_parts, z, bias, y);
 }
@@ -405,9 +412,10 @@ static unsigned most_slices(int n_channels)
     return n < 1 ? 1 : n < MAX_SLICES ? n : MAX_SLICES;
 }
 
-size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail)
+size_t dt_gpu_tail_scratch(const struct dt_block *block)
 {
-    return N_COUNTS + (size_t)most_slices(tail->linear.c) * row_width((unsigned)tail->linear.c);
+    return N_COUNTS +
+           (size_t)most_slices(block->linear_out.c) * row_width((unsigned)block->linear_out.c);
 }
 
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail,
@@ -416,16 +424,16 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
                                  void *dz, const struct dt_gpu_gradients *to)
 {
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) &&
+    const bool wide = t.b.linear_out.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) &&
                       aligned(dz) && aligned(t.winners);
-    const bool overlap = t.pool_stride < t.pool_h || t.pool_stride < t.pool_w;
-    const unsigned cell = overlap ? 1 : (unsigned)t.pool_stride;
-    const size_t n_cells = (size_t)blocks_for((size_t)t.linear.h, cell) *
-                           blocks_for((size_t)t.linear.w, cell) * (size_t)n;
-    const unsigned n_groups = (unsigned)t.linear.c / (wide ? WIDE : 1),
+    const bool overlap = t.b.pool_stride < t.b.pool_h || t.b.pool_stride < t.b.pool_w;
+    const unsigned cell = overlap ? 1 : (unsigned)t.b.pool_stride;
+    const size_t n_cells = (size_t)blocks_for((size_t)t.b.linear_out.h, cell) *
+                           blocks_for((size_t)t.b.linear_out.w, cell) * (size_t)n;
+    const unsigned n_groups = (unsigned)t.b.linear_out.c / (wide ? WIDE : 1),
                    across = n_groups < THREADS ? n_groups : THREADS;
     const unsigned wanted = blocks_for(n_cells, 2 * (THREADS / across)),
-                   most = most_slices(t.linear.c), slices = wanted < most ? wanted : most;
+                   most = most_slices(t.b.linear_out.c), slices = wanted < most ? wanted : most;
     const auto kernel = overlap ? VERSION(tail_backward_kernel, dy_type, true)
                                 : VERSION(tail_backward_kernel, dy_type, false);
     return DT_LAUNCH(kernel, dim3(blocks_for(n_groups, across), slices), THREADS, stream, t, ids, n,

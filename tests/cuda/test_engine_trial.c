@@ -214,7 +214,7 @@ static void fastest(void)
 /* The tail in place, which works on the result, costs a millisecond of the clock. */
 static void tail_is_timed(void)
 {
-    const struct dt_gpu_tail tail = {.linear = {4, 6, 6}, .pooled = {4, 6, 6}};
+    const struct dt_gpu_tail tail = {.b = {.linear_out = {4, 6, 6}, .pool_out = {4, 6, 6}}};
     open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
     CHECK_OK(dt_engine_trial(plan, &(struct dt_engine_trial_spec){.stream = stream,
                                                                   .limit_s = LIMIT_S,
