@@ -67,7 +67,6 @@ set(DTRAIN_CUDA_SOURCES
   cuda_check.c
   cuda_memory.c
   cudnn/engine_trial.c
-  module.c
   nccl_allreduce.c
   packed.c
   probe.c

@@ -21,8 +21,8 @@
 #define DT_CUDA_FUSION_LIST(X)                                                                \
     X(FIRST_CONV, "first_conv")     /* the first convolution by our own kernels */            \
     X(HEAD, "head")                 /* the last dense layer and the loss in one kernel */     \
-    X(PACKED, "packed")             /* packed.h: copies of weights by the optimizer's step */ \
-    X(BRANCH, "branch")             /* branch.h: work beside the chain */                     \
+    X(PACKED, "packed")             /* packed.c: copies of weights by the optimizer's step */ \
+    X(BRANCH, "branch")             /* branch.c: work beside the chain */                     \
     X(ENGINE_TRIAL, "engine_trial") /* cudnn/engine_trial.h: else the first engine */         \
     X(STEPS, "steps")               /* a step is enqueued before the last one is done */
 #define DT_CUDA_FUSION(constant, name) DT_CUDA_##constant,

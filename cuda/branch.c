@@ -1,7 +1,5 @@
-#include "cuda/branch.h"
+#include "cuda/cuda_backend.h"
 
-#include "cuda/block_plan.h"
-#include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 
 enum dt_status dt_cuda_urgent_stream(cudaStream_t *out)
@@ -24,7 +22,7 @@ static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lan
     return DT_OK;
 }
 
-enum dt_status dt_cuda_lane_open(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
+static enum dt_status open_lane(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
 {
     DT_TRY(open_cublas(cuda, lane));
     dt_alive_show(&cuda->alive);
@@ -34,8 +32,25 @@ enum dt_status dt_cuda_lane_open(struct dt_cuda *cuda, struct dt_cuda_lane *lane
     return DT_OK;
 }
 
+enum dt_status dt_cuda_lanes_open(struct dt_cuda *cuda)
+{
+    struct dt_cuda_branches *b = &cuda->branches;
+    DT_TRY(dt_cuda_urgent_stream(&cuda->main.stream));
+    cuda->stream = cuda->main.stream;
+    DT_TRY(open_lane(cuda, &cuda->main));
+    if (dt_cuda_without(DT_CUDA_BRANCH)) {
+        b->lanes[DT_CUDA_GRADIENTS] = b->lanes[DT_CUDA_UPDATES] = cuda->main;
+        return DT_OK;
+    }
+    for (int i = 0; i < DT_CUDA_N_BRANCHES; i++) {
+        DT_CUDA(cudaEventCreateWithFlags(&b->events[i], cudaEventDisableTiming));
+        DT_CUDA(cudaStreamCreateWithFlags(&b->lanes[i].stream, cudaStreamNonBlocking));
+    }
+    return open_lane(cuda, &b->lanes[DT_CUDA_GRADIENTS]);
+}
+
 /* Members not opened are NULL. */
-void dt_cuda_lane_close(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
+static void close_lane(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
 {
     if (lane->cudnn != NULL) {
         cudnnDestroy(lane->cudnn);
@@ -47,34 +62,20 @@ void dt_cuda_lane_close(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
     if (lane->stream != NULL) {
         cudaStreamDestroy(lane->stream);
     }
-    *lane = (struct dt_cuda_lane){0};
 }
 
-enum dt_status dt_cuda_branches_open(struct dt_cuda *cuda)
-{
-    struct dt_cuda_branches *b = &cuda->branches;
-    if (dt_cuda_without(DT_CUDA_BRANCH)) {
-        b->lanes[DT_CUDA_GRADIENTS] = b->lanes[DT_CUDA_UPDATES] = cuda->main;
-        return DT_OK;
-    }
-    for (int i = 0; i < DT_CUDA_N_BRANCHES; i++) {
-        DT_CUDA(cudaEventCreateWithFlags(&b->events[i], cudaEventDisableTiming));
-        DT_CUDA(cudaStreamCreateWithFlags(&b->lanes[i].stream, cudaStreamNonBlocking));
-    }
-    return dt_cuda_lane_open(cuda, &b->lanes[DT_CUDA_GRADIENTS]);
-}
-
-void dt_cuda_branches_close(struct dt_cuda *cuda)
+void dt_cuda_lanes_close(struct dt_cuda *cuda)
 {
     struct dt_cuda_branches *b = &cuda->branches;
     for (int i = 0; i < DT_CUDA_N_BRANCHES; i++) {
         if (b->lanes[i].stream != cuda->main.stream) {
-            dt_cuda_lane_close(cuda, &b->lanes[i]);
+            close_lane(cuda, &b->lanes[i]);
         }
         if (b->events[i] != NULL) {
             cudaEventDestroy(b->events[i]);
         }
     }
+    close_lane(cuda, &cuda->main);
 }
 
 static enum dt_status wait_for(cudaStream_t stream, cudaStream_t other, cudaEvent_t event)

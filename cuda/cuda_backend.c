@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "base/transform.h"
-#include "cuda/block_plan.h"
-#include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "model/layers/layers.h"
 
@@ -18,11 +16,6 @@ struct dt_bound_samples {
 static struct dt_cuda *cuda_of(struct dt_backend *backend)
 {
     return (struct dt_cuda *)backend;
-}
-
-cudaStream_t dt_cuda_backend_stream(const struct dt_backend *backend)
-{
-    return ((const struct dt_cuda *)backend)->stream;
 }
 
 /* ---- memory */
@@ -98,10 +91,7 @@ static const char *precision_name(enum dt_precision precision)
 
 static enum dt_status open_parts(struct dt_cuda *cuda)
 {
-    DT_TRY(dt_cuda_urgent_stream(&cuda->main.stream));
-    cuda->stream = cuda->main.stream;
-    DT_TRY(dt_cuda_lane_open(cuda, &cuda->main));
-    DT_TRY(dt_cuda_branches_open(cuda));
+    DT_TRY(dt_cuda_lanes_open(cuda));
     for (int i = 0; i < DT_CUDA_BATCH_SLOTS; i++) {
         DT_CUDA(cudaEventCreateWithFlags(&cuda->batches.copied[i], cudaEventDisableTiming));
     }
@@ -128,8 +118,7 @@ static void cuda_close(struct dt_backend *backend)
     dt_cuda_free(cuda, cuda->sums);
     dt_cuda_free(cuda, cuda->step);
     cudaFreeHost(cuda->host_metrics);
-    dt_cuda_branches_close(cuda);
-    dt_cuda_lane_close(cuda, &cuda->main);
+    dt_cuda_lanes_close(cuda);
     free(cuda->memory.pieces);
     free(cuda);
 }
@@ -389,4 +378,16 @@ const struct dt_backend_ops dt_cuda_backend = {
     .metrics_take = cuda_metrics_take,
     .optimizer_step = cuda_optimizer_step,
     .sum_squares = cuda_sum_squares,
+};
+
+/* The one symbol, which the program loads. */
+const struct dt_device_module dt_device_module = {
+    .version = DT_DEVICE_MODULE_VERSION,
+    .backend = &dt_cuda_backend,
+    .probe = dt_cuda_probe,
+    .memory = dt_cuda_memory,
+    .allreduce_open = dt_nccl_open,
+    .graph = &dt_step_graph,
+    .engines = dt_cuda_block_engines,
+    .versions = dt_cuda_versions,
 };

@@ -1,10 +1,9 @@
-#include "cuda/cuda_block.h"
+#include "cuda/cuda_backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/block_plan.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cudnn/engine_trial.h"
 #include "cuda/range.h"

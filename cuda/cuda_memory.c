@@ -1,9 +1,8 @@
-#include "cuda/cuda_memory.h"
+#include "cuda/cuda_backend.h"
 
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 
 #define READABLE_AFTER 256 /* bytes after each allocation */

@@ -1,4 +1,10 @@
-#include "cuda/nccl_allreduce.h"
+/* Allreduce over GPUs by NCCL, in the order of the backend's stream. A sum starts when the work
+ * enqueued before it is done, on its own stream, so that later work overlaps with it; work enqueued
+ * after the test or wait that found it done sees its result. Every wait on the GPU has a limit: the
+ * NCCL communicator is non-blocking, and is polled within the limits of dist/ranks/comm.h. While
+ * the backend's stream records a graph (step_graph.c), the wait adds the sum's end to it instead of
+ * polling; if one rank records, all must. */
+#include "cuda/cuda_backend.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -8,9 +14,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
-#include "cuda/packed.h"
+#include "dist/allreduce/allreduce.h"
 
 #define CLOSE_LIMIT_S 10.0 /* for each part of an orderly end, which all ranks join */
 #define ABORT_LIMIT_S 2.0
@@ -87,7 +92,7 @@ enum dt_status dt_nccl_check(struct dt_allreduce *allreduce, const char *name)
     return poll_state(nccl_of(allreduce), name, &busy);
 }
 
-/* Whether the backend's stream records a graph (step_graph.h). */
+/* Whether the backend's stream records a graph (step_graph.c). */
 static bool is_recording(const struct nccl *self)
 {
     enum cudaStreamCaptureStatus capture;

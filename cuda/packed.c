@@ -1,7 +1,5 @@
-#include "cuda/packed.h"
+#include "cuda/cuda_backend.h"
 
-#include "cuda/block_plan.h"
-#include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 
 _Static_assert(DT_MAX_LAYERS + DT_CUDA_BIAS_COPIES <= DT_GPU_MAX_PACKS,

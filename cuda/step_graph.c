@@ -1,14 +1,19 @@
-#include "cuda/step_graph.h"
+/* Steps that the GPU takes on its own: all calls of one training step, sums over ranks included,
+ * are recorded once as a CUDA graph, which is launched again and again. The inputs that differ from
+ * step to step lie in a table on the device, with a counter for the current step: so a step costs
+ * the host one launch, and nothing waits between two steps. The rows of all steps of the table are
+ * drawn before the first; each step ends by setting up the inputs of the next. A graph holds for
+ * one number of samples on every rank; the short last batch of an epoch has its own. The first step
+ * of a kind is taken call by call, so that libraries load and connect; the second is recorded: on
+ * all ranks alike, as NCCL requires, even if the number changes on some of them only. */
+#include "cuda/cuda_backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "cuda/block_plan.h"
-#include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
-#include "cuda/nccl_allreduce.h"
 #include "cuda/range.h"
 
 #define MAX_RECORDINGS 8 /* runs need two or three, seldom more */

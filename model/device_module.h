@@ -44,7 +44,7 @@ struct dt_step_input {
 typedef enum dt_status (*dt_step_fn)(void *context, const struct dt_batch *batch,
                                      const struct dt_update *update);
 
-/* Steps that a device takes on its own, recorded once; see cuda/step_graph.h for GPUs. */
+/* Steps that a device takes on its own, recorded once; see cuda/step_graph.c for GPUs. */
 struct dt_step_graph;
 struct dt_step_graph_ops {
     /* For batches of up to `capacity` samples. allreduce: that of allreduce_open, if the steps use

@@ -189,7 +189,7 @@ cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *u
                                   size_t n_elems, float *params, const float *grads, float *state1,
                                   float *state2, const struct dt_gpu_packs *packs);
 
-/* Steps that the GPU takes on its own (cuda/step_graph.h): their inputs and results. */
+/* Steps that the GPU takes on its own (cuda/step_graph.c): their inputs and results. */
 struct dt_gpu_steps {
     int n, now; /* number of steps; the current one */
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];

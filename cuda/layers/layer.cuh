@@ -11,7 +11,7 @@
 #include <nccl.h>
 
 extern "C" {
-#include "cuda/cuda_block.h"
+#include "cuda/cuda_backend.h"
 #include "cuda/cuda_check.h"
 #include "model/layers/layers.h"
 

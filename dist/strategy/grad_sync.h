@@ -21,7 +21,7 @@ struct dt_bucket {
 struct dt_grad_sync {
     struct dt_allreduce *allreduce; /* borrowed */
     bool overlap;                   /* false: everything is sent at the end, to compare */
-    bool quiet; /* true: no poll before the wait. While a step is recorded (cuda/step_graph.h),
+    bool quiet; /* true: no poll before the wait. While a step is recorded (cuda/step_graph.c),
                    a look would be part of it */
     struct dt_trace *trace; /* who watches the buckets, or NULL */
     int n_buckets;

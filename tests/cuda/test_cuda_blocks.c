@@ -2,7 +2,7 @@
  * (gpu_blocks.h). test_kernels.c has the blocks without cuDNN. */
 #include "tests/cuda/gpu_blocks.h"
 
-#include "cuda/cuda_block.h"
+#include "cuda/cuda_backend.h"
 
 static void check_conv(void)
 {

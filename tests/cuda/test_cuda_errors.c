@@ -2,9 +2,8 @@
  */
 #include "tests/cuda/session.h"
 
-#include "cuda/cuda_block.h"
+#include "cuda/cuda_backend.h"
 #include "cuda/cuda_check.h"
-#include "cuda/cuda_memory.h"
 
 /* Each allocation fails once: the error is one line that names the memory, and nothing leaks. */
 static void check_no_memory(void)

@@ -4,8 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include "cuda/cuda_block.h"
-#include "cuda/nccl_allreduce.h"
+#include "cuda/cuda_backend.h"
 #include "dist/launch/job.h"
 #include "tests/fakecuda/fake.h"
 #include "tests/lib/comm_values.h"

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "cuda/step_graph.h"
+#include "cuda/cuda_backend.h"
 #include "dist/ranks/comm.h"
 
 #define N_EPOCHS 5
@@ -193,9 +193,9 @@ static enum dt_status waiting_step(void *context, const struct dt_batch *batch,
                                    const struct dt_update *update)
 {
     (void)batch, (void)update;
-    struct dt_backend *gpu = context;
-    cudaStreamSynchronize(dt_cuda_backend_stream(
-        gpu)); /* recording refuses it, whatever the caller does about the refusal */
+    const struct dt_cuda *gpu = context;
+    /* Recording refuses it, whatever the caller does about the refusal. */
+    cudaStreamSynchronize(gpu->stream);
     return DT_OK;
 }
 
@@ -208,7 +208,7 @@ static enum dt_status lost_step(void *context, const struct dt_batch *batch,
     static cudaEvent_t event;
     static int *work;
     enum cudaStreamCaptureStatus capture;
-    const cudaStream_t stream = dt_cuda_backend_stream(context);
+    const cudaStream_t stream = ((struct dt_cuda *)context)->stream;
     CHECK_INT(cudaStreamIsCapturing(stream, &capture), cudaSuccess);
     if (capture == cudaStreamCaptureStatusNone) {
         CHECK_INT(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);

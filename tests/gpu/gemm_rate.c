@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     const int n = argc > 1 ? atoi(argv[1]) : 8192;
     CHECK(n >= N_CHECKED && n % 8 == 0);
     struct dt_backend *backend = open_gpu(&modes[0]);
-    const cudaStream_t stream = dt_cuda_backend_stream(backend);
+    const cudaStream_t stream = ((struct dt_cuda *)backend)->stream;
     cublasHandle_t cublas;
     CHECK_INT(cublasCreate(&cublas), CUBLAS_STATUS_SUCCESS);
     CHECK_INT(cublasSetStream(cublas, stream), CUBLAS_STATUS_SUCCESS);

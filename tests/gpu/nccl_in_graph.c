@@ -6,8 +6,6 @@
  * the time of a step; wrong sums exit with 1, no GPU with 77. */
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
-#include "cuda/nccl_allreduce.h"
-#include "cuda/step_graph.h"
 #include "data/shard.h"
 #include "dist/launch/job.h"
 #include "tests/fakecuda/fake.h"
@@ -34,7 +32,7 @@ static enum dt_status sum_in_two(void *context, const struct dt_batch *batch,
     struct dt_request requests[2];
     (void)batch, (void)update;
     CHECK_INT(cudaMemcpyAsync(sums->nccl->part, sums->numbers, N_ELEMS * sizeof(float),
-                              cudaMemcpyDeviceToDevice, dt_cuda_backend_stream(sums->backend)),
+                              cudaMemcpyDeviceToDevice, ((struct dt_cuda *)sums->backend)->stream),
               cudaSuccess);
     DT_TRY(dt_allreduce_start(sums->nccl, 0, 0, HALF, "the first half", &requests[0]));
     DT_TRY(dt_allreduce_start(sums->nccl, 1, HALF, N_ELEMS, "the second half", &requests[1]));

@@ -1,4 +1,4 @@
-/* Steps that a GPU takes on its own (cuda/step_graph.h): the host says which ones, several at a
+/* Steps that a GPU takes on its own (cuda/step_graph.c): the host says which ones, several at a
  * time, and then waits for their results. */
 #include <stdio.h>
 
