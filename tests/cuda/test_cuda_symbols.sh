@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# test_cuda_symbols.sh <libdtrain_cuda.so> <dtrain>: the module exports one symbol, finds its others in the program, and needs no driver.
+# The module exports one symbol and finds its others in the program, which loads it, and needs no driver to say that there is none.
+# usage: DTRAIN=... test_cuda_symbols.sh libdtrain_cuda.so, in the source folder
 set -euo pipefail
-module=$1 program=$2
+module=$1 program=$DTRAIN
 failed() { echo "$*" >&2; exit 1; }
 
 # The address sanitizer adds symbols; the linker exports its own three if a library does, such as NCCL 2.18.
@@ -14,3 +15,12 @@ missing=$(comm -23 <(nm -D --undefined-only "$module" | awk '$2 ~ /^dt_/ { print
 
 ! readelf -d "$module" "$program" | grep 'NEEDED.*libcuda\.so' || failed 'a driver is needed to start'
 ! readelf -d "$program" | grep -E 'NEEDED.*(cublas|cudnn|nccl)' || failed "$program is linked with CUDA's libraries"
+
+export DTRAIN_CUDA_MODULE=$module
+version=$("$program" --version)
+[[ $version == *'cuDNN 9.'*'devices   cpu, ref, cuda'* ]] || failed "$module is not loaded: $version"
+if [[ $(ldconfig -p) != *libcuda.so.1* ]]; then
+  code=0
+  said=$("$program" --config configs/synthetic.json --set device=cuda 2>&1) || code=$?
+  [[ $code == 69 && $said == *'there is no NVIDIA driver'* ]] || failed "without a driver: $code, $said"
+fi
