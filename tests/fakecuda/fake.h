@@ -5,24 +5,26 @@
  * refuses (wrong state, a host pointer, waiting during a capture) fails here too or ends the test
  * with a line that says why.
  *
- *   fake_runtime.cpp  a test's options, errors, devices
- *   fake_memory.cpp   memory, copies
- *   fake_streams.cpp  streams, events
- *   fake_graphs.cpp   recorded graphs
- *   fake_kernel.h     kernels compiled as C++, block by block
- *   fake_cublas.cpp   matrix products
- *   fake_cudnn.cpp    convolutions by operation graphs
- *   fake_nccl.cpp     collectives between processes of a test */
+ * This header is for tests, in C; fake_runtime.h has what the parts share:
+ *
+ *   fake_runtime.cpp      a test's options, errors, devices
+ *   fake_memory.cpp       memory, copies
+ *   fake_streams.cpp      streams, events
+ *   fake_graphs.cpp       recorded graphs
+ *   fake_kernel.h         kernels compiled as C++, block by block
+ *   fake_cublas.cpp       matrix products
+ *   fake_cudnn.cpp        convolutions by operation graphs
+ *   fake_convolution.cpp  the engines that compute them
+ *   fake_nccl.cpp         collectives between processes of a test */
 #ifndef DT_TESTS_FAKECUDA_FAKE_H
 #define DT_TESTS_FAKECUDA_FAKE_H
 
 #include <cuda_runtime_api.h>
-#include <stddef.h>
 
 #define FAKE_N_ENGINES 8 /* of cuDNN, numbered from 0 (fake_convolution.cpp) */
 
-/* What differs from a healthy GPU; all 0: nothing. The whole program reads each from the
- * environment, in capitals behind FAKE_ (fake_environment.cpp). */
+/* What differs from a healthy GPU; all 0: nothing. Also read from the environment, in capitals
+ * behind FAKE_ (fake_runtime.cpp). */
 #define FAKE_FAULT_LIST(X)                                                                   \
     X(driver_version)       /* reported by cudaDriverGetVersion; 0: as new as the runtime */ \
     X(load_ms)              /* the time that the module takes to load */                     \
@@ -63,22 +65,9 @@ extern "C" {
 
 extern struct fake_options fake_options;
 
-/* Ends the process with a line: the code under test broke a rule of CUDA. */
-__attribute__((noreturn, format(printf, 1, 2))) void fake_die(const char *format, ...);
-
 /* False where tests/gpu links the same test with the real libraries: then options and counts are
  * meaningless. */
 extern const int fake_is_linked;
-
-/* True if [pointer, pointer + n_bytes) lies inside one live allocation of device memory (or pinned
- * host memory). */
-int fake_is_device(const void *pointer, size_t n_bytes);
-int fake_is_pinned(const void *pointer, size_t n_bytes);
-/* Dies unless it is device memory; `what` names the call and the argument. */
-void fake_need_device(const void *pointer, size_t n_bytes, const char *what);
-
-/* True while `stream` records a graph. */
-int fake_is_capturing(cudaStream_t stream);
 
 /* Register resources: a process that succeeds but leaves one open fails, with a line. `what`:
  * "cuBLAS handle". The runtime's own are counted already. */
@@ -92,59 +81,8 @@ struct fake_counts {
 struct fake_counts fake_counts(void);
 long fake_n_descriptors(void); /* of cuDNN, created since the start */
 
-/* The next work item has these bytes of device memory as an argument; cudaGraphDebugDotPrint tells
- * their sum. A kernel's: from each pointer to the end of its allocation. */
-void fake_moves(size_t n_bytes);
-
 #ifdef __cplusplus
 }
-
-#include <functional>
-#include <memory>
-#include <set>
-#include <thread>
-
-/* The living objects of a kind, which is named as for fake_opened. */
-template <typename object> struct fake_living {
-    const char *what;
-    std::set<object *> all;
-
-    object *add(object *made)
-    {
-        fake_opened(what);
-        return *all.insert(made).first;
-    }
-    bool has(object *pointer) const
-    {
-        return all.count(pointer) != 0;
-    }
-    void remove(object *pointer)
-    {
-        all.erase(pointer);
-        delete pointer;
-        fake_closed(what);
-    }
-};
-
-/* Lets only this thread use the graph being recorded; use by another ends the test. At first it is
- * the thread that began the recording; an id of no thread reserves the graph for a thread that has
- * not started yet. */
-void fake_give_graph(std::thread::id to);
-
-/* Enqueues work after everything on the stream so far; or records it into the stream's graph.
- * `name` is for messages. Returns what a launch returns: an error of earlier work is sticky. */
-cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<void()> work);
-/* The same for work that waits for another process: each look at the stream calls it again until it
- * returns true, and nothing after it runs before. It never blocks; a synchronization yields between
- * its calls. If recorded, `held` stays alive with its graphs, and `launched` makes new work for
- * each launch. */
-cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work,
-                               std::shared_ptr<void> held = nullptr,
-                               std::function<std::function<bool()>()> launched = nullptr);
-/* Number of graphs and executable graphs with work that holds it. */
-long fake_holders_in_graphs(const std::shared_ptr<void> &held);
-/* Called by running work: adds its duration. */
-void fake_take_time(long ms);
 #endif
 
 #endif

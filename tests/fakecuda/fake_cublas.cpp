@@ -1,12 +1,8 @@
 /* Fake cuBLAS's matrix product: C = alpha op(A) op(B) + beta C, column-major, summed in double in
  * the order of k. */
 #include <cublas_v2.h>
-#include <stdint.h>
 
-#include <vector>
-
-#include "tests/fakecuda/fake.h"
-#include "tests/fakecuda/fake_operand.h"
+#include "tests/fakecuda/fake_runtime.h"
 
 struct cublasContext {
     cudaStream_t stream;
@@ -17,7 +13,7 @@ struct cublasContext {
 
 namespace {
 
-fake_living<cublasContext> handles = {"cuBLAS handle", {}};
+fake::living<cublasContext> handles = {"cuBLAS handle", {}};
 
 struct matrix {
     void *elements;
@@ -33,11 +29,11 @@ struct matrix {
     float at(size_t row, size_t col, bool tf32) const
     {
         const size_t i = turned ? row * stride + col : col * stride + row;
-        return fake_load(elements, i, type == CUDA_R_32F, tf32);
+        return fake::load(elements, i, type == CUDA_R_32F, tf32);
     }
     bool overlaps(const matrix &other) const
     {
-        return fake_overlap(elements, n_bytes(), other.elements, other.n_bytes());
+        return fake::overlap(elements, n_bytes(), other.elements, other.n_bytes());
     }
 };
 
@@ -82,7 +78,7 @@ struct product {
                 if (beta != 0) { /* else C is not read */
                     value += beta * c.at(i, j, false);
                 }
-                fake_store(c.elements, j * c.stride + i, c.type == CUDA_R_32F, value);
+                fake::store(c.elements, j * c.stride + i, c.type == CUDA_R_32F, value);
             }
         }
     }
@@ -100,58 +96,45 @@ bool is_supported(cudaDataType a, cudaDataType b, cudaDataType c, cublasComputeT
 
 cublasStatus_t enqueue(cublasHandle_t handle, const product &gemm)
 {
-    if (handle->workspace_lost) {
-        fake_die("cublasGemmEx: cublasSetStream took the workspace away that cublasSetWorkspace "
-                 "had given");
-    }
+    FAKE_CHECK(!handle->workspace_lost,
+               "cublasGemmEx: cublasSetStream took the workspace away that "
+               "cublasSetWorkspace had given");
     if (handle->workspace != nullptr) {
-        fake_need_device(handle->workspace, handle->workspace_bytes, "cublasGemmEx, workspace");
+        fake::need_device(handle->workspace, handle->workspace_bytes, "cublasGemmEx, workspace");
     }
-    fake_need_device(gemm.a.elements, gemm.a.n_bytes(), "cublasGemmEx, A");
-    fake_need_device(gemm.b.elements, gemm.b.n_bytes(), "cublasGemmEx, B");
-    fake_need_device(gemm.c.elements, gemm.c.n_bytes(), "cublasGemmEx, C");
-    if (gemm.c.overlaps(gemm.a) || gemm.c.overlaps(gemm.b)) {
-        fake_die("cublasGemmEx: C overlaps A or B");
-    }
-    fake_moves(gemm.a.n_bytes() + gemm.b.n_bytes() + gemm.c.n_bytes());
+    fake::need_device(gemm.a.elements, gemm.a.n_bytes(), "cublasGemmEx, A");
+    fake::need_device(gemm.b.elements, gemm.b.n_bytes(), "cublasGemmEx, B");
+    fake::need_device(gemm.c.elements, gemm.c.n_bytes(), "cublasGemmEx, C");
+    FAKE_CHECK(!gemm.c.overlaps(gemm.a) && !gemm.c.overlaps(gemm.b),
+               "cublasGemmEx: C overlaps A or B");
+    fake::moves(gemm.a.n_bytes() + gemm.b.n_bytes() + gemm.c.n_bytes());
     const auto run = [gemm, workspace = handle->workspace, n_bytes = handle->workspace_bytes] {
         if (workspace != nullptr) {
-            fake_spoil(workspace, n_bytes);
+            fake::spoil(workspace, n_bytes);
         }
         gemm.run();
     };
-    const cudaError_t code = fake_enqueue(handle->stream, "cublasGemmEx", run);
+    const cudaError_t code = fake::enqueue(handle->stream, "cublasGemmEx", run);
     return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 } // namespace
 
-#define NEED_HANDLE(handle)                   \
-    if (!handles.has(handle)) {               \
-        return CUBLAS_STATUS_NOT_INITIALIZED; \
-    }
-
 cublasStatus_t cublasCreate(cublasHandle_t *handle)
 {
-    int device;
-    if (cudaGetDevice(&device) != cudaSuccess) {
-        return CUBLAS_STATUS_NOT_INITIALIZED;
-    }
     *handle = handles.add(new cublasContext{});
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasDestroy(cublasHandle_t handle)
 {
-    NEED_HANDLE(handle);
-    handles.remove(handle);
+    handles.remove(handle, __func__);
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream)
 {
-    NEED_HANDLE(handle);
-    handle->stream = stream;
+    handles.need(handle, __func__)->stream = stream;
     handle->workspace_lost = handle->workspace != nullptr;
     handle->workspace = nullptr;
     return CUBLAS_STATUS_SUCCESS;
@@ -159,20 +142,15 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream)
 
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void *workspace, size_t n_bytes)
 {
-    NEED_HANDLE(handle);
-    if ((uintptr_t)workspace % 256 != 0) {
-        return CUBLAS_STATUS_INVALID_VALUE;
-    }
-    fake_need_device(workspace, n_bytes, "cublasSetWorkspace");
-    handle->workspace = workspace;
-    handle->workspace_bytes = n_bytes;
-    handle->workspace_lost = false;
+    FAKE_CHECK((uintptr_t)workspace % 256 == 0, "%s: %p is not aligned", __func__, workspace);
+    fake::need_device(workspace, n_bytes, "cublasSetWorkspace");
+    *handles.need(handle, __func__) = {handle->stream, workspace, n_bytes, false};
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode)
 {
-    NEED_HANDLE(handle);
+    handles.need(handle, __func__);
     return mode == CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION ? CUBLAS_STATUS_SUCCESS
                                                                     : CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -184,14 +162,13 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t turn_a,
                             cudaDataType c_type, int c_stride, cublasComputeType_t compute,
                             cublasGemmAlgo_t)
 {
-    NEED_HANDLE(handle);
+    handles.need(handle, __func__);
     const matrix stored_a = stored(a, a_type, turn_a, m, k, a_stride),
                  stored_b = stored(b, b_type, turn_b, k, n, b_stride),
                  stored_c = stored(c, c_type, CUBLAS_OP_N, m, n, c_stride);
     for (const matrix &each : {stored_a, stored_b, stored_c}) {
-        if (each.stride < each.n_rows) {
-            return CUBLAS_STATUS_INVALID_VALUE;
-        }
+        FAKE_CHECK(each.stride >= each.n_rows, "cublasGemmEx: columns of %zu rows, %zu apart",
+                   each.n_rows, each.stride);
     }
     if (!is_supported(a_type, b_type, c_type, compute)) {
         return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -8,38 +8,25 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
-    std::shared_ptr<std::vector<piece>> pieces;
+    std::vector<piece> pieces;
 };
 
 static long n_captures;
-static fake_living<CUgraph_st> graphs = {"graph", {}};
-static fake_living<CUgraphExec_st> executables = {"executable graph", {}};
+static living<CUgraph_st> graphs = {"graph", {}};
+static living<CUgraphExec_st> executables = {"executable graph", {}};
 
-long fake_holders_in_graphs(const std::shared_ptr<void> &held)
+bool fake::any_graph()
 {
-    const auto holds = [&held](const piece &piece) { return piece.held == held; };
-    long n = 0;
-    for (const cudaGraph_t graph : graphs.all) {
-        n += std::any_of(graph->nodes.begin(), graph->nodes.end(),
-                         [&holds](const node &node) { return holds(node.work); });
-    }
-    for (const cudaGraphExec_t exec : executables.all) {
-        n += std::any_of(exec->pieces->begin(), exec->pieces->end(), holds);
-    }
-    return n;
+    return !graphs.all.empty() || !executables.all.empty();
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
     ENTER();
     need_stream(stream, __func__);
-    if (stream->capturing) {
-        return spoil_capture(cudaErrorIllegalState);
-    }
-    if (recording || mode != cudaStreamCaptureModeThreadLocal) {
-        fake_die("fake CUDA supports one recording at a time, and of the mode ThreadLocal alone");
-    }
-    recording = capture{stream, ++n_captures, false, std::this_thread::get_id(), {}};
+    FAKE_CHECK(!recording && mode == cudaStreamCaptureModeThreadLocal,
+               "fake CUDA supports one recording at a time, and of the mode ThreadLocal alone");
+    recording = capture{stream, ++n_captures, false, false, {}};
     stream->capturing = true;
     return cudaSuccess;
 }
@@ -57,18 +44,15 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
 /* True if the origin has waited for everything that other streams recorded. */
 static bool all_joined()
 {
-    std::vector<bool> joined(recording->nodes.size());
-    std::vector<size_t> next = recording->origin->tail;
-    while (!next.empty()) {
-        const size_t i = next.back();
-        next.pop_back();
-        if (!joined[i]) {
-            joined[i] = true;
-            next.insert(next.end(), recording->nodes[i].after.begin(),
-                        recording->nodes[i].after.end());
+    const auto &nodes = recording->nodes;
+    std::set<size_t> joined(recording->origin->tail.begin(), recording->origin->tail.end());
+    for (size_t i = nodes.size(); i-- > 0;) { /* a node comes after those that it waits for */
+        if (joined.count(i) == 0) {
+            return false;
         }
+        joined.insert(nodes[i].after.begin(), nodes[i].after.end());
     }
-    return std::find(joined.begin(), joined.end(), false) == joined.end();
+    return true;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
@@ -76,16 +60,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     *graph = nullptr;
     ENTER();
     need_stream(stream, __func__);
-    if (!stream->capturing) {
-        return fail(cudaErrorIllegalState);
-    }
-    if (stream != recording->origin) {
-        return spoil_capture(cudaErrorStreamCaptureUnmatched);
-    }
-    need_graph(__func__);
-    const cudaError_t code = recording->invalid ? cudaErrorStreamCaptureInvalidated
-                             : all_joined()     ? cudaSuccess
-                                                : cudaErrorStreamCaptureUnjoined;
+    FAKE_CHECK(recording && stream == recording->origin,
+               "%s: the recording did not begin on this stream", __func__);
+    const cudaError_t used = use_graph(__func__);
+    const cudaError_t code =
+        used != cudaSuccess || all_joined() ? used : cudaErrorStreamCaptureUnjoined;
     if (code == cudaSuccess) {
         *graph = graphs.add(new CUgraph_st{recording->nodes});
     }
@@ -102,16 +81,14 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned
 {
     ENTER();
     FILE *file = fopen(path, "w");
-    if (file == nullptr) {
-        return fail(cudaErrorOperatingSystem);
-    }
+    FAKE_CHECK(file != nullptr, "%s: %s cannot be written", __func__, path);
     fprintf(file,
             "digraph dot {\nsubgraph cluster_1 {\nlabel=\"graph_1\" graph[style=\"dashed\"];\n");
     for (size_t i = 0; i < graph->nodes.size(); i++) {
         fprintf(file,
                 "\"graph_1_node_%zu\"[style=\"solid\" shape=\"rectangle\" label=\"%zu\n%s, %ld "
                 "bytes\n\"];\n",
-                i, i, graph->nodes[i].work.name.c_str(), graph->nodes[i].work.n_bytes);
+                i, i, graph->nodes[i].work.name, graph->nodes[i].work.n_bytes);
         for (const size_t before : graph->nodes[i].after) {
             fprintf(file, "\"graph_1_node_%zu\" -> \"graph_1_node_%zu\";\n", before, i);
         }
@@ -129,21 +106,20 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     const auto unlike = [graph](const node &node) {
         return node.priority != graph->nodes[0].priority;
     };
-    if ((flags & cudaGraphInstantiateFlagUseNodePriority) == 0 &&
-        std::any_of(graph->nodes.begin(), graph->nodes.end(), unlike)) {
-        fake_die("%s: without cudaGraphInstantiateFlagUseNodePriority the priorities of the "
-                 "graph's nodes are lost",
-                 __func__);
-    }
-    const auto pieces = std::make_shared<std::vector<piece>>();
+    FAKE_CHECK((flags & cudaGraphInstantiateFlagUseNodePriority) != 0 ||
+                   std::none_of(graph->nodes.begin(), graph->nodes.end(), unlike),
+               "%s: without cudaGraphInstantiateFlagUseNodePriority the priorities of the graph's "
+               "nodes are lost",
+               __func__);
+    std::vector<piece> pieces;
     std::vector<bool> placed(graph->nodes.size());
-    while (pieces->size() < graph->nodes.size()) {
+    while (pieces.size() < graph->nodes.size()) {
         for (size_t i = graph->nodes.size(); i-- > 0;) {
             const node &node = graph->nodes[i];
             if (!placed[i] && std::all_of(node.after.begin(), node.after.end(),
                                           [&placed](size_t j) { return placed[j]; })) {
                 placed[i] = true;
-                pieces->push_back(node.work);
+                pieces.push_back(node.work);
                 break;
             }
         }
@@ -160,43 +136,33 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     ENTER();
     need_stream(stream, __func__);
-    if (stream->capturing) {
-        fake_die("a graph is launched while another is recorded");
-    }
-    if (stream->n_launches == most_launches) {
-        const cudaError_t blocked =
-            block(stream, [stream] { return stream->n_launches < most_launches; });
-        if (blocked != cudaSuccess) {
-            return blocked;
-        }
-    }
+    FAKE_CHECK(!stream->capturing, "a graph is launched while another is recorded");
+    FAKE_CHECK(stream->n_launches < most_launches, "%s blocks behind %d others", __func__,
+               most_launches);
     stream->n_launches++;
-    const auto pieces = std::make_shared<std::vector<piece>>(
-        *exec->pieces); /* copies: a waiting item stores its progress */
-    for (piece &each : *pieces) {
-        each.run = each.launched ? each.launched() : each.run;
-    }
-    const auto next = std::make_shared<size_t>(0);
-    return fake_enqueue_until(stream, __func__, [stream, pieces, next] {
-        while (*next < pieces->size() && perform((*pieces)[*next])) {
-            ++*next;
-        }
-        const bool done = *next == pieces->size();
-        stream->n_launches -= done;
-        return done;
-    });
+    /* a copy: a waiting item stores its progress */
+    return enqueue_until(
+        stream, __func__,
+        [stream, pieces = executables.need(exec, __func__)->pieces, next = size_t(0)]() mutable {
+            while (next < pieces.size() && perform(pieces[next])) {
+                next++;
+            }
+            const bool done = next == pieces.size();
+            stream->n_launches -= done;
+            return done;
+        });
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     const cudaError_t entered = enter(__func__);
-    graphs.remove(graph);
+    graphs.remove(graph, __func__);
     return fail(entered);
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     const cudaError_t entered = enter(__func__);
-    executables.remove(exec);
+    executables.remove(exec, __func__);
     return fail(entered);
 }

@@ -7,11 +7,6 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-#include <algorithm>
-#include <cstring>
-#include <memory>
-#include <vector>
-
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -24,7 +19,9 @@ extern "C" char __start_fake_shared[] __attribute__((weak)),
 
 namespace {
 
-constexpr size_t page_bytes = 4096, stack_bytes = 256 * 1024;
+using fake::page_bytes;
+
+constexpr size_t stack_bytes = 256 * 1024;
 
 struct stack {
     const void *bottom;
@@ -47,11 +44,10 @@ struct fiber {
 
 struct place scheduler;
 struct stack scheduler_stack;
-std::vector<std::unique_ptr<fiber>> fibers;
+std::deque<fiber> fibers; /* which stay in place */
 std::vector<fiber *> idle, waiting;
 fiber *current;
 
-const char *kernel_name;
 const std::function<void()> *thread_work;
 unsigned n_threads, n_begun; /* of the running block */
 bool backwards;
@@ -87,9 +83,10 @@ SWITCHES void go(struct place *from, struct place *to, const struct stack &stack
 #endif
 }
 
-dim3 thread_at(unsigned i)
+/* The i-th of all these, along x first. */
+dim3 nth(unsigned i, const dim3 &all)
 {
-    return dim3(i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y);
+    return dim3(i % all.x, i / all.x % all.y, i / all.x / all.y);
 }
 
 /* A fiber's main loop. */
@@ -101,7 +98,7 @@ void run_threads()
     for (;;) {
         while (n_begun < n_threads) {
             const unsigned i = n_begun++;
-            threadIdx = thread_at(backwards ? n_threads - 1 - i : i);
+            threadIdx = nth(backwards ? n_threads - 1 - i : i, blockDim);
             (*thread_work)();
         }
         idle.push_back(current);
@@ -109,33 +106,24 @@ void run_threads()
     }
 }
 
-/* Each stack has a guard page below it. */
-fiber *new_fiber()
+/* An idle one, else a new one, whose stack has a guard page below it. */
+fiber *take_fiber()
 {
-    fibers.push_back(std::make_unique<fiber>());
-    fiber *fiber = fibers.back().get();
+    if (!idle.empty()) {
+        fiber *fiber = idle.back();
+        idle.pop_back();
+        return fiber;
+    }
+    getcontext(&fibers.emplace_back().place.context);
+    fiber *fiber = &fibers.back();
     void *map = mmap(nullptr, page_bytes + stack_bytes, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED ||
-        mprotect((char *)map + page_bytes, stack_bytes, PROT_READ | PROT_WRITE) != 0) {
-        fake_die("no memory for the stack of a thread");
-    }
-    fiber->stack = {(char *)map + page_bytes, stack_bytes};
-    ucontext_t *context = &fiber->place.context;
-    getcontext(context);
-    context->uc_stack.ss_sp = (char *)map + page_bytes;
-    context->uc_stack.ss_size = stack_bytes;
-    makecontext(context, run_threads, 0);
-    return fiber;
-}
-
-fiber *take_idle()
-{
-    if (idle.empty()) {
-        return new_fiber();
-    }
-    fiber *fiber = idle.back();
-    idle.pop_back();
+    char *bottom = (char *)map + page_bytes;
+    FAKE_CHECK(map != MAP_FAILED && mprotect(bottom, stack_bytes, PROT_READ | PROT_WRITE) == 0,
+               "no memory for the stack of a thread");
+    fiber->stack = {bottom, stack_bytes};
+    fiber->place.context.uc_stack = {bottom, 0, stack_bytes};
+    makecontext(&fiber->place.context, run_threads, 0);
     return fiber;
 }
 
@@ -151,15 +139,13 @@ void check_barrier()
 {
     const int line = waiting[0]->line;
     for (const fiber *fiber : waiting) {
-        if (fiber->line != line) {
-            fake_die("\"%s\": threads of one block wait at different barriers, lines %d and %d",
-                     kernel_name, line, fiber->line);
-        }
+        FAKE_CHECK(fiber->line == line,
+                   "\"%s\": threads of one block wait at different barriers, lines %d and %d",
+                   fake::running, line, fiber->line);
     }
-    if (waiting.size() != n_threads) {
-        fake_die("\"%s\": %zu of %u threads wait at the barrier in line %d, the others have ended",
-                 kernel_name, waiting.size(), n_threads, line);
-    }
+    FAKE_CHECK(waiting.size() == n_threads,
+               "\"%s\": %zu of %u threads wait at the barrier in line %d, the others have ended",
+               fake::running, waiting.size(), n_threads, line);
 }
 
 void run_block()
@@ -167,7 +153,7 @@ void run_block()
     memset(__start_fake_shared, 0xff, (size_t)(__stop_fake_shared - __start_fake_shared));
     n_begun = 0;
     while (n_begun < n_threads) {
-        resume(take_idle());
+        resume(take_fiber());
     }
     while (!waiting.empty()) {
         check_barrier();
@@ -180,29 +166,26 @@ void run_block()
     }
 }
 
-void run_grid(const char *name, dim3 blocks, dim3 threads, const std::function<void()> &thread)
+void run_grid(dim3 blocks, dim3 threads, const std::function<void()> &thread)
 {
-    kernel_name = name;
     thread_work = &thread;
     gridDim = blocks;
     blockDim = threads;
     n_threads = threads.x * threads.y * threads.z;
     backwards = !backwards;
-    const size_t n_blocks = (size_t)blocks.x * blocks.y * blocks.z;
-    for (size_t i = 0; i < n_blocks; i++) {
-        const size_t block = backwards ? n_blocks - 1 - i : i;
-        blockIdx = dim3((unsigned)(block % blocks.x), (unsigned)(block / blocks.x % blocks.y),
-                        (unsigned)(block / blocks.x / blocks.y));
+    const unsigned n_blocks = blocks.x * blocks.y * blocks.z;
+    for (unsigned i = 0; i < n_blocks; i++) {
+        blockIdx = nth(backwards ? n_blocks - 1 - i : i, gridDim);
         run_block();
     }
 }
 
+/* There is a block (DT_LAUNCH). */
 bool can_run(dim3 blocks, dim3 threads)
 {
     const size_t in_block = (size_t)threads.x * threads.y * threads.z;
-    return blocks.x >= 1 && blocks.x <= 0x7fffffff && blocks.y >= 1 && blocks.y <= 65535 &&
-           blocks.z >= 1 && blocks.z <= 65535 && in_block >= 1 && in_block <= 1024 &&
-           threads.z <= 64;
+    return blocks.x <= 0x7fffffff && blocks.y <= 65535 && blocks.z <= 65535 && in_block >= 1 &&
+           in_block <= 1024 && threads.z <= 64;
 }
 
 } // namespace
@@ -232,10 +215,10 @@ void fake_check_argument(const void *argument, size_t n_bytes)
             continue;
         }
         const void *pointer = (const void *)word;
-        if (fake_is_device(pointer, 0)) {
+        if (fake::lies_in(pointer, 0, fake::DEVICE)) {
             const fake::memory *found = fake::memory_at(pointer);
-            fake_moves((size_t)(found->begin + found->n_bytes - (const char *)pointer));
-        } else if (!fake_is_pinned(pointer, 0) &&
+            fake::moves((size_t)(found->begin + found->n_bytes - (const char *)pointer));
+        } else if (!fake::lies_in(pointer, 0, fake::PINNED) &&
                    mincore((void *)(word / page_bytes * page_bytes), 1, &there) == 0) {
             fake_die("an argument of a kernel points to the host's memory: %p", pointer);
         }
@@ -246,6 +229,6 @@ cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, cudaStream_
                         std::function<void()> thread)
 {
     return can_run(blocks, threads)
-               ? fake_enqueue(stream, name, [=] { run_grid(name, blocks, threads, thread); })
+               ? fake::enqueue(stream, name, [=] { run_grid(blocks, threads, thread); })
                : cudaErrorInvalidConfiguration;
 }

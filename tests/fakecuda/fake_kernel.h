@@ -14,9 +14,10 @@
 /* Defined before CUDA's headers, which then do not define them. */
 #define __shared__ static __attribute__((section("fake_shared")))
 
-#include "tests/fakecuda/fake.h"
+#include <cuda_runtime_api.h>
 
 #include <cmath>
+#include <functional>
 #include <type_traits>
 
 #define __launch_bounds__(...)
@@ -47,7 +48,7 @@ void fake_check_argument(const void *argument, size_t n_bytes);
 
 /* Padding between members holds old bytes; if the compiler cannot clear it, structs are not
  * checked. */
-template <typename Argument> void fake_check(Argument &argument)
+template <typename Argument> void fake_check_argument(Argument &argument)
 {
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&argument);
@@ -62,7 +63,7 @@ template <typename Argument> void fake_check(Argument &argument)
 template <typename Kernel, typename... Arguments>
 std::function<void()> fake_bind(Kernel kernel, Arguments... arguments)
 {
-    (fake_check(arguments), ...);
+    (fake_check_argument(arguments), ...);
     return [=] { kernel(arguments...); };
 }
 

@@ -1,14 +1,16 @@
 /* The fake runtime: a test's options, errors and devices. fake_memory.cpp, fake_streams.cpp and
- * fake_graphs.cpp have the rest. A stream is a queue of closures. Nothing runs until the host waits
- * for it or queries it, and then only what must have happened: so a missing wait between two
- * streams shows at once. Device memory is inaccessible except while such work runs. */
+ * fake_graphs.cpp have the rest. Options may come from the environment, integers: FAKE_DEVICES,
+ * FAKE_ENGINE_MS_<number>, and the faults, FAKE_<NAME>, which apply to the rank FAKE_RANK alone if
+ * that is set. */
 #include "tests/fakecuda/fake_runtime.h"
 
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdarg>
 #include <cstdlib>
+#include <thread>
 
 struct fake_options fake_options;
 const int fake_is_linked = 1;
@@ -17,9 +19,9 @@ namespace fake {
 
 struct fake_counts counts;
 thread_local int current_device;
-cudaError_t last_error;
 cudaError_t sticky_error;
 const char *running;
+static cudaError_t last_error; /* returned and cleared by cudaGetLastError */
 
 cudaError_t fail(cudaError_t code)
 {
@@ -62,26 +64,39 @@ void on_fault(int, siginfo_t *info, void *)
         sigaction(SIGSEGV, &previous_handler, nullptr); /* it faults again, and that handler runs */
         return;
     }
-    char text[160];
-    describe(*found, info->si_addr, text, sizeof text);
-    if (running == nullptr) {
-        fake_die("the host touches %s", text);
-    }
-    fake_die("\"%s\" on device %d touches %s", running, exposed, text);
+    const std::string what = describe(*found, info->si_addr);
+    FAKE_CHECK(running != nullptr, "the host touches %s", what.c_str());
+    fake_die("\"%s\" on device %d touches %s", running, exposed, what.c_str());
 }
 
-void start()
+bool start()
 {
-    static bool started;
-    if (started) {
-        return;
-    }
-    started = true;
     on_exit(report_open, nullptr);
     struct sigaction handler = {};
     handler.sa_sigaction = on_fault;
     handler.sa_flags = SA_SIGINFO;
-    sigaction(SIGSEGV, &handler, &previous_handler);
+    return sigaction(SIGSEGV, &handler, &previous_handler) == 0;
+}
+
+long number(std::string name)
+{
+    std::transform(name.begin(), name.end(), name.begin(), toupper);
+    const char *text = getenv(("FAKE_" + name).c_str());
+    return text != nullptr ? atol(text) : 0;
+}
+
+__attribute__((constructor)) void read_environment()
+{
+    const char *hit = getenv("FAKE_RANK"), *rank = getenv("PMI_RANK");
+    fake_options.devices = number("devices");
+    for (int i = 1; i < FAKE_N_ENGINES; i++) {
+        fake_options.engine_ms[i] = number("engine_ms_" + std::to_string(i));
+    }
+    if (hit == nullptr || strcmp(hit, rank != nullptr ? rank : "0") == 0) {
+#define READ(name) fake_options.name = number(#name);
+        FAKE_FAULT_LIST(READ)
+        std::this_thread::sleep_for(std::chrono::milliseconds(fake_options.load_ms));
+    }
 }
 
 /* ---- devices ---- */
@@ -108,14 +123,19 @@ size_t fake::device_bytes()
 
 cudaError_t fake::enter(const char *call)
 {
-    if (running != nullptr) {
-        fake_die("\"%s\", which is enqueued work, calls %s", running, call);
-    }
-    start();
+    [[maybe_unused]] static const bool started = start();
+    FAKE_CHECK(running == nullptr, "\"%s\", which is enqueued work, calls %s", running, call);
     if (driver_version() / 1000 < CUDART_VERSION / 1000) {
         return cudaErrorInsufficientDriver;
     }
     return n_devices() == 0 ? cudaErrorNoDevice : sticky_error;
+}
+
+void fake::need_current(int device, const char *call)
+{
+    FAKE_CHECK(device == current_device,
+               "%s: in a thread whose device is %d, of a thing on device %d", call, current_device,
+               device);
 }
 
 /* ---- fake.h ---- */
@@ -161,39 +181,20 @@ cudaError_t cudaPeekAtLastError(void)
     return sticky_error != cudaSuccess ? sticky_error : last_error;
 }
 
-static const struct {
-    cudaError_t code;
-    const char *text;
-} error_texts[] = {
-    {cudaSuccess, "no error"},
-    {cudaErrorInvalidValue, "invalid argument"},
-    {cudaErrorMemoryAllocation, "out of memory"},
-    {cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"},
-    {cudaErrorNoDevice, "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "invalid device ordinal"},
-    {cudaErrorInvalidResourceHandle, "invalid resource handle"},
-    {cudaErrorIllegalState, "the operation cannot be performed in the present state"},
-    {cudaErrorNotReady, "device not ready"},
-    {cudaErrorIllegalAddress, "an illegal memory access was encountered"},
-    {cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"},
-    {cudaErrorSystemNotReady, "system not yet initialized"},
-    {cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"},
-    {cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"},
-    {cudaErrorStreamCaptureUnmatched, "the capture was not initiated in this stream"},
-    {cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"},
-    {cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"},
-    {cudaErrorCapturedEvent,
-     "operation not permitted on an event last recorded in a capturing stream"},
-};
-
+/* Only those that a test or a reader may see. */
 const char *cudaGetErrorString(cudaError_t code)
 {
-    for (const auto &each : error_texts) {
-        if (each.code == code) {
-            return each.text;
-        }
-    }
-    return "unrecognized error code";
+    static const std::map<cudaError_t, const char *> texts = {
+        {cudaErrorMemoryAllocation, "out of memory"},
+        {cudaErrorIllegalAddress, "an illegal memory access was encountered"},
+        {cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"},
+        {cudaErrorSystemNotReady, "system not yet initialized"},
+        {cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"},
+        {cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error in capture"},
+        {cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"},
+    };
+    const auto found = texts.find(code);
+    return found != texts.end() ? found->second : "an error without a text in fake CUDA";
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
@@ -218,20 +219,12 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     ENTER();
-    if (device < 0 || device >= n_devices()) {
-        return fail(cudaErrorInvalidDevice);
-    }
     *properties = {};
     snprintf(properties->name, sizeof properties->name, "Fake GPU");
     for (int i = 0; i < 16; i++) {
         properties->uuid.bytes[i] = (char)(16 * device + i);
     }
     properties->major = 9;
-    properties->totalGlobalMem = device_bytes();
-    properties->multiProcessorCount = 132;
-    properties->maxThreadsPerBlock = 1024;
-    properties->warpSize = 32;
-    properties->pciBusID = device;
     return cudaSuccess;
 }
 
@@ -239,19 +232,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 cudaError_t cudaSetDevice(int device)
 {
     const cudaError_t entered = enter(__func__);
-    if (entered != sticky_error) {
-        return fail(entered);
-    }
-    if (device < 0 || device >= n_devices()) {
-        return fail(cudaErrorInvalidDevice);
-    }
+    FAKE_CHECK(device >= 0 && device < n_devices(), "cudaSetDevice: %d of %d", device, n_devices());
     current_device = device;
     return fail(entered);
-}
-
-cudaError_t cudaGetDevice(int *device)
-{
-    ENTER();
-    *device = current_device;
-    return cudaSuccess;
 }

@@ -5,10 +5,17 @@
 
 #include <sched.h>
 
+/* An event's position in a stream. */
+struct marker {
+    cudaStream_t stream;
+    bool done;
+    long time;
+};
+
 struct CUevent_st {
     int device;
     bool timed;
-    std::shared_ptr<fake::marker> recorded;
+    std::shared_ptr<marker> recorded;
     long capture_serial; /* of the capture that recorded it; 0: none */
     std::vector<size_t> tail;
 };
@@ -17,47 +24,25 @@ namespace fake {
 
 std::optional<capture> recording;
 long n_performed; /* the clock of cudaEventElapsedTime */
-long n_moved;     /* by the next work item */
+long n_moved;     /* moves(): by the next work item */
 std::vector<std::unique_ptr<CUstream_st>> streams;
-fake_living<CUevent_st> events = {"event", {}};
+static living<CUevent_st> events = {"event", {}};
 
 void need_stream(cudaStream_t stream, const char *call)
 {
-    if (stream == nullptr) {
-        fake_die("%s on the default stream, which waits for others behind one's back", call);
-    }
+    FAKE_CHECK(stream != nullptr,
+               "%s on the default stream, which waits for others behind one's back", call);
     const auto same = [stream](const auto &each) { return each.get() == stream && each->live; };
-    if (std::none_of(streams.begin(), streams.end(), same)) {
-        fake_die("%s: %p is not a stream, or is destroyed", call, (void *)stream);
-    }
+    FAKE_CHECK(std::any_of(streams.begin(), streams.end(), same),
+               "%s: %p is not a stream, or is destroyed", call, (void *)stream);
     need_current(stream->device, call);
-}
-
-void need_current(int device, const char *call)
-{
-    if (device != current_device) {
-        fake_die("%s: in a thread whose device is %d, of a thing on device %d", call,
-                 current_device, device);
-    }
-}
-
-void need_event(cudaEvent_t event, const char *call)
-{
-    if (!events.has(event)) {
-        fake_die("%s: %p is not an event, or is destroyed", call, (void *)event);
-    }
 }
 
 bool perform(const piece &piece)
 {
-    if (piece.fails) {
-        sticky_error = fake_options.fail_code != 0 ? (cudaError_t)fake_options.fail_code
-                                                   : cudaErrorIllegalAddress;
-        return false;
-    }
     const char *outer = running;
-    running = piece.name.c_str();
-    const bool loses = fake_options.lost_writes && piece.name != "cudaMemcpyAsync";
+    running = piece.name;
+    const bool loses = fake_options.lost_writes && strcmp(piece.name, "cudaMemcpyAsync") != 0;
     std::map<char *, std::vector<char>> before;
     for (const auto &[address, memory] : memories) {
         if (loses && memory.is == PINNED) {
@@ -124,13 +109,12 @@ cudaError_t wait_device(int device)
     return fail(sticky_error);
 }
 
-void need_graph(const char *call)
+cudaError_t use_graph(const char *call)
 {
-    if (recording->user != std::this_thread::get_id()) {
-        fake_die("%s: two threads use one graph at once: the other one's library has not said that "
-                 "it is done with it",
-                 call);
-    }
+    FAKE_CHECK(!recording->lent,
+               "%s: two threads use one graph at once: NCCL has not said that it is done with it",
+               call);
+    return recording->invalid ? fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 
 cudaError_t push(cudaStream_t stream, piece piece)
@@ -140,10 +124,7 @@ cudaError_t push(cudaStream_t stream, piece piece)
         stream->queue.push_back(std::move(piece));
         return cudaSuccess;
     }
-    need_graph(piece.name.c_str());
-    if (recording->invalid) {
-        return fail(cudaErrorStreamCaptureInvalidated);
-    }
+    TRY(use_graph(piece.name));
     recording->nodes.push_back({std::move(piece), stream->tail, stream->priority});
     stream->tail = {recording->nodes.size() - 1};
     return cudaSuccess;
@@ -157,67 +138,54 @@ cudaError_t spoil_capture(cudaError_t code)
 
 cudaError_t refuse_in_capture()
 {
-    if (recording) {
-        return spoil_capture(cudaErrorStreamCaptureUnsupported);
+    return recording ? spoil_capture(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
+
+void moves(size_t n_bytes)
+{
+    n_moved += (long)n_bytes;
+}
+
+void take_time(long ms)
+{
+    n_performed += ms;
+}
+
+cudaError_t enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work)
+{
+    TRY(enter(name));
+    need_stream(stream, name);
+    if (++counts.n_enqueued == fake_options.hang_launch_at) {
+        work = [] { return false; };
     }
-    return cudaSuccess;
+    if (counts.n_enqueued == fake_options.fail_launch_at) {
+        work = [] {
+            sticky_error = fake_options.fail_code != 0 ? (cudaError_t)fake_options.fail_code
+                                                       : cudaErrorIllegalAddress;
+            return false;
+        };
+    }
+    return push(stream, {name, std::move(work)});
+}
+
+cudaError_t enqueue(cudaStream_t stream, const char *name, std::function<void()> work)
+{
+    return enqueue_until(stream, name, [work = std::move(work)] {
+        work();
+        return true;
+    });
 }
 
 } // namespace fake
 
 using namespace fake;
 
-void fake_give_graph(std::thread::id to)
-{
-    recording->user = to;
-}
-
-void fake_moves(size_t n_bytes)
-{
-    n_moved += (long)n_bytes;
-}
-
-void fake_take_time(long ms)
-{
-    n_performed += ms;
-}
-
-int fake_is_capturing(cudaStream_t stream)
-{
-    need_stream(stream, __func__);
-    return stream->capturing;
-}
-
-cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work,
-                               std::shared_ptr<void> held,
-                               std::function<std::function<bool()>()> launched)
-{
-    const cudaError_t entered = enter(name);
-    if (entered != cudaSuccess) {
-        return fail(entered);
-    }
-    need_stream(stream, name);
-    const bool fails = ++counts.n_enqueued == fake_options.fail_launch_at;
-    if (counts.n_enqueued == fake_options.hang_launch_at) {
-        work = [] { return false; };
-    }
-    return push(stream, {name, std::move(work), fails, std::move(held), std::move(launched)});
-}
-
-cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<void()> work)
-{
-    return fake_enqueue_until(stream, name, [work] {
-        work();
-        return true;
-    });
-}
-
 /* ---- the runtime ---- */
 
 cudaError_t cudaDeviceSynchronize(void)
 {
     ENTER();
-    REFUSE_IN_CAPTURE();
+    TRY(refuse_in_capture());
     return wait_device(current_device);
 }
 
@@ -258,9 +226,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     const cudaError_t entered = enter(__func__);
     need_stream(stream, __func__);
-    if (stream->capturing) {
-        fake_die("cudaStreamDestroy of a stream that records a graph");
-    }
+    FAKE_CHECK(!stream->capturing, "cudaStreamDestroy of a stream that records a graph");
     stream->live = false;
     fake_closed("stream");
     return fail(entered);
@@ -311,25 +277,21 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     const cudaError_t entered = enter(__func__);
-    need_event(event, __func__);
-    events.remove(event);
+    events.remove(event, __func__);
     return fail(entered);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     ENTER();
-    need_event(event, __func__);
+    events.need(event, __func__);
     need_stream(stream, __func__);
-    if (event->device != stream->device) {
-        return fail(cudaErrorInvalidResourceHandle);
-    }
+    FAKE_CHECK(event->device == stream->device, "%s on another device's stream", __func__);
     if (stream->capturing) {
-        need_graph(__func__);
         event->recorded = nullptr;
         event->capture_serial = recording->serial;
         event->tail = stream->tail;
-        return recording->invalid ? fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+        return use_graph(__func__);
     }
     const auto mark = std::make_shared<marker>(marker{stream, false, 0});
     event->recorded = mark;
@@ -339,25 +301,23 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         mark->time = n_performed;
         return true;
     };
-    return push(stream, {__func__, reached, false, nullptr, nullptr});
+    return push(stream, {__func__, reached});
 }
 
 /* A stream that waits for an event of a recording stream records with it. */
 static cudaError_t wait_captured(cudaStream_t stream, cudaEvent_t event)
 {
-    if (!recording || recording->serial != event->capture_serial) {
-        return fail(cudaErrorCapturedEvent);
-    }
-    need_graph("cudaStreamWaitEvent");
+    FAKE_CHECK(recording && recording->serial == event->capture_serial,
+               "cudaStreamWaitEvent: the event belongs to a recording that has ended");
     stream->capturing = true;
     stream->tail.insert(stream->tail.end(), event->tail.begin(), event->tail.end());
-    return recording->invalid ? fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+    return use_graph("cudaStreamWaitEvent");
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     ENTER();
-    need_event(event, __func__);
+    events.need(event, __func__);
     need_stream(stream, __func__);
     if (event->capture_serial != 0) {
         return wait_captured(stream, event);
@@ -365,9 +325,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (event->recorded == nullptr) {
         return cudaSuccess;
     }
-    if (stream->capturing) {
-        return spoil_capture(cudaErrorStreamCaptureIsolation);
-    }
+    FAKE_CHECK(!stream->capturing, "a recorded stream waits for work outside of its graph");
     const auto mark = event->recorded;
     const auto wait = [mark] {
         if (!mark->done) {
@@ -375,53 +333,41 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         }
         return mark->done;
     };
-    return push(stream, {__func__, wait, false, nullptr, nullptr});
+    return push(stream, {__func__, wait});
 }
 
-/* May be NULL: a point that a host call may wait for or query. */
-static cudaError_t recorded_mark(cudaEvent_t event, std::shared_ptr<marker> &mark)
+/* A point that the host may wait for or query; NULL: the event was never recorded. */
+static std::shared_ptr<marker> mark_of(cudaEvent_t event, const char *call)
 {
-    if (event->capture_serial != 0) {
-        return recording ? spoil_capture(cudaErrorCapturedEvent) : fail(cudaErrorCapturedEvent);
-    }
-    REFUSE_IN_CAPTURE();
-    mark = event->recorded;
-    return cudaSuccess;
+    FAKE_CHECK(events.need(event, call)->capture_serial == 0, "%s: the event is part of a graph",
+               call);
+    return event->recorded;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     ENTER();
-    need_event(event, __func__);
-    std::shared_ptr<marker> mark;
-    const cudaError_t code = recorded_mark(event, mark);
-    return code != cudaSuccess || mark == nullptr ? code : look(mark->stream, mark->done);
+    TRY(refuse_in_capture());
+    const auto mark = mark_of(event, __func__);
+    return mark == nullptr ? cudaSuccess : look(mark->stream, mark->done);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     ENTER();
-    need_event(event, __func__);
-    std::shared_ptr<marker> mark;
-    const cudaError_t code = recorded_mark(event, mark);
-    if (code != cudaSuccess || mark == nullptr) {
-        return code;
-    }
-    return block(mark->stream, [mark] { return mark->done; });
+    TRY(refuse_in_capture());
+    const auto mark = mark_of(event, __func__);
+    return mark == nullptr ? cudaSuccess : block(mark->stream, [mark] { return mark->done; });
 }
 
 /* A millisecond for each item, plus the duration that it declared. */
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     ENTER();
-    need_event(from, __func__);
-    need_event(to, __func__);
-    if (!from->timed || !to->timed || from->recorded == nullptr || to->recorded == nullptr) {
-        return fail(cudaErrorInvalidResourceHandle);
-    }
-    if (!from->recorded->done || !to->recorded->done) {
-        return fail(cudaErrorNotReady);
-    }
-    *ms = (float)(to->recorded->time - from->recorded->time);
+    const auto begin = mark_of(from, __func__), end = mark_of(to, __func__);
+    FAKE_CHECK(from->timed && to->timed && begin != nullptr && end != nullptr && begin->done &&
+                   end->done,
+               "%s: the events are not timed, or not reached", __func__);
+    *ms = (float)(end->time - begin->time);
     return cudaSuccess;
 }

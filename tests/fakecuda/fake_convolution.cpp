@@ -1,7 +1,6 @@
 /* Fake cuDNN's engines, and its convolutions: plain loops, summed in double in a fixed order. */
-#include "tests/fakecuda/cudnn/fake_convolution.h"
-#include "tests/fakecuda/fake.h"
-#include "tests/fakecuda/fake_operand.h"
+#include "tests/fakecuda/fake_convolution.h"
+#include "tests/fakecuda/fake_runtime.h"
 
 namespace fake_cudnn {
 
@@ -25,7 +24,7 @@ std::vector<float> read(const tensor &t, const void *memory, bool tf32)
 {
     std::vector<float> values(t.n_elems());
     for (size_t i = 0; i < values.size(); i++) {
-        values[i] = fake_load(memory, i, t.type == CUDNN_DATA_FLOAT, tf32);
+        values[i] = fake::load(memory, i, t.type == CUDNN_DATA_FLOAT, tf32);
     }
     return values;
 }
@@ -69,7 +68,7 @@ void run(const convolution &c, const operands &memory, const engine &by)
     const tensor &x = c.of[X], &filter = c.of[FILTER], &y = c.of[Y], &result = c.of[c.result];
     std::vector<double> out(result.n_elems());
     std::vector<float> values[3];
-    fake_spoil(memory.workspace, (size_t)by.workspace);
+    fake::spoil(memory.workspace, (size_t)by.workspace);
     for (const operand o : {X, FILTER, Y}) {
         if (o != c.result) {
             values[o] =
@@ -95,7 +94,7 @@ void run(const convolution &c, const operands &memory, const engine &by)
         add_bias_and_relu(c, c.keeps_nans && !by.on_tensor_cores(), memory.at[BIAS], out);
     }
     for (size_t i = 0; i < out.size(); i++) {
-        fake_store(memory.at[c.result], i, result.type == CUDNN_DATA_FLOAT, (float)out[i]);
+        fake::store(memory.at[c.result], i, result.type == CUDNN_DATA_FLOAT, (float)out[i]);
     }
 }
 
