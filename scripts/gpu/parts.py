@@ -85,7 +85,7 @@ def kernels(c):
 
 def plans(c):
     """Mostly cuDNN's heuristics, on the CPU."""
-    c.at_once(test, [(c, "gpu_test_" + name, 110) for name in ("cuda_blocks", "cuda_backend", "step_graph")])
+    c.at_once(test, [(c, "gpu_test_" + name, 110) for name in ("cuda_blocks", "step_graph")])
 
 
 def agreement(c):

@@ -109,16 +109,12 @@ static void check_denses(void)
 
 static float *lent(struct dt_backend *backend, const struct buffer *from)
 {
-    void *memory;
-    CHECK_OK(backend->ops->alloc(backend, (from->n + 1) * sizeof(float), &memory));
-    CHECK_OK(backend->ops->copy_in(backend, memory, from->data, from->n * sizeof(float)));
-    return memory;
+    return to_gpu(backend, from, (struct dt_shape){(int)from->n + 1, 1, 1}, 1, false);
 }
 
 static struct buffer taken(struct dt_backend *backend, float *memory, size_t n)
 {
-    struct buffer to = buffer_open(n);
-    CHECK_OK(backend->ops->copy_out(backend, to.data, memory, n * sizeof(float)));
+    struct buffer to = from_gpu(backend, memory, (struct dt_shape){(int)n, 1, 1}, 1, false);
     backend->ops->free(backend, memory);
     return to;
 }
@@ -147,10 +143,16 @@ static struct loss_results loss_by(struct dt_backend *backend, struct loss_case 
     struct loss_results out;
     CHECK_OK(ops->block_open(backend, &k->model, 0, k->batch.n > 0 ? k->batch.n : 1, &state));
     CHECK_OK(ops->samples_open(backend, &k->samples, &bound));
-    float *params = lent(backend, &k->params), *x = lent(backend, &k->x);
+    float *params = lent(backend, &k->params), *x = lent(backend, &k->x),
+          *all = lent(backend, &k->x);
     float *logits = lent(backend, &zeros), *dlogits = lent(backend, &zeros);
     for (int alone = 0; alone < 2; alone++) {
-        CHECK_OK(ops->gather(backend, bound, &k->batch, x));
+        for (int i = 0; i < k->batch.n; i++) { /* more batches than slots are under way */
+            const struct dt_batch one = {
+                .n = 1, .rows = k->batch.rows + i, .ids = k->batch.ids + i};
+            CHECK_OK(ops->gather(backend, bound, &one, x + i * k->model.spec.input.c));
+        }
+        CHECK_OK(ops->gather(backend, bound, &k->batch, all));
         CHECK_OK(ops->block_forward(state, params, x, logits, &pass));
         CHECK_OK(ops->loss(backend, &k->model.spec, bound, &k->batch, n_out, logits,
                            alone ? NULL : dlogits));
@@ -160,6 +162,7 @@ static struct loss_results loss_by(struct dt_backend *backend, struct loss_case 
     out.dlogits = taken(backend, dlogits, n);
     ops->free(backend, params);
     ops->free(backend, x);
+    ops->free(backend, all);
     ops->samples_close(backend, bound);
     ops->block_close(state);
     buffer_close(&zeros, "zeros");
