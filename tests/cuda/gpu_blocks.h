@@ -154,21 +154,29 @@ static inline void check_on_gpu(const struct block_case *setup,
     block_results_close(&second);
 }
 
+static inline struct block_case draw_case(const struct dt_model *model, int block, int capacity,
+                                          const struct dt_batch *batch)
+{
+    const struct dt_block *b = &model->blocks[block];
+    const size_t n = (size_t)batch->n;
+    return (struct block_case){
+        .model = model,
+        .block = block,
+        .capacity = capacity,
+        .pass = {.batch = batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
+        .params = halves(model->arena_elems, 0),
+        .grads = halves(model->arena_elems, 0),
+        .x = halves(n * dt_shape_elems(b->in), draw(2) * 4),
+        .dy = halves(n * dt_shape_elems(b->out), draw(2) * 4),
+        .want_dx = block > 0};
+}
+
 static inline void check_block(const struct dt_model *model, int block, int n, int capacity,
                                bool strange)
 {
     const struct dt_block *b = &model->blocks[block];
     const struct dt_batch batch = {.n = n, .rows = numbers, .ids = ids, .epoch = draw(3)};
-    struct block_case setup = {
-        .model = model,
-        .block = block,
-        .capacity = capacity,
-        .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
-        .params = halves(model->arena_elems, 0),
-        .grads = halves(model->arena_elems, 0),
-        .x = halves((size_t)n * dt_shape_elems(b->in), draw(2) * 4),
-        .dy = halves((size_t)n * dt_shape_elems(b->out), draw(2) * 4),
-        .want_dx = block > 0};
+    struct block_case setup = draw_case(model, block, capacity, &batch);
     const bool bytes = block == 0 && draw(2) == 0;
     for (size_t i = 0; i < setup.x.n && bytes; i++) {
         setup.x.data[i] = fabsf(setup.x.data[i]);

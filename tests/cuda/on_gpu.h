@@ -5,7 +5,7 @@
 
 #include "tests/fakecuda/fake.h"
 #include "tests/lib/guarded.h"
-#include "tests/lib/rig.h"
+#include "tests/lib/session.h"
 
 #include "cuda/cuda_backend.h"
 
@@ -32,14 +32,6 @@ static inline struct dt_backend *open_gpu_by(const struct mode *mode, bool deter
 static inline struct dt_backend *open_gpu(const struct mode *mode)
 {
     return open_gpu_by(mode, true);
-}
-
-static inline struct dt_backend *open_ref(void)
-{
-    const struct dt_backend_options options = {.n_threads = 1};
-    struct dt_backend *backend;
-    CHECK_OK(dt_ref_backend.open(&options, &backend));
-    return backend;
 }
 
 /* Device memory for `capacity` samples of shape s, filled with the given ones, and NaNs after

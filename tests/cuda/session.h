@@ -6,7 +6,6 @@
 #include "tests/cuda/on_gpu.h"
 
 #include "tests/lib/layers.h"
-#include "tests/lib/session.h"
 
 #define N_SAMPLES 40
 #define CAPACITY 16

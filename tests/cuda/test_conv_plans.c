@@ -116,26 +116,23 @@ static void check_grid(const char *device)
 {
     static const struct {
         struct dt_shape in;
-        int filters, kernel, stride;
-        enum dt_padding padding;
+        struct dt_layer_spec conv;
     } grid[] = {
-        {{1, 28, 28}, 6, 5, 1, DT_PADDING_SAME},
-        {{3, 32, 32}, 32, 3, 1, DT_PADDING_SAME},
-        {{3, 32, 32}, 16, 5, 2, DT_PADDING_SAME}, /* one more zero below than above */
-        {{3, 15, 17}, 5, 3, 2, DT_PADDING_SAME},
-        {{16, 14, 14}, 32, 2, 1, DT_PADDING_SAME},
-        {{16, 8, 8}, 10, 8, 1, DT_PADDING_VALID}, /* one output */
-        {{1, 5, 5}, 1, 5, 1, DT_PADDING_VALID},
-        {{7, 11, 9}, 13, 3, 3, DT_PADDING_VALID}, /* the filter does not reach the last rows */
-        {{64, 6, 6}, 33, 1, 2, DT_PADDING_SAME},
+        {{1, 28, 28}, CONV(6, 5, 1, SAME, NONE)},
+        {{3, 32, 32}, CONV(32, 3, 1, SAME, NONE)},
+        {{3, 32, 32}, CONV(16, 5, 2, SAME, NONE)}, /* one more zero below than above */
+        {{3, 15, 17}, CONV(5, 3, 2, SAME, NONE)},
+        {{16, 14, 14}, CONV(32, 2, 1, SAME, NONE)},
+        {{16, 8, 8}, CONV(10, 8, 1, VALID, NONE)}, /* one output */
+        {{1, 5, 5}, CONV(1, 5, 1, VALID, NONE)},
+        {{7, 11, 9}, CONV(13, 3, 3, VALID, NONE)}, /* the filter does not reach the last rows */
+        {{64, 6, 6}, CONV(33, 1, 2, SAME, NONE)},
     };
     for (size_t i = 0; i < sizeof grid / sizeof grid[0]; i++) {
-        struct dt_model_spec spec = {
-            .input = grid[i].in, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-        spec.layers[0] =
-            (struct dt_layer_spec)LAYER(CONV2D, .size = grid[i].filters, .kernel = grid[i].kernel,
-                                        .stride = grid[i].stride, .padding = grid[i].padding);
-        spec.layers[1] = (struct dt_layer_spec)LAYER(FLATTEN);
+        const struct dt_model_spec spec = {.input = grid[i].in,
+                                           .layers = {grid[i].conv, LAYER(FLATTEN)},
+                                           .n_layers = 2,
+                                           .loss = DT_LOSS_MEAN_SQUARED_ERROR};
         check_model(device, &spec, false);
     }
 }

@@ -2,7 +2,6 @@
  * losses, sums and optimizers, over odd sizes, NaN and infinity. scripts/gpu-check runs it first,
  * and under compute-sanitizer: it opens no plan of cuDNN's. */
 #include "tests/cuda/gpu_blocks.h"
-#include "tests/lib/optimizer_step.h"
 
 #include "cuda/kernels/kernels.h"
 
@@ -228,7 +227,7 @@ static void check_loss(enum dt_loss loss, int n, int n_in, int n_out, int strang
                                     .targets = targets.data,
                                     .n_targets = n_out};
     k.batch = (struct dt_batch){.n = n, .rows = rows, .ids = rows};
-    struct dt_backend *ref = open_ref();
+    struct dt_backend *ref = backend_open(&dt_ref_backend, 1);
     struct loss_results expected = loss_by(ref, &k), first = loss_by(gpu, &k),
                         second = loss_by(gpu, &k);
     compare_within(mode, "logits", &first.logits, &expected.logits);
@@ -262,7 +261,7 @@ static void check_update(const struct dt_update *update, int n_states, size_t n,
                          bool strange)
 {
     struct buffer before[4], after[2][4]; /* parameters, two states, gradients */
-    struct dt_backend *backends[] = {open_ref(), gpu};
+    struct dt_backend *backends[] = {backend_open(&dt_ref_backend, 1), gpu};
     snprintf(case_text, sizeof case_text, "optimizer %d on %zu, clip %g, shift %zu, strange %d",
              update->type, n, (double)update->clip_norm, shift, strange);
     for (int i = 0; i < 4; i++) {
