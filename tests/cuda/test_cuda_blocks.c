@@ -104,9 +104,9 @@ static void check_plans(void)
     CHECK_OK(dt_model_lower(&spec, &model));
     for (int b = 0; b < 2; b++) {
         struct dt_block_state *state;
-        const long n_before = fake_n_descriptors();
+        const long n_before = fake_counts().n_descriptors;
         CHECK_OK(gpu->ops->block_open(gpu, &model, b, CAPACITY, &state));
-        n[b] = fake_n_descriptors() - n_before;
+        n[b] = fake_counts().n_descriptors - n_before;
         gpu->ops->block_close(state);
     }
     CHECK_INT(3 * n[0], 2 * n[1]);

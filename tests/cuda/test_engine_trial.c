@@ -283,11 +283,11 @@ static void pointers(void)
                 {8, 4096, 1, DT_INTERNAL},
                 {0, 0, 1, DT_INTERNAL}};
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
-        const long n = fake_n_descriptors();
+        const long n = fake_counts().n_descriptors;
         void *workspace = runs[i].workspace > 0 ? at + runs[i].workspace : NULL;
         CHECK_INT(dt_conv_plan_run(plan, at + runs[i].x, at + 16384, NULL, at + 32768, workspace),
                   runs[i].status);
-        CHECK_INT(fake_n_descriptors() - n, runs[i].n_created);
+        CHECK_INT(fake_counts().n_descriptors - n, runs[i].n_created);
         CHECK(runs[i].status == DT_OK || strstr(dt_error_text(), "cudnnBackendExecute") != NULL);
         dt_error_clear();
     }

@@ -74,12 +74,12 @@ extern const int fake_is_linked;
 void fake_opened(const char *what);
 void fake_closed(const char *what);
 
-/* Counts since the start, for tests: of enqueued work, waits of the host, and allocations. */
+/* Counts since the start, for tests: of enqueued work, waits of the host, allocations, and cuDNN's
+ * descriptors. */
 struct fake_counts {
-    long n_enqueued, n_host_waits, n_mallocs, n_live_bytes;
+    long n_enqueued, n_host_waits, n_mallocs, n_live_bytes, n_descriptors;
 };
 struct fake_counts fake_counts(void);
-long fake_n_descriptors(void); /* of cuDNN, created since the start */
 
 #ifdef __cplusplus
 }

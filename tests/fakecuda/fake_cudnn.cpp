@@ -74,7 +74,7 @@ struct descriptor {
 
 fake::living<cudnnContext> handles = {"cuDNN handle", {}};
 fake::living<descriptor> descriptors = {"cuDNN descriptor", {}};
-long n_descriptors, n_plans;
+long n_plans;
 
 descriptor *known(cudnnBackendDescriptor_t pointer, const char *call)
 {
@@ -196,7 +196,7 @@ cudnnStatus_t finalize(descriptor *d)
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
         const descriptor *config = d->operand(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
         NEED(++n_plans > fake_options.n_refused_plans, NOT_SUPPORTED);
-        d->handle = d->get<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
+        d->handle = (cudnnHandle_t)d->get<void *>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
         d->problem = config->problem;
         d->chosen = config->chosen;
         break;
@@ -276,11 +276,6 @@ void check_overlaps(const convolution &c, const operands &m, size_t workspace_by
 
 } // namespace
 
-long fake_n_descriptors(void)
-{
-    return n_descriptors;
-}
-
 /* ---- the library's calls ---- */
 
 size_t cudnnGetVersion(void)
@@ -326,7 +321,7 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
 {
     descriptor *d = descriptors.add(new descriptor{});
     d->type = type;
-    n_descriptors++;
+    fake::counts.n_descriptors++;
     *out = d;
     return CUDNN_STATUS_SUCCESS;
 }

@@ -12,11 +12,6 @@ struct fake_counts fake_counts(void)
     return (struct fake_counts){0};
 }
 
-long fake_n_descriptors(void)
-{
-    return 0;
-}
-
 /* Runs before main, so that no test needs to check for a GPU. */
 __attribute__((constructor)) static void skip_without_gpu(void)
 {
