@@ -133,20 +133,11 @@ using namespace fake;
 
 /* ---- the runtime ---- */
 
-static size_t device_used()
-{
-    size_t used = 0;
-    for (const auto &[address, memory] : memories) {
-        used += memory.is == DEVICE && memory.device == current_device ? memory.n_bytes : 0;
-    }
-    return used;
-}
-
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     ENTER();
     *total_bytes = device_bytes();
-    *free_bytes = device_bytes() - device_used();
+    *free_bytes = device_bytes() - (size_t)counts.n_live_bytes; /* a process uses one device */
     return cudaSuccess;
 }
 
@@ -155,7 +146,7 @@ cudaError_t cudaMalloc(void **pointer, size_t n_bytes)
     ENTER();
     TRY(refuse_in_capture());
     if (++counts.n_mallocs == fake_options.fail_malloc_at ||
-        n_bytes > device_bytes() - device_used()) {
+        n_bytes > device_bytes() - (size_t)counts.n_live_bytes) {
         return fail(cudaErrorMemoryAllocation);
     }
     *pointer = n_bytes != 0 ? allocate(n_bytes, DEVICE) : nullptr;

@@ -161,8 +161,7 @@ bool perform(const piece &piece);
 cudaError_t use_graph(const char *call);
 cudaError_t wait_stream(cudaStream_t stream);
 cudaError_t wait_device(int device);
-cudaError_t spoil_capture(cudaError_t code);
-/* For calls that touch more than one stream. */
+/* For calls that a recording does not allow, and that spoil it. */
 cudaError_t refuse_in_capture();
 
 /* ---- fake_graphs.cpp ---- */

@@ -130,15 +130,13 @@ cudaError_t push(cudaStream_t stream, piece piece)
     return cudaSuccess;
 }
 
-cudaError_t spoil_capture(cudaError_t code)
-{
-    recording->invalid = true;
-    return fail(code);
-}
-
 cudaError_t refuse_in_capture()
 {
-    return recording ? spoil_capture(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+    if (!recording) {
+        return cudaSuccess;
+    }
+    recording->invalid = true;
+    return fail(cudaErrorStreamCaptureUnsupported);
 }
 
 void moves(size_t n_bytes)
@@ -236,8 +234,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     ENTER();
     need_stream(stream, __func__);
-    return stream->capturing ? spoil_capture(cudaErrorStreamCaptureUnsupported)
-                             : wait_stream(stream);
+    return stream->capturing ? refuse_in_capture() : wait_stream(stream);
 }
 
 /* Each look runs one item, and a look that finds work returns "not done". */
@@ -255,8 +252,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     ENTER();
     need_stream(stream, __func__);
-    return stream->capturing ? spoil_capture(cudaErrorStreamCaptureUnsupported)
-                             : look(stream, stream->queue.empty());
+    return stream->capturing ? refuse_in_capture() : look(stream, stream->queue.empty());
 }
 
 /* ---- the runtime: events ---- */
