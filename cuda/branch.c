@@ -88,17 +88,13 @@ static enum dt_status wait_for(cudaStream_t stream, cudaStream_t other, cudaEven
 enum dt_status dt_cuda_fork(struct dt_cuda *cuda, enum dt_cuda_branch branch)
 {
     struct dt_cuda_branches *b = &cuda->branches;
-    b->open[branch] = b->lanes[branch].stream != cuda->main.stream;
-    return b->open[branch] ? wait_for(b->lanes[branch].stream, cuda->main.stream, b->events[branch])
-                           : DT_OK;
-}
-
-enum dt_status dt_cuda_follow(struct dt_cuda *cuda, enum dt_cuda_branch branch,
-                              enum dt_cuda_branch other)
-{
-    struct dt_cuda_branches *b = &cuda->branches;
-    return b->open[other]
-               ? wait_for(b->lanes[branch].stream, b->lanes[other].stream, b->events[other])
+    const cudaStream_t stream = b->lanes[branch].stream;
+    b->open[branch] = stream != cuda->main.stream;
+    if (b->open[branch]) {
+        DT_TRY(wait_for(stream, cuda->main.stream, b->events[branch]));
+    }
+    return branch == DT_CUDA_UPDATES && b->open[DT_CUDA_GRADIENTS]
+               ? wait_for(stream, b->lanes[DT_CUDA_GRADIENTS].stream, b->events[DT_CUDA_GRADIENTS])
                : DT_OK;
 }
 

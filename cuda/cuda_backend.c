@@ -9,8 +9,7 @@
 #include "model/layers/layers.h"
 
 struct dt_bound_samples {
-    struct dt_samples gpu; /* the same with device pointers, to these: */
-    void *inputs, *answers, *transform;
+    struct dt_samples gpu; /* with device pointers, owned */
 };
 
 static struct dt_cuda *cuda_of(struct dt_backend *backend)
@@ -119,7 +118,6 @@ static void cuda_close(struct dt_backend *backend)
     dt_cuda_free(cuda, cuda->step);
     cudaFreeHost(cuda->host_metrics);
     dt_cuda_lanes_close(cuda);
-    free(cuda->memory.pieces);
     free(cuda);
 }
 
@@ -157,45 +155,45 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
 
 static void cuda_samples_close(struct dt_backend *backend, struct dt_bound_samples *bound)
 {
-    dt_cuda_free(cuda_of(backend), bound->inputs);
-    dt_cuda_free(cuda_of(backend), bound->answers);
-    dt_cuda_free(cuda_of(backend), bound->transform);
+    const struct dt_samples *gpu = &bound->gpu;
+    const void *const owned[] = {gpu->pixels, gpu->values, gpu->labels, gpu->targets,
+                                 gpu->transform};
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
+        dt_cuda_free(cuda_of(backend), (void *)owned[i]);
+    }
     free(bound);
 }
 
+/* out: a pointer, which stays NULL if `host` is NULL. */
 static enum dt_status to_device(struct dt_cuda *cuda, const char *what, const void *host,
-                                size_t n_bytes, void **out)
+                                size_t n_bytes, void *out)
 {
-    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, out));
-    return cuda_copy_in(&cuda->base, *out, host, n_bytes);
+    void *memory;
+    if (host == NULL) {
+        return DT_OK;
+    }
+    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, &memory));
+    memcpy(out, &memory, sizeof memory);
+    return cuda_copy_in(&cuda->base, memory, host, n_bytes);
 }
 
 static enum dt_status copy_samples(struct dt_cuda *cuda, const struct dt_samples *from,
-                                   struct dt_bound_samples *to)
+                                   struct dt_samples *to)
 {
-    const size_t n_elems = from->n * dt_shape_elems(from->shape);
-    struct dt_samples *gpu = &to->gpu;
-    *gpu = *from;
-    const bool has_pixels = from->pixels != NULL, has_labels = from->labels != NULL;
-    const size_t n_targets = from->n * (size_t)from->n_targets;
-    DT_TRY(to_device(cuda, "the data set", has_pixels ? (const void *)from->pixels : from->values,
-                     n_elems * (has_pixels ? sizeof *from->pixels : sizeof *from->values),
-                     &to->inputs));
-    DT_TRY(
-        to_device(cuda, has_labels ? "the data set's labels" : "the data set's targets",
-                  has_labels ? (const void *)from->labels : from->targets,
-                  has_labels ? from->n * sizeof *from->labels : n_targets * sizeof *from->targets,
-                  &to->answers));
-    gpu->pixels = has_pixels ? to->inputs : NULL;
-    gpu->values = has_pixels ? NULL : to->inputs;
-    gpu->labels = has_labels ? to->answers : NULL;
-    gpu->targets = has_labels ? NULL : to->answers;
-    if (from->transform != NULL) {
-        DT_TRY(to_device(cuda, "what is done to images", from->transform,
-                         sizeof(struct dt_pixel_transform), &to->transform));
-        gpu->transform = to->transform;
-    }
-    return DT_OK;
+    const size_t n = from->n, n_elems = n * dt_shape_elems(from->shape),
+                 n_targets = n * (size_t)from->n_targets;
+    to->shape = from->shape;
+    to->scale = from->scale;
+    to->n_classes = from->n_classes;
+    to->n_targets = from->n_targets;
+    DT_TRY(to_device(cuda, "the data set", from->pixels, n_elems, &to->pixels));
+    DT_TRY(to_device(cuda, "the data set", from->values, n_elems * sizeof(float), &to->values));
+    DT_TRY(to_device(cuda, "the data set's labels", from->labels, n * sizeof *from->labels,
+                     &to->labels));
+    DT_TRY(to_device(cuda, "the data set's targets", from->targets, n_targets * sizeof(float),
+                     &to->targets));
+    return to_device(cuda, "what is done to images", from->transform,
+                     sizeof(struct dt_pixel_transform), &to->transform);
 }
 
 static enum dt_status cuda_samples_open(struct dt_backend *backend,
@@ -206,7 +204,7 @@ static enum dt_status cuda_samples_open(struct dt_backend *backend,
     if (bound == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory while binding the data set");
     }
-    const enum dt_status s = copy_samples(cuda_of(backend), samples, bound);
+    const enum dt_status s = copy_samples(cuda_of(backend), samples, &bound->gpu);
     if (s != DT_OK) {
         cuda_samples_close(backend, bound);
         return s;
@@ -332,7 +330,6 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend,
         DT_TRY(dt_cuda_unpack(cuda));
     }
     DT_TRY(dt_cuda_fork(cuda, DT_CUDA_UPDATES));
-    DT_TRY(dt_cuda_follow(cuda, DT_CUDA_UPDATES, DT_CUDA_GRADIENTS));
     if (!cuda->inputs_on_device) { /* unpinned memory: read before the call returns */
         DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, stream));
     }

@@ -17,10 +17,14 @@ struct dt_cuda;
 /* ---- device memory (cuda_memory.c): every allocation is counted, so that a run can report its
  * use */
 
+#define DT_CUDA_MOST_PIECES 4096
 struct dt_cuda_memory {
-    struct dt_cuda_piece *pieces; /* allocated ones; owned */
-    int n_pieces, capacity;
-    size_t n_bytes, peak_bytes; /* of all pieces: now, and the highest so far */
+    int n_pieces;
+    struct dt_cuda_piece {
+        void *memory;
+        size_t n_bytes;
+    } pieces[DT_CUDA_MOST_PIECES]; /* allocated ones */
+    size_t n_bytes, peak_bytes;    /* of all pieces: now, and the highest so far */
 };
 
 enum dt_cuda_scratch_use {
@@ -100,11 +104,9 @@ enum dt_status dt_cuda_urgent_stream(cudaStream_t *out);
 enum dt_status dt_cuda_lanes_open(struct dt_cuda *cuda);
 void dt_cuda_lanes_close(struct dt_cuda *cuda);
 
-/* Work enqueued on the branch from now on runs after everything on the main stream so far. */
+/* Work enqueued on the branch from now on runs after everything on the main stream so far; updates
+ * after gradients, too. */
 enum dt_status dt_cuda_fork(struct dt_cuda *cuda, enum dt_cuda_branch branch);
-/* New work on `branch` runs after everything on `other` so far. */
-enum dt_status dt_cuda_follow(struct dt_cuda *cuda, enum dt_cuda_branch branch,
-                              enum dt_cuda_branch other);
 /* Work enqueued on the main stream from now on runs after everything enqueued so far, also on the
  * branches. */
 enum dt_status dt_cuda_join(struct dt_cuda *cuda);

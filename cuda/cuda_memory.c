@@ -1,16 +1,9 @@
 #include "cuda/cuda_backend.h"
 
-#include <stdlib.h>
-
 #include "base/text.h"
 #include "cuda/cuda_check.h"
 
 #define READABLE_AFTER 256 /* bytes after each allocation */
-
-struct dt_cuda_piece {
-    void *memory;
-    size_t n_bytes;
-};
 
 static enum dt_status no_memory(const struct dt_cuda *cuda, const char *what, size_t n_bytes)
 {
@@ -21,21 +14,6 @@ static enum dt_status no_memory(const struct dt_cuda *cuda, const char *what, si
     return dt_error(DT_NO_MEMORY, "out of memory on %s: %s needs %s, %s of %s are free",
                     cuda->gpu.name, what, dt_bytes_text((double)n_bytes, wanted),
                     dt_bytes_text((double)n_free, left), dt_bytes_text((double)n_total, all));
-}
-
-static enum dt_status make_room(struct dt_cuda_memory *all)
-{
-    if (all->n_pieces < all->capacity) {
-        return DT_OK;
-    }
-    const int capacity = 2 * all->capacity + 64;
-    struct dt_cuda_piece *pieces = realloc(all->pieces, (size_t)capacity * sizeof *pieces);
-    if (pieces == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for the list of device memory");
-    }
-    all->pieces = pieces;
-    all->capacity = capacity;
-    return DT_OK;
 }
 
 static void count(struct dt_cuda_memory *all, void *memory, size_t n_bytes)
@@ -49,7 +27,10 @@ enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_by
 {
     *out = NULL;
     void *memory = NULL;
-    DT_TRY(make_room(&cuda->memory));
+    if (cuda->memory.n_pieces == DT_CUDA_MOST_PIECES) {
+        return dt_error(DT_NO_MEMORY, "no room for more than %d pieces of device memory",
+                        DT_CUDA_MOST_PIECES);
+    }
     const cudaError_t code = n_bytes <= SIZE_MAX / 2 ? cudaMalloc(&memory, n_bytes + READABLE_AFTER)
                                                      : cudaErrorMemoryAllocation;
     if (code == cudaErrorMemoryAllocation) {

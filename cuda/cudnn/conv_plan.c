@@ -159,23 +159,15 @@ static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id
                {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual});
 }
 
-/* Zeros below or to the right, as many as the last output needs. Where it needs fewer rows than
- * there are, cuDNN's formula for the size rounds down, as ours does. */
-static int pad_after(int in, int out, int kernel, int stride, int before)
-{
-    const int after = (out - 1) * stride + kernel - in - before;
-    return after > 0 ? after : 0;
-}
-
 static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d, const struct dt_block *b)
 {
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     const int64_t n_spatial = 2, dilations[] = {1, 1}, strides[] = {b->stride, b->stride};
     const int64_t before[] = {b->pad_before_h, b->pad_before_w};
-    const int64_t after[] = {
-        pad_after(b->in.h, b->linear_out.h, b->kernel, b->stride, b->pad_before_h),
-        pad_after(b->in.w, b->linear_out.w, b->kernel, b->stride, b->pad_before_w)};
+    /* Where an input has more rows than are needed, cuDNN's size of the output rounds down, too. */
+    const int64_t after[] = {dt_conv_pad_after(b, b->in.h, b->pad_before_h, b->linear_out.h),
+                             dt_conv_pad_after(b, b->in.w, b->pad_before_w, b->linear_out.w)};
     return OWN(d, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
                {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
                {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode},
@@ -368,27 +360,16 @@ static void find_by_mode(struct dt_conv_plan *plan, const struct problem *p,
                          cudnnBackendHeurMode_t mode, cudnnStatus_t *why)
 {
     cudnnBackendDescriptor_t configs[MAX_CONFIGS];
-    struct dt_engine all[MAX_CONFIGS];
     const int n = ask_heuristics(p, mode, configs, why);
     for (int i = 0; i < n; i++) {
-        all[i] = (struct dt_engine){.config = configs[i], .place = i + 1};
-        if (!is_allowed(p, configs[i], &all[i].number)) {
-            close_engine(&all[i]);
+        struct dt_engine engine = {.config = configs[i], .place = i + 1};
+        if (plan->n_engines < p->target->n_engines && is_allowed(p, configs[i], &engine.number) &&
+            (plan->n_engines < DT_FIRST_ENGINES || !has_number(plan, engine.number)) &&
+            plan_execution(p, &engine, why)) {
+            plan->engines[plan->n_engines++] = engine;
+        } else {
+            close_engine(&engine);
         }
-    }
-    for (int i = 0; i < 2 * n && plan->n_engines < p->target->n_engines; i++) {
-        struct dt_engine *engine = &all[i % n];
-        const bool wanted =
-            i < n ? plan->n_engines < DT_FIRST_ENGINES : !has_number(plan, engine->number);
-        if (engine->config != NULL && wanted && plan_execution(p, engine, why)) {
-            plan->engines[plan->n_engines++] = *engine;
-            *engine = (struct dt_engine){0};
-        } else if (wanted) {
-            close_engine(engine);
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        close_engine(&all[i]);
     }
 }
 

@@ -11,13 +11,12 @@
 
 /* A call by value, with its memory. */
 struct norm {
-    size_t n_rows, n_c, n_per_part;
-    unsigned n_parts;
-    bool relu, training, adds, accumulate;
+    struct dt_layer_call call; /* of its structs, which the host has, these: */
+    bool training, accumulate;
     float momentum;
     double epsilon;
-    const float *weight, *bias;
-    float *running_mean, *running_var, *dweight, *dbias;
+    size_t n_rows, n_c, n_per_part;
+    unsigned n_parts;
     float *mean, *inverse; /* of the deviation: (n_c), or (n_rows) of layer_norm */
     /* Of batch_norm: factors of the backward pass (n_c), two sums for each part (n_parts, n_c), and
      * (n_c, 2) with the number of rows, which ranks add; NULL: these rows alone count. */
@@ -40,18 +39,13 @@ static struct norm norm_of(const struct dt_layer_call *call)
 {
     const size_t n = (size_t)call->pass->batch->n;
     struct norm norm = {};
+    norm.call = *call;
+    norm.training = call->pass->training;
+    norm.accumulate = call->pass->accumulate;
+    norm.epsilon = call->layer->epsilon;
     norm.n_rows = norm.n_per_part = n;
     norm.n_parts = 1;
     norm.n_c = call->n_elems;
-    norm.relu = call->relu;
-    norm.training = call->pass->training;
-    norm.adds = call->adds_dx[0];
-    norm.accumulate = call->pass->accumulate;
-    norm.epsilon = call->layer->epsilon;
-    norm.weight = call->weight;
-    norm.bias = call->bias;
-    norm.dweight = call->dweight;
-    norm.dbias = call->dbias;
     norm.mean = (float *)call->memory;
     norm.inverse = norm.mean + n;
     return norm;
@@ -69,8 +63,6 @@ static struct norm batch_norm_of(const struct dt_layer_call *call)
     norm.n_c = n_c;
     norm.momentum = (float)call->layer->momentum;
     norm.epsilon = (double)(float)call->layer->epsilon;
-    norm.running_mean = call->running[0];
-    norm.running_var = call->running[1];
     norm.mean = (float *)(shared + 2 * n_c + 1);
     norm.inverse = norm.mean + n_c;
     norm.per_x = norm.inverse + n_c;
@@ -127,8 +119,8 @@ static inline __device__ void keep_part(const struct norm &norm, const struct pi
 
 static inline __device__ void add_gradients(const struct norm &norm, size_t c, float db, float dw)
 {
-    norm.dbias[c] = (norm.accumulate ? norm.dbias[c] : 0.0f) + db;
-    norm.dweight[c] = (norm.accumulate ? norm.dweight[c] : 0.0f) + dw;
+    norm.call.dbias[c] = (norm.accumulate ? norm.call.dbias[c] : 0.0f) + db;
+    norm.call.dweight[c] = (norm.accumulate ? norm.call.dweight[c] : 0.0f) + dw;
 }
 
 /* ---- batch_norm: statistics of each channel */
@@ -189,15 +181,16 @@ static __global__ void statistics_kernel(struct norm norm)
         return;
     }
     const double n = norm.shared != NULL ? norm.shared[2 * norm.n_c] : (double)norm.n_rows;
-    double mean = (double)norm.running_mean[c], var = (double)norm.running_var[c];
+    double mean = (double)norm.call.running[0][c], var = (double)norm.call.running[1][c];
     if (norm.training && n > 0) {
         double squares = norm.shared != NULL ? n * norm.shared[2 * c + 1] : 0;
         mean = norm.shared != NULL ? norm.shared[2 * c] : add_parts(norm, c, &squares);
         var = squares / n;
         if (n > 1) {
-            norm.running_mean[c] = followed(norm.running_mean[c], (double)norm.momentum, mean);
-            norm.running_var[c] =
-                followed(norm.running_var[c], (double)norm.momentum, squares / (n - 1));
+            norm.call.running[0][c] =
+                followed(norm.call.running[0][c], (double)norm.momentum, mean);
+            norm.call.running[1][c] =
+                followed(norm.call.running[1][c], (double)norm.momentum, squares / (n - 1));
         }
     }
     norm.mean[c] = (float)mean;
@@ -207,7 +200,7 @@ static __global__ void statistics_kernel(struct norm norm)
 /* As both passes have it, so that both agree on what a ReLU lets pass. */
 static inline __device__ float normalized(const struct norm &norm, size_t c, float x)
 {
-    return (x - norm.mean[c]) * (norm.inverse[c] * norm.weight[c]) + norm.bias[c];
+    return (x - norm.mean[c]) * (norm.inverse[c] * norm.call.weight[c]) + norm.call.bias[c];
 }
 
 template <typename T, typename Y>
@@ -215,14 +208,14 @@ static __global__ void batch_kernel(struct norm norm, const T *x, Y *y)
 {
     const size_t i = thread_index();
     if (i < norm.n_rows * norm.n_c) {
-        y[i] = (Y)activated(norm.relu, normalized(norm, i % norm.n_c, (float)x[i]));
+        y[i] = (Y)activated(norm.call.relu, normalized(norm, i % norm.n_c, (float)x[i]));
     }
 }
 
 template <typename T, typename Y>
 static inline __device__ float batch_gradient(const struct norm &norm, size_t c, T x, Y dy)
 {
-    return norm.relu && !(normalized(norm, c, (float)x) > 0) ? 0.0f : (float)dy;
+    return norm.call.relu && !(normalized(norm, c, (float)x) > 0) ? 0.0f : (float)dy;
 }
 
 template <typename T, typename Y>
@@ -242,7 +235,7 @@ static __global__ void batch_sum_kernel(struct norm norm, const T *x, const Y *d
 static inline __device__ void prepare_dx(const struct norm &norm, size_t c, double n, double sum,
                                          double product)
 {
-    const double inverse = (double)norm.inverse[c], scale = inverse * (double)norm.weight[c];
+    const double inverse = (double)norm.inverse[c], scale = inverse * (double)norm.call.weight[c];
     norm.per_x[c] = (float)(-scale * inverse * inverse * product / n);
     norm.fixed[c] = (float)(-scale * sum / n);
 }
@@ -282,9 +275,10 @@ static __global__ void batch_backward_kernel(struct norm norm, const T *x, const
     const size_t i = thread_index();
     if (i < norm.n_rows * norm.n_c) {
         const size_t c = i % norm.n_c;
-        const float d = batch_gradient(norm, c, x[i], dy[i]) * (norm.inverse[c] * norm.weight[c]) +
-                        (((float)x[i] - norm.mean[c]) * norm.per_x[c] + norm.fixed[c]);
-        add_or_put(norm.adds, d, dx + i);
+        const float d =
+            batch_gradient(norm, c, x[i], dy[i]) * (norm.inverse[c] * norm.call.weight[c]) +
+            (((float)x[i] - norm.mean[c]) * norm.per_x[c] + norm.fixed[c]);
+        add_or_put(norm.call.adds_dx[0], d, dx + i);
     }
 }
 
@@ -371,8 +365,8 @@ static __global__ void layer_kernel(struct norm norm, const T *x_, Y *y_)
     });
     const float inverse = (float)(1.0 / sqrt(squares / (double)norm.n_c + norm.epsilon));
     for (size_t i = threadIdx.x; i < norm.n_c; i += THREADS) {
-        const float v = ((float)x[i] - mean) * inverse * norm.weight[i] + norm.bias[i];
-        y[i] = (Y)activated(norm.relu, v);
+        const float v = ((float)x[i] - mean) * inverse * norm.call.weight[i] + norm.call.bias[i];
+        y[i] = (Y)activated(norm.call.relu, v);
     }
     if (threadIdx.x == 0) {
         norm.mean[blockIdx.x] = mean;
@@ -384,7 +378,7 @@ static __global__ void layer_kernel(struct norm norm, const T *x_, Y *y_)
 template <typename Y>
 static inline __device__ float layer_gradient(const struct norm &norm, Y y, Y dy)
 {
-    return norm.relu && !((float)y > 0) ? 0.0f : (float)dy;
+    return norm.call.relu && !((float)y > 0) ? 0.0f : (float)dy;
 }
 
 /* dx = (g - mean of g - x mean of g x) / deviation, where g = weight dy, and x is normalized. */
@@ -397,7 +391,9 @@ static __global__ void layer_backward_kernel(struct norm norm, const T *x_, cons
     const Y *y = y_ + begin, *dy = dy_ + begin;
     T *dx = dx_ + begin;
     const float mean = norm.mean[blockIdx.x], inverse = norm.inverse[blockIdx.x];
-    const auto g = [&](size_t i) { return layer_gradient(norm, y[i], dy[i]) * norm.weight[i]; };
+    const auto g = [&](size_t i) {
+        return layer_gradient(norm, y[i], dy[i]) * norm.call.weight[i];
+    };
     const auto v = [&](size_t i) { return ((float)x[i] - mean) * inverse; };
     double sums[2] = {};
     row_sums<2>(norm, sums, [&](size_t i, double *sum) {
@@ -407,7 +403,7 @@ static __global__ void layer_backward_kernel(struct norm norm, const T *x_, cons
     const float mean_g = (float)(sums[0] / (double)norm.n_c),
                 mean_gx = (float)(sums[1] / (double)norm.n_c);
     for (size_t i = threadIdx.x; i < norm.n_c; i += THREADS) {
-        add_or_put(norm.adds, (g(i) - mean_g - v(i) * mean_gx) * inverse, dx + i);
+        add_or_put(norm.call.adds_dx[0], (g(i) - mean_g - v(i) * mean_gx) * inverse, dx + i);
     }
 }
 

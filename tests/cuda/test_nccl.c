@@ -155,6 +155,5 @@ int main(void)
     fake_closed("stream");
     fake_closed("stream");
     fake_closed("event");
-    free(cuda.memory.pieces);
     dt_world_exit(&world, DT_OK, true);
 }
