@@ -114,14 +114,14 @@ enum dt_status dt_cuda_join(struct dt_cuda *cuda)
 
 enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda)
 {
-    const struct dt_cuda_waiting w = cuda->waiting;
+    const struct dt_gpu_head head = cuda->waiting;
     struct dt_cuda_gathered *g = &cuda->gathered;
     if (g->pending) {
         g->pending = g->in_place = false;
         DT_CUDA(dt_gpu_gather(cuda->stream, &g->samples, &cuda->batch, g->n, cuda->type, g->x));
     }
     cuda->waiting.n = 0;
-    DT_CUDA(dt_gpu_head_forward(cuda->stream, &w.head, w.n, cuda->type, w.x, w.logits, NULL));
+    DT_CUDA(dt_gpu_head_forward(cuda->stream, &head));
     return DT_OK;
 }
 
@@ -133,6 +133,6 @@ enum dt_status dt_cuda_settle(struct dt_cuda *cuda)
 
 void dt_cuda_drop(struct dt_cuda *cuda)
 {
-    cuda->waiting = (struct dt_cuda_waiting){0};
+    cuda->waiting.n = 0;
     cuda->gathered = (struct dt_cuda_gathered){0};
 }

@@ -272,15 +272,14 @@ static struct dt_network_plan cuda_plan(const struct dt_backend *backend,
 static enum dt_status head_with_loss(struct dt_cuda *cuda, const struct dt_bound_samples *bound,
                                      double smoothing, float *dlogits)
 {
-    const struct dt_cuda_waiting w = cuda->waiting;
-    const struct dt_gpu_head_loss loss = {.labels = bound->gpu.labels,
-                                          .rows = cuda->batch.rows,
-                                          .smoothing = smoothing,
-                                          .dlogits = dlogits,
-                                          .metrics = &cuda->sums->metrics,
-                                          .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
+    struct dt_gpu_head head = cuda->waiting;
+    head.labels = bound->gpu.labels;
+    head.rows = cuda->batch.rows;
+    head.smoothing = smoothing;
+    head.dlogits = dlogits;
+    head.metrics = &cuda->sums->metrics;
     cuda->waiting.n = 0;
-    DT_CUDA(dt_gpu_head_forward(cuda->stream, &w.head, w.n, cuda->type, w.x, w.logits, &loss));
+    DT_CUDA(dt_gpu_head_forward(cuda->stream, &head));
     return DT_OK;
 }
 

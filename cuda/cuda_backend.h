@@ -169,15 +169,6 @@ struct dt_cuda_gathered {
     bool in_place; /* x was never written */
 };
 
-/* A head's forward pass, deferred until its loss is called, so that one kernel does both. n = 0:
- * none. */
-struct dt_cuda_waiting {
-    struct dt_gpu_head head;
-    int n;
-    const void *x;
-    float *logits;
-};
-
 /* Results to copy to the host, and the scratch memory that computes them. */
 struct dt_cuda_sums {
     struct dt_metrics metrics;
@@ -204,11 +195,12 @@ struct dt_cuda {
     struct dt_cuda_batches batches;
     struct dt_gpu_batch batch;
     struct dt_cuda_gathered gathered;
-    struct dt_cuda_waiting waiting;
-    struct dt_gpu_step *step; /* device */
-    char unrecorded[160];     /* why no graph can have a step; "": it can */
-    bool lost;                /* unfinished work may hang: no call may wait for the GPU any more */
-    bool inputs_on_device;    /* enqueued work is a recorded step's: its inputs are there already */
+    struct dt_gpu_head waiting; /* its forward pass is deferred until its loss is called, so that
+                                   one kernel does both; n = 0: none */
+    struct dt_gpu_step *step;   /* device */
+    char unrecorded[160];       /* why no graph can have a step; "": it can */
+    bool lost;             /* unfinished work may hang: no call may wait for the GPU any more */
+    bool inputs_on_device; /* enqueued work is a recorded step's: its inputs are there already */
     struct dt_cuda_sums *sums;       /* device */
     struct dt_metrics *host_metrics; /* pinned */
     char description[96];

@@ -103,7 +103,8 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
 {
     struct dt_cuda *cuda = state->cuda;
     const struct dt_cuda_lane *lane = lane_of(state, kind);
-    const struct dt_gpu_tail tail = {.b = state->block};
+    const struct dt_gpu_tail tail = {
+        .b = state->block, .n = state->capacity, .type = cuda->type, .y_type = cuda->type};
     const bool one = cuda->deterministic &&
                      kind != DT_CONV_FORWARD_RELU; /* not every engine of that kind is usable */
     const struct dt_conv_target target = {.handle = lane->cudnn,
@@ -114,9 +115,7 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
         .limit_s = TRIAL_LIMIT_S,
         .timed = !cuda->deterministic,
         .alive = cuda->alive,
-        .tail = kind == DT_CONV_FORWARD && state->plan.is_plain_conv ? &tail : NULL,
-        .n = state->capacity,
-        .type = cuda->type};
+        .tail = kind == DT_CONV_FORWARD && state->plan.is_plain_conv ? &tail : NULL};
     DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision,
                              &state->plans[kind]));
     const enum dt_status s = dt_engine_trial(state->plans[kind], &trial);
@@ -274,9 +273,15 @@ static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state
                                               const struct args *a)
 {
     const struct dt_cuda *cuda = state->cuda;
+    const bool plain = state->plan.is_plain; /* else the tail does what is after the convolution */
     struct dt_gpu_first_conv conv = {.b = state->block,
+                                     .n = a->n,
+                                     .type = cuda->type,
+                                     .weight = a->weight,
+                                     .bias = plain ? a->bias : NULL,
+                                     .y = plain ? a->y : NULL,
                                      .signs = a->pass->training ? state->signs : NULL};
-    conv.b.activation = state->plan.is_plain ? conv.b.activation : DT_ACTIVATION_NONE;
+    conv.b.activation = plain ? conv.b.activation : DT_ACTIVATION_NONE;
     if (cuda->gathered.in_place && cuda->gathered.x == a->x) {
         conv.samples = cuda->gathered.samples;
         conv.rows = cuda->batch.rows;
@@ -288,23 +293,21 @@ static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state
 
 static enum dt_status first_conv_forward(struct dt_block_state *state, const struct args *a)
 {
-    struct dt_cuda *cuda = state->cuda;
-    const bool plain = state->plan.is_plain;
-    cuda->gathered.pending = false;
-    const struct dt_gpu_first_conv conv = first_conv_of(state, a);
-    DT_CUDA(dt_gpu_first_conv_forward(cuda->stream, &conv, a->n, cuda->type, a->weight,
-                                      plain ? a->bias : NULL, plain ? a->y : state->z));
+    state->cuda->gathered.pending = false;
+    struct dt_gpu_first_conv conv = first_conv_of(state, a);
+    conv.y = conv.y != NULL ? conv.y : state->z;
+    DT_CUDA(dt_gpu_first_conv_forward(state->cuda->stream, &conv));
     return DT_OK;
 }
 
 static enum dt_status first_conv_backward(struct dt_block_state *state, const struct args *a)
 {
     const bool plain = state->plan.is_plain;
-    const struct dt_gpu_first_conv conv = first_conv_of(state, a);
-    struct dt_gpu_gradients to = a->to;
-    to.bias = plain ? to.bias : NULL; /* the tail has written it */
-    DT_CUDA(dt_gpu_first_conv_gradient(state->cuda->stream, &conv, a->n, state->cuda->type,
-                                       plain ? a->y : NULL, plain ? a->dy : state->dz, &to));
+    struct dt_gpu_first_conv conv = first_conv_of(state, a);
+    conv.dy = plain ? a->dy : state->dz;
+    conv.to = a->to;
+    conv.to.bias = plain ? conv.to.bias : NULL;
+    DT_CUDA(dt_gpu_first_conv_gradient(state->cuda->stream, &conv));
     return DT_OK;
 }
 
@@ -385,23 +388,28 @@ static struct dt_gpu_head head_of(const struct dt_block_state *state, const stru
 {
     return (struct dt_gpu_head){.n_in = (int)state->n_in,
                                 .n_out = (int)state->n_linear,
+                                .n = a->n,
+                                .type = state->cuda->type,
                                 .weight = a->weight,
-                                .bias = a->bias};
+                                .bias = a->bias,
+                                .x = a->x,
+                                .dlogits = (void *)a->dy,
+                                .dx = a->dx,
+                                .to = a->to};
 }
 
 /* A loss always follows in training only. */
 static enum dt_status head_forward(struct dt_block_state *state, const struct args *a)
 {
-    state->cuda->waiting =
-        (struct dt_cuda_waiting){.head = head_of(state, a), .n = a->n, .x = a->x, .logits = a->y};
+    state->cuda->waiting = head_of(state, a);
+    state->cuda->waiting.logits = a->y;
     return a->pass->training ? DT_OK : dt_cuda_enqueue_waiting(state->cuda);
 }
 
 static enum dt_status head_backward(struct dt_block_state *state, const struct args *a)
 {
     const struct dt_gpu_head head = head_of(state, a);
-    DT_CUDA(dt_gpu_head_backward(state->cuda->stream, &head, a->n, state->cuda->type, a->x, a->dy,
-                                 a->dx, &a->to));
+    DT_CUDA(dt_gpu_head_backward(state->cuda->stream, &head));
     return DT_OK;
 }
 
@@ -559,26 +567,24 @@ static void poll(const struct dt_pass *pass)
     }
 }
 
-static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const struct dt_pass *pass)
+/* What the linear operation leaves to the tail. */
+static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const struct args *a)
 {
+    const bool training = a->pass->training;
     struct dt_gpu_tail tail = {.b = state->block,
-                               .seed = pass->seed,
+                               .n = a->n,
+                               .type = state->cuda->type,
+                               .y_type = state->y_type,
+                               .seed = a->pass->seed,
                                .epoch = state->cuda->batch.epoch,
-                               .winners = pass->training ? state->winners : NULL};
-    tail.b.dropout_rate = pass->training ? tail.b.dropout_rate : 0;
+                               .ids = state->cuda->batch.ids,
+                               .z = state->linear == NULL       ? a->x
+                                    : state->plan.is_plain_conv ? a->y
+                                                                : state->z,
+                               .bias = state->linear != NULL && !state->has_relu ? a->bias : NULL,
+                               .winners = training ? state->winners : NULL};
+    tail.b.dropout_rate = training ? tail.b.dropout_rate : 0;
     return tail;
-}
-
-/* For the tail; applying relu twice does no harm. */
-static const float *bias_of(const struct dt_block_state *state, const struct args *a)
-{
-    return state->linear != NULL && !state->has_relu ? a->bias : NULL;
-}
-
-/* The linear operation's output. */
-static const void *z_of(const struct dt_block_state *state, const struct args *a)
-{
-    return state->linear == NULL ? a->x : state->plan.is_plain_conv ? a->y : state->z;
 }
 
 /* ---- forward */
@@ -587,7 +593,6 @@ static enum dt_status forward(struct dt_block_state *state, const struct args *a
 {
     struct dt_cuda *cuda = state->cuda;
     const struct dt_cuda_block_plan *plan = &state->plan;
-    const struct dt_gpu_tail tail = tail_of(state, a->pass);
     poll(a->pass);
     DT_TRY(plan->is_first_conv && a->x == cuda->gathered.x ? dt_cuda_join(cuda)
                                                            : dt_cuda_settle(cuda));
@@ -601,8 +606,9 @@ static enum dt_status forward(struct dt_block_state *state, const struct args *a
     if (plan->is_head || plan->is_plain || (plan->is_plain_conv && state->has_relu)) {
         return DT_OK;
     }
-    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, a->n, cuda->type,
-                                z_of(state, a), bias_of(state, a), state->y_type, a->y));
+    struct dt_gpu_tail tail = tail_of(state, a);
+    tail.y = a->y;
+    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail));
     return DT_OK;
 }
 
@@ -614,7 +620,8 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
                               .x = x,
                               .y = y,
                               .pass = pass,
-                              .n = pass->batch->n};
+                              .n = pass->batch->n,
+                              .to.scratch = state->cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
     dt_range_begin(state->forward_range);
     const enum dt_status s = forward(state, &args);
     dt_range_end();
@@ -627,14 +634,14 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
 static enum dt_status tail_backward(const struct dt_block_state *state, const struct args *a,
                                     void *dz)
 {
-    const struct dt_cuda *cuda = state->cuda;
-    const struct dt_gpu_tail tail = tail_of(state, a->pass);
-    struct dt_gpu_gradients to = a->to;
-    to.weight = NULL;
-    to.bias = state->linear != NULL ? to.bias : NULL;
-    DT_CUDA(dt_gpu_tail_backward(
-        cuda->stream, &tail, cuda->batch.ids, a->n, cuda->type, z_of(state, a),
-        state->plan.is_plain_conv ? NULL : bias_of(state, a), state->y_type, a->dy, dz, &to));
+    struct dt_gpu_tail tail = tail_of(state, a);
+    tail.bias = state->plan.is_plain_conv ? NULL : tail.bias; /* in y already */
+    tail.dy = a->dy;
+    tail.dz = dz;
+    tail.to = a->to;
+    tail.to.weight = NULL;
+    tail.to.bias = state->linear != NULL ? tail.to.bias : NULL;
+    DT_CUDA(dt_gpu_tail_backward(state->cuda->stream, &tail));
     return DT_OK;
 }
 

@@ -26,12 +26,12 @@ struct trial {
 static enum dt_status run_once(const struct trial *t)
 {
     void *out = t->operands[2];
-    const enum dt_gpu_type type = t->spec->type;
     DT_TRY(dt_conv_plan_run(t->plan, t->operands[0], t->operands[1], t->operands[3], out,
                             t->workspace));
     if (t->spec->tail != NULL) {
-        DT_CUDA(dt_gpu_tail_forward(t->stream, t->spec->tail, NULL, t->spec->n, type, out, NULL,
-                                    type, out));
+        struct dt_gpu_tail tail = *t->spec->tail;
+        tail.z = tail.y = out;
+        DT_CUDA(dt_gpu_tail_forward(t->stream, &tail));
     }
     return DT_OK;
 }

@@ -14,14 +14,11 @@
 #include "cuda/kernels/kernels.h"
 
 struct dt_engine_trial_spec {
-    cudaStream_t stream;   /* the handle's; it must not be recording */
-    double limit_s;        /* for each wait on the GPU */
-    bool timed;            /* false: keep the first that works */
-    struct dt_alive alive; /* shown after each engine */
-    /* Of the plan's n results of `type`, in place: timed with it. NULL: nothing follows. */
-    const struct dt_gpu_tail *tail;
-    int n;
-    enum dt_gpu_type type;
+    cudaStream_t stream;            /* the handle's; it must not be recording */
+    double limit_s;                 /* for each wait on the GPU */
+    bool timed;                     /* false: keep the first that works */
+    struct dt_alive alive;          /* shown after each engine */
+    const struct dt_gpu_tail *tail; /* of the plan's results, in place: timed with it; or NULL */
 };
 
 /* Keeps the fastest of the plan's engines; the trial allocates its own memory and frees it. It

@@ -81,8 +81,7 @@ template <int V> static __device__ uint8_t signs_of(const float *y)
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
-    first_conv_forward_kernel(struct dt_gpu_first_conv conv, int n, const float *weight,
-                              const float *bias, void *y)
+    first_conv_forward_kernel(struct dt_gpu_first_conv conv)
 {
     __shared__ float image[DT_CUDA_FIRST_CONV_IMAGE];
     alignas(16) __shared__ float filters[DT_CUDA_FIRST_CONV_WEIGHTS]; /* taps by channels */
@@ -93,9 +92,9 @@ static __global__ void __launch_bounds__(THREADS)
     const unsigned c = threadIdx.x % lanes.across * V, step = lanes.n * PLACES;
     const int n_taps = conv.b.in.c * conv.b.kernel * conv.b.kernel;
     for (unsigned i = threadIdx.x; i < n_channels * (unsigned)n_taps; i += THREADS) {
-        filters[i % (unsigned)n_taps * n_channels + i / (unsigned)n_taps] = weight[i];
+        filters[i % (unsigned)n_taps * n_channels + i / (unsigned)n_taps] = conv.weight[i];
     }
-    for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
+    for (size_t sample = blockIdx.y; sample < (size_t)conv.n; sample += gridDim.y) {
         load_image<T>(conv, sample, image);
         for (unsigned first = blockIdx.x * step + lanes.mine;
              lanes.mine < lanes.n && first < n_places; first += gridDim.x * step) {
@@ -104,7 +103,7 @@ static __global__ void __launch_bounds__(THREADS)
             for (unsigned j = 0; j < PLACES; j++) {
                 const unsigned place = first + j * lanes.n;
                 base[j] = place_offset(conv, s, place < n_places ? place : 0);
-                load_bias<V>(bias, (int)c, sums[j]);
+                load_bias<V>(conv.bias, (int)c, sums[j]);
             }
             for (int tap = 0; tap < n_taps; tap++) {
                 const float *x = image + tap_offset(conv, s, tap);
@@ -116,12 +115,13 @@ static __global__ void __launch_bounds__(THREADS)
                     }
                 }
             }
+            DT_UNROLL
             for (unsigned j = 0; j < PLACES; j++) {
                 const unsigned place = first + j * lanes.n;
                 activate<V>(conv.b.activation, sums[j]);
                 const size_t at = (sample * n_places + place) * n_channels + c;
                 if (place < n_places) {
-                    store<V>(sums[j], (T *)y + at);
+                    store<V>(sums[j], (T *)conv.y + at);
                 }
                 if (V == WIDE && place < n_places && conv.signs != NULL) {
                     conv.signs[at / WIDE] = signs_of<V>(sums[j]);
@@ -157,9 +157,9 @@ static inline __host__ __device__ struct sums_shape sums_of(const struct dt_bloc
 
 /* Writes the sums of all blocks to the arena's layout. */
 template <int V>
-static __device__ void add_gradients(const struct dt_gpu_first_conv &conv,
-                                     const struct dt_gpu_gradients &to, const float *rows)
+static __device__ void add_gradients(const struct dt_gpu_first_conv &conv, const float *rows)
 {
+    const struct dt_gpu_gradients &to = conv.to;
     const struct sums_shape s = sums_of(conv.b, V);
     const unsigned n_channels = (unsigned)conv.b.linear_out.c,
                    n_taps = (unsigned)(conv.b.in.c * conv.b.kernel * conv.b.kernel);
@@ -179,18 +179,17 @@ static __device__ void add_gradients(const struct dt_gpu_first_conv &conv,
 
 /* dz of V channels from dy and, after an activation, the signs or y. */
 template <typename T, int V>
-static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void *y, const void *dy,
-                               size_t at, float *dz)
+static __device__ void load_dz(const struct dt_gpu_first_conv &conv, size_t at, float *dz)
 {
     float a[V];
-    load<V>((const T *)dy + at, dz);
+    load<V>((const T *)conv.dy + at, dz);
     if (V == WIDE && conv.signs != NULL) {
         const unsigned signs = conv.signs[at / WIDE];
         for (unsigned v = 0; v < V; v++) {
             dz[v] *= (float)(signs >> v & 1);
         }
-    } else if (y != NULL) {
-        load<V>((const T *)y + at, a);
+    } else if (conv.y != NULL) {
+        load<V>((const T *)conv.y + at, a);
         for (int v = 0; v < V; v++) {
             dz[v] *= slope(conv.b.activation, 0, a[v]); /* not gelu */
         }
@@ -199,8 +198,7 @@ static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void 
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS, 2)
-    first_conv_gradient_kernel(struct dt_gpu_first_conv conv, int n, unsigned n_parts,
-                               const void *y, const void *dy, struct dt_gpu_gradients to)
+    first_conv_gradient_kernel(struct dt_gpu_first_conv conv, unsigned n_parts)
 {
     alignas(16) __shared__ float memory[LANES_MEMORY(AT_ONCE, V) > DT_CUDA_FIRST_CONV_IMAGE
                                             ? LANES_MEMORY(AT_ONCE, V)
@@ -220,7 +218,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         offsets[j] =
             tap < conv.b.in.c * conv.b.kernel * conv.b.kernel ? tap_offset(conv, s, tap) : 0;
     }
-    for (size_t item = blockIdx.x; item < (size_t)n * n_parts; item += gridDim.x) {
+    for (size_t item = blockIdx.x; item < (size_t)conv.n * n_parts; item += gridDim.x) {
         const size_t sample = item / n_parts;
         const unsigned part = (unsigned)(item % n_parts), end = n_places * (part + 1) / n_parts;
         load_image<T>(conv, sample, image);
@@ -228,7 +226,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
              i += lanes.n) {
             const float *x = image + place_offset(conv, s, i);
             float dz[V];
-            load_dz<T, V>(conv, y, dy, (sample * n_places + i) * n_channels + c, dz);
+            load_dz<T, V>(conv, (sample * n_places + i) * n_channels + c, dz);
             for (int v = 0; v < V; v++) {
                 sums[TAPS][v] += dz[v];
             }
@@ -240,7 +238,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
             }
         }
     }
-    float *rows = to.scratch + N_COUNTS,
+    float *rows = conv.to.scratch + N_COUNTS,
           *row = rows + (size_t)blockIdx.x * row_width(shape.n_columns);
     DT_UNROLL
     for (unsigned first = 0; first <= TAPS; first += AT_ONCE) {
@@ -253,8 +251,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 }
             });
     }
-    if (is_last(to.scratch, gridDim.x)) {
-        add_gradients<V>(conv, to, rows);
+    if (is_last(conv.to.scratch, gridDim.x)) {
+        add_gradients<V>(conv, rows);
     }
 }
 
@@ -270,27 +268,25 @@ size_t dt_gpu_first_conv_scratch(const struct dt_block *b)
     return N_COUNTS + (size_t)MAX_BLOCKS * row_width(sums_of(*b, is_wide(*b) ? WIDE : 1).n_columns);
 }
 
-cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
-                                      int n, enum dt_gpu_type type, const float *weight,
-                                      const float *bias, void *y)
+cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv)
 {
+    const unsigned n = (unsigned)conv->n;
     if (n == 0) {
         return cudaSuccess;
     }
-    const auto kernel = DT_VERSION(first_conv_forward_kernel, type, is_wide(conv->b), WIDE, 1);
+    const auto kernel =
+        DT_VERSION(first_conv_forward_kernel, conv->type, is_wide(conv->b), WIDE, 1);
     const unsigned n_groups = (unsigned)conv->b.linear_out.c / (is_wide(conv->b) ? WIDE : 1),
                    n_places = (unsigned)(conv->b.linear_out.h * conv->b.linear_out.w);
     const unsigned chunks = blocks_for(n_places, THREADS / n_groups * PLACES),
-                   wanted = blocks_for(4 * MAX_BLOCKS, (unsigned)n);
-    const dim3 blocks(chunks < wanted ? chunks : wanted,
-                      n < 4 * MAX_BLOCKS ? (unsigned)n : 4 * MAX_BLOCKS);
-    return DT_LAUNCH(kernel, blocks, THREADS, stream, *conv, n, weight, bias, y);
+                   wanted = blocks_for(4 * MAX_BLOCKS, n);
+    const dim3 blocks(chunks < wanted ? chunks : wanted, n < 4 * MAX_BLOCKS ? n : 4 * MAX_BLOCKS);
+    return DT_LAUNCH(kernel, blocks, THREADS, stream, *conv);
 }
 
-cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
-                                       int n, enum dt_gpu_type type, const void *y, const void *dy,
-                                       const struct dt_gpu_gradients *to)
+cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv)
 {
+    const unsigned n = (unsigned)conv->n;
     if (n == 0) {
         return cudaSuccess;
     }
@@ -298,10 +294,10 @@ cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_
                    lanes = THREADS / sums_of(conv->b, wide ? WIDE : 1).across;
     const unsigned most = blocks_for((size_t)conv->b.linear_out.h * (size_t)conv->b.linear_out.w,
                                      lanes),
-                   wanted = blocks_for(MAX_BLOCKS, (unsigned)n);
+                   wanted = blocks_for(MAX_BLOCKS, n);
     const unsigned n_parts = most < wanted ? most : wanted;
     const size_t n_items = (size_t)n * n_parts;
-    const unsigned blocks = n_items < MAX_BLOCKS ? (unsigned)n_items : MAX_BLOCKS;
-    const auto kernel = DT_VERSION(first_conv_gradient_kernel, type, wide, WIDE, 1);
-    return DT_LAUNCH(kernel, blocks, THREADS, stream, *conv, n, n_parts, y, dy, *to);
+    const unsigned blocks = n_items < MAX_BLOCKS ? n_items : MAX_BLOCKS;
+    const auto kernel = DT_VERSION(first_conv_gradient_kernel, conv->type, wide, WIDE, 1);
+    return DT_LAUNCH(kernel, blocks, THREADS, stream, *conv, n_parts);
 }

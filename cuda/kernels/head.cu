@@ -45,11 +45,11 @@ static __device__ void cross_entropy(const float *z, double *exponentials, int n
 
 /* Writes the block's losses and hits to its part of the scratch memory, and all blocks' to the
  * metrics. */
-static __device__ void add_block(const struct dt_gpu_head_loss &to, int n, bool has_sample,
-                                 double loss, bool hit)
+static __device__ void add_block(const struct dt_gpu_head &head, bool has_sample, double loss,
+                                 bool hit)
 {
     __shared__ double losses[ROWS], hits[ROWS];
-    double *sums = (double *)(to.scratch + N_COUNTS);
+    double *sums = (double *)(head.to.scratch + N_COUNTS);
     if (threadIdx.x % LANES == 0) {
         losses[threadIdx.x / LANES] = has_sample ? loss : 0.0;
         hits[threadIdx.x / LANES] = has_sample && hit ? 1.0 : 0.0;
@@ -64,22 +64,20 @@ static __device__ void add_block(const struct dt_gpu_head_loss &to, int n, bool 
         sums[blockIdx.x] = loss_sum;
         sums[gridDim.x + blockIdx.x] = n_correct;
     }
-    if (is_last(to.scratch, gridDim.x)) {
-        add_metrics(gridDim.x, sums, n, to.metrics);
+    if (is_last(head.to.scratch, gridDim.x)) {
+        add_metrics(gridDim.x, sums, head.n, head.metrics);
     }
 }
 
 template <typename T, int K>
-static __global__ void __launch_bounds__(THREADS)
-    head_forward_kernel(struct dt_gpu_head head, int n, const void *x_, float *logits,
-                        struct dt_gpu_head_loss to)
+static __global__ void __launch_bounds__(THREADS) head_forward_kernel(struct dt_gpu_head head)
 {
     __shared__ float parts[ROWS][LANES][K + 1], z[ROWS][K];
     __shared__ double exponentials[ROWS][K];
     const int row = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
     const size_t sample = (size_t)blockIdx.x * ROWS + (size_t)row, n_out = (size_t)head.n_out;
-    const bool has_sample = sample < (size_t)n, has_output = lane < head.n_out;
-    const T *x = (const T *)x_ + sample * (size_t)head.n_in;
+    const bool has_sample = sample < (size_t)head.n, has_output = lane < head.n_out;
+    const T *x = (const T *)head.x + sample * (size_t)head.n_in;
     float sum[K] = {};
     for (int i = lane; has_sample && i < head.n_in; i += LANES) {
         const float value = (float)x[i];
@@ -99,19 +97,19 @@ static __global__ void __launch_bounds__(THREADS)
         z[row][lane] = total + head.bias[lane];
     }
     if (has_output && has_sample) {
-        logits[sample * n_out + (size_t)lane] = z[row][lane];
+        head.logits[sample * n_out + (size_t)lane] = z[row][lane];
     }
-    if (to.metrics == NULL) {
+    if (head.metrics == NULL) {
         return;
     }
     __syncthreads();
-    const int label = has_sample ? to.labels[to.rows[sample]] : 0;
-    float *dlogits = to.dlogits != NULL && has_sample ? to.dlogits + sample * n_out : NULL;
+    const int label = has_sample ? head.labels[head.rows[sample]] : 0;
+    float *dlogits = head.dlogits != NULL && has_sample ? head.dlogits + sample * n_out : NULL;
     double loss;
     bool hit;
-    cross_entropy<K>(z[row], exponentials[row], head.n_out, label, lane, to.smoothing, dlogits,
+    cross_entropy<K>(z[row], exponentials[row], head.n_out, label, lane, head.smoothing, dlogits,
                      &loss, &hit);
-    add_block(to, n, has_sample, loss, hit);
+    add_block(head, has_sample, loss, hit);
 }
 
 /* ---- backward: a block has LANES inputs and visits a slice of the samples, ROWS at a time; a
@@ -123,9 +121,9 @@ static inline __host__ __device__ unsigned head_row_width(int n_out)
 }
 
 template <int K>
-static __device__ void add_gradients(const struct dt_gpu_head &head,
-                                     const struct dt_gpu_gradients &to, const float *dw, float db)
+static __device__ void add_gradients(const struct dt_gpu_head &head, const float *dw, float db)
 {
+    const struct dt_gpu_gradients &to = head.to;
     __shared__ float sums[ROWS][K][LANES];
     const unsigned n_out = (unsigned)head.n_out, width = head_row_width(head.n_out),
                    row = threadIdx.x / LANES;
@@ -161,28 +159,27 @@ static __device__ void add_gradients(const struct dt_gpu_head &head,
 }
 
 template <typename T, int K>
-static __global__ void __launch_bounds__(THREADS, 2)
-    head_backward_kernel(struct dt_gpu_head head, int n, const void *x_, const float *dlogits,
-                         void *dx_, struct dt_gpu_gradients to)
+static __global__ void __launch_bounds__(THREADS, 2) head_backward_kernel(struct dt_gpu_head head)
 {
     __shared__ float dz[TILE][K];
     const int n_in = head.n_in, n_out = head.n_out,
               i = (int)(blockIdx.x * LANES + threadIdx.x % LANES);
     const bool has_input = i < n_in;
-    const T *x = (const T *)x_;
-    T *dx = (T *)dx_;
+    const T *x = (const T *)head.x;
+    T *dx = (T *)head.dx;
     float w[K], dw[K] = {}, db = 0;
     for (int k = 0; k < K; k++) {
         w[k] = has_input && k < n_out ? head.weight[k * n_in + i] : 0.0f;
     }
-    for (size_t first = (size_t)blockIdx.y * TILE; first < (size_t)n;
+    for (size_t first = (size_t)blockIdx.y * TILE; first < (size_t)head.n;
          first += (size_t)gridDim.y * TILE) {
-        const size_t left = (size_t)n - first, n_samples = left < TILE ? left : TILE;
+        const size_t left = (size_t)head.n - first, n_samples = left < TILE ? left : TILE;
         __syncthreads(); /* the last tile has been read */
         for (unsigned j = threadIdx.x; j < TILE * K; j += THREADS) {
             const size_t s = j / K, k = j % K;
-            dz[s][k] = s < n_samples && k < (size_t)n_out ? dlogits[(first + s) * (size_t)n_out + k]
-                                                          : 0.0f;
+            dz[s][k] = s < n_samples && k < (size_t)n_out
+                           ? head.dlogits[(first + s) * (size_t)n_out + k]
+                           : 0.0f;
         }
         __syncthreads();
         for (size_t s = threadIdx.x / LANES; has_input && s < n_samples; s += ROWS) {
@@ -201,13 +198,13 @@ static __global__ void __launch_bounds__(THREADS, 2)
             db += dz[s][threadIdx.x];
         }
     }
-    add_gradients<K>(head, to, dw, db);
+    add_gradients<K>(head, dw, db);
 }
 
 /* ---- launches: sums of 16 outputs, or of all that a head may have */
 
 static_assert(DT_CUDA_HEAD_OUTPUTS <= LANES, "a thread per output");
-#define VERSION(kernel) DT_VERSION(kernel, type, head->n_out > 16, DT_CUDA_HEAD_OUTPUTS, 16)
+#define VERSION(kernel) DT_VERSION(kernel, head->type, head->n_out > 16, DT_CUDA_HEAD_OUTPUTS, 16)
 
 static unsigned slices_of(int n)
 {
@@ -223,20 +220,15 @@ size_t dt_gpu_head_scratch(int n_in, int n_out, int n)
     return N_COUNTS + (forward > backward ? forward : backward);
 }
 
-cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
-                                enum dt_gpu_type type, const void *x, float *logits,
-                                const struct dt_gpu_head_loss *loss)
+cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head)
 {
-    const struct dt_gpu_head_loss to = loss != NULL ? *loss : dt_gpu_head_loss{};
     const auto kernel = VERSION(head_forward_kernel);
-    return DT_LAUNCH(kernel, blocks_for((size_t)n, ROWS), THREADS, stream, *head, n, x, logits, to);
+    return DT_LAUNCH(kernel, blocks_for((size_t)head->n, ROWS), THREADS, stream, *head);
 }
 
-cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
-                                 enum dt_gpu_type type, const void *x, const float *dlogits,
-                                 void *dx, const struct dt_gpu_gradients *to)
+cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head)
 {
-    const dim3 blocks(blocks_for((size_t)head->n_in, LANES), slices_of(n));
+    const dim3 blocks(blocks_for((size_t)head->n_in, LANES), slices_of(head->n));
     const auto kernel = VERSION(head_backward_kernel);
-    return DT_LAUNCH(kernel, blocks, THREADS, stream, *head, n, x, dlogits, dx, *to);
+    return DT_LAUNCH(kernel, blocks, THREADS, stream, *head);
 }

@@ -32,76 +32,78 @@ struct dt_gpu_batch {
 cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_samples *samples,
                           const struct dt_gpu_batch *batch, int n, enum dt_gpu_type type, void *x);
 
-/* The part of a block after its linear operation, in a form that kernels take by value. */
-struct dt_gpu_tail {
-    struct dt_block b; /* dropout_rate: 0 outside training */
-    uint64_t seed;
-    const uint32_t *epoch; /* device; read where dropout is on */
-    uint8_t *winners; /* (n, pooled) N H W C, or NULL; of a max pool with activation none or relu:
-                         replaces z in backward */
-};
-
-/* Added to a winner (the index of an element of its window) if relu zeroes it. */
-#define DT_GPU_CLOSED 128
-
-/* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is the linear operation's
- * output and stays for the backward pass; bias NULL: none. z may be y, which overwrites it, when
- * there is no pool and no flatten that changes the order. y_type may be float where type is not
- * (logits); float stays float. Dropout as in base/rng.h, by `ids`. Of equal values in a max pool
- * the first in row-major order wins; NaN wins over all. Writes tail->winners, unless NULL. */
-cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail,
-                                const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
-                                const float *bias, enum dt_gpu_type y_type, void *y);
-
 /* Gradients of parameters, sums over a batch. Each block of a kernel writes its sums to scratch
  * memory; the block that ends last adds them in the order of the blocks, so no extra kernel is
  * needed. */
 struct dt_gpu_gradients {
     float *weight, *bias; /* overwritten or added to; NULL: not wanted */
     bool accumulate;
-    float *
-        scratch; /* as many floats as the kernel's ..._scratch returns; zero before its first use */
+    float *scratch; /* as many floats as the kernel's ..._scratch returns; at first zero */
 };
 
-/* dz (n, linear) from dy (n, pooled) and z (everything in between is recomputed), and to->bias =
- * the sums of dz before they are rounded; if tail->winners is not NULL, it is read instead of z and
- * `bias`. dz and dy do not overlap; dz may be z, unless z is read and windows overlap; n = 0 does
- * nothing. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels (or 1) and visits every
- * (about) thousandth window. Bytes: reads z or the winners, and dy, writes dz, once each. */
-size_t dt_gpu_tail_scratch(const struct dt_block *block);
-cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail,
-                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
-                                 const float *bias, enum dt_gpu_type dy_type, const void *dy,
-                                 void *dz, const struct dt_gpu_gradients *to);
+/* Added to a winner (the index of an element of its window) if relu zeroes it. */
+#define DT_GPU_CLOSED 128
 
-/* The first convolution, if cuda/block_plan.c says that it is small
- * enough. Its input is `rows` of the samples, as dt_gpu_gather would read them, or x (n, in) of
- * `type` if x is not NULL. Weights are the arena's, K C R S. */
+/* The part of a block after its linear operation, on n samples. Kernels take it by value, as they
+ * do the other structs here. */
+struct dt_gpu_tail {
+    struct dt_block b; /* dropout_rate: 0 outside training */
+    int n;
+    enum dt_gpu_type type, y_type; /* y_type: of y and dy; float stays float */
+    uint64_t seed;
+    const uint32_t *epoch, *ids; /* read where dropout is on (base/rng.h) */
+    const void *z;               /* (n, linear_out), the linear operation's output */
+    const float *bias;           /* NULL: none */
+    uint8_t *winners; /* (n, pool_out) N H W C, or NULL; of a max pool with activation none or relu:
+                         written forward, and read instead of z and bias backward */
+    void *y;          /* forward */
+    const void *dy;   /* backward, as the next two; to.weight is not written */
+    void *dz;
+    struct dt_gpu_gradients to;
+};
+
+/* y (n, pool_out) = dropout(pool(activation(z + bias))). z may be y, which overwrites it, when
+ * there is no pool and no flatten that changes the order. Of equal values in a max pool the first
+ * in row-major order wins; NaN wins over all. */
+cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail);
+
+/* dz (n, linear_out) from dy (n, pool_out) and z (everything in between is recomputed), and to.bias
+ * = the sums of dz before they are rounded. dz and dy do not overlap; dz may be z, unless z is read
+ * and windows overlap; n = 0 does nothing. Grid: up to 256 blocks of 256 threads; each keeps its 8
+ * channels (or 1) and visits every (about) thousandth window. Bytes: reads z or the winners, and
+ * dy, writes dz, once each. */
+size_t dt_gpu_tail_scratch(const struct dt_block *block);
+cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail);
+
+/* The first convolution, if cuda/block_plan.c says that it is small enough. Its input is `rows` of
+ * the samples, as dt_gpu_gather would read them, or x (n, in) of `type` if x is not NULL. All
+ * pointers to `type` are aligned. */
 struct dt_gpu_first_conv {
     struct dt_block b; /* activation: none where the tail does it */
+    int n;
+    enum dt_gpu_type type;
     struct dt_samples samples;
     const uint32_t *rows;
     const void *x;
-    uint8_t *signs; /* (n, out), one bit each, 8 channels a byte, or NULL; of relu, if channels fill
-                       whole bytes: replaces y in the gradient */
+    const float *weight, *bias; /* K C R S, the arena's; NULL: no bias */
+    void *y;                    /* (n, linear_out) */
+    uint8_t *signs; /* (n, linear_out), one bit each, 8 channels a byte, or NULL; of relu, if
+                       channels fill whole bytes: written forward, read instead of y backward */
+    const void *dy; /* backward: y NULL: dy is behind the activation already */
+    struct dt_gpu_gradients to;
 };
 
-/* y (n, out) = activation(convolution + bias); bias NULL: none. Writes conv->signs. Pointers are
- * aligned, as in the next function. Grid: blocks of 256 threads, each for one image after another
+/* y = activation(convolution + bias). Grid: blocks of 256 threads, each for one image after another
  * or a part of one, up to 1056 images at a time; 24 KB of shared memory for the image, 8 KB for the
  * filters; a thread computes 8 channels (or 1) of 4 places. Bytes: the images as stored, y once. */
-cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
-                                      int n, enum dt_gpu_type type, const float *weight,
-                                      const float *bias, void *y);
+cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv);
 
-/* to->weight, and to->bias unless NULL, from dy (n, out). If y is not NULL, dy first passes back
- * through the activation, whose result is y; conv->signs, if there, replace y. n = 0 does nothing.
- * Grid: up to 264 blocks of 256 threads, each for some images or parts of them; a thread keeps 8
- * channels (or 1) of 9 taps. Bytes: the images, the signs or y, and dy once. */
+/* to.weight, and to.bias unless NULL, from dy (n, linear_out), which first passes back through the
+ * activation, whose result is y. n = 0 does nothing. Grid: up to 264 blocks of 256 threads, each
+ * for some images or parts of them; a thread keeps 8 channels (or 1) of 9 taps. Bytes: the images,
+ * the signs or y, and dy once. */
 size_t dt_gpu_first_conv_scratch(const struct dt_block *block);
-cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
-                                       int n, enum dt_gpu_type type, const void *y, const void *dy,
-                                       const struct dt_gpu_gradients *to);
+cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv);
 
 /* A weight, (K, C, R, S) float in the arena, packed: (K, R, S, C) of `type`. */
 struct dt_gpu_filter {
@@ -127,38 +129,31 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
                         int n_outputs, const float *logits, float *dlogits, double *scratch,
                         struct dt_metrics *metrics);
 
-/* The last dense layer, if it has few outputs and only a loss after it. weight (n_out, n_in) and
- * bias lie in the arena, without a packed copy. */
+/* The last dense layer, if it has few outputs and only a loss after it: dt_gpu_loss with
+ * cross-entropy. */
 struct dt_gpu_head {
-    int n_in, n_out; /* at most DT_CUDA_HEAD_INPUTS and _OUTPUTS */
-    const float *weight, *bias;
-};
-
-/* Adds the work of dt_gpu_loss with cross-entropy; scratch as in struct dt_gpu_gradients,
- * dt_gpu_head_scratch floats. */
-struct dt_gpu_head_loss {
+    int n_in, n_out, n; /* at most DT_CUDA_HEAD_INPUTS and _OUTPUTS; samples */
+    enum dt_gpu_type type;
+    const float *weight, *bias; /* (n_out, n_in), the arena's */
+    const void *x;              /* (n, n_in) */
+    float *logits, *dlogits;    /* (n, n_out); dlogits: NULL: not wanted */
     const uint16_t *labels;
     const uint32_t *rows;
-    double smoothing; /* of the labels, with dlogits */
-    float *dlogits;   /* or NULL */
-    struct dt_metrics *metrics;
-    float *scratch;
+    double smoothing;           /* of the labels, with dlogits */
+    struct dt_metrics *metrics; /* NULL: no loss */
+    void *dx;                   /* (n, n_in); NULL: not wanted */
+    struct dt_gpu_gradients to; /* its scratch serves the loss, too */
 };
 
-/* logits (n, n_out) = x (n, n_in) weight^T + bias, and the loss unless `loss` is NULL, all in one
- * kernel. Grid: one block of 256 threads per 8 samples. Bytes: x once, the weights once a block
- * (from the cache), 8 n_out a sample written. */
+/* logits = x weight^T + bias, and the loss, all in one kernel. Grid: one block of 256 threads per 8
+ * samples. Bytes: x once, the weights once a block (from the cache), 8 n_out a sample written. */
 size_t dt_gpu_head_scratch(int n_in, int n_out, int n); /* for this function and the next */
-cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
-                                enum dt_gpu_type type, const void *x, float *logits,
-                                const struct dt_gpu_head_loss *loss);
+cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head);
 
-/* to->weight and to->bias, and dx (n, n_in) unless NULL, from x and dlogits (n, n_out), in one
- * kernel; n = 0 does nothing. Grid: one block of 256 threads per 32 inputs and 32 samples, or more
- * samples from 4096 on. Bytes: reads x, writes dx, once. */
-cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
-                                 enum dt_gpu_type type, const void *x, const float *dlogits,
-                                 void *dx, const struct dt_gpu_gradients *to);
+/* to.weight, to.bias and dx from x and dlogits, in one kernel; n = 0 does nothing. Grid: one block
+ * of 256 threads per 32 inputs and 32 samples, or more samples from 4096 on. Bytes: reads x, writes
+ * dx, once. */
+cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head);
 
 /* out (1, double) = sum of squares, in an order that depends on n_elems alone. scratch:
  * DT_GPU_SUM_SCRATCH doubles. */

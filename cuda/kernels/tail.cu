@@ -76,8 +76,8 @@ static __device__ void pool_window(const struct dt_block &block, const T *z, con
 
 /* Multiplies V units of a sample by their dropout mask, in forward and backward alike. */
 template <int V>
-static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids, size_t sample,
-                               struct place at, float *x)
+static __device__ void dropout(const struct dt_gpu_tail &t, size_t sample, struct place at,
+                               float *x)
 {
     if (!(t.b.dropout_rate > 0)) {
         return;
@@ -85,7 +85,7 @@ static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids,
     const uint32_t unit = (uint32_t)element(t.b.pool_out, at),
                    threshold = dt_dropout_threshold(t.b.dropout_rate);
     struct dt_rng4 words =
-        dt_dropout_words(t.seed, t.b.dropout_stream, *t.epoch, ids[sample], unit, threshold);
+        dt_dropout_words(t.seed, t.b.dropout_stream, *t.epoch, t.ids[sample], unit, threshold);
     if (V == WIDE &&
         unit % dt_dropout_group_units(threshold) != 0) { /* the upper half of 16 units */
         words.v[0] = words.v[2];
@@ -153,9 +153,7 @@ static __device__ void load_pooled(const struct dt_block &block, struct place at
 
 /* One thread per window. */
 template <int V, typename T, typename Y>
-static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n,
-                                           unsigned n_parts, const void *z, const float *bias,
-                                           void *y)
+static __global__ void tail_forward_kernel(struct dt_gpu_tail t, unsigned n_parts)
 {
     const unsigned part = blockIdx.x * blockDim.x + threadIdx.x;
     if (part >= n_parts) {
@@ -167,18 +165,18 @@ static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t 
     const size_t n_linear = (size_t)t.b.linear_out.h * t.b.linear_out.w * t.b.linear_out.c,
                  n_pooled = (size_t)t.b.pool_out.h * t.b.pool_out.w * t.b.pool_out.c;
     float b[V];
-    load_bias<V>(bias, at.c, b);
-    for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
+    load_bias<V>(t.bias, at.c, b);
+    for (size_t sample = blockIdx.y; sample < (size_t)t.n; sample += gridDim.y) {
         float pooled[V];
         int winner[V];
-        pool_window<V>(t.b, (const T *)z + sample * n_linear + element(t.b.linear_out, begin), b,
+        pool_window<V>(t.b, (const T *)t.z + sample * n_linear + element(t.b.linear_out, begin), b,
                        pooled, winner);
         if (t.winners != NULL) {
             store_winners<V>(t.b, pooled, winner,
                              t.winners + sample * n_pooled + element(t.b.pool_out, at));
         }
-        dropout<V>(t, ids, sample, at, pooled);
-        store_pooled<V>(t.b, at, pooled, (Y *)y + sample * n_pooled);
+        dropout<V>(t, sample, at, pooled);
+        store_pooled<V>(t.b, at, pooled, (Y *)t.y + sample * n_pooled);
     }
 }
 
@@ -200,13 +198,13 @@ template <typename T, typename Y> struct tail_sample {
 
 /* The gradient of V windows, and the winner of each if its pool has one. */
 template <int V, typename T, typename Y>
-static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *ids,
+static __device__ void load_window(const struct dt_gpu_tail &t,
                                    const struct tail_sample<T, Y> &sample, struct place at,
                                    const float *b, float *delta, int *winner)
 {
     const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
     load_pooled<V>(t.b, at, sample.dy, delta);
-    dropout<V>(t, ids, sample.number, at, delta);
+    dropout<V>(t, sample.number, at, delta);
     if (sample.winners != NULL) {
         load_winners<V>(sample.winners + element(t.b.pool_out, at), delta, winner);
     } else if (t.b.pool == DT_POOL_MAX) {
@@ -240,7 +238,7 @@ static __device__ void store_gradient(const struct dt_block &block,
  * it, or only a remainder at the lower and right edge. So each element and each window is visited
  * once. Adds dz to `sum`. */
 template <int V, typename T, typename Y>
-static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t *ids,
+static __device__ void cell_backward(const struct dt_gpu_tail &t,
                                      const struct tail_sample<T, Y> &sample, struct place at,
                                      const float *b, float *sum)
 {
@@ -249,7 +247,7 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
     float delta[V] = {};
     int winner[V] = {};
     if (has_window) {
-        load_window<V>(t, ids, sample, at, b, delta, winner);
+        load_window<V>(t, sample, at, b, delta, winner);
     }
     for (struct place to = begin; to.p < begin.p + t.b.pool_stride && to.p < t.b.linear_out.h;
          to.p++) {
@@ -269,7 +267,7 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
 /* For windows that overlap: one element; it looks for the winner of every window that contains
  * it. */
 template <int V, typename T, typename Y>
-static __device__ void element_backward(const struct dt_gpu_tail &t, const uint32_t *ids,
+static __device__ void element_backward(const struct dt_gpu_tail &t,
                                         const struct tail_sample<T, Y> &sample, struct place to,
                                         const float *b, float *sum)
 {
@@ -283,7 +281,7 @@ static __device__ void element_backward(const struct dt_gpu_tail &t, const uint3
             const int i = (to.p - begin.p) * t.b.pool_w + to.q - begin.q;
             float delta[V];
             int winner[V] = {};
-            load_window<V>(t, ids, sample, at, b, delta, winner);
+            load_window<V>(t, sample, at, b, delta, winner);
             for (int v = 0; v < V; v++) {
                 gradient[v] += pool_gradient(t.b, delta[v], winner[v], i);
             }
@@ -330,8 +328,7 @@ static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct l
 template <int V, typename T, typename Y, bool OVERLAP>
 static __global__ void __launch_bounds__(THREADS,
                                          2) /* blocks per multiprocessor: all slices run at once */
-    tail_backward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, const void *z,
-                         const float *bias, const void *dy, void *dz, struct dt_gpu_gradients to)
+    tail_backward_kernel(struct dt_gpu_tail t)
 {
     const unsigned n_groups = (unsigned)t.b.linear_out.c / V,
                    cell = OVERLAP ? 1 : (unsigned)t.b.pool_stride;
@@ -348,24 +345,24 @@ static __global__ void __launch_bounds__(THREADS,
     float b[V] = {}, sum[1][V] = {};
     const bool has_work = group < n_groups && lanes.mine < lanes.n;
     if (has_work) {
-        load_bias<V>(bias, (int)group * V, b);
+        load_bias<V>(t.bias, (int)group * V, b);
     }
-    for (; has_work && at.sample < (size_t)n; go_on(&at)) {
+    for (; has_work && at.sample < (size_t)t.n; go_on(&at)) {
         const struct place place = {(int)(at.cell / n_columns), (int)(at.cell % n_columns),
                                     (int)group * V};
         const struct tail_sample<T, Y> sample = {
-            at.sample, (const T *)z + at.sample *n_linear, (const Y *)dy + at.sample *n_pooled,
-                (T *)dz + at.sample *n_linear,
+            at.sample, (const T *)t.z + at.sample *n_linear, (const Y *)t.dy + at.sample *n_pooled,
+                (T *)t.dz + at.sample *n_linear,
                 t.winners != NULL ? t.winners + at.sample *n_pooled : NULL
         };
         if (OVERLAP) {
-            element_backward<V>(t, ids, sample, place, b, sum[0]);
+            element_backward<V>(t, sample, place, b, sum[0]);
         } else {
-            cell_backward<V>(t, ids, sample, place, b, sum[0]);
+            cell_backward<V>(t, sample, place, b, sum[0]);
         }
     }
-    if (to.bias != NULL) {
-        add_bias_sums<V>(to, lanes, (unsigned)t.b.linear_out.c, sum);
+    if (t.to.bias != NULL) {
+        add_bias_sums<V>(t.to, lanes, (unsigned)t.b.linear_out.c, sum);
     }
 }
 
@@ -382,23 +379,21 @@ static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
     return t;
 }
 
-/* A kernel's version for `type` of z, that of y, and `wide`. y is float where z is. */
+/* A kernel's version for the types, y's float where z's is, and `wide`. */
 #define OF_WIDTH(kernel, ...) (wide ? kernel<WIDE, ##__VA_ARGS__> : kernel<1, ##__VA_ARGS__>)
-#define VERSION(kernel, of_y, ...)                                        \
-    (type == DT_GPU_F32   ? OF_WIDTH(kernel, float, float, ##__VA_ARGS__) \
-     : of_y == DT_GPU_F32 ? OF_WIDTH(kernel, bf16, float, ##__VA_ARGS__)  \
-                          : OF_WIDTH(kernel, bf16, bf16, ##__VA_ARGS__))
+#define VERSION(kernel, ...)                                                  \
+    (t.type == DT_GPU_F32     ? OF_WIDTH(kernel, float, float, ##__VA_ARGS__) \
+     : t.y_type == DT_GPU_F32 ? OF_WIDTH(kernel, bf16, float, ##__VA_ARGS__)  \
+                              : OF_WIDTH(kernel, bf16, bf16, ##__VA_ARGS__))
 
-cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail,
-                                const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
-                                const float *bias, enum dt_gpu_type y_type, void *y)
+cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail)
 {
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.b.linear_out.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y) &&
-                      aligned(t.winners);
+    const bool wide = t.b.linear_out.c % WIDE == 0 && aligned(t.z) && aligned(t.bias) &&
+                      aligned(t.y) && aligned(t.winners);
     const unsigned n_parts = (unsigned)dt_shape_elems(t.b.pool_out) / (wide ? WIDE : 1);
-    return DT_LAUNCH(VERSION(tail_forward_kernel, y_type), blocks_for_samples(n_parts, n),
-                     threads_for_samples(n_parts), stream, t, ids, n, n_parts, z, bias, y);
+    return DT_LAUNCH(VERSION(tail_forward_kernel), blocks_for_samples(n_parts, t.n),
+                     threads_for_samples(n_parts), stream, t, n_parts);
 }
 
 /* Enough to keep a GPU busy, with two or more cells per thread; fewer with many channels, to limit
@@ -418,24 +413,20 @@ size_t dt_gpu_tail_scratch(const struct dt_block *block)
            (size_t)most_slices(block->linear_out.c) * row_width((unsigned)block->linear_out.c);
 }
 
-cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail,
-                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
-                                 const float *bias, enum dt_gpu_type dy_type, const void *dy,
-                                 void *dz, const struct dt_gpu_gradients *to)
+cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail)
 {
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.b.linear_out.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) &&
-                      aligned(dz) && aligned(t.winners);
+    const bool wide = t.b.linear_out.c % WIDE == 0 && aligned(t.z) && aligned(t.bias) &&
+                      aligned(t.dy) && aligned(t.dz) && aligned(t.winners);
     const bool overlap = t.b.pool_stride < t.b.pool_h || t.b.pool_stride < t.b.pool_w;
     const unsigned cell = overlap ? 1 : (unsigned)t.b.pool_stride;
     const size_t n_cells = (size_t)blocks_for((size_t)t.b.linear_out.h, cell) *
-                           blocks_for((size_t)t.b.linear_out.w, cell) * (size_t)n;
+                           blocks_for((size_t)t.b.linear_out.w, cell) * (size_t)t.n;
     const unsigned n_groups = (unsigned)t.b.linear_out.c / (wide ? WIDE : 1),
                    across = n_groups < THREADS ? n_groups : THREADS;
     const unsigned wanted = blocks_for(n_cells, 2 * (THREADS / across)),
                    most = most_slices(t.b.linear_out.c), slices = wanted < most ? wanted : most;
-    const auto kernel = overlap ? VERSION(tail_backward_kernel, dy_type, true)
-                                : VERSION(tail_backward_kernel, dy_type, false);
-    return DT_LAUNCH(kernel, dim3(blocks_for(n_groups, across), slices), THREADS, stream, t, ids, n,
-                     z, bias, dy, dz, *to);
+    const auto kernel =
+        overlap ? VERSION(tail_backward_kernel, true) : VERSION(tail_backward_kernel, false);
+    return DT_LAUNCH(kernel, dim3(blocks_for(n_groups, across), slices), THREADS, stream, t);
 }
