@@ -9,44 +9,38 @@
 #define NAME(constant, name) name,
 #define LISTED(constant, name) ", " name
 static const char *const fusions[] = {DT_CUDA_FUSION_LIST(NAME)};
+#define MOST_WITHOUT 256
 #define N_FUSIONS (sizeof fusions / sizeof fusions[0])
 
-/* The bits of the names in DTRAIN_CUDA_WITHOUT; returns the first that is none of them, or NULL. */
-static const char *read_without(unsigned *bits)
+/* The variable between commas, too. */
+static char *read_without(char list[MOST_WITHOUT])
 {
-    static char list[256];
     const char *value = secure_getenv("DTRAIN_CUDA_WITHOUT");
-    char *rest = list;
-    snprintf(list, sizeof list, "%s", value != NULL ? value : "");
-    *bits = 0;
+    snprintf(list, MOST_WITHOUT, ",%s,", value != NULL ? value : "");
+    return list;
+}
+
+bool dt_cuda_without(enum dt_cuda_fusion fusion)
+{
+    char list[MOST_WITHOUT], name[32];
+    snprintf(name, sizeof name, ",%s,", fusions[fusion]);
+    return strstr(read_without(list), name) != NULL;
+}
+
+enum dt_status dt_cuda_check_without(void)
+{
+    char list[MOST_WITHOUT], *rest = read_without(list);
     for (const char *name; (name = strsep(&rest, ",")) != NULL;) {
         size_t i = 0;
         while (i < N_FUSIONS && strcmp(name, fusions[i]) != 0) {
             i++;
         }
-        *bits |= 1U << i;
         if (i == N_FUSIONS && name[0] != '\0') {
-            return name;
+            return dt_error(DT_USAGE, "DTRAIN_CUDA_WITHOUT: there is no \"%s\" (choose from: %s)",
+                            name, &(DT_CUDA_FUSION_LIST(LISTED))[2]);
         }
     }
-    return NULL;
-}
-
-bool dt_cuda_without(enum dt_cuda_fusion fusion)
-{
-    unsigned bits;
-    read_without(&bits);
-    return (bits >> fusion & 1) != 0;
-}
-
-enum dt_status dt_cuda_check_without(void)
-{
-    unsigned bits;
-    const char *name = read_without(&bits);
-    return name == NULL
-               ? DT_OK
-               : dt_error(DT_USAGE, "DTRAIN_CUDA_WITHOUT: there is no \"%s\" (choose from: %s)",
-                          name, &(DT_CUDA_FUSION_LIST(LISTED))[2]);
+    return DT_OK;
 }
 
 static bool is_head(const struct dt_model *model, int index)
@@ -97,29 +91,34 @@ struct dt_cuda_block_plan dt_cuda_plan_block(const struct dt_model *model, int i
     p.is_plain =
         p.is_first_conv && alone && b->activation != DT_ACTIVATION_GELU; /* its slope needs z */
     p.is_plain_conv = conv && alone && relu && !p.is_first_conv && index < model->n_blocks - 1;
-    p.winners = stores_winners(b) ? n * dt_shape_elems(b->pool_out) : 0;
+    p.n_bytes[DT_CUDA_WINNERS] = stores_winners(b) ? n * dt_shape_elems(b->pool_out) : 0;
     if (p.is_plain) {
-        p.signs = relu && b->linear_out.c % 8 == 0 ? n_linear / 8 : 0;
+        p.n_bytes[DT_CUDA_SIGNS] = relu && b->linear_out.c % 8 == 0 ? n_linear / 8 : 0;
         return p;
     }
     if (b->linear == DT_LINEAR_NONE || p.is_head) {
         return p;
     }
-    p.z = p.is_plain_conv ? 0 : n_linear * each;
-    p.dz =
-        p.is_plain_conv || (overlap && p.winners == 0) ? n_linear * each : 0; /* z is read again */
+    p.n_bytes[DT_CUDA_Z] = p.is_plain_conv ? 0 : n_linear * each;
+    p.n_bytes[DT_CUDA_DZ] = p.is_plain_conv || (overlap && p.n_bytes[DT_CUDA_WINNERS] == 0)
+                                ? n_linear * each
+                                : 0; /* z is read again */
     if (!p.is_first_conv) {
         const size_t n_weights = model->params[b->weight].n_elems;
-        p.weight = conv || half ? n_weights * each : 0;
-        p.dw = conv ? n_weights * each : 0;
-        p.bias = conv && half && relu && index < DT_CUDA_BIAS_COPIES
-                     ? (size_t)b->linear_out.c * each
-                     : 0;
+        p.n_bytes[DT_CUDA_WEIGHT] = conv || half ? n_weights * each : 0;
+        p.n_bytes[DT_CUDA_DW] = conv ? n_weights * each : 0;
+        p.n_bytes[DT_CUDA_BIAS] = conv && half && relu && index < DT_CUDA_BIAS_COPIES
+                                      ? (size_t)b->linear_out.c * each
+                                      : 0;
     }
     return p;
 }
 
-size_t dt_cuda_plan_bytes(const struct dt_cuda_block_plan *p)
+size_t dt_cuda_plan_bytes(const struct dt_cuda_block_plan *plan)
 {
-    return p->z + p->dz + p->bias + p->weight + p->dw + p->winners + p->signs;
+    size_t n_bytes = 0;
+    for (int i = 0; i < DT_CUDA_N_BUFFERS; i++) {
+        n_bytes += plan->n_bytes[i];
+    }
+    return n_bytes;
 }

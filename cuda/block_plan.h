@@ -30,6 +30,18 @@ enum dt_cuda_fusion { DT_CUDA_FUSION_LIST(DT_CUDA_FUSION) };
 bool dt_cuda_without(enum dt_cuda_fusion fusion);
 enum dt_status dt_cuda_check_without(void); /* DT_USAGE: the variable has another name */
 
+enum dt_cuda_buffer {
+    DT_CUDA_Z,    /* linear operation's output, or, if kept, relu's result; else y replaces it */
+    DT_CUDA_DZ,   /* its gradient; else it overwrites z */
+    DT_CUDA_BIAS, /* copy of a convolution's bias in the libraries' type; else the arena's serves */
+    DT_CUDA_WEIGHT, /* copy of the weights in the libraries' layout and type; else as of the bias */
+    DT_CUDA_DW,     /* a filter's gradient, in the libraries' layout and type */
+    DT_CUDA_WINNERS, /* elements that a max pool took, a byte each; else recomputed from z */
+    DT_CUDA_SIGNS,   /* one bit per output of a plain first convolution: its relu let it pass; else
+                        recomputed from y */
+    DT_CUDA_N_BUFFERS
+};
+
 struct dt_cuda_block_plan {
     bool is_head; /* the last dense layer, with few enough inputs and outputs for a kernel that
                      also computes the loss, and without activation and dropout */
@@ -39,15 +51,7 @@ struct dt_cuda_block_plan {
     bool is_plain;      /* such a convolution, followed by an activation at most: it needs no z */
     bool is_plain_conv; /* another convolution, not in the last block, followed by relu only: the
                            backward pass then needs its output alone */
-    /* Bytes of each buffer; 0: there is none. */
-    size_t z;      /* the linear operation's output, or, if kept, relu's result; 0: y replaces it */
-    size_t dz;     /* its gradient; 0: it overwrites z */
-    size_t bias;   /* copy of a convolution's bias in the libraries' type; 0: the arena's is used */
-    size_t weight; /* copy of the weights in the libraries' layout and type; 0: as of the bias */
-    size_t dw;     /* a filter's gradient, in the libraries' layout and type */
-    size_t winners; /* the elements that a max pool took, one byte each; 0: recomputed from z */
-    size_t signs;   /* one bit per output of a plain first convolution: its relu let it pass; 0:
-                       recomputed from y */
+    size_t n_bytes[DT_CUDA_N_BUFFERS]; /* 0: there is none */
 };
 
 struct dt_cuda_block_plan dt_cuda_plan_block(const struct dt_model *model, int index,

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cuda/cuda_check.h"
 #include "cuda/cudnn/engine_trial.h"
@@ -41,9 +40,9 @@ struct dt_block_state {
     size_t bias_offset;              /* in the arena; the weight is first in the block's range */
     enum dt_gpu_type y_type;         /* of y and dy: the last block's are float */
     struct dt_conv_plan *plans[DT_CONV_N_KINDS]; /* conv; for `capacity` samples; NULL: unwanted */
+    void *memory[DT_CUDA_N_BUFFERS]; /* of the plan; NULL where it says 0; some are also: */
     void *z;  /* (capacity, linear_out), the linear operation's output; NULL without one */
     void *dz; /* its gradient; may be z */
-    void *winners, *signs;             /* of the plan; NULL where it says 0 */
     struct dt_cuda_packed packed;      /* weight and gradient in the libraries' layout */
     struct dt_cuda_packed packed_bias; /* conv */
     bool has_relu; /* conv: one plan computes bias and relu too, so z is their result */
@@ -280,7 +279,8 @@ static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state
                                      .weight = a->weight,
                                      .bias = plain ? a->bias : NULL,
                                      .y = plain ? a->y : NULL,
-                                     .signs = a->pass->training ? state->signs : NULL};
+                                     .signs =
+                                         a->pass->training ? state->memory[DT_CUDA_SIGNS] : NULL};
     conv.b.activation = plain ? conv.b.activation : DT_ACTIVATION_NONE;
     if (cuda->gathered.in_place && cuda->gathered.x == a->x) {
         conv.samples = cuda->gathered.samples;
@@ -456,37 +456,20 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda,
     }
 }
 
-#define N_BUFFERS 7
-struct buffer {
-    size_t n_bytes; /* 0: there is none */
-    void **at;
-};
-
-static void list_buffers(struct dt_block_state *state, struct buffer out[N_BUFFERS])
-{
-    const struct dt_cuda_block_plan *plan = &state->plan;
-    const struct buffer all[] = {
-        {plan->z, &state->z},
-        {plan->dz, &state->dz},
-        {plan->weight, &state->packed.weight},
-        {plan->bias, &state->packed_bias.weight},
-        {plan->dw, &state->packed.dw},
-        {plan->winners, &state->winners},
-        {plan->signs, &state->signs},
-    };
-    memcpy(out, all, sizeof all);
-}
-
 static enum dt_status open_memory(struct dt_block_state *state)
 {
-    struct buffer all[N_BUFFERS];
-    list_buffers(state, all);
-    for (int i = 0; i < N_BUFFERS; i++) {
-        if (all[i].n_bytes > 0) {
-            DT_TRY(dt_cuda_alloc(state->cuda, state->block.name, all[i].n_bytes, all[i].at));
+    void **memory = state->memory;
+    for (int i = 0; i < DT_CUDA_N_BUFFERS; i++) {
+        if (state->plan.n_bytes[i] > 0) {
+            DT_TRY(
+                dt_cuda_alloc(state->cuda, state->block.name, state->plan.n_bytes[i], &memory[i]));
         }
     }
-    state->dz = state->dz != NULL ? state->dz : state->z;
+    state->z = memory[DT_CUDA_Z];
+    state->dz = memory[DT_CUDA_DZ] != NULL ? memory[DT_CUDA_DZ] : state->z;
+    state->packed.weight = memory[DT_CUDA_WEIGHT];
+    state->packed_bias.weight = memory[DT_CUDA_BIAS];
+    state->packed.dw = memory[DT_CUDA_DW];
     return DT_OK;
 }
 
@@ -545,11 +528,8 @@ void dt_cuda_block_close(struct dt_block_state *state)
     for (int kind = 0; kind < DT_CONV_N_KINDS && !state->cuda->lost; kind++) {
         close_plan(state, kind);
     }
-    struct buffer all[N_BUFFERS];
-    list_buffers(state, all);
-    state->dz = state->dz != state->z ? state->dz : NULL;
-    for (int i = 0; i < N_BUFFERS; i++) {
-        dt_cuda_free(state->cuda, *all[i].at);
+    for (int i = 0; i < DT_CUDA_N_BUFFERS; i++) {
+        dt_cuda_free(state->cuda, state->memory[i]);
     }
     dt_cuda_drop(state->cuda); /* a closed network's leftovers have no reader */
     if (--state->cuda->n_blocks == 0) {
@@ -582,7 +562,7 @@ static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const stru
                                     : state->plan.is_plain_conv ? a->y
                                                                 : state->z,
                                .bias = state->linear != NULL && !state->has_relu ? a->bias : NULL,
-                               .winners = training ? state->winners : NULL};
+                               .winners = training ? state->memory[DT_CUDA_WINNERS] : NULL};
     tail.b.dropout_rate = training ? tail.b.dropout_rate : 0;
     return tail;
 }

@@ -101,14 +101,17 @@ static cudnnBackendDescriptor_t own(struct dt_descriptors *d, cudnnBackendDescri
     return descriptor;
 }
 
-static void get(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
-                cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                int64_t capacity, int64_t *n, void *values)
+/* Returns how many values there are. */
+static int64_t get(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                   cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                   int64_t capacity, void *values)
 {
+    int64_t n = 0;
     if (d->status == CUDNN_STATUS_SUCCESS) {
-        note(d, cudnnBackendGetAttribute(descriptor, name, type, capacity, n, values),
+        note(d, cudnnBackendGetAttribute(descriptor, name, type, capacity, &n, values),
              "cudnnBackendGetAttribute");
     }
+    return n;
 }
 
 static void destroy(cudnnBackendDescriptor_t descriptor)
@@ -275,13 +278,11 @@ static bool is_allowed(const struct problem *p, cudnnBackendDescriptor_t config,
 {
     struct dt_descriptors d = {0};
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t n_engines = 0, n_numbers = 0, n_notes = 0;
     cudnnBackendDescriptor_t engine = own(&d, create(&d, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
-    get(&d, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n_engines,
-        &engine);
-    get(&d, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n_numbers, number);
-    get(&d, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n_notes, notes);
+    get(&d, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
+    get(&d, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, number);
+    const int64_t n_notes = get(&d, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
     bool allowed = d.status == CUDNN_STATUS_SUCCESS;
     for (int64_t i = 0; allowed && i < n_notes; i++) {
         allowed = !is_avoided(notes[i], p->precision);
@@ -301,7 +302,7 @@ static void close_engine(struct dt_engine *engine)
 static bool plan_execution(const struct problem *p, struct dt_engine *out, cudnnStatus_t *why)
 {
     struct dt_descriptors d = {0};
-    int64_t n = 0, workspace = 0;
+    int64_t workspace = 0;
     out->execution = MAKE(
         &d, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
         {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
@@ -309,7 +310,7 @@ static bool plan_execution(const struct problem *p, struct dt_engine *out, cudnn
         {CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
          p->device != NULL ? &p->device : NULL},
         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &out->config});
-    get(&d, out->execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
+    get(&d, out->execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
         &workspace);
     *why = d.status;
     out->workspace_bytes = (size_t)workspace;
@@ -322,7 +323,6 @@ static int ask_heuristics(const struct problem *p, cudnnBackendHeurMode_t mode,
                           cudnnBackendDescriptor_t configs[MAX_CONFIGS], cudnnStatus_t *why)
 {
     struct dt_descriptors d = {0};
-    int64_t n = 0, n_filled = 0;
     int n_made = 0;
     cudnnBackendDescriptor_t heuristics =
         OWN(&d, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
@@ -330,13 +330,14 @@ static int ask_heuristics(const struct problem *p, cudnnBackendHeurMode_t mode,
             {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode},
             {CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
              p->device != NULL ? &p->device : NULL});
-    get(&d, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL);
+    const int64_t n =
+        get(&d, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, NULL);
     while (d.status == CUDNN_STATUS_SUCCESS && n_made < n && n_made < MAX_CONFIGS) {
         configs[n_made] = create(&d, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
         n_made += configs[n_made] != NULL;
     }
-    get(&d, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n_made,
-        &n_filled, configs);
+    const int64_t n_filled = get(&d, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, n_made, configs);
     *why = d.status;
     close_descriptors(&d);
     while (n_made > n_filled) {
