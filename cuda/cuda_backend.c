@@ -82,12 +82,6 @@ static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, cons
 DT_OPERATION_LIST(DT_OPERATION_DECLARATION)
 static const struct dt_layer_ops *const layers[] = {DT_OPERATION_LIST(DT_OPERATION_ENTRY)};
 
-static const char *precision_name(enum dt_precision precision)
-{
-    static const char *const names[] = {DT_PRECISION_LIST(DT_ENUM_NAME)};
-    return names[precision];
-}
-
 static enum dt_status open_parts(struct dt_cuda *cuda)
 {
     DT_TRY(dt_cuda_lanes_open(cuda));
@@ -123,6 +117,7 @@ static void cuda_close(struct dt_backend *backend)
 
 static enum dt_status cuda_open(const struct dt_backend_options *options, struct dt_backend **out)
 {
+    static const char *const precisions[] = {DT_PRECISION_LIST(DT_ENUM_NAME)};
     struct dt_device_info gpu;
     int n_gpus;
     DT_TRY(dt_cuda_check_without());
@@ -139,7 +134,7 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
     cuda->alive = options->alive;
     cuda->type = options->precision == DT_PRECISION_BF16 ? DT_GPU_BF16 : DT_GPU_F32;
     snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name,
-             precision_name(options->precision));
+             precisions[options->precision]);
     cuda->base = (struct dt_backend){
         .ops = &dt_cuda_backend, .description = cuda->description, .layers = layers};
     const enum dt_status s = open_parts(cuda);

@@ -233,11 +233,10 @@ static struct recording *recording_of(struct dt_step_graph *g, uint32_t like_ste
 static enum dt_status take_step(struct dt_step_graph *g, const struct dt_step_input *input)
 {
     struct recording *recording = recording_of(g, input->draw.like_step);
-    if (recording == NULL) {
-        return enqueue_step(g, input, "step");
-    }
-    if (!recording->taken) {
-        recording->taken = true;
+    if (recording == NULL || !recording->taken) {
+        if (recording != NULL) {
+            recording->taken = true;
+        }
         return enqueue_step(g, input, "step");
     }
     if (recording->graph == NULL) {

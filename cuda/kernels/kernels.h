@@ -1,11 +1,10 @@
-/* Our own kernels, for operations that the libraries lack: in tail.cu, head.cu, first_conv.cu,
- * linear.cu and step.cu. Each call enqueues on `stream` and returns the launch's error; nothing
- * here waits or allocates. All pointers are device memory unless stated otherwise. `type` is that
- * of activations and packed weights: float, or bfloat16 in precision bf16. Activations are N H W C,
- * except after a flatten: there C H W, the canonical order. Arithmetic is in float. The same call
- * on the same numbers gives the same bits: sums have a fixed order and use no floating-point
- * atomics (only the count of finished blocks is atomic, an integer). NaN and infinity pass
- * through. */
+/* Our own kernels, for operations that the libraries lack: in tail.cu, head.cu, first_conv.cu and
+ * step.cu. Each call enqueues on `stream` and returns the launch's error; nothing here waits or
+ * allocates. All pointers are device memory unless stated otherwise. `type` is that of activations
+ * and packed weights: float, or bfloat16 in precision bf16. Activations are N H W C, except after a
+ * flatten: there C H W, the canonical order. Arithmetic is in float. The same call on the same
+ * numbers gives the same bits: sums have a fixed order and use no floating-point atomics (only the
+ * count of finished blocks is atomic, an integer). NaN and infinity pass through. */
 #ifndef DT_CUDA_KERNELS_KERNELS_H
 #define DT_CUDA_KERNELS_KERNELS_H
 
@@ -52,8 +51,8 @@ struct dt_gpu_tail {
     enum dt_gpu_type type, y_type; /* y_type: of y and dy; float stays float */
     uint64_t seed;
     const uint32_t *epoch, *ids; /* read where dropout is on (base/rng.h) */
-    const void *z;               /* (n, linear_out), the linear operation's output */
-    const float *bias;           /* NULL: none */
+    const void *z; /* (n, linear_out), the linear operation's output; all pointers are aligned */
+    const float *bias; /* NULL: none */
     uint8_t *winners; /* (n, pool_out) N H W C, or NULL; of a max pool with activation none or relu:
                          written forward, and read instead of z and bias backward */
     void *y;          /* forward */

@@ -19,30 +19,23 @@ static __device__ float transformed(const struct dt_samples &samples,
                            (int)(i / n_c / n_w), (int)(i / n_c % n_w));
 }
 
-template <typename T>
-static __global__ void transform_kernel(struct dt_samples samples, struct dt_gpu_batch batch, int n,
-                                        unsigned n_elems, void *x)
+static __device__ float scaled(const struct dt_samples &samples, const struct dt_gpu_batch &batch,
+                               size_t sample, size_t n_elems, unsigned i)
 {
-    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    for (size_t sample = blockIdx.y; i < n_elems && sample < (size_t)n; sample += gridDim.y) {
-        ((T *)x)[sample * n_elems + i] = (T)transformed(samples, batch, sample, n_elems, i);
-    }
+    const size_t n_c = (size_t)samples.shape.c,
+                 at = batch.rows[sample] * n_elems + i % n_c * (n_elems / n_c) + i / n_c;
+    return samples.pixels != NULL ? (float)samples.pixels[at] * samples.scale : samples.values[at];
 }
 
-template <typename T>
+template <typename T, bool TRANSFORMS>
 static __global__ void gather_kernel(struct dt_samples samples, struct dt_gpu_batch batch, int n,
                                      unsigned n_elems, void *x)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n_elems) {
-        return;
-    }
-    const unsigned n_c = (unsigned)samples.shape.c, from = i % n_c * (n_elems / n_c) + i / n_c;
-    for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
-        const size_t j = batch.rows[sample] * (size_t)n_elems + from;
+    for (size_t sample = blockIdx.y; i < n_elems && sample < (size_t)n; sample += gridDim.y) {
         ((T *)x)[sample * n_elems + i] =
-            (T)(samples.pixels != NULL ? (float)samples.pixels[j] * samples.scale
-                                       : samples.values[j]);
+            (T)(TRANSFORMS ? transformed(samples, batch, sample, n_elems, i)
+                           : scaled(samples, batch, sample, n_elems, i));
     }
 }
 
@@ -50,10 +43,8 @@ cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_samples *samples,
                           const struct dt_gpu_batch *batch, int n, enum dt_gpu_type type, void *x)
 {
     const unsigned n_elems = (unsigned)dt_shape_elems(samples->shape);
-    const bool is_float = type == DT_GPU_F32;
-    const auto kernel = samples->transform == NULL
-                            ? (is_float ? gather_kernel<float> : gather_kernel<bf16>)
-                            : (is_float ? transform_kernel<float> : transform_kernel<bf16>);
+    const bool transforms = samples->transform != NULL;
+    const auto kernel = DT_VERSION(gather_kernel, type, transforms, true, false);
     return DT_LAUNCH(kernel, blocks_for_samples(n_elems, n), threads_for_samples(n_elems), stream,
                      *samples, *batch, n, n_elems, x);
 }
@@ -191,6 +182,49 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
                : DT_LAUNCH(add_sums_kernel, 1, THREADS, stream, blocks, scratch, out);
 }
 
+/* ---- weights in the order and type of the libraries: a thread per element, in the order of the
+ * arena */
+
+template <typename T>
+static __global__ void pack_weight_kernel(size_t n, struct dt_gpu_filter filter,
+                                          const float *weight, void *packed)
+{
+    const size_t i = thread_index();
+    if (i < n) {
+        ((T *)packed)[packed_index(filter, (uint32_t)i)] = (T)weight[i];
+    }
+}
+
+template <typename T>
+static __global__ void unpack_gradient_kernel(size_t n, struct dt_gpu_filter filter,
+                                              const void *packed, bool accumulate, float *dw)
+{
+    const size_t i = thread_index();
+    if (i < n) {
+        const float value = (float)((const T *)packed)[packed_index(filter, (uint32_t)i)];
+        dw[i] = accumulate ? dw[i] + value : value;
+    }
+}
+
+cudaError_t dt_gpu_pack_weight(cudaStream_t stream, const struct dt_gpu_filter *filter,
+                               const float *weight, enum dt_gpu_type type, void *packed)
+{
+    const size_t n = dt_gpu_filter_elems(filter);
+    const auto kernel = type == DT_GPU_F32 ? pack_weight_kernel<float> : pack_weight_kernel<bf16>;
+    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, stream, n, *filter, weight, packed);
+}
+
+cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filter *filter,
+                                   enum dt_gpu_type type, const void *packed, bool accumulate,
+                                   float *dw)
+{
+    const size_t n = dt_gpu_filter_elems(filter);
+    const auto kernel =
+        type == DT_GPU_F32 ? unpack_gradient_kernel<float> : unpack_gradient_kernel<bf16>;
+    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, stream, n, *filter, packed,
+                     accumulate, dw);
+}
+
 /* ---- optimizers: one pass over the arena, V elements per thread, the rest one by one */
 
 /* Index of the step's element `i` in the packed copies of its weight; false: it belongs to another
@@ -206,7 +240,7 @@ static __device__ bool packed_at(const struct dt_gpu_pack &pack, size_t i, size_
     return true;
 }
 
-template <int V>
+template <typename T, int V>
 static __device__ void load_gradient(const struct dt_gpu_packs &packs, size_t i, const float *grads,
                                      float *g)
 {
@@ -215,15 +249,13 @@ static __device__ void load_gradient(const struct dt_gpu_packs &packs, size_t i,
         for (int v = 0; v < V && packs.at[p].gradient != NULL; v++) {
             size_t at;
             if (packed_at(packs.at[p], i + v, &at)) {
-                const void *from = packs.at[p].gradient;
-                g[v] = packs.type == DT_GPU_F32 ? ((const float *)from)[at]
-                                                : (float)((const bf16 *)from)[at];
+                g[v] = (float)((const T *)packs.at[p].gradient)[at];
             }
         }
     }
 }
 
-template <int V>
+template <typename T, int V>
 static __device__ void store_weight(const struct dt_gpu_packs &packs, size_t i, const float *w,
                                     float *params)
 {
@@ -231,13 +263,8 @@ static __device__ void store_weight(const struct dt_gpu_packs &packs, size_t i, 
     for (int p = 0; p < packs.n; p++) {
         for (int v = 0; v < V; v++) {
             size_t at;
-            if (!packed_at(packs.at[p], i + v, &at)) {
-                continue;
-            }
-            if (packs.type == DT_GPU_F32) {
-                ((float *)packs.at[p].weight)[at] = w[v];
-            } else {
-                ((bf16 *)packs.at[p].weight)[at] = (bf16)w[v];
+            if (packed_at(packs.at[p], i + v, &at)) {
+                ((T *)packs.at[p].weight)[at] = (T)w[v];
             }
         }
     }
@@ -272,13 +299,13 @@ static __device__ void adam(const struct dt_update &u, float *w, float *g, float
     }
 }
 
-template <int V>
+template <typename T, int V>
 static __device__ void update(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i,
                               float *params, const float *grads, float *state1, float *state2)
 {
     float w[V], g[V], s1[V] = {}, s2[V] = {};
     load<V>(params + i, w);
-    load_gradient<V>(packs, i, grads, g);
+    load_gradient<T, V>(packs, i, grads, g);
     if (state1 != NULL) {
         load<V>(state1 + i, s1);
     }
@@ -290,7 +317,7 @@ static __device__ void update(const struct dt_update &u, const struct dt_gpu_pac
     } else {
         adam<V>(u, w, g, s1, s2);
     }
-    store_weight<V>(packs, i, w, params);
+    store_weight<T, V>(packs, i, w, params);
     if (state1 != NULL) {
         store<V>(s1, state1 + i);
     }
@@ -299,18 +326,18 @@ static __device__ void update(const struct dt_update &u, const struct dt_gpu_pac
     }
 }
 
-template <int V>
+template <typename T, int V>
 static __global__ void
 optimizer_kernel(const struct dt_update *u, const __grid_constant__ struct dt_gpu_packs packs,
                  size_t n, float *params, const float *grads, float *state1, float *state2)
 {
     size_t i = thread_index() * V;
     if (i + V <= n) {
-        update<V>(*u, packs, i, params, grads, state1, state2);
+        update<T, V>(*u, packs, i, params, grads, state1, state2);
         return;
     }
     for (; i < n; i++) {
-        update<1>(*u, packs, i, params, grads, state1, state2);
+        update<T, 1>(*u, packs, i, params, grads, state1, state2);
     }
 }
 
@@ -320,7 +347,7 @@ cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *u
 {
     const bool wide = aligned(params) && aligned(grads) && aligned(state1) && aligned(state2);
     const unsigned blocks = blocks_for(n_elems, (wide ? 4 : 1) * THREADS);
-    const auto kernel = wide ? optimizer_kernel<4> : optimizer_kernel<1>;
+    const auto kernel = DT_VERSION(optimizer_kernel, packs->type, wide, 4, 1);
     return DT_LAUNCH(kernel, blocks, THREADS, stream, update, *packs, n_elems, params, grads,
                      state1, state2);
 }

@@ -389,8 +389,7 @@ static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail)
 {
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.b.linear_out.c % WIDE == 0 && aligned(t.z) && aligned(t.bias) &&
-                      aligned(t.y) && aligned(t.winners);
+    const bool wide = t.b.linear_out.c % WIDE == 0;
     const unsigned n_parts = (unsigned)dt_shape_elems(t.b.pool_out) / (wide ? WIDE : 1);
     return DT_LAUNCH(VERSION(tail_forward_kernel), blocks_for_samples(n_parts, t.n),
                      threads_for_samples(n_parts), stream, t, n_parts);
@@ -416,8 +415,7 @@ size_t dt_gpu_tail_scratch(const struct dt_block *block)
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail)
 {
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.b.linear_out.c % WIDE == 0 && aligned(t.z) && aligned(t.bias) &&
-                      aligned(t.dy) && aligned(t.dz) && aligned(t.winners);
+    const bool wide = t.b.linear_out.c % WIDE == 0;
     const bool overlap = t.b.pool_stride < t.b.pool_h || t.b.pool_stride < t.b.pool_w;
     const unsigned cell = overlap ? 1 : (unsigned)t.b.pool_stride;
     const size_t n_cells = (size_t)blocks_for((size_t)t.b.linear_out.h, cell) *

@@ -37,11 +37,16 @@ static __global__ void take_kernel(struct piece p, const Y *y, const Y *dy, bool
 
 /* ---- launches */
 
-/* Input k; as large as the output, as of a sum, it is all of it. */
+/* Whether each input is as large as the output, and added to it. */
+static bool is_sum(const struct dt_layer_call *call)
+{
+    return call->block == NULL || call->n_x[0] == call->n_elems;
+}
+
 static struct piece piece_of(const struct dt_layer_call *call, int k)
 {
     const size_t n = (size_t)call->pass->batch->n;
-    if (call->block == NULL || call->n_x[k] == call->n_elems) {
+    if (is_sum(call)) {
         return {n * call->n_elems, 1, 1, 0};
     }
     const struct dt_shape out = call->block->linear_out;
@@ -54,30 +59,17 @@ static struct piece piece_of(const struct dt_layer_call *call, int k)
 }
 
 template <typename T, typename Y>
-static enum dt_status put(struct dt_cuda *cuda, const struct dt_layer_call *call, int k, const T *b)
+static enum dt_status put(struct dt_cuda *cuda, const struct dt_layer_call *call)
 {
-    const struct piece p = piece_of(call, k);
-    DT_LAYER_LAUNCH(put_kernel, blocks_for(p.n_elems, THREADS), p, (const T *)call->x[k], b,
-                    call->relu, (Y *)call->y);
-    return DT_OK;
-}
-
-template <typename T, typename Y>
-static enum dt_status add_launch(struct dt_cuda *cuda, const struct dt_layer_call *call)
-{
-    return put<T, Y>(cuda, call, 0, (const T *)call->x[1]);
-}
-
-template <typename T, typename Y>
-static enum dt_status concat_launch(struct dt_cuda *cuda, const struct dt_layer_call *call)
-{
-    for (int k = 0; k < DT_MAX_INPUTS && call->x[k] != NULL; k++) {
-        DT_TRY((put<T, Y>)(cuda, call, k, NULL));
+    const T *b = (const T *)(is_sum(call) ? call->x[1] : NULL);
+    for (int k = 0; k < (is_sum(call) ? 1 : DT_MAX_INPUTS) && call->x[k] != NULL; k++) {
+        const struct piece p = piece_of(call, k);
+        DT_LAYER_LAUNCH(put_kernel, blocks_for(p.n_elems, THREADS), p, (const T *)call->x[k], b,
+                        call->relu, (Y *)call->y);
     }
     return DT_OK;
 }
 
-/* Backward of both. */
 template <typename T, typename Y>
 static enum dt_status take(struct dt_cuda *cuda, const struct dt_layer_call *call)
 {
@@ -91,5 +83,5 @@ static enum dt_status take(struct dt_cuda *cuda, const struct dt_layer_call *cal
     return DT_OK;
 }
 
-DT_CUDA_LAYER(add, NULL, add_launch, take);
-DT_CUDA_LAYER(concat, NULL, concat_launch, take);
+DT_CUDA_LAYER(add, NULL, put, take);
+DT_CUDA_LAYER(concat, NULL, put, take);
