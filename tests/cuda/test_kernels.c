@@ -135,6 +135,7 @@ static struct loss_results loss_by(struct dt_backend *backend, struct loss_case 
     const struct dt_backend_ops *ops = backend->ops;
     const int n_out = k->samples.n_classes;
     const size_t n = (size_t)k->batch.n * (size_t)n_out;
+    const int n_part = k->batch.n / 10 + 1; /* so that more batches than slots are under way */
     const struct dt_pass pass = {.batch = &k->batch, .training = true};
     struct dt_block_state *state;
     struct dt_bound_samples *bound;
@@ -146,10 +147,12 @@ static struct loss_results loss_by(struct dt_backend *backend, struct loss_case 
           *all = lent(backend, &k->x);
     float *logits = lent(backend, &zeros), *dlogits = lent(backend, &zeros);
     for (int alone = 0; alone < 2; alone++) {
-        for (int i = 0; i < k->batch.n; i++) { /* more batches than slots are under way */
-            const struct dt_batch one = {
-                .n = 1, .rows = k->batch.rows + i, .ids = k->batch.ids + i};
-            CHECK_OK(ops->gather(backend, bound, &one, x + i * k->model.spec.input.c));
+        for (int i = 0; i < k->batch.n; i += n_part) {
+            const int n_left = k->batch.n - i;
+            const struct dt_batch part = {.n = n_left < n_part ? n_left : n_part,
+                                          .rows = k->batch.rows + i,
+                                          .ids = k->batch.ids + i};
+            CHECK_OK(ops->gather(backend, bound, &part, x + i * k->model.spec.input.c));
         }
         CHECK_OK(ops->gather(backend, bound, &k->batch, all));
         CHECK_OK(ops->block_forward(state, params, x, logits, &pass));
