@@ -37,6 +37,7 @@ enum dt_status dt_cuda_lanes_open(struct dt_cuda *cuda)
     struct dt_cuda_branches *b = &cuda->branches;
     DT_TRY(dt_cuda_urgent_stream(&cuda->main.stream));
     cuda->stream = cuda->main.stream;
+    cuda->main.workspace = DT_CUDA_SCRATCH_WORKSPACE;
     DT_TRY(open_lane(cuda, &cuda->main));
     if (dt_cuda_without(DT_CUDA_BRANCH)) {
         b->lanes[DT_CUDA_GRADIENTS] = b->lanes[DT_CUDA_UPDATES] = cuda->main;
@@ -46,6 +47,7 @@ enum dt_status dt_cuda_lanes_open(struct dt_cuda *cuda)
         DT_CUDA(cudaEventCreateWithFlags(&b->events[i], cudaEventDisableTiming));
         DT_CUDA(cudaStreamCreateWithFlags(&b->lanes[i].stream, cudaStreamNonBlocking));
     }
+    b->lanes[DT_CUDA_GRADIENTS].workspace = DT_CUDA_SCRATCH_GRADIENT_WORKSPACE;
     return open_lane(cuda, &b->lanes[DT_CUDA_GRADIENTS]);
 }
 

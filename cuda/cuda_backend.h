@@ -82,6 +82,7 @@ struct dt_cuda_lane {
     cublasHandle_t cublas;
     cudnnHandle_t cudnn;
     void *cublas_workspace;
+    enum dt_cuda_scratch_use workspace; /* cuDNN's */
 };
 
 enum dt_cuda_branch {
@@ -129,7 +130,7 @@ struct dt_cuda_packed {
 };
 
 void dt_cuda_packed_open(struct dt_cuda *cuda, struct dt_cuda_packed *packed);
-enum dt_status dt_cuda_packed_close(struct dt_cuda *cuda, struct dt_cuda_packed *packed);
+void dt_cuda_packed_close(struct dt_cuda *cuda, struct dt_cuda_packed *packed);
 
 /* Afterwards packed->weight is the copy of `weight`. */
 enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed,

@@ -78,13 +78,6 @@ static const struct dt_cuda_lane *lane_of(const struct dt_block_state *state,
     return kind == DT_CONV_FILTER_GRADIENT ? weight_lane(state) : &state->cuda->main;
 }
 
-static enum dt_cuda_scratch_use workspace_of(const struct dt_block_state *state,
-                                             enum dt_conv_kind kind)
-{
-    return lane_of(state, kind) == &state->cuda->main ? DT_CUDA_SCRATCH_WORKSPACE
-                                                      : DT_CUDA_SCRATCH_GRADIENT_WORKSPACE;
-}
-
 /* Depends on the GPU's total memory, not on free memory: another engine would give other bits. */
 static size_t workspace_limit(const struct dt_cuda *cuda)
 {
@@ -106,17 +99,20 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
         .b = state->block, .n = state->capacity, .type = cuda->type, .y_type = cuda->type};
     const bool one = cuda->deterministic &&
                      kind != DT_CONV_FORWARD_RELU; /* not every engine of that kind is usable */
-    const struct dt_conv_target target = {.handle = lane->cudnn,
-                                          .workspace_limit = workspace_limit(cuda),
-                                          .n_engines = one ? 1 : DT_MAX_ENGINES};
+    const struct dt_conv_spec spec = {.kind = kind,
+                                      .block = &state->block,
+                                      .batch = state->capacity,
+                                      .precision = cuda->precision,
+                                      .handle = lane->cudnn,
+                                      .workspace_limit = workspace_limit(cuda),
+                                      .n_engines = one ? 1 : DT_MAX_ENGINES};
     const struct dt_engine_trial_spec trial = {
         .stream = lane->stream,
         .limit_s = TRIAL_LIMIT_S,
         .timed = !cuda->deterministic,
         .alive = cuda->alive,
         .tail = kind == DT_CONV_FORWARD && state->plan.is_plain_conv ? &tail : NULL};
-    DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision,
-                             &state->plans[kind]));
+    DT_TRY(dt_conv_plan_open(&spec, &state->plans[kind]));
     const enum dt_status s = dt_engine_trial(state->plans[kind], &trial);
     cuda->lost = cuda->lost || s == DT_STALLED;
     if (s == DT_UNAVAILABLE) {
@@ -134,7 +130,7 @@ static enum dt_status keep_plan(struct dt_block_state *state, enum dt_conv_kind 
                  "cuDNN's engine %lld, of the %s of %s, cannot be part of a CUDA graph",
                  (long long)engine->number, state->plans[kind]->name, state->block.name);
     }
-    return dt_cuda_reserve_scratch(state->cuda, workspace_of(state, kind), state->block.name,
+    return dt_cuda_reserve_scratch(cuda, lane_of(state, kind)->workspace, state->block.name,
                                    engine->workspace_bytes);
 }
 
@@ -208,7 +204,7 @@ static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_
                                const void *in, const void *other, const void *bias, void *out)
 {
     return dt_conv_plan_run(state->plans[kind], in, other, bias, out,
-                            state->cuda->scratch[workspace_of(state, kind)].memory);
+                            state->cuda->scratch[lane_of(state, kind)->workspace].memory);
 }
 
 /* The rows after the batch are ignored. */

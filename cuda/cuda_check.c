@@ -137,14 +137,6 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
                   call, file, line, "");
 }
 
-enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *file, int line)
-{
-    const char *last = ncclGetLastError(NULL);
-    return failed(DT_INTERNAL, "NCCL",
-                  last != NULL && last[0] != '\0' ? last : ncclGetErrorString(code), call, file,
-                  line, "");
-}
-
 cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s)
 {
     if (limit_s <= 0) {

@@ -7,7 +7,6 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
-#include <nccl.h>
 
 #include "base/status.h"
 
@@ -17,7 +16,6 @@ void dt_cuda_check_names(const char *name, const char *uuid);
 enum dt_status dt_cuda_failed(cudaError_t code, const char *call, const char *file, int line);
 enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const char *file, int line);
 enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line);
-enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *file, int line);
 
 /* Waits for the event or, if it is NULL, for all work on the stream, and clears the "not ready"
  * error, which the check after the next launch would find. cudaErrorNotReady: limit_s has passed,
@@ -35,6 +33,5 @@ cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s)
 #define DT_CUDA(call) DT_CHECK_CALL(cudaError_t, cudaSuccess, dt_cuda_failed, call)
 #define DT_CUBLAS(call) DT_CHECK_CALL(cublasStatus_t, CUBLAS_STATUS_SUCCESS, dt_cublas_failed, call)
 #define DT_CUDNN(call) DT_CHECK_CALL(cudnnStatus_t, CUDNN_STATUS_SUCCESS, dt_cudnn_failed, call)
-#define DT_NCCL(call) DT_CHECK_CALL(ncclResult_t, ncclSuccess, dt_nccl_failed, call)
 
 #endif

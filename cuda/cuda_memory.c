@@ -16,18 +16,12 @@ static enum dt_status no_memory(const struct dt_cuda *cuda, const char *what, si
                     dt_bytes_text((double)n_free, left), dt_bytes_text((double)n_total, all));
 }
 
-static void count(struct dt_cuda_memory *all, void *memory, size_t n_bytes)
-{
-    all->pieces[all->n_pieces++] = (struct dt_cuda_piece){memory, n_bytes};
-    all->n_bytes += n_bytes;
-    all->peak_bytes = all->n_bytes > all->peak_bytes ? all->n_bytes : all->peak_bytes;
-}
-
 enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out)
 {
-    *out = NULL;
+    struct dt_cuda_memory *all = &cuda->memory;
     void *memory = NULL;
-    if (cuda->memory.n_pieces == DT_CUDA_MOST_PIECES) {
+    *out = NULL;
+    if (all->n_pieces == DT_CUDA_MOST_PIECES) {
         return dt_error(DT_NO_MEMORY, "no room for more than %d pieces of device memory",
                         DT_CUDA_MOST_PIECES);
     }
@@ -37,8 +31,10 @@ enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_by
         return no_memory(cuda, what, n_bytes);
     }
     DT_CUDA(code);
-    count(&cuda->memory, memory, n_bytes + READABLE_AFTER);
     *out = memory;
+    all->pieces[all->n_pieces++] = (struct dt_cuda_piece){memory, n_bytes + READABLE_AFTER};
+    all->n_bytes += n_bytes + READABLE_AFTER;
+    all->peak_bytes = all->n_bytes > all->peak_bytes ? all->n_bytes : all->peak_bytes;
     DT_CUDA(cudaMemsetAsync(memory, 0, n_bytes + READABLE_AFTER, cuda->stream));
     return DT_OK;
 }

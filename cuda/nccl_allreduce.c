@@ -7,6 +7,7 @@
 #include "cuda/cuda_backend.h"
 
 #include <math.h>
+#include <nccl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -321,7 +322,8 @@ static enum dt_status prepare(struct nccl *self, const struct dt_allreduce_spec 
         DT_CUDA(cudaEventCreateWithFlags(&operation->done, cudaEventDisableTiming));
     }
     if (self->base.comm->rank == 0) {
-        DT_NCCL(ncclGetUniqueId(id));
+        const ncclResult_t code = ncclGetUniqueId(id);
+        return code == ncclSuccess ? DT_OK : nccl_error(code, "NCCL's unique id");
     }
     return DT_OK;
 }

@@ -11,15 +11,14 @@ void dt_cuda_packed_open(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
     cuda->packed = packed;
 }
 
-enum dt_status dt_cuda_packed_close(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
+void dt_cuda_packed_close(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
 {
-    const enum dt_status s = dt_cuda_unpack(cuda);
+    dt_cuda_unpack(cuda);
     struct dt_cuda_packed **at = &cuda->packed;
     while (*at != NULL && *at != packed) {
         at = &(*at)->next;
     }
     *at = *at != NULL ? packed->next : NULL;
-    return s;
 }
 
 enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed,
@@ -86,29 +85,22 @@ enum dt_status dt_cuda_packed_forget(struct dt_cuda *cuda)
     return DT_OK;
 }
 
-/* True if all n elements of `elems` lie in the range; *at is their offset. */
-static bool lies_in(const float *elems, size_t n, const float *range, size_t n_range, size_t *at)
-{
-    *at = elems >= range ? (size_t)(elems - range) : n_range;
-    return elems != NULL && *at < n_range && n <= n_range - *at;
-}
-
+/* A weight's gradient lies in `grads` where the weight lies in `params`. */
 struct dt_gpu_packs dt_cuda_packs(const struct dt_cuda *cuda, size_t n_elems, const float *params,
                                   const float *grads)
 {
     struct dt_gpu_packs packs = {.type = cuda->type};
     for (const struct dt_cuda_packed *p = cuda->unpacked ? NULL : cuda->packed;
          p != NULL && packs.n < DT_GPU_MAX_PACKS; p = p->next) {
-        const size_t n = dt_gpu_filter_elems(&p->filter);
-        size_t begin, of_gradient;
-        const bool steps = lies_in(p->weight_of, n, params, n_elems, &begin);
-        const bool reads = lies_in(p->dw_of, n, grads, n_elems, &of_gradient);
-        if (steps) {
+        const float *weight = p->weight_of;
+        if (weight != NULL && weight >= params &&
+            weight + dt_gpu_filter_elems(&p->filter) <= params + n_elems) {
+            const size_t begin = (size_t)(weight - params);
             packs.at[packs.n++] =
                 (struct dt_gpu_pack){.filter = p->filter,
                                      .begin = begin,
                                      .weight = p->weight,
-                                     .gradient = reads && of_gradient == begin ? p->dw : NULL};
+                                     .gradient = p->dw_of == grads + begin ? p->dw : NULL};
         }
     }
     return packs;

@@ -1,13 +1,13 @@
 #include "cuda/cuda_backend.h"
 
+#include <nccl.h>
 #include <stdio.h>
 
 #include "cuda/cuda_check.h"
 #include "cuda/range.h"
 
-#define CAPABILITY_MIN_MAJOR                                            \
-    8 /* for bf16 and tf32, and the least that kernels are compiled for \
-       */
+/* For bf16 and tf32, and the least that kernels are compiled for. */
+#define CAPABILITY_MIN_MAJOR 8
 #define MAJOR_MINOR(version) (version) / 1000, (version) % 1000 / 10
 
 /* Explains why no GPU can be counted. */

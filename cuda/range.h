@@ -5,33 +5,15 @@
 #ifndef DT_CUDA_RANGE_H
 #define DT_CUDA_RANGE_H
 
-#if defined __has_include
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
-#define DT_HAS_NVTX 1
-#endif
-#endif
-
-#ifdef DT_HAS_NVTX
-#define DT_NVTX_TEXT ", NVTX 3" /* for dt_cuda_versions */
+#define DT_NVTX_TEXT ", NVTX 3"                     /* for dt_cuda_versions */
+#define dt_range_begin(name) nvtxRangePushA((name)) /* the name need not outlive the call */
+#define dt_range_end() nvtxRangePop()
 #else
 #define DT_NVTX_TEXT ""
+#define dt_range_begin(name) ((void)(name))
+#define dt_range_end() ((void)0)
 #endif
-
-static inline void dt_range_begin(const char *name) /* need not outlive the call */
-{
-#ifdef DT_HAS_NVTX
-    nvtxRangePushA(name);
-#else
-    (void)name;
-#endif
-}
-
-static inline void dt_range_end(void)
-{
-#ifdef DT_HAS_NVTX
-    nvtxRangePop();
-#endif
-}
 
 #endif

@@ -131,18 +131,9 @@ static void close_descriptors(struct dt_descriptors *d)
 
 /* ---- the operation graph */
 
-struct problem {
-    const struct dt_conv_target *target;
-    enum dt_conv_kind kind;
-    const struct dt_block *block;
-    int batch;
-    enum dt_precision precision;
-    cudnnBackendDescriptor_t graph, device; /* device: NULL: the handle's */
-};
-
-static cudnnDataType_t data_type(const struct problem *p)
+static cudnnDataType_t data_type(const struct dt_conv_spec *spec)
 {
-    return p->precision == DT_PRECISION_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    return spec->precision == DT_PRECISION_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
 /* dims are cuDNN's: N C H W, or K C R S; channels are innermost. A bias may lie anywhere in the
@@ -182,17 +173,18 @@ static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d, const
 }
 
 /* y: the operation's result. */
-static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const struct problem *p,
+static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d,
+                                               const struct dt_conv_spec *spec,
                                                cudnnBackendDescriptor_t y)
 {
-    const struct operation *names = &operations[p->kind];
-    const struct dt_shape in = p->block->in, out = p->block->linear_out;
-    const cudnnDataType_t type = data_type(p);
-    const int kernel = p->block->kernel;
+    const struct operation *names = &operations[spec->kind];
+    const struct dt_shape in = spec->block->in, out = spec->block->linear_out;
+    const cudnnDataType_t type = data_type(spec);
+    const int kernel = spec->block->kernel;
     const float one = 1, zero = 0;
-    cudnnBackendDescriptor_t x = make_tensor(d, ID_X, type, p->batch, in.c, in.h, in.w);
+    cudnnBackendDescriptor_t x = make_tensor(d, ID_X, type, spec->batch, in.c, in.h, in.w);
     cudnnBackendDescriptor_t filter = make_tensor(d, ID_FILTER, type, out.c, in.c, kernel, kernel);
-    cudnnBackendDescriptor_t convolution = make_convolution(d, p->block);
+    cudnnBackendDescriptor_t convolution = make_convolution(d, spec->block);
     return OWN(d, names->type, {names->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x},
                {names->filter, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &filter},
                {names->y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y},
@@ -223,22 +215,23 @@ static cudnnBackendDescriptor_t make_pointwise(struct dt_descriptors *d, cudnnPo
 }
 
 /* Of the convolution alone, or of convolution, bias and relu. */
-static cudnnBackendDescriptor_t make_graph(struct dt_descriptors *d, const struct problem *p)
+static cudnnBackendDescriptor_t make_graph(struct dt_descriptors *d,
+                                           const struct dt_conv_spec *spec)
 {
-    const struct dt_shape s = p->block->linear_out;
-    const cudnnHandle_t *handle = p->target->handle != NULL ? &p->target->handle : NULL;
-    cudnnBackendDescriptor_t y = make_tensor(d, ID_Y, data_type(p), p->batch, s.c, s.h, s.w);
+    const struct dt_shape s = spec->block->linear_out;
+    const cudnnHandle_t *handle = spec->handle != NULL ? &spec->handle : NULL;
+    cudnnBackendDescriptor_t y = make_tensor(d, ID_Y, data_type(spec), spec->batch, s.c, s.h, s.w);
     cudnnBackendDescriptor_t all[3];
     int n = 0;
-    if (!operations[p->kind].with_relu) {
-        all[n++] = make_operation(d, p, y);
+    if (!operations[spec->kind].with_relu) {
+        all[n++] = make_operation(d, spec, y);
     } else {
-        cudnnBackendDescriptor_t bias = make_tensor(d, ID_BIAS, data_type(p), 1, s.c, 1, 1);
+        cudnnBackendDescriptor_t bias = make_tensor(d, ID_BIAS, data_type(spec), 1, s.c, 1, 1);
         cudnnBackendDescriptor_t sum =
-            make_tensor(d, ID_SUM, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
+            make_tensor(d, ID_SUM, CUDNN_DATA_FLOAT, spec->batch, s.c, s.h, s.w);
         cudnnBackendDescriptor_t biased =
-            make_tensor(d, ID_BIASED, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
-        all[n++] = make_operation(d, p, sum);
+            make_tensor(d, ID_BIASED, CUDNN_DATA_FLOAT, spec->batch, s.c, s.h, s.w);
+        all[n++] = make_operation(d, spec, sum);
         all[n++] = make_pointwise(d, CUDNN_POINTWISE_ADD, sum, &bias, biased);
         all[n++] = make_pointwise(d, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
     }
@@ -274,7 +267,8 @@ static bool is_avoided(cudnnBackendNumericalNote_t numerical_note, enum dt_preci
     }
 }
 
-static bool is_allowed(const struct problem *p, cudnnBackendDescriptor_t config, int64_t *number)
+static bool is_allowed(cudnnBackendDescriptor_t config, enum dt_precision precision,
+                       int64_t *number)
 {
     struct dt_descriptors d = {0};
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -285,7 +279,7 @@ static bool is_allowed(const struct problem *p, cudnnBackendDescriptor_t config,
                                 CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
     bool allowed = d.status == CUDNN_STATUS_SUCCESS;
     for (int64_t i = 0; allowed && i < n_notes; i++) {
-        allowed = !is_avoided(notes[i], p->precision);
+        allowed = !is_avoided(notes[i], precision);
     }
     close_descriptors(&d);
     return allowed;
@@ -299,37 +293,39 @@ static void close_engine(struct dt_engine *engine)
 }
 
 /* True if `out`, with its configuration, can run within the limit. */
-static bool plan_execution(const struct problem *p, struct dt_engine *out, cudnnStatus_t *why)
+static bool plan_execution(const struct dt_conv_plan *plan, size_t workspace_limit,
+                           struct dt_engine *out, cudnnStatus_t *why)
 {
     struct dt_descriptors d = {0};
     int64_t workspace = 0;
     out->execution = MAKE(
         &d, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
         {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-         p->device == NULL ? &p->target->handle : NULL},
+         plan->device == NULL ? &plan->handle : NULL},
         {CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-         p->device != NULL ? &p->device : NULL},
+         plan->device != NULL ? &plan->device : NULL},
         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &out->config});
     get(&d, out->execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
         &workspace);
     *why = d.status;
     out->workspace_bytes = (size_t)workspace;
-    return d.status == CUDNN_STATUS_SUCCESS && out->workspace_bytes <= p->target->workspace_limit;
+    return d.status == CUDNN_STATUS_SUCCESS && out->workspace_bytes <= workspace_limit;
 }
 
 /* Returns the number of configurations, which the caller destroys. cuDNN at times returns fewer
  * than it announced. */
-static int ask_heuristics(const struct problem *p, cudnnBackendHeurMode_t mode,
+static int ask_heuristics(const struct dt_conv_plan *plan, cudnnBackendHeurMode_t mode,
                           cudnnBackendDescriptor_t configs[MAX_CONFIGS], cudnnStatus_t *why)
 {
     struct dt_descriptors d = {0};
     int n_made = 0;
     cudnnBackendDescriptor_t heuristics =
         OWN(&d, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
-            {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->graph},
+            {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+             &plan->operations},
             {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode},
             {CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-             p->device != NULL ? &p->device : NULL});
+             plan->device != NULL ? &plan->device : NULL});
     const int64_t n =
         get(&d, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, NULL);
     while (d.status == CUDNN_STATUS_SUCCESS && n_made < n && n_made < MAX_CONFIGS) {
@@ -356,17 +352,18 @@ static bool has_number(const struct dt_conv_plan *plan, int64_t number)
 }
 
 /* Adds the first DT_FIRST_ENGINES admissible ones of the list, then the first of each number that
- * is not among them. */
-static void find_by_mode(struct dt_conv_plan *plan, const struct problem *p,
+ * is not among them. *why: of the last refusal, which may be CUDNN_STATUS_SUCCESS. */
+static void find_engines(struct dt_conv_plan *plan, const struct dt_conv_spec *spec,
                          cudnnBackendHeurMode_t mode, cudnnStatus_t *why)
 {
     cudnnBackendDescriptor_t configs[MAX_CONFIGS];
-    const int n = ask_heuristics(p, mode, configs, why);
+    const int n = ask_heuristics(plan, mode, configs, why);
     for (int i = 0; i < n; i++) {
         struct dt_engine engine = {.config = configs[i], .place = i + 1};
-        if (plan->n_engines < p->target->n_engines && is_allowed(p, configs[i], &engine.number) &&
+        if (plan->n_engines < spec->n_engines &&
+            is_allowed(configs[i], spec->precision, &engine.number) &&
             (plan->n_engines < DT_FIRST_ENGINES || !has_number(plan, engine.number)) &&
-            plan_execution(p, &engine, why)) {
+            plan_execution(plan, spec->workspace_limit, &engine, why)) {
             plan->engines[plan->n_engines++] = engine;
         } else {
             close_engine(&engine);
@@ -374,18 +371,7 @@ static void find_by_mode(struct dt_conv_plan *plan, const struct problem *p,
     }
 }
 
-/* Each mode is queried only if the one before finds no engine. *why: of the last refusal, which may
- * be CUDNN_STATUS_SUCCESS. */
-static void find_engines(struct dt_conv_plan *plan, const struct problem *p, cudnnStatus_t *why)
-{
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B,
-                                                   CUDNN_HEUR_MODE_FALLBACK};
-    for (int i = 0; i < 3 && plan->n_engines == 0; i++) {
-        find_by_mode(plan, p, modes[i], why);
-    }
-}
-
-static enum dt_status no_engine(const struct problem *p, cudnnStatus_t reason)
+static enum dt_status no_engine(const struct dt_conv_spec *p, cudnnStatus_t reason)
 {
     static const char *const precisions[] = {DT_PRECISION_LIST(DT_ENUM_NAME)};
     const struct dt_block *b = p->block;
@@ -401,57 +387,53 @@ static enum dt_status no_engine(const struct problem *p, cudnnStatus_t reason)
                     reason == CUDNN_STATUS_SUCCESS ? "" : cudnnGetErrorString(reason));
 }
 
-static enum dt_status build(struct dt_conv_plan *plan, struct problem *p)
+/* A mode of the heuristics is queried only if the one before finds no engine. */
+static enum dt_status build(struct dt_conv_plan *plan, const struct dt_conv_spec *spec)
 {
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B,
+                                                   CUDNN_HEUR_MODE_FALLBACK};
     struct dt_descriptors *d = &plan->graph;
-    p->graph = make_graph(d, p);
-    p->device = make_device(d, p->target->device_json);
+    plan->operations = make_graph(d, spec);
+    plan->device = make_device(d, spec->device_json);
     cudnnStatus_t why = d->status;
-    if (why == CUDNN_STATUS_SUCCESS) {
-        find_engines(plan, p, &why);
-    } else if (why < CUDNN_STATUS_NOT_SUPPORTED || why >= CUDNN_STATUS_INTERNAL_ERROR) {
+    if (why != CUDNN_STATUS_SUCCESS &&
+        (why < CUDNN_STATUS_NOT_SUPPORTED || why >= CUDNN_STATUS_INTERNAL_ERROR)) {
         return dt_cudnn_failed(why, d->call, __FILE__, __LINE__);
     }
-    return plan->n_engines > 0 ? DT_OK : no_engine(p, why);
+    for (int i = 0; i < 3 && d->status == CUDNN_STATUS_SUCCESS && plan->n_engines == 0; i++) {
+        find_engines(plan, spec, modes[i], &why);
+    }
+    return plan->n_engines > 0 ? DT_OK : no_engine(spec, why);
 }
 
-static size_t elem_bytes(const struct problem *p)
+static void size_operands(struct dt_conv_plan *plan, const struct dt_conv_spec *spec)
 {
-    return p->precision == DT_PRECISION_BF16 ? 2 : sizeof(float);
-}
-
-static size_t bytes_of(const struct problem *p, int64_t id)
-{
-    const struct dt_block *b = p->block;
-    const size_t n = (size_t)p->batch, n_taps = (size_t)b->kernel * (size_t)b->kernel;
+    const struct dt_block *b = spec->block;
+    const size_t n = (size_t)spec->batch, n_taps = (size_t)b->kernel * (size_t)b->kernel;
     const size_t n_elems[N_IDS] = {[ID_X] = n * dt_shape_elems(b->in),
                                    [ID_FILTER] = (size_t)b->linear_out.c * (size_t)b->in.c * n_taps,
                                    [ID_Y] = n * dt_shape_elems(b->linear_out),
                                    [ID_BIAS] = (size_t)b->linear_out.c};
-    return n_elems[id] * elem_bytes(p);
+    for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
+        plan->ids[i] = operations[spec->kind].ids[i];
+        plan->n_bytes[i] = n_elems[plan->ids[i]] * plan->elem_bytes;
+    }
 }
 
 /* ---- the interface */
 
-enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_conv_kind kind,
-                                 const struct dt_block *block, int batch,
-                                 enum dt_precision precision, struct dt_conv_plan **out)
+enum dt_status dt_conv_plan_open(const struct dt_conv_spec *spec, struct dt_conv_plan **out)
 {
-    struct problem problem = {
-        .target = target, .kind = kind, .block = block, .batch = batch, .precision = precision};
     struct dt_conv_plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", block->name);
+        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", spec->block->name);
     }
-    plan->handle = target->handle;
-    plan->name = operations[kind].name;
-    plan->has_relu = operations[kind].with_relu;
-    plan->elem_bytes = elem_bytes(&problem);
-    for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
-        plan->ids[i] = operations[kind].ids[i];
-        plan->n_bytes[i] = bytes_of(&problem, plan->ids[i]);
-    }
-    const enum dt_status status = build(plan, &problem);
+    plan->handle = spec->handle;
+    plan->name = operations[spec->kind].name;
+    plan->has_relu = operations[spec->kind].with_relu;
+    plan->elem_bytes = spec->precision == DT_PRECISION_BF16 ? 2 : sizeof(float);
+    size_operands(plan, spec);
+    const enum dt_status status = build(plan, spec);
     if (status != DT_OK) {
         dt_conv_plan_close(plan);
         return status;

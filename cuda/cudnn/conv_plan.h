@@ -61,6 +61,7 @@ struct dt_conv_plan {
     int64_t ids[DT_CONV_N_OPERANDS];          /* their names in the graph */
     cudnnHandle_t handle;                     /* NULL: made for a described device */
     struct dt_descriptors graph;
+    cudnnBackendDescriptor_t operations, device; /* of them; device: NULL: the handle's */
     /* The pointers of the last run, and their descriptor: it cannot be changed, but a block's
      * buffers seldom change. */
     void *pointers[DT_CONV_N_OPERANDS], *workspace;
@@ -72,22 +73,23 @@ static inline const struct dt_engine *dt_conv_plan_engine(const struct dt_conv_p
     return &plan->engines[plan->used];
 }
 
-/* The device that the plan is made for: a handle (a GPU is there), or the description of a device
- * in cuDNN's JSON form, which makes a plan that can be examined but not run (tests without a GPU).
- * Exactly one of handle and device_json is set. */
-struct dt_conv_target {
+/* A convolution, and the device that its plan is made for: a handle (a GPU is there), or the
+ * description of a device in cuDNN's JSON form, which makes a plan that can be examined but not run
+ * (tests without a GPU). Exactly one of handle and device_json is set. */
+struct dt_conv_spec {
+    enum dt_conv_kind kind;
+    const struct dt_block *block; /* with DT_LINEAR_CONV */
+    int batch;                    /* samples of a call; another number needs another plan */
+    enum dt_precision precision;
     cudnnHandle_t handle;
     const char *device_json;
-    size_t workspace_limit; /* bytes that a run may use; a small limit leaves only slow engines for
-                               large batches in f32 */
+    size_t workspace_limit; /* bytes of a run; a small limit leaves only slow engines for large
+                               batches in f32 */
     int n_engines;          /* opens at most this many, to choose from; 1 .. DT_MAX_ENGINES */
 };
 
-/* block: one with DT_LINEAR_CONV. batch: samples of a call; another number needs another plan.
- * DT_UNAVAILABLE: cuDNN has no engine; the text has the block's name and shapes. */
-enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_conv_kind kind,
-                                 const struct dt_block *block, int batch,
-                                 enum dt_precision precision, struct dt_conv_plan **out);
+/* DT_UNAVAILABLE: cuDNN has no engine; the text has the block's name and shapes. */
+enum dt_status dt_conv_plan_open(const struct dt_conv_spec *spec, struct dt_conv_plan **out);
 void dt_conv_plan_close(struct dt_conv_plan *plan); /* NULL is fine */
 
 /* Closes all engines but the one in use. */

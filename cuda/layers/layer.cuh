@@ -8,7 +8,6 @@
 /* Before extern "C": parts of these are C++. */
 #include <cublas_v2.h>
 #include <cudnn.h>
-#include <nccl.h>
 
 extern "C" {
 #include "cuda/cuda_backend.h"

@@ -55,13 +55,18 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
 static void check_plans(const char *device, const struct dt_block *block, enum dt_conv_kind kind,
                         enum dt_precision precision)
 {
-    const struct dt_conv_target target = {
-        .device_json = device, .workspace_limit = MAX_WORKSPACE, .n_engines = DT_MAX_ENGINES};
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+        const struct dt_conv_spec spec = {.kind = kind,
+                                          .block = block,
+                                          .batch = batches[i],
+                                          .precision = precision,
+                                          .device_json = device,
+                                          .workspace_limit = MAX_WORKSPACE,
+                                          .n_engines = DT_MAX_ENGINES};
         struct dt_conv_plan *plan;
         n_plans++;
         dt_error_clear();
-        if (dt_conv_plan_open(&target, kind, block, batches[i], precision, &plan) != DT_OK) {
+        if (dt_conv_plan_open(&spec, &plan) != DT_OK) {
             fprintf(stderr, "%s\n", dt_error_text());
             n_failed++;
             continue;

@@ -32,10 +32,15 @@ static enum dt_status try_plan(enum dt_conv_kind kind, int n_engines)
     CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CHECK_INT(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     CHECK_INT(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
-    const struct dt_conv_target target = {
-        .handle = handle, .workspace_limit = workspace_limit, .n_engines = n_engines};
+    const struct dt_conv_spec conv = {.kind = kind,
+                                      .block = &model.blocks[0],
+                                      .batch = 2,
+                                      .precision = precision,
+                                      .handle = handle,
+                                      .workspace_limit = workspace_limit,
+                                      .n_engines = n_engines};
     plan = NULL;
-    return dt_conv_plan_open(&target, kind, &model.blocks[0], 2, precision, &plan);
+    return dt_conv_plan_open(&conv, &plan);
 }
 
 static void open_plan(enum dt_conv_kind kind, int n_engines)
