@@ -10,7 +10,7 @@ enum dt_status dt_cuda_urgent_stream(cudaStream_t *out)
     return DT_OK;
 }
 
-static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
+static enum dt_status open_lane(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
 {
     DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_CUDA_WORKSPACE_BYTES,
                          &lane->cublas_workspace));
@@ -19,12 +19,6 @@ static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lan
     DT_CUBLAS(cublasSetWorkspace(lane->cublas, lane->cublas_workspace, DT_CUDA_WORKSPACE_BYTES));
     /* Sums in float, also for bf16. */
     DT_CUBLAS(cublasSetMathMode(lane->cublas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
-    return DT_OK;
-}
-
-static enum dt_status open_lane(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
-{
-    DT_TRY(open_cublas(cuda, lane));
     dt_alive_show(&cuda->alive);
     DT_CUDNN(cudnnCreate(&lane->cudnn));
     DT_CUDNN(cudnnSetStream(lane->cudnn, lane->stream));

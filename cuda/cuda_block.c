@@ -165,20 +165,19 @@ static enum dt_status open_forward(struct dt_block_state *state)
     return keep_plan(state, state->has_relu ? DT_CONV_FORWARD_RELU : DT_CONV_FORWARD);
 }
 
-static enum dt_status open_gradient(struct dt_block_state *state, enum dt_conv_kind kind)
-{
-    DT_TRY(open_plan(state, kind));
-    return keep_plan(state, kind);
-}
-
 static enum dt_status conv_open(struct dt_block_state *state)
 {
     if (state->packed_bias.weight != NULL) {
         dt_cuda_packed_open(state->cuda, &state->packed_bias);
     }
     DT_TRY(open_forward(state));
-    DT_TRY(open_gradient(state, DT_CONV_FILTER_GRADIENT));
-    return state->is_first ? DT_OK : open_gradient(state, DT_CONV_INPUT_GRADIENT);
+    DT_TRY(open_plan(state, DT_CONV_FILTER_GRADIENT));
+    DT_TRY(keep_plan(state, DT_CONV_FILTER_GRADIENT));
+    if (state->is_first) {
+        return DT_OK;
+    }
+    DT_TRY(open_plan(state, DT_CONV_INPUT_GRADIENT));
+    return keep_plan(state, DT_CONV_INPUT_GRADIENT);
 }
 
 int dt_cuda_block_engines(const struct dt_block_state *state,

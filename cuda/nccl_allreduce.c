@@ -27,7 +27,7 @@ struct nccl;
 struct operation {
     struct nccl *owner;
     bool under_way;
-    cudaEvent_t ready, done; /* the gradients are complete; their sum is */
+    cudaEvent_t done;
 };
 
 struct nccl {
@@ -35,6 +35,7 @@ struct nccl {
     struct dt_cuda *cuda; /* borrowed */
     cudaStream_t compute; /* the backend's */
     cudaStream_t stream;  /* NCCL's */
+    cudaEvent_t ready;    /* the gradients of the sum that starts are complete */
     ncclComm_t nccl;      /* NULL: not opened */
     int n_slots;
     struct operation operations[DT_ALLREDUCE_MAX_SLOTS];
@@ -147,8 +148,8 @@ static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin,
     struct operation *operation = &self->operations[slot];
     float *buffer = a->part + begin;
     DT_ASSERT(slot < self->n_slots && !operation->under_way);
-    DT_TRY(dt_cuda_record_gradients(self->cuda, operation->ready));
-    DT_CUDA(cudaStreamWaitEvent(self->stream, operation->ready, 0));
+    DT_TRY(dt_cuda_record_gradients(self->cuda, self->ready));
+    DT_CUDA(cudaStreamWaitEvent(self->stream, self->ready, 0));
     const ncclResult_t code =
         ncclAllReduce(buffer, buffer, end - begin, ncclFloat32, ncclSum, self->nccl, self->stream);
     if (code != ncclSuccess && code != ncclInProgress) {
@@ -243,15 +244,10 @@ static bool end_orderly(struct nccl *self)
     return state == ncclSuccess;
 }
 
-static void destroy_events(struct nccl *self)
+static void destroy_event(cudaEvent_t event)
 {
-    for (int i = 0; i < self->n_slots; i++) {
-        if (self->operations[i].ready != NULL) {
-            cudaEventDestroy(self->operations[i].ready);
-        }
-        if (self->operations[i].done != NULL) {
-            cudaEventDestroy(self->operations[i].done);
-        }
+    if (event != NULL) {
+        cudaEventDestroy(event);
     }
 }
 
@@ -270,7 +266,10 @@ static void end(struct nccl *self, bool orderly)
     if (cuda->lost) {
         return;
     }
-    destroy_events(self);
+    destroy_event(self->ready);
+    for (int i = 0; i < self->n_slots; i++) {
+        destroy_event(self->operations[i].done);
+    }
     if (self->stream != NULL) {
         cudaStreamDestroy(self->stream);
     }
@@ -315,11 +314,10 @@ static enum dt_status prepare(struct nccl *self, const struct dt_allreduce_spec 
 {
     DT_TRY(dt_allreduce_take_memory(&self->base, spec));
     DT_TRY(dt_cuda_urgent_stream(&self->stream));
+    DT_CUDA(cudaEventCreateWithFlags(&self->ready, cudaEventDisableTiming));
     for (int i = 0; i < self->n_slots; i++) {
-        struct operation *operation = &self->operations[i];
-        operation->owner = self;
-        DT_CUDA(cudaEventCreateWithFlags(&operation->ready, cudaEventDisableTiming));
-        DT_CUDA(cudaEventCreateWithFlags(&operation->done, cudaEventDisableTiming));
+        self->operations[i].owner = self;
+        DT_CUDA(cudaEventCreateWithFlags(&self->operations[i].done, cudaEventDisableTiming));
     }
     if (self->base.comm->rank == 0) {
         const ncclResult_t code = ncclGetUniqueId(id);

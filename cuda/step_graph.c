@@ -177,14 +177,15 @@ static enum dt_status invalidated(cudaError_t ended, enum dt_status s)
                     text);
 }
 
-/* Writes the graph for Graphviz to the file that DTRAIN_CUDA_GRAPH names, if set; the last recorded
- * one stays. */
-static enum dt_status write_dot(cudaGraph_t graph)
+/* Also writes the graph for Graphviz to the file that DTRAIN_CUDA_GRAPH names, if set; the last
+ * recorded one stays. */
+static enum dt_status instantiate(cudaGraph_t graph, cudaGraphExec_t *out)
 {
     const char *path = secure_getenv("DTRAIN_CUDA_GRAPH");
     if (path != NULL) {
         DT_CUDA(cudaGraphDebugDotPrint(graph, path, 0));
     }
+    DT_CUDA(cudaGraphInstantiate(out, graph, cudaGraphInstantiateFlagUseNodePriority));
     return DT_OK;
 }
 
@@ -205,13 +206,7 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
         cudaGetLastError(); /* else a later check finds it */
         return s == DT_OK || s == DT_INTERNAL ? invalidated(ended, s) : s;
     }
-    s = s == DT_OK ? write_dot(graph) : s;
-    if (s == DT_OK) {
-        const cudaError_t code =
-            cudaGraphInstantiate(&recording->graph, graph, cudaGraphInstantiateFlagUseNodePriority);
-        s = code == cudaSuccess ? DT_OK
-                                : dt_cuda_failed(code, "cudaGraphInstantiate", __FILE__, __LINE__);
-    }
+    s = s == DT_OK ? instantiate(graph, &recording->graph) : s;
     cudaGraphDestroy(graph);
     return s;
 }

@@ -36,24 +36,19 @@ static enum dt_status run_once(const struct trial *t)
     return DT_OK;
 }
 
-static enum dt_status record(const struct trial *t, cudaGraphExec_t *out)
+static bool record(const struct trial *t, cudaGraphExec_t *out)
 {
     cudaGraph_t graph = NULL;
-    DT_CUDA(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal));
-    enum dt_status s = DT_OK;
-    for (int i = 0; i < N_RUNS && s == DT_OK; i++) {
-        s = run_once(t);
+    bool works = cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    for (int i = 0; i < N_RUNS && works; i++) {
+        works = run_once(t) == DT_OK;
     }
-    cudaError_t code = cudaStreamEndCapture(t->stream, &graph);
-    if (s == DT_OK && code == cudaSuccess) {
-        code = cudaGraphInstantiate(out, graph, 0);
-    }
+    works = cudaStreamEndCapture(t->stream, &graph) == cudaSuccess && works &&
+            cudaGraphInstantiate(out, graph, 0) == cudaSuccess;
     if (graph != NULL) {
         cudaGraphDestroy(graph);
     }
-    return s != DT_OK || code == cudaSuccess
-               ? s
-               : dt_cuda_failed(code, "the recording of an engine", __FILE__, __LINE__);
+    return works;
 }
 
 /* Waits for the enqueued work. The limit starts here: before, the host loads the engine from a
@@ -120,7 +115,7 @@ static enum dt_status time_graph(const struct trial *t, cudaGraphExec_t graph, d
 static enum dt_status time_engine(const struct trial *t, struct dt_engine *engine)
 {
     cudaGraphExec_t graph = NULL;
-    engine->unrecorded = record(t, &graph) != DT_OK;
+    engine->unrecorded = !record(t, &graph);
     if (engine->unrecorded) {
         dt_error_clear();
         cudaGetLastError(); /* so that the next call does not report it again */
