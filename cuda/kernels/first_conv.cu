@@ -6,72 +6,53 @@
 /* ---- an image in shared memory, channel by channel, padded with zeros as far as the convolution
  * reaches */
 
-struct image_shape {
-    int h, w;
+struct sizes {
+    int h, w; /* the image's, with the zeros */
+    unsigned n_channels, n_places, n_taps;
 };
 
-static inline __host__ __device__ struct image_shape padded(const struct dt_gpu_first_conv &conv)
+static inline __host__ __device__ struct sizes sizes_of(const struct dt_block &b)
 {
-    const struct image_shape s = {(conv.b.linear_out.h - 1) * conv.b.stride + conv.b.kernel,
-                                  (conv.b.linear_out.w - 1) * conv.b.stride + conv.b.kernel};
-    return s;
+    return {(b.linear_out.h - 1) * b.stride + b.kernel, (b.linear_out.w - 1) * b.stride + b.kernel,
+            (unsigned)b.linear_out.c, (unsigned)(b.linear_out.h * b.linear_out.w),
+            (unsigned)(b.in.c * b.kernel * b.kernel)};
 }
 
-/* An element of the input: of the data set, C H W, or of x, H W C. */
-template <typename T>
-static __device__ float pixel(const struct dt_gpu_first_conv &conv, size_t sample, int c, int h,
-                              int w)
-{
-    const struct dt_shape s = conv.b.in;
-    const size_t n_elems = (size_t)s.c * s.h * s.w;
-    if (conv.x != NULL) {
-        return (float)((const T *)conv.x)[sample * n_elems + (size_t)((h * s.w + w) * s.c + c)];
-    }
-    const size_t at = conv.rows[sample] * n_elems + (size_t)((c * s.h + h) * s.w + w);
-    return conv.samples.pixels != NULL ? (float)conv.samples.pixels[at] * conv.samples.scale
-                                       : conv.samples.values[at];
-}
-
-/* All threads of the block call it; it has barriers before and after. */
+/* From the data set, C H W, or from x, H W C. All threads of the block call it; it has barriers
+ * before and after. */
 template <typename T>
 static __device__ void load_image(const struct dt_gpu_first_conv &conv, size_t sample, float *image)
 {
-    const struct image_shape s = padded(conv);
+    const struct dt_shape in = conv.b.in;
+    const struct sizes s = sizes_of(conv.b);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < conv.b.in.c * s.h * s.w; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < in.c * s.h * s.w; i += THREADS) {
         const int c = i / (s.h * s.w), h = i / s.w % s.h - conv.b.pad_before_h,
                   w = i % s.w - conv.b.pad_before_w;
-        const bool inside = h >= 0 && h < conv.b.in.h && w >= 0 && w < conv.b.in.w;
-        image[i] = inside ? pixel<T>(conv, sample, c, h, w) : 0.0f;
+        const bool inside = h >= 0 && h < in.h && w >= 0 && w < in.w;
+        const int place = h * in.w + w;
+        image[i] =
+            !inside ? 0.0f
+            : conv.x != NULL
+                ? (float)((const T *)conv.x)[sample * n_elems(in) + (size_t)(place * in.c + c)]
+                : stored(conv.samples, conv.rows[sample], (unsigned)c, (unsigned)place);
     }
     __syncthreads();
 }
 
 /* Offset of the filter's tap (C R S) in the image, relative to the filter's position. */
-static __device__ int tap_offset(const struct dt_gpu_first_conv &conv, struct image_shape s,
-                                 int tap)
+static __device__ int tap_offset(const struct dt_gpu_first_conv &conv, struct sizes s, int tap)
 {
     const int n = conv.b.kernel;
     return (tap / (n * n) * s.h + tap / n % n) * s.w + tap % n;
 }
 
-static __device__ int place_offset(const struct dt_gpu_first_conv &conv, struct image_shape s,
+static __device__ int place_offset(const struct dt_gpu_first_conv &conv, struct sizes s,
                                    unsigned place)
 {
     const int p = (int)(place / (unsigned)conv.b.linear_out.w),
               q = (int)(place % (unsigned)conv.b.linear_out.w);
     return (p * s.w + q) * conv.b.stride;
-}
-
-/* ---- one bit per channel of a place: relu lets it pass */
-
-template <int V> static __device__ uint8_t signs_of(const float *y)
-{
-    unsigned signs = 0;
-    for (unsigned v = 0; v < V; v++) {
-        signs |= (y[v] > 0 ? 1u : 0u) << v;
-    }
-    return (uint8_t)signs;
 }
 
 /* ---- forward: a thread has V channels at PLACES places, so that it uses each filter value several
@@ -85,14 +66,12 @@ static __global__ void __launch_bounds__(THREADS)
 {
     __shared__ float image[DT_CUDA_FIRST_CONV_IMAGE];
     alignas(16) __shared__ float filters[DT_CUDA_FIRST_CONV_WEIGHTS]; /* taps by channels */
-    const struct image_shape s = padded(conv);
-    const unsigned n_channels = (unsigned)conv.b.linear_out.c,
-                   n_places = (unsigned)(conv.b.linear_out.h * conv.b.linear_out.w);
+    const struct sizes s = sizes_of(conv.b);
+    const unsigned n_channels = s.n_channels, n_places = s.n_places, n_taps = s.n_taps;
     const struct lanes lanes = lanes_of(n_channels / V);
     const unsigned c = threadIdx.x % lanes.across * V, step = lanes.n * PLACES;
-    const int n_taps = conv.b.in.c * conv.b.kernel * conv.b.kernel;
-    for (unsigned i = threadIdx.x; i < n_channels * (unsigned)n_taps; i += THREADS) {
-        filters[i % (unsigned)n_taps * n_channels + i / (unsigned)n_taps] = conv.weight[i];
+    for (unsigned i = threadIdx.x; i < n_channels * n_taps; i += THREADS) {
+        filters[i % n_taps * n_channels + i / n_taps] = conv.weight[i];
     }
     for (size_t sample = blockIdx.y; sample < (size_t)conv.n; sample += gridDim.y) {
         load_image<T>(conv, sample, image);
@@ -103,12 +82,12 @@ static __global__ void __launch_bounds__(THREADS)
             for (unsigned j = 0; j < PLACES; j++) {
                 const unsigned place = first + j * lanes.n;
                 base[j] = place_offset(conv, s, place < n_places ? place : 0);
-                load_bias<V>(conv.bias, (int)c, sums[j]);
+                load_if<V>(conv.bias, c, sums[j]);
             }
-            for (int tap = 0; tap < n_taps; tap++) {
-                const float *x = image + tap_offset(conv, s, tap);
+            for (unsigned tap = 0; tap < n_taps; tap++) {
+                const float *x = image + tap_offset(conv, s, (int)tap);
                 float w[V];
-                load<V>(filters + (unsigned)tap * n_channels + c, w);
+                load<V>(filters + tap * n_channels + c, w);
                 for (int j = 0; j < PLACES; j++) {
                     for (int v = 0; v < V; v++) {
                         sums[j][v] += x[base[j]] * w[v];
@@ -118,13 +97,17 @@ static __global__ void __launch_bounds__(THREADS)
             DT_UNROLL
             for (unsigned j = 0; j < PLACES; j++) {
                 const unsigned place = first + j * lanes.n;
-                activate<V>(conv.b.activation, sums[j]);
                 const size_t at = (sample * n_places + place) * n_channels + c;
+                activate<V>(conv.b.activation, sums[j]);
                 if (place < n_places) {
                     store<V>(sums[j], (T *)conv.y + at);
                 }
                 if (V == WIDE && place < n_places && conv.signs != NULL) {
-                    conv.signs[at / WIDE] = signs_of<V>(sums[j]);
+                    unsigned signs = 0;
+                    for (unsigned v = 0; v < V; v++) {
+                        signs |= (sums[j][v] > 0 ? 1u : 0u) << v;
+                    }
+                    conv.signs[at / WIDE] = (uint8_t)signs;
                 }
             }
         }
@@ -135,46 +118,20 @@ static __global__ void __launch_bounds__(THREADS)
  * in registers, and the bias's */
 
 #define TAPS 9
-#define AT_ONCE                                                                                \
-    4 /* taps and bias whose sums over the lanes are made together: as many as fit into shared \
-         memory */
+/* Taps and bias whose sums over the lanes are made together: as many as fit into shared memory. */
+#define AT_ONCE 4
 #define MAX_BLOCKS 264 /* rows of partial sums: two blocks for each of 132 multiprocessors */
 
 /* Columns of a row of sums: tap by tap of one thread, then all threads of a lane, then the
  * biases. */
 struct sums_shape {
-    unsigned across, n_tiles, n_columns;
+    unsigned across, n_columns;
 };
 
-static inline __host__ __device__ struct sums_shape sums_of(const struct dt_block &b, unsigned v)
+static inline __host__ __device__ struct sums_shape sums_of(struct sizes s, unsigned v)
 {
-    const unsigned n_taps = (unsigned)(b.in.c * b.kernel * b.kernel),
-                   n_tiles = (n_taps + TAPS - 1) / TAPS;
-    const unsigned across = (unsigned)b.linear_out.c / v * n_tiles;
-    const struct sums_shape s = {across, n_tiles, across * v * TAPS + (unsigned)b.linear_out.c};
-    return s;
-}
-
-/* Writes the sums of all blocks to the arena's layout. */
-template <int V>
-static __device__ void add_gradients(const struct dt_gpu_first_conv &conv, const float *rows)
-{
-    const struct dt_gpu_gradients &to = conv.to;
-    const struct sums_shape s = sums_of(conv.b, V);
-    const unsigned n_channels = (unsigned)conv.b.linear_out.c,
-                   n_taps = (unsigned)(conv.b.in.c * conv.b.kernel * conv.b.kernel);
-    add_rows(rows, gridDim.x, row_width(s.n_columns), [&](unsigned column, float total) {
-        const unsigned each = s.across * V, i = column % each,
-                       tap = i / n_channels * TAPS + column / each;
-        const bool is_weight = column < each * TAPS,
-                   is_bias = !is_weight && column < s.n_columns && to.bias != NULL;
-        float *at = is_weight && tap < n_taps ? to.weight + i % n_channels * n_taps + tap
-                    : is_bias                 ? to.bias + (column - each * TAPS)
-                                              : NULL;
-        if (at != NULL) {
-            *at = to.accumulate ? *at + total : total;
-        }
-    });
+    const unsigned across = s.n_channels / v * ((s.n_taps + TAPS - 1) / TAPS);
+    return {across, across * v * TAPS + s.n_channels};
 }
 
 /* dz of V channels from dy and, after an activation, the signs or y. */
@@ -196,27 +153,25 @@ static __device__ void load_dz(const struct dt_gpu_first_conv &conv, size_t at, 
     }
 }
 
+/* The image's memory is later that of the sums. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS, 2)
     first_conv_gradient_kernel(struct dt_gpu_first_conv conv, unsigned n_parts)
 {
-    alignas(16) __shared__ float memory[LANES_MEMORY(AT_ONCE, V) > DT_CUDA_FIRST_CONV_IMAGE
-                                            ? LANES_MEMORY(AT_ONCE, V)
-                                            : DT_CUDA_FIRST_CONV_IMAGE];
-    float *image = memory; /* later its sums */
-    const struct image_shape s = padded(conv);
-    const struct sums_shape shape = sums_of(conv.b, V);
+    alignas(16) __shared__ float image[LANES_MEMORY(AT_ONCE, V) > DT_CUDA_FIRST_CONV_IMAGE
+                                           ? LANES_MEMORY(AT_ONCE, V)
+                                           : DT_CUDA_FIRST_CONV_IMAGE];
+    const struct sizes s = sizes_of(conv.b);
+    const struct sums_shape shape = sums_of(s, V);
     const struct lanes lanes = lanes_of(shape.across);
-    const unsigned n_channels = (unsigned)conv.b.linear_out.c,
-                   n_places = (unsigned)(conv.b.linear_out.h * conv.b.linear_out.w);
+    const unsigned n_channels = s.n_channels, n_places = s.n_places, n_taps = s.n_taps;
     const unsigned mine = threadIdx.x % lanes.across * V, c = mine % n_channels,
                    tile = mine / n_channels;
     float sums[TAPS + 1][V] = {}; /* the last is the bias's */
     int offsets[TAPS];
     for (int j = 0; j < TAPS; j++) {
         const int tap = (int)tile * TAPS + j;
-        offsets[j] =
-            tap < conv.b.in.c * conv.b.kernel * conv.b.kernel ? tap_offset(conv, s, tap) : 0;
+        offsets[j] = tap < (int)n_taps ? tap_offset(conv, s, tap) : 0;
     }
     for (size_t item = blockIdx.x; item < (size_t)conv.n * n_parts; item += gridDim.x) {
         const size_t sample = item / n_parts;
@@ -227,9 +182,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
             const float *x = image + place_offset(conv, s, i);
             float dz[V];
             load_dz<T, V>(conv, (sample * n_places + i) * n_channels + c, dz);
-            for (int v = 0; v < V; v++) {
-                sums[TAPS][v] += dz[v];
-            }
+            add<V>(dz, sums[TAPS]);
             DT_UNROLL
             for (int j = 0; j < TAPS; j++) {
                 for (int v = 0; v < V; v++) {
@@ -238,34 +191,35 @@ static __global__ void __launch_bounds__(THREADS, 2)
             }
         }
     }
-    float *rows = conv.to.scratch + N_COUNTS,
-          *row = rows + (size_t)blockIdx.x * row_width(shape.n_columns);
+    const struct dt_gpu_gradients &to = conv.to;
+    const unsigned width = row_width(shape.n_columns), each = shape.across * V;
+    float *rows = to.scratch + N_COUNTS, *row = rows + (size_t)blockIdx.x * width;
     DT_UNROLL
     for (unsigned first = 0; first <= TAPS; first += AT_ONCE) {
         const unsigned n_groups = TAPS + 1 - first < AT_ONCE ? TAPS + 1 - first : AT_ONCE;
-        add_lanes<V, AT_ONCE>(
-            lanes, sums + first, n_groups, memory, [&](unsigned j, unsigned i, float total) {
-                if (first + j < TAPS ||
-                    i < n_channels) { /* adds the bias once, not for each tile of taps */
-                    row[(first + j) * shape.across * V + i] = total;
-                }
-            });
+        const auto keep = [&](unsigned j, unsigned i, float total) {
+            if (first + j < TAPS || i < n_channels) { /* the bias once, not for each tile of taps */
+                row[(first + j) * each + i] = total;
+            }
+        };
+        add_lanes<V, AT_ONCE>(lanes, sums + first, n_groups, image, keep);
     }
-    if (is_last(conv.to.scratch, gridDim.x)) {
-        add_gradients<V>(conv, rows);
-    }
+    const auto place = [&](unsigned column) {
+        const unsigned i = column % each, t = i / n_channels * TAPS + column / each;
+        const bool is_weight = column < each * TAPS,
+                   is_bias = !is_weight && column < shape.n_columns && to.bias != NULL;
+        return is_weight && t < n_taps ? to.weight + i % n_channels * n_taps + t
+               : is_bias               ? to.bias + (column - each * TAPS)
+                                       : NULL;
+    };
+    add_rows(to.scratch, gridDim.x, rows, gridDim.x, width, to.accumulate, place);
 }
 
 /* ---- launches */
 
-static bool is_wide(const struct dt_block &b)
-{
-    return b.linear_out.c % WIDE == 0;
-}
-
 size_t dt_gpu_first_conv_scratch(const struct dt_block *b)
 {
-    return N_COUNTS + (size_t)MAX_BLOCKS * row_width(sums_of(*b, is_wide(*b) ? WIDE : 1).n_columns);
+    return N_COUNTS + (size_t)MAX_BLOCKS * row_width(sums_of(sizes_of(*b), width_of(*b)).n_columns);
 }
 
 cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv)
@@ -274,11 +228,10 @@ cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_f
     if (n == 0) {
         return cudaSuccess;
     }
-    const auto kernel =
-        DT_VERSION(first_conv_forward_kernel, conv->type, is_wide(conv->b), WIDE, 1);
-    const unsigned n_groups = (unsigned)conv->b.linear_out.c / (is_wide(conv->b) ? WIDE : 1),
-                   n_places = (unsigned)(conv->b.linear_out.h * conv->b.linear_out.w);
-    const unsigned chunks = blocks_for(n_places, THREADS / n_groups * PLACES),
+    const unsigned width = width_of(conv->b);
+    const struct sizes s = sizes_of(conv->b);
+    const auto kernel = DT_VERSION(first_conv_forward_kernel, conv->type, width == WIDE, WIDE, 1);
+    const unsigned chunks = blocks_for(s.n_places, THREADS / (s.n_channels / width) * PLACES),
                    wanted = blocks_for(4 * MAX_BLOCKS, n);
     const dim3 blocks(chunks < wanted ? chunks : wanted, n < 4 * MAX_BLOCKS ? n : 4 * MAX_BLOCKS);
     return DT_LAUNCH(kernel, blocks, THREADS, stream, *conv);
@@ -290,14 +243,13 @@ cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_
     if (n == 0) {
         return cudaSuccess;
     }
-    const unsigned wide = is_wide(conv->b),
-                   lanes = THREADS / sums_of(conv->b, wide ? WIDE : 1).across;
-    const unsigned most = blocks_for((size_t)conv->b.linear_out.h * (size_t)conv->b.linear_out.w,
-                                     lanes),
+    const unsigned width = width_of(conv->b);
+    const struct sizes s = sizes_of(conv->b);
+    const unsigned most = blocks_for(s.n_places, THREADS / sums_of(s, width).across),
                    wanted = blocks_for(MAX_BLOCKS, n);
     const unsigned n_parts = most < wanted ? most : wanted;
     const size_t n_items = (size_t)n * n_parts;
     const unsigned blocks = n_items < MAX_BLOCKS ? n_items : MAX_BLOCKS;
-    const auto kernel = DT_VERSION(first_conv_gradient_kernel, conv->type, wide, WIDE, 1);
+    const auto kernel = DT_VERSION(first_conv_gradient_kernel, conv->type, width == WIDE, WIDE, 1);
     return DT_LAUNCH(kernel, blocks, THREADS, stream, *conv, n_parts);
 }

@@ -14,7 +14,6 @@ static_assert(DT_CUDA_HEAD_INPUTS / LANES <= N_COUNTS, "each block of inputs cou
 
 /* The sample's logits are in z: as cross_entropy_kernel of step.cu. All threads of the block call
  * it. */
-template <int K>
 static __device__ void cross_entropy(const float *z, double *exponentials, int n_out, int label,
                                      int k, double smoothing, float *dlogits, double *loss,
                                      bool *hit)
@@ -107,8 +106,8 @@ static __global__ void __launch_bounds__(THREADS) head_forward_kernel(struct dt_
     float *dlogits = head.dlogits != NULL && has_sample ? head.dlogits + sample * n_out : NULL;
     double loss;
     bool hit;
-    cross_entropy<K>(z[row], exponentials[row], head.n_out, label, lane, head.smoothing, dlogits,
-                     &loss, &hit);
+    cross_entropy(z[row], exponentials[row], head.n_out, label, lane, head.smoothing, dlogits,
+                  &loss, &hit);
     add_block(head, has_sample, loss, hit);
 }
 
@@ -143,19 +142,13 @@ static __device__ void add_gradients(const struct dt_gpu_head &head, const float
     if (threadIdx.x < n_out) {
         mine[n_out * LANES + threadIdx.x] = db;
     }
-    if (is_last(to.scratch + blockIdx.x, gridDim.y)) {
-        add_rows(rows, gridDim.y, width, [&](unsigned c, float total) {
-            const unsigned k = c / LANES, i = blockIdx.x * LANES + c % LANES, b = c - n_out * LANES;
-            const bool is_weight = k < n_out && i < (unsigned)head.n_in,
-                       is_bias = k >= n_out && b < n_out && blockIdx.x == 0;
-            float *at = is_weight ? to.weight + (size_t)k * head.n_in + i
-                        : is_bias ? to.bias + b
-                                  : NULL;
-            if (at != NULL) {
-                *at = to.accumulate ? *at + total : total;
-            }
-        });
-    }
+    const auto place = [&](unsigned c) {
+        const unsigned k = c / LANES, i = blockIdx.x * LANES + c % LANES, b = c - n_out * LANES;
+        const bool is_weight = k < n_out && i < (unsigned)head.n_in,
+                   is_bias = k >= n_out && b < n_out && blockIdx.x == 0;
+        return is_weight ? to.weight + (size_t)k * head.n_in + i : is_bias ? to.bias + b : NULL;
+    };
+    add_rows(to.scratch + blockIdx.x, gridDim.y, rows, gridDim.y, width, to.accumulate, place);
 }
 
 template <typename T, int K>

@@ -66,6 +66,14 @@ template <int V, typename T> static inline __device__ void store(const float *fr
     *(pack<T, V> *)to = packed;
 }
 
+/* Leaves `to` as it is where there is nothing to load. */
+template <int V> static inline __device__ void load_if(const float *from, size_t i, float *to)
+{
+    if (from != NULL) {
+        load<V>(from + i, to);
+    }
+}
+
 template <int V> static inline __device__ void add(const float *from, float *to)
 {
     for (int v = 0; v < V; v++) {
@@ -101,6 +109,12 @@ static inline dim3 blocks_for_samples(unsigned n_parts, int n)
     return dim3(blocks_for(n_parts, threads_for_samples(n_parts)), n < 65535 ? (unsigned)n : 65535);
 }
 
+/* WIDE, or 1 where that does not divide the block's channels. */
+static inline unsigned width_of(const struct dt_block &block)
+{
+    return block.linear_out.c % WIDE == 0 ? WIDE : 1;
+}
+
 /* Where element j of a weight lies when it is packed; j < 2^31 (dt_model_lower). */
 static inline __device__ size_t packed_index(const struct dt_gpu_filter &filter, uint32_t j)
 {
@@ -109,17 +123,26 @@ static inline __device__ size_t packed_index(const struct dt_gpu_filter &filter,
     return n_taps == 1 ? j : ((size_t)k * n_taps + tap) * n_c + c;
 }
 
-/* ---- bias and activation */
-
-template <int V> static inline __device__ void load_bias(const float *bias, int c, float *b)
+template <typename T> static inline __device__ void add_or_put(bool adds, float v, T *to)
 {
-    for (int v = 0; v < V; v++) {
-        b[v] = 0;
-    }
-    if (bias != NULL) {
-        load<V>(bias + c, b);
-    }
+    *to = (T)(adds ? (float)*to + v : v);
 }
+
+static inline __device__ size_t n_elems(struct dt_shape s)
+{
+    return (size_t)s.c * s.h * s.w;
+}
+
+/* Channel c of a place of a sample, without its transform. */
+static inline __device__ float stored(const struct dt_samples &samples, size_t row, unsigned c,
+                                      unsigned place)
+{
+    const unsigned n_places = (unsigned)(samples.shape.h * samples.shape.w);
+    const size_t at = row * n_elems(samples.shape) + c * n_places + place;
+    return samples.pixels != NULL ? (float)samples.pixels[at] * samples.scale : samples.values[at];
+}
+
+/* ---- activation */
 
 /* Of the normal distribution, up to x. */
 static inline __device__ float normal_integral(float x)
@@ -127,34 +150,27 @@ static inline __device__ float normal_integral(float x)
     return 0.5f * erfcf(x * -0.70710678f);
 }
 
+template <int V, typename Change> static inline __device__ void each(float *x, Change change)
+{
+    for (int v = 0; v < V; v++) {
+        x[v] = change(x[v]);
+    }
+}
+
+/* One branch for all V. */
 template <int V> static inline __device__ void activate(enum dt_activation activation, float *x)
 {
     switch (activation) {
-    case DT_ACTIVATION_RELU:
-        for (int v = 0; v < V; v++) {
-            x[v] = x[v] < 0 ? 0.0f : x[v]; /* written so that NaN stays NaN */
-        }
-        break;
+    case DT_ACTIVATION_RELU: /* written so that NaN stays NaN */
+        return each<V>(x, [](float z) { return z < 0 ? 0.0f : z; });
     case DT_ACTIVATION_TANH:
-        for (int v = 0; v < V; v++) {
-            x[v] = tanhf(x[v]);
-        }
-        break;
+        return each<V>(x, [](float z) { return tanhf(z); });
     case DT_ACTIVATION_SIGMOID:
-        for (int v = 0; v < V; v++) {
-            x[v] = 1.0f / (1.0f + expf(-x[v]));
-        }
-        break;
+        return each<V>(x, [](float z) { return 1.0f / (1.0f + expf(-z)); });
     case DT_ACTIVATION_LEAKY_RELU:
-        for (int v = 0; v < V; v++) {
-            x[v] *= x[v] > 0 ? 1.0f : DT_LEAKY_SLOPE;
-        }
-        break;
+        return each<V>(x, [](float z) { return z * (z > 0 ? 1.0f : DT_LEAKY_SLOPE); });
     case DT_ACTIVATION_GELU:
-        for (int v = 0; v < V; v++) {
-            x[v] *= normal_integral(x[v]);
-        }
-        break;
+        return each<V>(x, [](float z) { return z * normal_integral(z); });
     case DT_ACTIVATION_NONE:
         break;
     }
@@ -291,8 +307,7 @@ struct lanes {
 static inline __device__ struct lanes lanes_of(unsigned n_columns)
 {
     const unsigned across = n_columns < blockDim.x ? n_columns : blockDim.x;
-    const struct lanes lanes = {across, blockDim.x / across, threadIdx.x / across};
-    return lanes;
+    return {across, blockDim.x / across, threadIdx.x / across};
 }
 
 /* Floats of the block's shared memory that add_lanes uses. */
@@ -347,13 +362,16 @@ static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[
  * latency. */
 #define ROWS_AT_ONCE 8
 
-/* Calls keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over
- * the lanes. */
-template <typename Keep>
-static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width,
-                                       Keep keep)
+/* In the last of n blocks: puts the sum of a column of n_rows rows, or adds it, at place(column),
+ * unless that is NULL. Sums go in steps of the lanes, then over the lanes. */
+template <typename Place>
+static inline __device__ void add_rows(float *count, unsigned n, const float *rows, unsigned n_rows,
+                                       unsigned width, bool accumulate, Place place)
 {
     alignas(16) __shared__ float sums[THREADS * 4];
+    if (!is_last(count, n)) {
+        return;
+    }
     const struct lanes lanes = lanes_of(width / 4);
     for (unsigned first = 0; first < width / 4; first += lanes.across) {
         const unsigned column = first + threadIdx.x % lanes.across;
@@ -386,7 +404,10 @@ static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsig
             for (unsigned lane = 0; lane < lanes.n; lane++) {
                 total += sums[(lane * lanes.across + threadIdx.x) * 4 + v];
             }
-            keep(column * 4 + v, total);
+            float *to = place(column * 4 + v);
+            if (to != NULL) {
+                add_or_put(accumulate, total, to);
+            }
         }
     }
 }

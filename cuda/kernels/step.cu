@@ -7,35 +7,28 @@
 /* ---- gather: a thread per element of x; a sample's channels are apart in the data set, but one
  * sample fits into a cache */
 
-/* Element i, H W C, of a sample as the network sees it. */
+/* As the network sees it: channel c of a place. */
 static __device__ float transformed(const struct dt_samples &samples,
-                                    const struct dt_gpu_batch &batch, size_t sample, size_t n_elems,
-                                    unsigned i)
+                                    const struct dt_gpu_batch &batch, size_t sample, unsigned c,
+                                    unsigned place)
 {
     const struct dt_pixel_transform *t = (const struct dt_pixel_transform *)samples.transform;
-    const unsigned n_c = (unsigned)samples.shape.c, n_w = (unsigned)samples.shape.w;
+    const unsigned n_w = (unsigned)samples.shape.w;
     const struct dt_pose pose = dt_transform_pose(t, *batch.epoch, batch.ids[sample]);
-    return dt_transform_at(t, &pose, samples.pixels + batch.rows[sample] * n_elems, (int)(i % n_c),
-                           (int)(i / n_c / n_w), (int)(i / n_c % n_w));
-}
-
-static __device__ float scaled(const struct dt_samples &samples, const struct dt_gpu_batch &batch,
-                               size_t sample, size_t n_elems, unsigned i)
-{
-    const size_t n_c = (size_t)samples.shape.c,
-                 at = batch.rows[sample] * n_elems + i % n_c * (n_elems / n_c) + i / n_c;
-    return samples.pixels != NULL ? (float)samples.pixels[at] * samples.scale : samples.values[at];
+    return dt_transform_at(t, &pose, samples.pixels + batch.rows[sample] * n_elems(samples.shape),
+                           (int)c, (int)(place / n_w), (int)(place % n_w));
 }
 
 template <typename T, bool TRANSFORMS>
 static __global__ void gather_kernel(struct dt_samples samples, struct dt_gpu_batch batch, int n,
                                      unsigned n_elems, void *x)
 {
-    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x, c = i % (unsigned)samples.shape.c,
+                   place = i / (unsigned)samples.shape.c;
     for (size_t sample = blockIdx.y; i < n_elems && sample < (size_t)n; sample += gridDim.y) {
         ((T *)x)[sample * n_elems + i] =
-            (T)(TRANSFORMS ? transformed(samples, batch, sample, n_elems, i)
-                           : scaled(samples, batch, sample, n_elems, i));
+            (T)(TRANSFORMS ? transformed(samples, batch, sample, c, place)
+                           : stored(samples, batch.rows[sample], c, place));
     }
 }
 
@@ -124,19 +117,13 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
         return cudaSuccess;
     }
     const unsigned blocks = (unsigned)n, threads = n_outputs <= 32 ? 32 : THREADS;
-    cudaError_t launched = cudaErrorInvalidValue;
-    switch (spec->loss) {
-    case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
-        launched = DT_LAUNCH(cross_entropy_kernel, blocks, threads, stream, samples->labels, rows,
-                             n, n_outputs, spec->label_smoothing, logits, dlogits, scratch);
-        break;
-    case DT_LOSS_MEAN_SQUARED_ERROR:
-    case DT_LOSS_MEAN_ABSOLUTE_ERROR:
-        launched = DT_LAUNCH(value_error_kernel, blocks, threads, stream,
-                             spec->loss == DT_LOSS_MEAN_SQUARED_ERROR, samples->targets, rows, n,
-                             n_outputs, logits, dlogits, scratch);
-        break;
-    }
+    const cudaError_t launched =
+        spec->loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY
+            ? DT_LAUNCH(cross_entropy_kernel, blocks, threads, stream, samples->labels, rows, n,
+                        n_outputs, spec->label_smoothing, logits, dlogits, scratch)
+            : DT_LAUNCH(value_error_kernel, blocks, threads, stream,
+                        spec->loss == DT_LOSS_MEAN_SQUARED_ERROR, samples->targets, rows, n,
+                        n_outputs, logits, dlogits, scratch);
     return launched != cudaSuccess
                ? launched
                : DT_LAUNCH(add_metrics_kernel, 1, THREADS, stream, n, scratch, metrics);
@@ -145,11 +132,13 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, const struct dt_model_spec *spec,
 /* ---- sum of squares: one sum per block, as many blocks as the scratch has room for, then one
  * block adds those */
 
-static __global__ void squares_kernel(size_t n_elems, const float *x, double *sums)
+template <bool SQUARES, typename T>
+static __global__ void sum_kernel(size_t n, const T *x, double *sums)
 {
     double sum = 0;
-    for (size_t i = thread_index(); i < n_elems; i += (size_t)gridDim.x * blockDim.x) {
-        sum += (double)x[i] * (double)x[i];
+    for (size_t i = thread_index(); i < n; i += (size_t)gridDim.x * blockDim.x) {
+        const double value = (double)x[i];
+        sum += SQUARES ? value * value : value;
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) {
@@ -157,29 +146,17 @@ static __global__ void squares_kernel(size_t n_elems, const float *x, double *su
     }
 }
 
-static __global__ void add_sums_kernel(unsigned n, const double *sums, double *out)
-{
-    double sum = 0;
-    for (unsigned i = threadIdx.x; i < n; i += THREADS) {
-        sum += sums[i];
-    }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) {
-        *out = sum;
-    }
-}
-
 cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float *x, double *scratch,
                                double *out)
 {
-    const unsigned wanted =
-        blocks_for(n_elems, 16 * THREADS); /* fewer elements do not pay for a thread */
-    const unsigned blocks = wanted < DT_GPU_SUM_SCRATCH ? wanted : DT_GPU_SUM_SCRATCH;
-    const cudaError_t launched =
-        DT_LAUNCH(squares_kernel, blocks, THREADS, stream, n_elems, x, scratch);
-    return launched != cudaSuccess
-               ? launched
-               : DT_LAUNCH(add_sums_kernel, 1, THREADS, stream, blocks, scratch, out);
+    /* Fewer elements than 16 do not pay for a thread. */
+    const unsigned wanted = blocks_for(n_elems, 16 * THREADS),
+                   blocks = wanted < DT_GPU_SUM_SCRATCH ? wanted : DT_GPU_SUM_SCRATCH;
+    const auto squares = sum_kernel<true, float>;
+    const auto sums = sum_kernel<false, double>;
+    const cudaError_t launched = DT_LAUNCH(squares, blocks, THREADS, stream, n_elems, x, scratch);
+    return launched != cudaSuccess ? launched
+                                   : DT_LAUNCH(sums, 1, THREADS, stream, blocks, scratch, out);
 }
 
 /* ---- weights in the order and type of the libraries: a thread per element, in the order of the
@@ -201,8 +178,8 @@ static __global__ void unpack_gradient_kernel(size_t n, struct dt_gpu_filter fil
 {
     const size_t i = thread_index();
     if (i < n) {
-        const float value = (float)((const T *)packed)[packed_index(filter, (uint32_t)i)];
-        dw[i] = accumulate ? dw[i] + value : value;
+        add_or_put(accumulate, (float)((const T *)packed)[packed_index(filter, (uint32_t)i)],
+                   dw + i);
     }
 }
 
@@ -227,44 +204,18 @@ cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filt
 
 /* ---- optimizers: one pass over the arena, V elements per thread, the rest one by one */
 
-/* Index of the step's element `i` in the packed copies of its weight; false: it belongs to another
- * weight. */
-static __device__ bool packed_at(const struct dt_gpu_pack &pack, size_t i, size_t *at)
+/* Calls visit(pack, v, its index in the packed copies) for the elements i + v of packed weights. */
+template <int V, typename Visit>
+static __device__ void visit_packed(const struct dt_gpu_packs &packs, size_t i, Visit visit)
 {
-    const struct dt_gpu_filter &f = pack.filter;
-    const size_t j = i - pack.begin;
-    if (i < pack.begin || j >= (size_t)f.k * (uint32_t)f.c * (uint32_t)(f.kernel * f.kernel)) {
-        return false;
-    }
-    *at = packed_index(f, (uint32_t)j);
-    return true;
-}
-
-template <typename T, int V>
-static __device__ void load_gradient(const struct dt_gpu_packs &packs, size_t i, const float *grads,
-                                     float *g)
-{
-    load<V>(grads + i, g);
     for (int p = 0; p < packs.n; p++) {
-        for (int v = 0; v < V && packs.at[p].gradient != NULL; v++) {
-            size_t at;
-            if (packed_at(packs.at[p], i + v, &at)) {
-                g[v] = (float)((const T *)packs.at[p].gradient)[at];
-            }
-        }
-    }
-}
-
-template <typename T, int V>
-static __device__ void store_weight(const struct dt_gpu_packs &packs, size_t i, const float *w,
-                                    float *params)
-{
-    store<V>(w, params + i);
-    for (int p = 0; p < packs.n; p++) {
+        const struct dt_gpu_pack &pack = packs.at[p];
+        const struct dt_gpu_filter &f = pack.filter;
+        const size_t n = (size_t)f.k * (uint32_t)f.c * (uint32_t)(f.kernel * f.kernel);
         for (int v = 0; v < V; v++) {
-            size_t at;
-            if (packed_at(packs.at[p], i + v, &at)) {
-                ((T *)packs.at[p].weight)[at] = (T)w[v];
+            const size_t j = i + v - pack.begin;
+            if (i + v >= pack.begin && j < n) {
+                visit(pack, v, packed_index(f, (uint32_t)j));
             }
         }
     }
@@ -305,19 +256,21 @@ static __device__ void update(const struct dt_update &u, const struct dt_gpu_pac
 {
     float w[V], g[V], s1[V] = {}, s2[V] = {};
     load<V>(params + i, w);
-    load_gradient<T, V>(packs, i, grads, g);
-    if (state1 != NULL) {
-        load<V>(state1 + i, s1);
-    }
-    if (state2 != NULL) {
-        load<V>(state2 + i, s2);
-    }
+    load<V>(grads + i, g);
+    visit_packed<V>(packs, i, [&](const struct dt_gpu_pack &pack, int v, size_t at) {
+        g[v] = pack.gradient != NULL ? (float)((const T *)pack.gradient)[at] : g[v];
+    });
+    load_if<V>(state1, i, s1);
+    load_if<V>(state2, i, s2);
     if (u.type == DT_OPTIMIZER_SGD) {
         sgd<V>(u, state1 != NULL, w, g, s1);
     } else {
         adam<V>(u, w, g, s1, s2);
     }
-    store_weight<T, V>(packs, i, w, params);
+    store<V>(w, params + i);
+    visit_packed<V>(packs, i, [&](const struct dt_gpu_pack &pack, int v, size_t at) {
+        ((T *)pack.weight)[at] = (T)w[v];
+    });
     if (state1 != NULL) {
         store<V>(s1, state1 + i);
     }
@@ -366,12 +319,6 @@ cudaError_t dt_gpu_clip(cudaStream_t stream, const double *sum_squares, struct d
 
 /* ---- steps */
 
-static inline __device__ void hand_on(const struct dt_step_input &input, struct dt_gpu_step *step)
-{
-    step->epoch = input.draw.order.epoch;
-    step->update = input.update;
-}
-
 /* Finding a row may take many rounds of the permutation: so one kernel draws all rows, before the
  * steps that use them. */
 static __global__ void draw_kernel(struct dt_gpu_steps *steps, int n_steps, struct dt_gpu_rows rows,
@@ -390,15 +337,15 @@ static __global__ void draw_kernel(struct dt_gpu_steps *steps, int n_steps, stru
     if (blockIdx.y == 0 && i == 0) {
         steps->n = n_steps;
         steps->now = 0;
-        hand_on(*input, step);
+        *step = {input->draw.order.epoch, input->update};
     }
 }
 
 cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, int n_steps,
                                const struct dt_gpu_rows *rows, struct dt_gpu_step *step)
 {
-    const dim3 blocks(blocks_for((size_t)rows->capacity, 32),
-                      (unsigned)n_steps); /* small blocks, so that more of the GPU draws */
+    /* Small blocks, so that more of the GPU draws. */
+    const dim3 blocks(blocks_for((size_t)rows->capacity, 32), (unsigned)n_steps);
     return DT_LAUNCH(draw_kernel, blocks, 32, stream, steps, n_steps, *rows, step);
 }
 
@@ -415,7 +362,7 @@ static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu
             rows.ids[i] = dt_draw_id(&input->draw, drawn[i]);
         }
         if (threadIdx.x == 0) {
-            hand_on(*input, step);
+            *step = {input->draw.order.epoch, input->update};
         }
     }
     __syncthreads(); /* all threads have read the step's number */

@@ -5,62 +5,69 @@
 /* ---- tail: bias, activation, pool, dropout, flatten. Without a pool the windows have one element.
  */
 
-/* A thread's position: V channels from c on at row p, column q of a plane. */
+/* A thread's position: V channels from c on at row p, column q of a sample's plane. */
 struct place {
+    size_t sample;
     int p, q, c;
 };
 
 /* The position of thread `i` of a sample in forward. With a flatten neighbouring threads take
  * neighbouring columns instead of channels: they then write the canonical order in one piece and
  * read the other in pieces of V. */
-template <int V>
-static __device__ struct place place_of(const struct dt_block &block, unsigned i, unsigned n_rows,
-                                        unsigned n_columns)
+template <int V> static __device__ struct place place_of(const struct dt_block &block, unsigned i)
 {
-    const unsigned n_groups = (unsigned)block.linear_out.c / V, n_places = n_rows * n_columns;
+    const unsigned n_groups = (unsigned)block.linear_out.c / V,
+                   n_columns = (unsigned)block.pool_out.w,
+                   n_places = (unsigned)block.pool_out.h * n_columns;
     const unsigned group = block.canonical ? i / n_places : i % n_groups,
                    at = block.canonical ? i % n_places : i / n_groups;
-    const struct place place = {(int)(at / n_columns), (int)(at % n_columns), (int)group * V};
-    return place;
+    return {blockIdx.y, (int)(at / n_columns), (int)(at % n_columns), (int)group * V};
+}
+
+static __device__ int element_of_sample(struct dt_shape s, struct place at)
+{
+    return (at.p * s.w + at.q) * s.c + at.c;
 }
 
 static __device__ size_t element(struct dt_shape s, struct place at)
 {
-    return (size_t)((at.p * s.w + at.q) * s.c + at.c);
+    return at.sample * n_elems(s) + (size_t)element_of_sample(s, at);
 }
 
-template <int V, typename T>
-static __device__ void load_biased(const T *z, const float *bias, float *b)
+/* Where a window begins. */
+static __device__ struct place begin_of(const struct dt_block &block, struct place window)
 {
-    load<V>(z, b);
+    return {window.sample, window.p * block.pool_stride, window.q * block.pool_stride, window.c};
+}
+
+/* z with its bias, and a, its activation. */
+template <int V, typename T>
+static __device__ void load_activated(const struct dt_block &block, const T *from,
+                                      const float *bias, float *z, float *a)
+{
+    load<V>(from, z);
     for (int v = 0; v < V; v++) {
-        b[v] += bias[v];
+        z[v] += bias[v];
+        a[v] = z[v];
     }
-}
-
-template <int V, typename T>
-static __device__ void load_activated(const struct dt_block &block, const T *z, const float *bias,
-                                      float *a)
-{
-    load_biased<V>(z, bias, a);
     activate<V>(block.activation, a);
 }
 
-/* Pools the window that begins at z; winner: the element that a max pool took. */
+/* Pools a window; winner: the element that a max pool took. */
 template <int V, typename T>
-static __device__ void pool_window(const struct dt_block &block, const T *z, const float *bias,
-                                   float *pooled, int *winner)
+static __device__ void pool_window(const struct dt_gpu_tail &t, struct place window,
+                                   const float *bias, float *pooled, int *winner)
 {
-    load_activated<V>(block, z, bias, pooled);
+    const struct dt_block &block = t.b;
+    const T *begin = (const T *)t.z + element(block.linear_out, begin_of(block, window));
+    float z[V], a[V];
+    load_activated<V>(block, begin, bias, z, pooled);
     for (int v = 0; v < V; v++) {
         winner[v] = 0;
     }
     for (int i = 1; i < block.pool_h * block.pool_w; i++) {
-        float a[V];
-        load_activated<V>(block,
-                          z + (i / block.pool_w * block.linear_out.w + i % block.pool_w) *
-                                  block.linear_out.c,
-                          bias, a);
+        const int at = i / block.pool_w * block.linear_out.w + i % block.pool_w;
+        load_activated<V>(block, begin + at * block.linear_out.c, bias, z, a);
         for (int v = 0; v < V; v++) {
             const bool better = a[v] > pooled[v] || (isnan(a[v]) && !isnan(pooled[v]));
             pooled[v] = block.pool == DT_POOL_AVG ? pooled[v] + a[v] : better ? a[v] : pooled[v];
@@ -76,41 +83,47 @@ static __device__ void pool_window(const struct dt_block &block, const T *z, con
 
 /* Multiplies V units of a sample by their dropout mask, in forward and backward alike. */
 template <int V>
-static __device__ void dropout(const struct dt_gpu_tail &t, size_t sample, struct place at,
-                               float *x)
+static __device__ void dropout(const struct dt_gpu_tail &t, struct place at, float *x)
 {
     if (!(t.b.dropout_rate > 0)) {
         return;
     }
-    const uint32_t unit = (uint32_t)element(t.b.pool_out, at),
+    const uint32_t unit = (uint32_t)element_of_sample(t.b.pool_out, at),
                    threshold = dt_dropout_threshold(t.b.dropout_rate);
     struct dt_rng4 words =
-        dt_dropout_words(t.seed, t.b.dropout_stream, *t.epoch, t.ids[sample], unit, threshold);
-    if (V == WIDE &&
-        unit % dt_dropout_group_units(threshold) != 0) { /* the upper half of 16 units */
+        dt_dropout_words(t.seed, t.b.dropout_stream, *t.epoch, t.ids[at.sample], unit, threshold);
+    if (V == WIDE && unit % dt_dropout_group_units(threshold) != 0) { /* the upper half of 16 */
         words.v[0] = words.v[2];
         words.v[1] = words.v[3];
     }
     const float scale = 1.0f / (1.0f - t.b.dropout_rate);
     for (uint32_t v = 0; v < V; v++) {
-        const uint32_t place_in_group =
-            V == WIDE ? v : unit + v; /* a constant where it can be one */
-        x[v] *= dt_dropout_keeps(words, place_in_group, threshold) ? scale : 0.0f;
+        const uint32_t number = V == WIDE ? v : unit + v; /* a constant where it can be one */
+        x[v] *= dt_dropout_keeps(words, number, threshold) ? scale : 0.0f;
     }
 }
 
-/* V channels of y or dy, in canonical order after a flatten. */
+/* Of y or dy, in canonical order after a flatten; neighbouring channels are then `step` apart. */
+static __device__ size_t pooled_element(const struct dt_block &block, struct place at, int *step)
+{
+    const struct dt_shape s = block.pool_out;
+    *step = s.h * s.w;
+    return block.canonical ? at.sample * n_elems(s) + (size_t)((at.c * s.h + at.p) * s.w + at.q)
+                           : element(s, at);
+}
+
 template <int V, typename T>
 static __device__ void store_pooled(const struct dt_block &block, struct place at,
                                     const float *from, T *y)
 {
+    int step;
+    y += pooled_element(block, at, &step);
     if (!block.canonical) {
-        store<V>(from, y + element(block.pool_out, at));
+        store<V>(from, y);
         return;
     }
-    const int n_places = block.pool_out.h * block.pool_out.w;
     for (int v = 0; v < V; v++) {
-        y[(at.c + v) * n_places + at.p * block.pool_out.w + at.q] = (T)from[v];
+        y[v * step] = (T)from[v];
     }
 }
 
@@ -141,13 +154,14 @@ template <int V, typename T>
 static __device__ void load_pooled(const struct dt_block &block, struct place at, const T *dy,
                                    float *to)
 {
+    int step;
+    dy += pooled_element(block, at, &step);
     if (!block.canonical) {
-        load<V>(dy + element(block.pool_out, at), to);
+        load<V>(dy, to);
         return;
     }
-    const int n_places = block.pool_out.h * block.pool_out.w;
     for (int v = 0; v < V; v++) {
-        to[v] = (float)dy[(at.c + v) * n_places + at.p * block.pool_out.w + at.q];
+        to[v] = (float)dy[v * step];
     }
 }
 
@@ -159,24 +173,18 @@ static __global__ void tail_forward_kernel(struct dt_gpu_tail t, unsigned n_part
     if (part >= n_parts) {
         return;
     }
-    const struct place at =
-        place_of<V>(t.b, part, (unsigned)t.b.pool_out.h, (unsigned)t.b.pool_out.w);
-    const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
-    const size_t n_linear = (size_t)t.b.linear_out.h * t.b.linear_out.w * t.b.linear_out.c,
-                 n_pooled = (size_t)t.b.pool_out.h * t.b.pool_out.w * t.b.pool_out.c;
-    float b[V];
-    load_bias<V>(t.bias, at.c, b);
-    for (size_t sample = blockIdx.y; sample < (size_t)t.n; sample += gridDim.y) {
+    struct place at = place_of<V>(t.b, part);
+    float b[V] = {};
+    load_if<V>(t.bias, (size_t)at.c, b);
+    for (; at.sample < (size_t)t.n; at.sample += gridDim.y) {
         float pooled[V];
         int winner[V];
-        pool_window<V>(t.b, (const T *)t.z + sample * n_linear + element(t.b.linear_out, begin), b,
-                       pooled, winner);
+        pool_window<V, T>(t, at, b, pooled, winner);
         if (t.winners != NULL) {
-            store_winners<V>(t.b, pooled, winner,
-                             t.winners + sample * n_pooled + element(t.b.pool_out, at));
+            store_winners<V>(t.b, pooled, winner, t.winners + element(t.b.pool_out, at));
         }
-        dropout<V>(t, sample, at, pooled);
-        store_pooled<V>(t.b, at, pooled, (Y *)t.y + sample * n_pooled);
+        dropout<V>(t, at, pooled);
+        store_pooled<V>(t.b, at, pooled, (Y *)t.y);
     }
 }
 
@@ -187,67 +195,51 @@ static __device__ float pool_gradient(const struct dt_block &block, float delta,
                                      : delta * (1.0f / (float)(block.pool_h * block.pool_w));
 }
 
-/* One sample in backward. */
-template <typename T, typename Y> struct tail_sample {
-    size_t number;
-    const T *z;
-    const Y *dy;
-    T *dz;
-    const uint8_t *winners; /* NULL: recompute from z */
-};
-
-/* The gradient of V windows, and the winner of each if its pool has one. */
+/* The gradient of V windows, and the winner of each if its pool has one. b: the bias. */
 template <int V, typename T, typename Y>
-static __device__ void load_window(const struct dt_gpu_tail &t,
-                                   const struct tail_sample<T, Y> &sample, struct place at,
-                                   const float *b, float *delta, int *winner)
+static __device__ void load_window(const struct dt_gpu_tail &t, struct place at, const float *b,
+                                   float *delta, int *winner)
 {
-    const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
-    load_pooled<V>(t.b, at, sample.dy, delta);
-    dropout<V>(t, sample.number, at, delta);
-    if (sample.winners != NULL) {
-        load_winners<V>(sample.winners + element(t.b.pool_out, at), delta, winner);
+    load_pooled<V>(t.b, at, (const Y *)t.dy, delta);
+    dropout<V>(t, at, delta);
+    if (t.winners != NULL) {
+        load_winners<V>(t.winners + element(t.b.pool_out, at), delta, winner);
     } else if (t.b.pool == DT_POOL_MAX) {
         float pooled[V];
-        pool_window<V>(t.b, sample.z + element(t.b.linear_out, begin), b, pooled, winner);
+        pool_window<V, T>(t, at, b, pooled, winner);
     }
 }
 
 /* Takes the gradient of V elements through the activation, unless the winners have done so, adds it
  * to `sum` and stores it. */
-template <int V, typename T, typename Y>
-static __device__ void store_gradient(const struct dt_block &block,
-                                      const struct tail_sample<T, Y> &sample, struct place to,
-                                      const float *b, float *gradient, float *sum)
+template <int V, typename T>
+static __device__ void store_gradient(const struct dt_gpu_tail &t, struct place to, const float *b,
+                                      float *gradient, float *sum)
 {
-    if (sample.winners == NULL) {
+    const size_t at = element(t.b.linear_out, to);
+    if (t.winners == NULL) {
         float z[V], a[V];
-        load_biased<V>(sample.z + element(block.linear_out, to), b, z);
-        load_activated<V>(block, sample.z + element(block.linear_out, to), b, a);
+        load_activated<V>(t.b, (const T *)t.z + at, b, z, a);
         for (int v = 0; v < V; v++) {
-            gradient[v] *= slope(block.activation, z[v], a[v]);
+            gradient[v] *= slope(t.b.activation, z[v], a[v]);
         }
     }
-    for (int v = 0; v < V; v++) {
-        sum[v] += gradient[v];
-    }
-    store<V>(gradient, sample.dz + element(block.linear_out, to));
+    add<V>(gradient, sum);
+    store<V>(gradient, (T *)t.dz + at);
 }
 
 /* For windows that do not overlap: a cell of stride x stride elements is a window and the gap after
  * it, or only a remainder at the lower and right edge. So each element and each window is visited
  * once. Adds dz to `sum`. */
 template <int V, typename T, typename Y>
-static __device__ void cell_backward(const struct dt_gpu_tail &t,
-                                     const struct tail_sample<T, Y> &sample, struct place at,
-                                     const float *b, float *sum)
+static __device__ void cell_backward(const struct dt_gpu_tail &t, struct place at, const float *b,
+                                     float *sum)
 {
-    const bool has_window = at.p < t.b.pool_out.h && at.q < t.b.pool_out.w;
-    const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
+    const struct place begin = begin_of(t.b, at);
     float delta[V] = {};
     int winner[V] = {};
-    if (has_window) {
-        load_window<V>(t, sample, at, b, delta, winner);
+    if (at.p < t.b.pool_out.h && at.q < t.b.pool_out.w) {
+        load_window<V, T, Y>(t, at, b, delta, winner);
     }
     for (struct place to = begin; to.p < begin.p + t.b.pool_stride && to.p < t.b.linear_out.h;
          to.p++) {
@@ -259,7 +251,7 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t,
                 gradient[v] =
                     inside ? pool_gradient(t.b, delta[v], winner[v], r * t.b.pool_w + s) : 0.0f;
             }
-            store_gradient<V>(t.b, sample, to, b, gradient, sum);
+            store_gradient<V, T>(t, to, b, gradient, sum);
         }
     }
 }
@@ -267,41 +259,26 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t,
 /* For windows that overlap: one element; it looks for the winner of every window that contains
  * it. */
 template <int V, typename T, typename Y>
-static __device__ void element_backward(const struct dt_gpu_tail &t,
-                                        const struct tail_sample<T, Y> &sample, struct place to,
+static __device__ void element_backward(const struct dt_gpu_tail &t, struct place to,
                                         const float *b, float *sum)
 {
-    const int first_p = to.p < t.b.pool_h ? 0 : (to.p - t.b.pool_h) / t.b.pool_stride + 1;
-    const int first_q = to.q < t.b.pool_w ? 0 : (to.q - t.b.pool_w) / t.b.pool_stride + 1;
+    const int stride = t.b.pool_stride;
+    const int first_p = to.p < t.b.pool_h ? 0 : (to.p - t.b.pool_h) / stride + 1;
+    const int first_q = to.q < t.b.pool_w ? 0 : (to.q - t.b.pool_w) / stride + 1;
     float gradient[V] = {};
-    for (struct place at = {first_p, 0, to.c};
-         at.p < t.b.pool_out.h && at.p * t.b.pool_stride <= to.p; at.p++) {
-        for (at.q = first_q; at.q < t.b.pool_out.w && at.q * t.b.pool_stride <= to.q; at.q++) {
-            const struct place begin = {at.p * t.b.pool_stride, at.q * t.b.pool_stride, at.c};
-            const int i = (to.p - begin.p) * t.b.pool_w + to.q - begin.q;
+    for (struct place at = {to.sample, first_p, 0, to.c};
+         at.p < t.b.pool_out.h && at.p * stride <= to.p; at.p++) {
+        for (at.q = first_q; at.q < t.b.pool_out.w && at.q * stride <= to.q; at.q++) {
+            const int i = (to.p - at.p * stride) * t.b.pool_w + to.q - at.q * stride;
             float delta[V];
             int winner[V] = {};
-            load_window<V>(t, sample, at, b, delta, winner);
+            load_window<V, T, Y>(t, at, b, delta, winner);
             for (int v = 0; v < V; v++) {
                 gradient[v] += pool_gradient(t.b, delta[v], winner[v], i);
             }
         }
     }
-    store_gradient<V>(t.b, sample, to, b, gradient, sum);
-}
-
-/* A thread's walk: it keeps its channels, so that it can sum their gradients, and takes every
- * gridDim.y * lanes-th of the cells (or elements) of all samples. */
-struct walk {
-    size_t sample;
-    unsigned cell, n_cells, step;
-};
-
-static __device__ void go_on(struct walk *w)
-{
-    w->cell += w->step % w->n_cells;
-    w->sample += w->step / w->n_cells + w->cell / w->n_cells;
-    w->cell %= w->n_cells;
+    store_gradient<V, T>(t, to, b, gradient, sum);
 }
 
 template <int V>
@@ -316,50 +293,39 @@ static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct l
             mine[first + i] = total;
         }
     });
-    if (is_last(to.scratch, gridDim.x * gridDim.y)) {
-        add_rows(rows, gridDim.y, width, [&](unsigned c, float total) {
-            if (c < n_channels) {
-                to.bias[c] = to.accumulate ? to.bias[c] + total : total;
-            }
-        });
-    }
+    add_rows(to.scratch, gridDim.x * gridDim.y, rows, gridDim.y, width, to.accumulate,
+             [&](unsigned c) { return c < n_channels ? to.bias + c : NULL; });
 }
 
+/* A thread keeps its channels, so that it can sum their gradients, and takes every gridDim.y *
+ * lanes-th of the cells (or elements) of all samples. Two blocks per multiprocessor, so that all
+ * slices run at once. */
 template <int V, typename T, typename Y, bool OVERLAP>
-static __global__ void __launch_bounds__(THREADS,
-                                         2) /* blocks per multiprocessor: all slices run at once */
-    tail_backward_kernel(struct dt_gpu_tail t)
+static __global__ void __launch_bounds__(THREADS, 2) tail_backward_kernel(struct dt_gpu_tail t)
 {
     const unsigned n_groups = (unsigned)t.b.linear_out.c / V,
-                   cell = OVERLAP ? 1 : (unsigned)t.b.pool_stride;
-    const unsigned n_columns = ((unsigned)t.b.linear_out.w + cell - 1) / cell;
+                   side = OVERLAP ? 1 : (unsigned)t.b.pool_stride;
+    const unsigned n_columns = ((unsigned)t.b.linear_out.w + side - 1) / side,
+                   n_cells = ((unsigned)t.b.linear_out.h + side - 1) / side * n_columns;
     const struct lanes lanes = lanes_of(n_groups);
     const unsigned group = blockIdx.x * lanes.across + threadIdx.x % lanes.across,
-                   first = blockIdx.y * lanes.n + lanes.mine;
-    const size_t n_linear = (size_t)t.b.linear_out.h * t.b.linear_out.w * t.b.linear_out.c,
-                 n_pooled = (size_t)t.b.pool_out.h * t.b.pool_out.w * t.b.pool_out.c;
-    struct walk at = {0, first, ((unsigned)t.b.linear_out.h + cell - 1) / cell * n_columns,
-                      gridDim.y * lanes.n};
-    at.sample = at.cell / at.n_cells;
-    at.cell %= at.n_cells;
+                   first = blockIdx.y * lanes.n + lanes.mine, step = gridDim.y * lanes.n;
     float b[V] = {}, sum[1][V] = {};
     const bool has_work = group < n_groups && lanes.mine < lanes.n;
     if (has_work) {
-        load_bias<V>(t.bias, (int)group * V, b);
+        load_if<V>(t.bias, group * V, b);
     }
-    for (; has_work && at.sample < (size_t)t.n; go_on(&at)) {
-        const struct place place = {(int)(at.cell / n_columns), (int)(at.cell % n_columns),
-                                    (int)group * V};
-        const struct tail_sample<T, Y> sample = {
-            at.sample, (const T *)t.z + at.sample *n_linear, (const Y *)t.dy + at.sample *n_pooled,
-                (T *)t.dz + at.sample *n_linear,
-                t.winners != NULL ? t.winners + at.sample *n_pooled : NULL
-        };
+    size_t sample = first / n_cells;
+    for (unsigned cell = first % n_cells; has_work && sample < (size_t)t.n; cell %= n_cells) {
+        const struct place at = {sample, (int)(cell / n_columns), (int)(cell % n_columns),
+                                 (int)group * V};
         if (OVERLAP) {
-            element_backward<V>(t, sample, place, b, sum[0]);
+            element_backward<V, T, Y>(t, at, b, sum[0]);
         } else {
-            cell_backward<V>(t, sample, place, b, sum[0]);
+            cell_backward<V, T, Y>(t, at, b, sum[0]);
         }
+        cell += step % n_cells;
+        sample += step / n_cells + cell / n_cells;
     }
     if (t.to.bias != NULL) {
         add_bias_sums<V>(t.to, lanes, (unsigned)t.b.linear_out.c, sum);
@@ -379,8 +345,9 @@ static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
     return t;
 }
 
-/* A kernel's version for the types, y's float where z's is, and `wide`. */
-#define OF_WIDTH(kernel, ...) (wide ? kernel<WIDE, ##__VA_ARGS__> : kernel<1, ##__VA_ARGS__>)
+/* A kernel's version for the types, y's float where z's is, and the width. */
+#define OF_WIDTH(kernel, ...) \
+    (width_of(t.b) == WIDE ? kernel<WIDE, ##__VA_ARGS__> : kernel<1, ##__VA_ARGS__>)
 #define VERSION(kernel, ...)                                                  \
     (t.type == DT_GPU_F32     ? OF_WIDTH(kernel, float, float, ##__VA_ARGS__) \
      : t.y_type == DT_GPU_F32 ? OF_WIDTH(kernel, bf16, float, ##__VA_ARGS__)  \
@@ -389,8 +356,7 @@ static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail)
 {
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.b.linear_out.c % WIDE == 0;
-    const unsigned n_parts = (unsigned)dt_shape_elems(t.b.pool_out) / (wide ? WIDE : 1);
+    const unsigned n_parts = (unsigned)dt_shape_elems(t.b.pool_out) / width_of(t.b);
     return DT_LAUNCH(VERSION(tail_forward_kernel), blocks_for_samples(n_parts, t.n),
                      threads_for_samples(n_parts), stream, t, n_parts);
 }
@@ -415,12 +381,11 @@ size_t dt_gpu_tail_scratch(const struct dt_block *block)
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail)
 {
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.b.linear_out.c % WIDE == 0;
     const bool overlap = t.b.pool_stride < t.b.pool_h || t.b.pool_stride < t.b.pool_w;
     const unsigned cell = overlap ? 1 : (unsigned)t.b.pool_stride;
     const size_t n_cells = (size_t)blocks_for((size_t)t.b.linear_out.h, cell) *
                            blocks_for((size_t)t.b.linear_out.w, cell) * (size_t)t.n;
-    const unsigned n_groups = (unsigned)t.b.linear_out.c / (wide ? WIDE : 1),
+    const unsigned n_groups = (unsigned)t.b.linear_out.c / width_of(t.b),
                    across = n_groups < THREADS ? n_groups : THREADS;
     const unsigned wanted = blocks_for(n_cells, 2 * (THREADS / across)),
                    most = most_slices(t.b.linear_out.c), slices = wanted < most ? wanted : most;

@@ -24,11 +24,6 @@ static inline __device__ float activated(bool relu, float v)
     return relu && v < 0 ? 0.0f : v;
 }
 
-template <typename T> static inline __device__ void add_or_put(bool adds, float v, T *to)
-{
-    *to = (T)(adds ? (float)*to + v : v);
-}
-
 /* Launches blocks of THREADS on the main stream; a failure returns from the caller. */
 #define DT_LAYER_LAUNCH(kernel, blocks, ...)                                                    \
     do {                                                                                        \
