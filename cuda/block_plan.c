@@ -113,12 +113,3 @@ struct dt_cuda_block_plan dt_cuda_plan_block(const struct dt_model *model, int i
     }
     return p;
 }
-
-size_t dt_cuda_plan_bytes(const struct dt_cuda_block_plan *plan)
-{
-    size_t n_bytes = 0;
-    for (int i = 0; i < DT_CUDA_N_BUFFERS; i++) {
-        n_bytes += plan->n_bytes[i];
-    }
-    return n_bytes;
-}

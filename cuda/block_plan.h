@@ -57,7 +57,4 @@ struct dt_cuda_block_plan {
 struct dt_cuda_block_plan dt_cuda_plan_block(const struct dt_model *model, int index,
                                              enum dt_precision precision, int capacity);
 
-/* Of all buffers together. */
-size_t dt_cuda_plan_bytes(const struct dt_cuda_block_plan *plan);
-
 #endif

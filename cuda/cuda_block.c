@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/arithmetic.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cudnn/engine_trial.h"
 #include "cuda/range.h"
@@ -81,8 +82,7 @@ static const struct dt_cuda_lane *lane_of(const struct dt_block_state *state,
 /* Depends on the GPU's total memory, not on free memory: another engine would give other bits. */
 static size_t workspace_limit(const struct dt_cuda *cuda)
 {
-    const size_t most = (size_t)2 << 30, part = cuda->gpu.total_bytes / 16;
-    return part < most ? part : most;
+    return dt_min_size((size_t)2 << 30, cuda->gpu.total_bytes / 16);
 }
 
 static void close_plan(struct dt_block_state *state, enum dt_conv_kind kind)
@@ -167,9 +167,6 @@ static enum dt_status open_forward(struct dt_block_state *state)
 
 static enum dt_status conv_open(struct dt_block_state *state)
 {
-    if (state->packed_bias.weight != NULL) {
-        dt_cuda_packed_open(state->cuda, &state->packed_bias);
-    }
     DT_TRY(open_forward(state));
     DT_TRY(open_plan(state, DT_CONV_FILTER_GRADIENT));
     DT_TRY(keep_plan(state, DT_CONV_FILTER_GRADIENT));
@@ -242,8 +239,8 @@ static enum dt_status filter_gradient(struct dt_block_state *state, const struct
     }
     DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, a->x, NULL, state->packed.dw));
     if (a->to.accumulate) {
-        DT_CUDA(dt_gpu_unpack_gradient(weight_lane(state)->stream, &state->packed.filter,
-                                       cuda->type, state->packed.dw, true, a->to.weight));
+        DT_CUDA(dt_gpu_repack(weight_lane(state)->stream, &state->packed.filter, DT_GPU_UNPACK_ADD,
+                              a->to.weight, cuda->type, state->packed.dw));
     }
     state->packed.dw_of = a->to.accumulate ? NULL : a->to.weight;
     state->packed.dw_recorded = cuda->inputs_on_device ? state->packed.dw_of : NULL;
@@ -468,24 +465,19 @@ static enum dt_status open_memory(struct dt_block_state *state)
     return DT_OK;
 }
 
-static enum dt_status reserve_sums(const struct dt_block_state *state, size_t n_floats)
-{
-    return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name,
-                                   n_floats * sizeof(float));
-}
-
 static enum dt_status open_linear(struct dt_block_state *state)
 {
-    const int n_in = (int)state->n_in, n_out = (int)state->n_linear;
-    DT_TRY(reserve_sums(state, state->plan.is_head
-                                   ? dt_gpu_head_scratch(n_in, n_out, state->capacity)
-                                   : dt_gpu_tail_scratch(&state->block)));
+    const struct dt_block *b = &state->block;
+    size_t n_sums = state->plan.is_head ? dt_gpu_head_scratch((int)state->n_in,
+                                                              (int)state->n_linear, state->capacity)
+                                        : dt_gpu_tail_scratch(b);
     if (state->plan.is_first_conv) {
-        DT_TRY(reserve_sums(state, dt_gpu_first_conv_scratch(&state->block)));
+        n_sums = dt_max_size(n_sums, dt_gpu_first_conv_scratch(b));
     }
-    if (state->packed.weight != NULL) {
-        dt_cuda_packed_open(state->cuda, &state->packed);
-    }
+    DT_TRY(dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, b->name,
+                                   n_sums * sizeof(float)));
+    dt_cuda_packed_open(state->cuda, &state->packed);
+    dt_cuda_packed_open(state->cuda, &state->packed_bias);
     return state->linear == &conv_ops ? conv_open(state) : DT_OK;
 }
 

@@ -7,8 +7,10 @@ _Static_assert(DT_MAX_LAYERS + DT_CUDA_BIAS_COPIES <= DT_GPU_MAX_PACKS,
 
 void dt_cuda_packed_open(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
 {
-    packed->next = cuda->packed;
-    cuda->packed = packed;
+    if (packed->weight != NULL) {
+        packed->next = cuda->packed;
+        cuda->packed = packed;
+    }
 }
 
 void dt_cuda_packed_close(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
@@ -25,8 +27,8 @@ enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed,
                             const float *weight)
 {
     if (packed->weight != NULL && (packed->weight_of != weight || cuda->unpacked)) {
-        DT_CUDA(
-            dt_gpu_pack_weight(cuda->stream, &packed->filter, weight, cuda->type, packed->weight));
+        DT_CUDA(dt_gpu_repack(cuda->stream, &packed->filter, DT_GPU_PACK, (float *)weight,
+                              cuda->type, packed->weight));
         packed->weight_of = weight;
     }
     return DT_OK;
@@ -37,8 +39,8 @@ enum dt_status dt_cuda_unpack(struct dt_cuda *cuda)
     for (struct dt_cuda_packed *p = cuda->packed; p != NULL; p = p->next) {
         if (p->dw_of != NULL) {
             DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
-            DT_CUDA(dt_gpu_unpack_gradient(cuda->branches.lanes[DT_CUDA_GRADIENTS].stream,
-                                           &p->filter, cuda->type, p->dw, false, p->dw_of));
+            DT_CUDA(dt_gpu_repack(cuda->branches.lanes[DT_CUDA_GRADIENTS].stream, &p->filter,
+                                  DT_GPU_UNPACK, p->dw_of, cuda->type, p->dw));
             p->dw_of = NULL;
             p->dw_recorded = cuda->inputs_on_device ? NULL : p->dw_recorded;
         }

@@ -35,17 +35,6 @@ static enum dt_status no_gpu(cudaError_t code)
     return dt_cuda_failed(code, "cudaGetDeviceCount", __FILE__, __LINE__);
 }
 
-static enum dt_status count_gpus(int *n_gpus)
-{
-    *n_gpus = 0; /* stays unwritten without a driver */
-    const cudaError_t code = cudaGetDeviceCount(n_gpus);
-    if (code != cudaSuccess || *n_gpus == 0) {
-        *n_gpus = 0;
-        return no_gpu(code);
-    }
-    return DT_OK;
-}
-
 /* In nvidia-smi's form. */
 static void write_uuid(const cudaUUID_t *uuid, char *text, size_t n_text)
 {
@@ -76,7 +65,12 @@ static enum dt_status describe(int index, struct dt_device_info *out)
 
 enum dt_status dt_cuda_probe(int local_rank, struct dt_device_info *out, int *n_gpus)
 {
-    DT_TRY(count_gpus(n_gpus));
+    *n_gpus = 0; /* stays unwritten without a driver */
+    const cudaError_t code = cudaGetDeviceCount(n_gpus);
+    if (code != cudaSuccess || *n_gpus == 0) {
+        *n_gpus = 0;
+        return no_gpu(code);
+    }
     if (*n_gpus > 1 && local_rank >= *n_gpus) {
         return dt_error(DT_UNAVAILABLE,
                         "local rank %d has no GPU of its own: this host shows %d (start at most %d "

@@ -144,25 +144,20 @@ static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce
     return DT_OK;
 }
 
-static enum dt_status make_calls(struct dt_step_graph *g, const struct dt_step_input *input)
+static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step_input *input,
+                                   const char *range)
 {
     struct dt_cuda *cuda = g->cuda;
     const struct dt_batch batch = {
         .n = (int)input->draw.n, .rows = g->rows.rows, .ids = g->rows.ids};
-    DT_TRY(g->step(g->context, &batch, &input->update));
+    dt_range_begin(range);
+    const enum dt_status s = g->step(g->context, &batch, &input->update);
+    dt_range_end();
+    DT_TRY(s);
     DT_TRY(dt_cuda_join(cuda));
     DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &g->rows, cuda->step, &cuda->sums->metrics,
                             g->n_done));
     return DT_OK;
-}
-
-static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step_input *input,
-                                   const char *range)
-{
-    dt_range_begin(range);
-    const enum dt_status s = make_calls(g, input);
-    dt_range_end();
-    return s;
 }
 
 /* A call that CUDA forbids during recording invalidates it, and perhaps only a later call reports

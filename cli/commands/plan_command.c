@@ -75,7 +75,9 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
     for (int b = 0; b < p->model.n_blocks; b++) {
         const struct dt_cuda_block_plan block =
             dt_cuda_plan_block(&p->model, b, p->config.precision, capacity);
-        kept += dt_cuda_plan_bytes(&block);
+        for (int i = 0; i < DT_CUDA_N_BUFFERS; i++) {
+            kept += block.n_bytes[i];
+        }
     }
     return dt_model_n_bytes(&p->model, capacity, n_states(&p->config)) + kept +
            data_bytes(p, n_samples(p)) + DT_CUDA_N_WORKSPACES * DT_CUDA_WORKSPACE_BYTES;

@@ -139,14 +139,6 @@ static enum dt_status try_engine(const struct trial *t, struct dt_engine *engine
 
 /* ---- all engines */
 
-/* True if the GPU itself is broken, not the engine. */
-static bool is_gpu_lost(const struct trial *t)
-{
-    const cudaError_t code = cudaStreamQuery(t->stream);
-    cudaGetLastError();
-    return code != cudaSuccess && code != cudaErrorNotReady;
-}
-
 /* If none can run, the last one's error stays. */
 static enum dt_status try_all(const struct trial *t, int *fastest)
 {
@@ -164,7 +156,9 @@ static enum dt_status try_all(const struct trial *t, int *fastest)
             best = us;
             *fastest = i;
         }
-        if (s == DT_STALLED || (s != DT_OK && is_gpu_lost(t))) {
+        const cudaError_t state = cudaStreamQuery(t->stream); /* of the GPU itself */
+        cudaGetLastError();
+        if (s == DT_STALLED || (s != DT_OK && state != cudaSuccess && state != cudaErrorNotReady)) {
             return s;
         }
         if (s != DT_OK && (*fastest >= 0 || i + 1 < n)) {

@@ -47,19 +47,11 @@ static __device__ void cross_entropy(const float *z, double *exponentials, int n
 static __device__ void add_block(const struct dt_gpu_head &head, bool has_sample, double loss,
                                  bool hit)
 {
-    __shared__ double losses[ROWS], hits[ROWS];
     double *sums = (double *)(head.to.scratch + N_COUNTS);
-    if (threadIdx.x % LANES == 0) {
-        losses[threadIdx.x / LANES] = has_sample ? loss : 0.0;
-        hits[threadIdx.x / LANES] = has_sample && hit ? 1.0 : 0.0;
-    }
-    __syncthreads();
+    const bool counts = has_sample && threadIdx.x % LANES == 0;
+    const double loss_sum = block_sum(counts ? loss : 0.0),
+                 n_correct = block_sum(counts && hit ? 1.0 : 0.0);
     if (threadIdx.x == 0) {
-        double loss_sum = 0, n_correct = 0;
-        for (int row = 0; row < ROWS; row++) {
-            loss_sum += losses[row];
-            n_correct += hits[row];
-        }
         sums[blockIdx.x] = loss_sum;
         sums[gridDim.x + blockIdx.x] = n_correct;
     }

@@ -68,9 +68,8 @@ cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *t
 
 /* dz (n, linear_out) from dy (n, pool_out) and z (everything in between is recomputed), and to.bias
  * = the sums of dz before they are rounded. dz and dy do not overlap; dz may be z, unless z is read
- * and windows overlap; n = 0 does nothing. Grid: up to 256 blocks of 256 threads; each keeps its 8
- * channels (or 1) and visits every (about) thousandth window. Bytes: reads z or the winners, and
- * dy, writes dz, once each. */
+ * and windows overlap; n = 0 does nothing. Bytes: reads z or the winners, and dy, writes dz, once
+ * each. */
 size_t dt_gpu_tail_scratch(const struct dt_block *block);
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail);
 
@@ -92,15 +91,12 @@ struct dt_gpu_first_conv {
     struct dt_gpu_gradients to;
 };
 
-/* y = activation(convolution + bias). Grid: blocks of 256 threads, each for one image after another
- * or a part of one, up to 1056 images at a time; 24 KB of shared memory for the image, 8 KB for the
- * filters; a thread computes 8 channels (or 1) of 4 places. Bytes: the images as stored, y once. */
+/* y = activation(convolution + bias). Bytes: the images as stored, y once. */
 cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv);
 
 /* to.weight, and to.bias unless NULL, from dy (n, linear_out), which first passes back through the
- * activation, whose result is y. n = 0 does nothing. Grid: up to 264 blocks of 256 threads, each
- * for some images or parts of them; a thread keeps 8 channels (or 1) of 9 taps. Bytes: the images,
- * the signs or y, and dy once. */
+ * activation, whose result is y. n = 0 does nothing. Bytes: the images, the signs or y, and dy
+ * once. */
 size_t dt_gpu_first_conv_scratch(const struct dt_block *block);
 cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv);
 
@@ -112,13 +108,12 @@ static inline size_t dt_gpu_filter_elems(const struct dt_gpu_filter *f)
 {
     return (size_t)f->k * (size_t)f->c * (size_t)(f->kernel * f->kernel);
 }
-/* packed = weight. */
-cudaError_t dt_gpu_pack_weight(cudaStream_t stream, const struct dt_gpu_filter *filter,
-                               const float *weight, enum dt_gpu_type type, void *packed);
-/* dw, overwritten or added to, = packed. */
-cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filter *filter,
-                                   enum dt_gpu_type type, const void *packed, bool accumulate,
-                                   float *dw);
+/* Writes `packed` from the arena's elements, or elements, overwritten or added to, from `packed`.
+ */
+enum dt_gpu_repack { DT_GPU_PACK, DT_GPU_UNPACK, DT_GPU_UNPACK_ADD };
+cudaError_t dt_gpu_repack(cudaStream_t stream, const struct dt_gpu_filter *filter,
+                          enum dt_gpu_repack how, float *elems, enum dt_gpu_type type,
+                          void *packed);
 
 /* Adds the batch's sums to `metrics`, which its caller zeroes, and writes the gradient of the sum
  * of the samples' losses unless dlogits is NULL: then labels are not smoothed. logits, dlogits: (n,
@@ -144,14 +139,13 @@ struct dt_gpu_head {
     struct dt_gpu_gradients to; /* its scratch serves the loss, too */
 };
 
-/* logits = x weight^T + bias, and the loss, all in one kernel. Grid: one block of 256 threads per 8
- * samples. Bytes: x once, the weights once a block (from the cache), 8 n_out a sample written. */
+/* logits = x weight^T + bias, and the loss, all in one kernel. Bytes: x once, the weights once a
+ * block of 8 samples (from the cache), 8 n_out a sample written. */
 size_t dt_gpu_head_scratch(int n_in, int n_out, int n); /* for this function and the next */
 cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head);
 
-/* to.weight, to.bias and dx from x and dlogits, in one kernel; n = 0 does nothing. Grid: one block
- * of 256 threads per 32 inputs and 32 samples, or more samples from 4096 on. Bytes: reads x, writes
- * dx, once. */
+/* to.weight, to.bias and dx from x and dlogits, in one kernel; n = 0 does nothing. Bytes: reads x,
+ * writes dx, once. */
 cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head);
 
 /* out (1, double) = sum of squares, in an order that depends on n_elems alone. scratch:

@@ -163,43 +163,27 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
  * arena */
 
 template <typename T>
-static __global__ void pack_weight_kernel(size_t n, struct dt_gpu_filter filter,
-                                          const float *weight, void *packed)
+static __global__ void repack_kernel(size_t n, struct dt_gpu_filter filter, enum dt_gpu_repack how,
+                                     float *elems, void *packed)
 {
     const size_t i = thread_index();
     if (i < n) {
-        ((T *)packed)[packed_index(filter, (uint32_t)i)] = (T)weight[i];
+        T *at = (T *)packed + packed_index(filter, (uint32_t)i);
+        if (how == DT_GPU_PACK) {
+            *at = (T)elems[i];
+        } else {
+            add_or_put(how == DT_GPU_UNPACK_ADD, (float)*at, elems + i);
+        }
     }
 }
 
-template <typename T>
-static __global__ void unpack_gradient_kernel(size_t n, struct dt_gpu_filter filter,
-                                              const void *packed, bool accumulate, float *dw)
-{
-    const size_t i = thread_index();
-    if (i < n) {
-        add_or_put(accumulate, (float)((const T *)packed)[packed_index(filter, (uint32_t)i)],
-                   dw + i);
-    }
-}
-
-cudaError_t dt_gpu_pack_weight(cudaStream_t stream, const struct dt_gpu_filter *filter,
-                               const float *weight, enum dt_gpu_type type, void *packed)
+cudaError_t dt_gpu_repack(cudaStream_t stream, const struct dt_gpu_filter *filter,
+                          enum dt_gpu_repack how, float *elems, enum dt_gpu_type type, void *packed)
 {
     const size_t n = dt_gpu_filter_elems(filter);
-    const auto kernel = type == DT_GPU_F32 ? pack_weight_kernel<float> : pack_weight_kernel<bf16>;
-    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, stream, n, *filter, weight, packed);
-}
-
-cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, const struct dt_gpu_filter *filter,
-                                   enum dt_gpu_type type, const void *packed, bool accumulate,
-                                   float *dw)
-{
-    const size_t n = dt_gpu_filter_elems(filter);
-    const auto kernel =
-        type == DT_GPU_F32 ? unpack_gradient_kernel<float> : unpack_gradient_kernel<bf16>;
-    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, stream, n, *filter, packed,
-                     accumulate, dw);
+    const auto kernel = type == DT_GPU_F32 ? repack_kernel<float> : repack_kernel<bf16>;
+    return DT_LAUNCH(kernel, blocks_for(n, THREADS), THREADS, stream, n, *filter, how, elems,
+                     packed);
 }
 
 /* ---- optimizers: one pass over the arena, V elements per thread, the rest one by one */

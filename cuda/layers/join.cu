@@ -30,7 +30,7 @@ static __global__ void take_kernel(struct piece p, const Y *y, const Y *dy, bool
     const size_t i = thread_index();
     if (i < p.n_elems) {
         const size_t j = place_in(p, i);
-        const float d = y != NULL && !((float)y[j] > 0) ? 0.0f : (float)dy[j];
+        const float d = y != NULL ? passed(true, (float)y[j], (float)dy[j]) : (float)dy[j];
         add_or_put(adds, d, dx + i);
     }
 }

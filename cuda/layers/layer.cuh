@@ -24,6 +24,12 @@ static inline __device__ float activated(bool relu, float v)
     return relu && v < 0 ? 0.0f : v;
 }
 
+/* What a gradient is before a ReLU, whose result is y. */
+static inline __device__ float passed(bool relu, float y, float dy)
+{
+    return relu && !(y > 0) ? 0.0f : dy;
+}
+
 /* Launches blocks of THREADS on the main stream; a failure returns from the caller. */
 #define DT_LAYER_LAUNCH(kernel, blocks, ...)                                                    \
     do {                                                                                        \

@@ -215,7 +215,7 @@ static __global__ void batch_kernel(struct norm norm, const T *x, Y *y)
 template <typename T, typename Y>
 static inline __device__ float batch_gradient(const struct norm &norm, size_t c, T x, Y dy)
 {
-    return norm.call.relu && !(normalized(norm, c, (float)x) > 0) ? 0.0f : (float)dy;
+    return passed(norm.call.relu, normalized(norm, c, (float)x), (float)dy);
 }
 
 template <typename T, typename Y>
@@ -374,13 +374,6 @@ static __global__ void layer_kernel(struct norm norm, const T *x_, Y *y_)
     }
 }
 
-/* The gradient behind the ReLU. */
-template <typename Y>
-static inline __device__ float layer_gradient(const struct norm &norm, Y y, Y dy)
-{
-    return norm.call.relu && !((float)y > 0) ? 0.0f : (float)dy;
-}
-
 /* dx = (g - mean of g - x mean of g x) / deviation, where g = weight dy, and x is normalized. */
 template <typename T, typename Y>
 static __global__ void layer_backward_kernel(struct norm norm, const T *x_, const Y *y_,
@@ -392,7 +385,7 @@ static __global__ void layer_backward_kernel(struct norm norm, const T *x_, cons
     T *dx = dx_ + begin;
     const float mean = norm.mean[blockIdx.x], inverse = norm.inverse[blockIdx.x];
     const auto g = [&](size_t i) {
-        return layer_gradient(norm, y[i], dy[i]) * norm.call.weight[i];
+        return passed(norm.call.relu, (float)y[i], (float)dy[i]) * norm.call.weight[i];
     };
     const auto v = [&](size_t i) { return ((float)x[i] - mean) * inverse; };
     double sums[2] = {};
@@ -413,7 +406,7 @@ static __global__ void layer_sum_kernel(struct norm norm, const T *x, const Y *y
     const struct piece p = piece_of(norm);
     float sums[2] = {};
     column_sums<2>(norm, p, sums, [&](size_t row, size_t i, float *sum) {
-        const float d = layer_gradient(norm, y[i], dy[i]);
+        const float d = passed(norm.call.relu, (float)y[i], (float)dy[i]);
         sum[0] += d;
         sum[1] += d * (((float)x[i] - norm.mean[row]) * norm.inverse[row]);
     });
