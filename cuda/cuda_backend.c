@@ -150,12 +150,12 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
 
 static void cuda_samples_close(struct dt_backend *backend, struct dt_bound_samples *bound)
 {
-    const struct dt_samples *gpu = &bound->gpu;
-    const void *const owned[] = {gpu->pixels, gpu->values, gpu->labels, gpu->targets,
-                                 gpu->transform};
-    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
-        dt_cuda_free(cuda_of(backend), (void *)owned[i]);
-    }
+    struct dt_cuda *cuda = cuda_of(backend);
+    dt_cuda_free(cuda, (void *)bound->gpu.pixels);
+    dt_cuda_free(cuda, (void *)bound->gpu.values);
+    dt_cuda_free(cuda, (void *)bound->gpu.labels);
+    dt_cuda_free(cuda, (void *)bound->gpu.targets);
+    dt_cuda_free(cuda, (void *)bound->gpu.transform);
     free(bound);
 }
 

@@ -21,8 +21,6 @@
 #define CLOSE_LIMIT_S 10.0 /* for each part of an orderly end, which all ranks join */
 #define ABORT_LIMIT_S 2.0
 
-struct nccl;
-
 /* A sum between its start and its end. */
 struct operation {
     struct nccl *owner;

@@ -1,5 +1,4 @@
 /* `dtrain plan`: describes a run without training. */
-
 #include "cli/commands/load.h"
 
 #include <stdio.h>
@@ -7,7 +6,6 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-
 #include "cli/commands/model_table.h"
 #include "cli/result.h"
 #include "cuda/block_plan.h"

@@ -11,7 +11,7 @@
 
 /* A call by value, with its memory. */
 struct norm {
-    struct dt_layer_call call; /* of its structs, which the host has, these: */
+    struct dt_layer_call call; /* without its structs, which the host has; of those: */
     bool training, accumulate;
     float momentum;
     double epsilon;
@@ -40,6 +40,10 @@ static struct norm norm_of(const struct dt_layer_call *call)
     const size_t n = (size_t)call->pass->batch->n;
     struct norm norm = {};
     norm.call = *call;
+    norm.call.layer = NULL;
+    norm.call.block = NULL;
+    norm.call.pass = NULL;
+    norm.call.ranks = NULL;
     norm.training = call->pass->training;
     norm.accumulate = call->pass->accumulate;
     norm.epsilon = call->layer->epsilon;

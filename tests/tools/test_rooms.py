@@ -32,7 +32,7 @@ CEILINGS = {
     "dist/compression": 1009,
     "dist/strategy": 4306,
     "cpu": 10047,
-    "cuda": 6264,
+    "cuda": 6200,
     "train": 7243,
     "cli": 10564,
     "view": 3355,
